@@ -1,0 +1,62 @@
+# From a fresh clone, with Python 3.11 or newer, make and git: every target makes .venv and installs what it needs first.
+
+# Another interpreter: make PYTHON=/path/to/python3.12 demo. The first that is new enough is taken.
+NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test clean
+
+help:
+	@echo "make demo   capture workloads/concurrent.py and report what ran in parallel, with a timeline"
+	@echo "make test   lint, types, import rules and tests"
+	@echo "make clean  remove $(VENV) and what building left"
+
+demo: $(VENV)/.workloads
+	rm -rf traces/demo
+	$(BIN)/tracekit capture --out traces/demo workloads/concurrent.py
+	$(BIN)/tracekit report --out reports/demo traces/demo
+	@echo
+	@sed -n '1s/^# /What it shows:           /p' reports/demo/report.md
+	@echo "The timeline:            $(CURDIR)/reports/demo/gantt.png"
+	@echo "The same in TensorBoard: $(BIN)/tracekit view traces/demo"
+
+test: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build dist tracekit.egg-info
+
+# Stamps: nothing is installed again until pyproject.toml changes.
+$(VENV)/.dev: $(VENV)/.workloads
+	$(BIN)/python -m pip install --group dev
+	@touch $@
+
+$(VENV)/.workloads: pyproject.toml | $(VENV)/.pip
+	@echo "Installing tracekit and what it needs: about two minutes, once."
+	$(BIN)/python -m pip install --editable '.[workloads]'
+	@touch $@
+
+# pip is brought up to date because dependency groups need 25.1. Debian keeps venv apart from Python.
+$(VENV)/.pip:
+	@$(or $(PYTHON),false) $(NEW_ENOUGH) || { \
+		echo "tracekit needs Python 3.11 or newer, but $(or $(PYTHON),python3) is older or not there:" \
+			"install one, or name it with make PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		package=$$(basename $(PYTHON))-venv; \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			echo "Installing $$package, which $(PYTHON) lacks."; \
+			apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$package; \
+		else \
+			echo "$(PYTHON) cannot make virtual environments. On Debian or Ubuntu, type:" \
+				"sudo apt-get install $$package" >&2; exit 1; \
+		fi; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade pip
+	@touch $@

@@ -1,0 +1,83 @@
+"""Overlap, partition, device pairs and concurrency against a brute-force oracle that looks at every picosecond."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap
+from tracekit.analysis.partition import CELLS, partition
+
+KINDS = {"compute": "compute", "collective": "collective", "memcpy": "memory", "memset": "memory"}
+
+
+@st.composite
+def some_rows(draw):
+    one = st.tuples(
+        st.sampled_from(["gpu:0", "gpu:1", "gpu:10"]),
+        st.sampled_from(list(KINDS)),
+        st.integers(0, 30),
+        st.integers(0, 9),
+    )
+    rows = [
+        (device, kind, start, start + size)
+        for device, kind, start, size in draw(st.lists(one, min_size=1, max_size=14))
+    ]
+    way = st.sampled_from(["H2D", "D2H", None])
+    return [(*row, "op", draw(way) if row[1] == "memcpy" else None) for row in rows]
+
+
+def held(rows, device, want) -> set[int]:
+    """The points at which `device` runs work for which `want(kind, direction)` holds."""
+    return {
+        p for d, kind, start, end, _, way in rows if d == device and want(KINDS[kind], way) for p in range(start, end)
+    }
+
+
+def edges(rows):
+    return min(row[2] for row in rows), max(row[3] for row in rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    some_rows(), st.one_of(st.none(), st.tuples(st.integers(-3, 20), st.integers(0, 25)).map(lambda w: (w[0], sum(w))))
+)
+def test_every_figure_counts_points(rows, window):
+    frame = events(*rows)
+    inside = set(range(*(window or edges(rows))))
+    devices = sorted({row[0] for row in rows}, key=lambda name: int(name[4:]))
+
+    cells = partition(frame, window)
+    assert cells["device"].tolist() == devices
+    for device, row in zip(devices, cells.to_dict("records"), strict=True):
+        sets = {
+            kind: held(rows, device, lambda k, _, kind=kind: k == kind) & inside
+            for kind in ("compute", "collective", "memory")
+        }
+        for cell in CELLS:
+            expected = {
+                p for p in inside if {kind for kind in sets if p in sets[kind]} == set(cell.split("+")) - {"idle"}
+            }
+            assert row[cell] == len(expected)
+        busy = set().union(*sets.values())
+        assert (row["window_ps"], row["busy_ps"]) == (len(inside), len(busy))
+        assert row["span_ps"] == (max(busy) + 1 - min(busy) if busy else 0)
+
+    for row in overlap(frame, window).to_dict("records"):
+        what = held(rows, row["device"], lambda k, way, want=row["what"]: want in (k, way)) & inside
+        behind = held(rows, row["device"], lambda k, _: k == "compute") & inside
+        assert (row["hidden_ps"], row["total_ps"]) == (len(what & behind), len(what))
+        assert (row["ratio"] == len(what & behind) / len(what)) if what else row["reason"].startswith("no ")
+
+    busy = {device: held(rows, device, lambda *_: True) & inside for device in devices}
+    pairs = device_pairs(frame, window)
+    assert len(pairs) == len(devices) * (len(devices) - 1) // 2
+    for row in pairs.to_dict("records"):
+        both, a, b = busy[row["a"]] & busy[row["b"]], busy[row["a"]], busy[row["b"]]
+        assert row["overlap_ps"] == len(both)
+        if a and b:
+            assert (row["ratio_min"], row["ratio_union"]) == (len(both) / min(len(a), len(b)), len(both) / len(a | b))
+        else:
+            assert "did nothing" in row["reason"]
+
+    counts = concurrency(frame, window)["time_ps"].tolist()
+    assert counts == [sum(sum(p in one for one in busy.values()) == k for p in inside) for k in range(len(devices) + 1)]

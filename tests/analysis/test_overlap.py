@@ -1,0 +1,59 @@
+"""Overlap where the answer is known beforehand, and what is said when there is none."""
+
+import pytest
+
+from tests.frames import events
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap
+from tracekit.analysis.partition import partition
+
+
+def test_a_collective_under_two_kernels_at_once_is_hidden_once():
+    # Summing pairwise overlaps would say 20 ps hidden of 10.
+    frame = events(("gpu:0", "collective", 0, 10), ("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 0, 10))
+    (row,) = overlap(frame).query("what == 'collective'").to_dict("records")
+    assert (row["hidden_ps"], row["total_ps"], row["ratio"]) == (10, 10, 1.0)
+
+
+def test_the_power_set_of_a_published_example():
+    # tb_plugin's synthetic nccl case, worker0, window 0-235: comp only 30, overlap 75, comm only 75, other 55.
+    frame = events(
+        ("gpu:0", "compute", 130, 291),
+        *[("gpu:0", "collective", *span) for span in ((0, 75), (16, 32), (160, 235), (162, 1718))],
+    )
+    row = partition(frame, (0, 235)).iloc[0]
+    assert (row["compute"], row["compute+collective"], row["collective"], row["idle"]) == (30, 75, 75, 55)
+
+
+def test_a_copy_on_an_unknown_device_is_set_against_all_compute_of_its_host_and_counts_in_no_pair():
+    frame = events(("cpu:0", "compute", 0, 10), ("cpu:1", "compute", 20, 30), ("cpu:?", "memcpy", 5, 25, "copy", "P2P"))
+    rows = overlap(frame).query("device == 'cpu:?'").to_dict("records")
+    assert [(row["what"], row["behind"], row["hidden_ps"], row["total_ps"]) for row in rows] == [
+        ("memory", "compute of any device", 10, 20),
+        ("P2P", "compute of any device", 10, 20),
+    ]
+    assert device_pairs(frame)[["a", "b"]].values.tolist() == [["cpu:0", "cpu:1"]]
+    assert concurrency(frame)["time_ps"].tolist() == [10, 20, 0]
+    assert partition(frame)["device"].tolist() == ["cpu:0", "cpu:1"]
+
+
+def test_without_rows_there_is_nothing_to_say():
+    frame = events()
+    assert [len(table) for table in (overlap(frame), device_pairs(frame), partition(frame))] == [0, 0, 0]
+    assert concurrency(frame)["time_ps"].tolist() == [0]
+
+
+def test_times_beyond_2_to_53_stay_exact():
+    far = 2**53 + 1
+    frame = events(
+        ("gpu:0", "compute", 0, 1), ("gpu:0", "memcpy", far, far + 3), ("gpu:1", "compute", far + 2, far + 4)
+    )
+    assert partition(frame)["idle"].tolist() == [far, far + 2]
+    assert device_pairs(frame)["overlap_ps"].tolist() == [1]
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_the_frame_is_left_as_it_was(swap):
+    frame = events(("gpu:0", "compute", 5, 9), ("gpu:0", "collective", 0, 6))
+    before = frame.copy(deep=True)
+    overlap(frame), partition(frame, (1, 8)), device_pairs(frame), concurrency(frame)
+    assert frame.equals(before)

@@ -1,0 +1,110 @@
+"""Phases on hand-made experiments whose speedup, efficiency and stretch are known beforehand."""
+
+import pytest
+
+from tests.frames import events, spans
+from tracekit.analysis.phases import marked, phases
+
+APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
+
+
+def run(marks, *rows, **more):
+    table, stretch = phases(marked(marks, **more), events(*rows))
+    return table.set_index("name"), stretch.set_index(["name", "device", "kind"])
+
+
+def test_two_devices_at_once_in_the_time_of_one_are_twice_as_fast_and_unstretched():
+    table, stretch = run(
+        APART_AND_TOGETHER,
+        ("gpu:0", "compute", 0, 10),
+        ("gpu:1", "compute", 10, 20),
+        ("gpu:0", "compute", 20, 30),
+        ("gpu:1", "compute", 20, 30),
+    )
+    assert table.loc["both", ["speedup", "devices", "unfinished_ps", "wall_ps"]].tolist() == [2.0, 2, 0, 10]
+    assert stretch.loc[("both", "gpu:1", "compute"), "stretch"] == 1.0
+    assert table.loc["a", "reason"] == "the phase names no other to be compared with"
+
+
+def test_contention_shows_as_stretch_where_overlap_alone_would_look_perfect():
+    table, stretch = run(
+        spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 40, "a;b")),
+        ("gpu:0", "compute", 0, 10),
+        ("gpu:1", "compute", 10, 20),
+        ("gpu:0", "compute", 20, 40),
+        ("gpu:1", "compute", 20, 40),
+    )
+    assert table.loc["both", "speedup"] == 1.0
+    assert stretch.loc[("both", "gpu:0", "compute"), "stretch"] == 2.0
+
+
+def test_work_that_runs_on_after_its_phase_counts_against_the_speedup():
+    table, _ = run(
+        spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 24, "a;b")),
+        ("gpu:0", "compute", 0, 10),
+        ("gpu:1", "compute", 10, 20),
+        ("gpu:0", "compute", 20, 40),
+        ("gpu:1", "compute", 20, 23),
+    )
+    assert table.loc["both", ["wall_ps", "unfinished_ps", "speedup"]].tolist() == [20, 16, 1.0]
+
+
+def test_a_baseline_gives_efficiency_per_device():
+    table, _ = run(
+        spans(("one", 0, 30), ("two", 30, 50, None, "one")),
+        ("gpu:0", "compute", 0, 30),
+        ("gpu:0", "compute", 30, 50),
+        ("gpu:1", "compute", 30, 50),
+    )
+    assert table.loc["two", ["speedup", "efficiency", "compared_with"]].tolist() == [1.5, 0.75, "one"]
+
+
+def test_stretch_is_null_where_the_work_differs():
+    _, stretch = run(
+        spans(("a", 0, 10), ("more", 10, 30, "a")),
+        ("gpu:0", "compute", 0, 10),
+        ("gpu:0", "compute", 10, 20),
+        ("gpu:0", "compute", 20, 30),
+    )
+    row = stretch.loc[("more", "gpu:0", "compute")]
+    assert (row["busy_ps"], row["alone_ps"], row["reason"]) == (
+        20,
+        10,
+        "the work differs from that of the phases it is compared with",
+    )
+
+
+def test_a_repeated_phase_is_one_row_with_medians():
+    table, stretch = run(
+        spans(("a", 0, 10), ("a", 10, 22), ("a", 22, 52), ("x", 60, 66, "a")),
+        ("gpu:0", "compute", 0, 9),
+        ("gpu:0", "compute", 10, 19),
+        ("gpu:0", "compute", 22, 31),
+        ("gpu:0", "compute", 60, 66),
+    )
+    assert table.loc["a", ["n", "wall_ps"]].tolist() == [3, 12]
+    assert table.loc["x", "speedup"] == 2.0
+    assert stretch.loc[("a", "gpu:0", "compute"), "busy_ps"] == 9
+    assert stretch.loc[("x", "gpu:0", "compute"), "stretch"] == pytest.approx(6 / 9)
+
+
+def test_a_comparison_with_a_phase_that_is_not_there_says_so():
+    table, _ = run(spans(("both", 0, 10, "a;b")), ("gpu:0", "compute", 0, 10))
+    assert table.loc["both", "reason"] == "the trace holds no phase 'a' to compare with"
+
+
+def test_any_annotation_can_be_made_a_phase_and_compared():
+    marks = APART_AND_TOGETHER.assign(
+        tracekit=APART_AND_TOGETHER["tracekit"].cat.remove_categories("phase"), alone=None
+    )
+    marks["alone"] = marks["alone"].astype("category")
+    assert len(marked(marks)) == 0
+    rows = [("gpu:0", "compute", start, start + 10) for start in (0, 10, 20)]
+    table, _ = run(marks, *rows, extra=["a", "b", "both"], alone=["a", "b"])
+    assert table["speedup"].isna().tolist() == [True, True, False]
+    assert table.loc["both", "speedup"] == 2.0
+
+
+def test_a_device_whose_copies_are_unplaced_counts_for_no_device():
+    table, _ = run(spans(("copy", 0, 10)), ("cpu:?", "memcpy", 0, 5, "copy", "P2P"))
+    assert table.loc["copy", "devices"] == 0

@@ -1,0 +1,308 @@
+"""The timeline: what stands on it, and that its ink is the truth."""
+
+import time
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from tracekit import intervals as iv
+from tracekit.errors import TracekitError
+from tracekit.report.gantt import COLOURS, gantt, save
+from tracekit.trace import EVENT_COLUMNS, Kind, Trace, frame
+
+MS = 10**9
+TRACK = 242.0
+
+
+def trace_of(rows) -> Trace:
+    columns = list(zip(*rows, strict=True)) if rows else [[]] * 5
+    names = ["device", "lane", "kind", "start_ps", "end_ps"]
+    data = {name: list(values) for name, values in zip(names, columns, strict=True)}
+    return Trace(frame(EVENT_COLUMNS, data | {"host": ["h"] * len(rows), "name": ["op"] * len(rows)}))
+
+
+def one_lane(starts, ends, kind="compute") -> Trace:
+    n = len(starts)
+    same = {c: pd.Categorical.from_codes(np.zeros(n, np.int8), [c]) for c in ("host", "device", "lane", "name")}
+    return Trace(frame(EVENT_COLUMNS, {**same, "kind": [kind] * n, "start_ps": starts, "end_ps": ends}))
+
+
+def phases_of(*rows) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["name", "start_ps", "end_ps"])
+
+
+TWO = trace_of(
+    [
+        ("gpu:10", "Stream #13(Compute)", "compute", 10 * MS, 40 * MS),
+        ("gpu:2", "Stream #13(Compute)", "compute", 30 * MS, 60 * MS),
+        ("gpu:2", "Stream #7(MemcpyH2D)", "memcpy", 0, 10 * MS),
+        ("gpu:2", "Stream #7(MemcpyH2D)", "memset", 99 * MS, 99 * MS),
+    ]
+)
+
+
+def words(figure) -> list[str]:
+    return [text.get_text() for text in figure.texts]
+
+
+def legend(figure) -> list[str]:
+    return [text.get_text() for found in figure.legends for text in found.get_texts()]
+
+
+def tracks(figure) -> list[str]:
+    return [patch.get_label() for patch in figure.axes[0].patches if " | " in patch.get_label()]
+
+
+def strip(figure, label) -> np.ndarray:
+    """The pixels (height, width, 3) of the lane with this label."""
+    (track,) = [patch for patch in figure.axes[0].patches if patch.get_label() == label]
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].astype(float)
+    x0, y0, x1, y1 = np.round(track.get_window_extent().extents).astype(int)
+    return pixels[len(pixels) - y1 : len(pixels) - y0, x0:x1]
+
+
+def ink(pixels, colour) -> float:
+    """How much of the strip is covered with `colour`, if it holds nothing else."""
+    full = 255 * np.array(matplotlib.colors.to_rgb(colour))
+    return float(((TRACK - pixels) @ (TRACK - full) / ((TRACK - full) @ (TRACK - full))).mean())
+
+
+def test_lanes_stand_in_natural_order_with_their_device_and_its_busy_share():
+    figure = gantt(TWO, title="Finding", subtitle="where")
+    assert tracks(figure) == [
+        "gpu:2 | Stream #7(MemcpyH2D)",
+        "gpu:2 | Stream #13(Compute)",
+        "gpu:10 | Stream #13(Compute)",
+        "overlap | devices at once",
+    ]
+    assert words(figure) == [
+        *("Finding", "where"),
+        *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices at once"),
+        *("gpu:2", "40.4 % busy", "gpu:10", "30.3 % busy", "overlap", "10.1 % both"),
+    ]
+
+
+def test_the_legend_names_what_occurs_and_zero_length_events_do_not():
+    assert legend(gantt(TWO, title="")) == ["compute", "memcpy", "1 device busy", "both devices busy"]
+
+
+def test_one_device_has_no_lane_for_overlap():
+    assert tracks(gantt(one_lane([0], [5]), title="")) == ["device | lane"]
+
+
+def test_a_copy_of_an_unknown_device_has_a_lane_but_does_not_overlap():
+    rows = [("cpu:0", "a", "compute", 0, 10), ("cpu:?", "b", "memcpy", 0, 10), ("cpu:1", "c", "compute", 5, 10)]
+    figure = gantt(trace_of(rows), title="")
+    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices at once"]
+    assert "50.0 % both" in words(figure)
+
+
+def test_the_overlap_lane_bins_many_devices():
+    rows = [(f"gpu:{i}", "s", "compute", 10 * i, 100) for i in range(8)]
+    figure = gantt(trace_of(rows), title="")
+    assert legend(figure) == ["compute", "1 device busy", "2-4 busy", "5-7 busy", "all 8 devices busy"]
+    assert "90.0 % 2 or more" in words(figure)
+
+
+def test_the_axis_starts_at_the_window_in_a_fitting_unit():
+    axes = gantt(TWO, title="", window=(20 * MS, 50 * MS)).axes[0]
+    assert axes.get_xlabel() == "time since the start of the window (ms)"
+    assert axes.get_xlim() == (0, 30 * MS)
+    axes.figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "5", "10", "15", "20", "25", "30"]
+
+
+def test_a_window_cuts_rows_and_phases_and_keeps_idle_lanes():
+    phases = phases_of(
+        ("before", 0, 20 * MS), ("cut", 0, 35 * MS), ("in", 40 * MS, 45 * MS), ("empty", 30 * MS, 30 * MS)
+    )
+    figure = gantt(TWO, title="", window=(20 * MS, 50 * MS), phases=phases)
+    assert "66.7 % busy" in words(figure)
+    assert strip(figure, "gpu:2 | Stream #7(MemcpyH2D)").min() > 150
+    bands = [
+        (b.get_label(), b.get_x(), b.get_width()) for b in figure.axes[0].patches if b.get_label() in ("cut", "in")
+    ]
+    assert bands == [("cut", 0, 15 * MS), ("in", 20 * MS, 5 * MS)]
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["cut", "in"]
+
+
+@pytest.mark.parametrize("window", [(5, 5), (6, 5)])
+def test_an_empty_window_is_an_error(window):
+    with pytest.raises(TracekitError, match="is empty"):
+        gantt(TWO, title="", window=window)
+
+
+def test_phase_names_stand_over_their_bands_or_on_flags_that_do_not_collide():
+    phases = phases_of(
+        ("warm-up", 0, 1 * MS),
+        ("compile", 1 * MS, 2 * MS),
+        ("train", 2 * MS, 90 * MS),
+        ("a short last one", 90 * MS, 99 * MS),
+    )
+    figure = gantt(TWO, title="", phases=phases)
+    figure.canvas.draw()
+    boxes = {text.get_text(): text.get_window_extent() for text in figure.axes[0].texts}
+    assert list(boxes) == ["train", "a short last one", "compile", "warm-up"]
+    found = list(boxes.values())
+    assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
+    area = figure.axes[0].get_window_extent()
+    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 and box.y1 <= area.y1 for box in found)
+    middle = (boxes["train"].x0 + boxes["train"].x1) / 2
+    assert middle == pytest.approx(area.x0 + area.width * 46 / 99, abs=2)
+
+
+def test_a_narrow_phase_that_repeats_is_named_once():
+    phases = phases_of(*[("step", i * MS, (i + 1) * MS) for i in range(99)])
+    assert [text.get_text() for text in gantt(TWO, title="", phases=phases).axes[0].texts] == ["step"]
+
+
+def test_phase_names_without_room_are_counted():
+    phases = phases_of(*[(f"a name {i}", i * 10**7, (i + 1) * 10**7) for i in range(9)])
+    assert words(gantt(TWO, title="", phases=phases))[-1] == "8 phase names find no room."
+
+
+@pytest.mark.parametrize("phases", [None, phases_of()])
+def test_phases_may_be_absent(phases):
+    assert gantt(TWO, title="", phases=phases).axes[0].texts[:] == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "The trace holds no events on a device."),
+        ([("gpu:0", "s", "compute", 5, 5)], "Every event of the trace has zero length."),
+    ],
+)
+def test_a_trace_without_time_gives_a_figure_that_says_so(rows, sentence):
+    assert words(gantt(trace_of(rows), title="Nothing"))[1:] == [sentence]
+
+
+def test_more_than_48_lanes_are_merged_to_one_per_device_and_the_height_is_bounded():
+    rows = [
+        (f"gpu:{i}", f"Stream #{j}", kind, 0, 10 + i)
+        for i in range(60)
+        for j, kind in enumerate(("compute", "memcpy", "collective"))
+    ]
+    figure = gantt(trace_of(rows), title="")
+    assert tracks(figure)[:2] == ["gpu:0 | ", "gpu:1 | "]
+    assert len(tracks(figure)) == 61
+    assert "The 180 lanes of the trace are merged to one per device." in words(figure)
+    assert figure.get_size_inches()[1] < 14
+
+
+@pytest.mark.parametrize(
+    ("n", "busy"), [(n, busy) for n in (10, 300, 1000, 3000, 100_000) for busy in (0.066, 0.6)] + [(1_000_000, 0.066)]
+)
+def test_the_ink_of_a_lane_is_its_busy_share_at_any_number_of_intervals(n, busy):
+    rng = np.random.default_rng(n)
+    window = 10**12
+    starts = np.sort(rng.integers(0, window, n))
+    lengths = rng.integers(1, int(2 * busy * window / n), n)
+    trace = one_lane(starts, np.minimum(starts + lengths, window))
+    figure = gantt(trace, title="", window=(0, window))
+    rows = iv.intervals(trace.events["start_ps"], trace.events["end_ps"])
+    pixels = strip(figure, "device | lane")
+    assert ink(pixels, COLOURS[Kind.COMPUTE]) == pytest.approx(iv.total(rows) / window, abs=0.002)
+
+
+def test_the_ink_of_a_burst_in_a_long_window_is_its_busy_share():
+    starts = np.arange(600) * 20 * MS // 600 + 500 * MS
+    figure = gantt(one_lane(starts, starts + MS // 300), title="", window=(0, 2000 * MS))
+    assert ink(strip(figure, "device | lane"), COLOURS[Kind.COMPUTE]) == pytest.approx(0.001, abs=0.0002)
+
+
+def test_the_ink_of_the_overlap_lane_is_the_time_with_two_devices_busy():
+    rows = [("gpu:0", "s", "compute", 2 * i, 2 * i + 1) for i in range(20_000)] + [("gpu:1", "s", "compute", 0, 20_000)]
+    figure = gantt(trace_of(rows), title="", window=(0, 40_000))
+    pixels = strip(figure, "overlap | devices at once")
+    height = len(pixels)
+    dark = (pixels[:, :, 1] < 100).mean(axis=1)
+    assert dark[height // 2 + 1 :] == pytest.approx(0.5, abs=0.002)
+    assert not dark[: height // 2 - 1].any()
+
+
+def test_a_million_intervals_render_in_seconds_to_a_small_svg(tmp_path):
+    starts = np.arange(1_000_000) * 1000
+    trace = one_lane(starts, starts + np.random.default_rng(0).integers(1, 900, 1_000_000))
+    begun = time.process_time()
+    save(gantt(trace, title=""), tmp_path / "a.svg")
+    assert time.process_time() - begun < 5
+    assert (tmp_path / "a.svg").stat().st_size < 500_000
+
+
+def test_kinds_differ_as_greys():
+    def lightness(colour):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in matplotlib.colors.to_rgb(colour)]
+        return 116 * (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]) ** (1 / 3) - 16
+
+    found = sorted(lightness(COLOURS[kind]) for kind in Kind)
+    assert min(np.diff(found)) > 15
+
+
+HOSTILE = ["$\\frac{a$", "a_b^c", "x\ny", "\u4e2d\u6587", "<&>\"'--", "\x00\x1b[31m", "w" * 300, ""]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_hostile_names_are_drawn_as_they_are(name, suffix, tmp_path):
+    rows = [(f"{name}{i}", f"{name}{j}", "compute", 10 * i, 100) for i in range(2) for j in range(2)]
+    figure = gantt(trace_of(rows), title=name, subtitle=name, phases=phases_of((name, 0, 100), (name, 0, 1)))
+    save(figure, tmp_path / f"a.{suffix}")
+    if "$" in name:
+        assert "$\\frac{a$0" in words(figure)
+
+
+def test_a_long_title_wraps():
+    found = words(gantt(TWO, title="a long finding " * 12))
+    assert " ".join(found[:2]) == ("a long finding " * 12).strip()
+
+
+def test_save_writes_png_of_the_size_of_the_figure(tmp_path):
+    figure = gantt(TWO, title="")
+    save(figure, tmp_path / "a.PNG")
+    found = (tmp_path / "a.PNG").read_bytes()
+    assert found[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(found[16:20]) == 1800
+    assert int.from_bytes(found[20:24]) == round(figure.get_size_inches()[1] * 150)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_same_trace_gives_the_same_bytes(suffix, tmp_path):
+    phases = phases_of(("a", 0, 50 * MS), ("b", 50 * MS, 99 * MS))
+    for name in "ab":
+        save(gantt(TWO, title="t", phases=phases), tmp_path / f"{name}.{suffix}")
+    found = (tmp_path / f"a.{suffix}").read_bytes()
+    assert found == (tmp_path / f"b.{suffix}").read_bytes()
+    assert b"<dc:date>" not in found
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"a.{suffix}", f"b.{suffix}"]
+
+
+def test_saving_twice_gives_the_same_bytes_and_leaves_the_users_style_alone(tmp_path):
+    figure = gantt(TWO, title="t")
+    with matplotlib.rc_context({"savefig.bbox": "tight", "savefig.dpi": 30, "svg.fonttype": "none"}):
+        save(figure, tmp_path / "a.svg")
+        assert matplotlib.rcParams["svg.fonttype"] == "none"
+    save(figure, tmp_path / "b.svg")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    (tmp_path / "a.png").write_text("old")
+    figure = gantt(TWO, title="")
+
+    def broken(path, **_):
+        path.write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(figure, "savefig", broken)
+    with pytest.raises(OSError, match="disk full"):
+        save(figure, tmp_path / "a.png")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.png", "old")]
+
+
+def test_another_suffix_is_an_error(tmp_path):
+    with pytest.raises(TracekitError, match=r"ends in \.png or \.svg"):
+        save(gantt(TWO, title=""), tmp_path / "a.pdf")

@@ -1,0 +1,232 @@
+"""The report on traces whose answer is known: what it says, what it writes, and what it refuses."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tests.frames import events, spans, trace
+from tests.readers.xspaces import write as write_xspace
+from tracekit.errors import TracekitError
+from tracekit.report import text, units
+from tracekit.report.build import build
+from tracekit.report.command import run
+from tracekit.report.summary import summary
+from tracekit.report.write import default_directory, write
+
+MS = 10**9
+PARALLEL = trace(
+    events(
+        ("gpu:0", "compute", 0, 10 * MS),
+        ("gpu:1", "compute", 10 * MS, 20 * MS),
+        ("gpu:0", "compute", 20 * MS, 30 * MS),
+        ("gpu:1", "compute", 20 * MS, 30 * MS),
+    ),
+    spans(("device 0", 0, 10 * MS), ("device 1", 10 * MS, 20 * MS), ("both", 20 * MS, 30 * MS, "device 0;device 1")),
+)
+CONTENDED = trace(
+    events(
+        ("cpu:0", "compute", 0, 10 * MS),
+        ("cpu:1", "compute", 10 * MS, 20 * MS),
+        ("cpu:0", "compute", 20 * MS, 40 * MS),
+        ("cpu:1", "compute", 20 * MS, 40 * MS),
+    ),
+    spans(("device 0", 0, 10 * MS), ("device 1", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "device 0;device 1")),
+    capture={"usable_cores": 1},
+)
+
+
+def shown(report, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    text.show(report, console)
+    return console.file.getvalue()
+
+
+def test_parallel_work_is_called_parallel():
+    report = build(PARALLEL)
+    assert report.verdicts["both"] == (
+        "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
+        "2.00x as fast as one after the other."
+    )
+    assert report.headline == "both: devices overlapped 100 %, 2.00x as fast"
+
+
+def test_contention_is_called_contention_and_shared_cores_are_named():
+    report = build(CONTENDED)
+    assert report.verdicts["both"] == (
+        "cpu:0 and cpu:1 ran at the same time for 100 % of the shorter one's busy time; "
+        "no faster than one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
+        "what overlaps here shares one resource and slows each other down."
+    )
+    assert "2 CPU devices share 1 cores" in " ".join(report.notes)
+
+
+def test_work_left_unfinished_is_told():
+    report = build(trace(events(("gpu:0", "compute", 0, 9 * MS)), spans(("p", 0, 2 * MS))))
+    assert "work begun inside ran on for 7.00 ms after the phase ended" in report.verdicts["p"]
+
+
+def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
+    report = build(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
+    assert report.verdicts == {
+        "whole trace": "only gpu:0 worked, 100 % of the time; 50.0 % of the copies' 10 ps was hidden behind compute."
+    }
+
+
+def test_an_empty_trace_says_so_and_has_no_window():
+    report = build(trace(events()))
+    assert report.verdicts == {"whole trace": "The trace holds no device work."}
+    found = summary(report)["trace"]
+    assert (found["window_ps"], found["window_reason"]) == (None, "the trace holds no device rows")
+
+
+@pytest.mark.parametrize("given", [PARALLEL, CONTENDED, trace(events())])
+def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
+    found = json.loads(json.dumps(summary(build(given)), allow_nan=False))
+    assert found["schema"] == 1
+    for device in found["devices"]:
+        assert sum(device["partition"].values()) == device["window_ps"]
+        assert device["busy_ps"] == device["window_ps"] - device["partition"]["idle"]
+    assert sum(found["concurrency"]) == (found["trace"]["window_ps"] or 0)
+
+
+def test_the_summary_holds_the_figures_of_the_phases():
+    found = summary(build(PARALLEL))
+    both = found["phases"][2]
+    assert {key: both[key] for key in ("name", "n", "wall_ps", "speedup", "efficiency", "compared_with")} == {
+        "name": "both",
+        "n": 1,
+        "wall_ps": 10 * MS,
+        "speedup": 2.0,
+        "efficiency": None,
+        "compared_with": "device 0, device 1",
+    }
+    assert [row["stretch"] for row in both["stretch"]] == [1.0, 1.0]
+    assert both["device_pairs"][0]["ratio_min"] == 1.0
+    assert found["device_pairs"][0]["overlap_ps"] == 10 * MS
+    assert found["concurrency"] == [0, 20 * MS, 10 * MS]
+
+
+def test_every_key_of_the_summary_is_documented():
+    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "summary.md").read_text("utf-8")))
+
+    def keys(value, inside):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if inside != "verdicts":
+                    yield key
+                yield from keys(inner, key)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from keys(inner, inside)
+
+    missing = {key for key in keys(summary(build(PARALLEL)), "") if key not in words}
+    assert missing == set()
+
+
+def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
+    shown_text = shown(build(PARALLEL))
+    assert max(map(len, shown_text.splitlines())) <= 80
+    assert re.search(r"both +1 +10.00 ms +100 % +2.00x +- +1.00x", shown_text)
+    hostile = build(trace(events(("gpu:0", "compute", 0, 5)), spans(("a|b<script>", 0, 5), ("[red]x[/red]", 5, 6))))
+    assert "a\\|b&lt;script>" in text.markdown(hostile, "gantt.png")
+    assert "[red]x[/red]" in shown(hostile)
+
+
+def test_all_files_are_written_and_can_be_read_back(tmp_path):
+    report = build(PARALLEL)
+    out = write(report, tmp_path / "out", tmp_path / "trace")
+    assert sorted(file.name for file in out.iterdir()) == [
+        "gantt.png",
+        "intervals.parquet",
+        "overlap.csv",
+        "report.md",
+        "summary.json",
+    ]
+    assert json.loads((out / "summary.json").read_text("utf-8")) == summary(report)
+    back = pd.read_parquet(out / "intervals.parquet")
+    assert back[["start_ps", "end_ps"]].equals(PARALLEL.events[["start_ps", "end_ps"]])
+    assert back["device"].astype(str).tolist() == PARALLEL.events["device"].astype(str).tolist()
+    assert set(pd.read_csv(out / "overlap.csv")["phase"]) == {"whole trace", "device 0", "device 1", "both"}
+
+
+@pytest.mark.parametrize("inside", ["", "report", "plugins/profile/report"])
+def test_nothing_is_written_into_the_trace(tmp_path, inside):
+    with pytest.raises(TracekitError, match="inside the trace"):
+        write(build(PARALLEL), tmp_path / inside, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(TracekitError, match=r"cannot be written to .*Give another --out"):
+        write(build(PARALLEL), tmp_path / "file" / "out", tmp_path / "trace")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("traces/mine", "mine"),
+        ("traces/mine/plugins/profile/2026_01_01", "mine"),
+        ("traces/mine/plugins/profile/2026_01_01/host.xplane.pb", "mine"),
+        ("loose/host.xplane.pb.gz", "host"),
+    ],
+)
+def test_reports_are_named_after_the_log_directory(path, name):
+    assert default_directory(Path(path)) == Path("reports") / name
+
+
+TEXT = """planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5
+  events { metadata_id: 1 offset_ps: 1000 duration_ps: 4000 } } event_metadata { key: 1 value { id: 1 name: "k" } } }
+planes { name: "/host:CPU" lines { id: 1 name: "python" timestamp_ns: 5
+  events { metadata_id: 1 offset_ps: 0 duration_ps: 5000 } } event_metadata { key: 1 value { id: 1 name: "step" } } }"""
+
+
+def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path, capsys):
+    logdir = tmp_path / "log"
+    run_dir = logdir / "plugins" / "profile" / "run"
+    run_dir.mkdir(parents=True)
+    write_xspace(run_dir / "host.xplane.pb", TEXT)
+    before = sorted(tmp_path.rglob("*"))
+    run(logdir, tmp_path / "out", phases=["step"])
+    assert "step: only gpu:0 worked, 80.0 % of the time." in capsys.readouterr().out
+    assert [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in (path, *path.parents)] == before
+    run(logdir, tmp_path / "out", as_json=True)
+    assert json.loads(capsys.readouterr().out)["trace"]["runs"] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"phases": ["nowhere"]}, "holds no annotation 'nowhere'"),
+        ({"alone": ["step"]}, "name the phase with --phase"),
+        ({"phases": ["step"], "baseline": "other"}, "'other' is no phase"),
+        ({"run_name": "gone"}, "holds no run 'gone'; its runs are: run"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):
+    run_dir = tmp_path / "plugins" / "profile" / "run"
+    run_dir.mkdir(parents=True)
+    write_xspace(run_dir / "host.xplane.pb", TEXT)
+    with pytest.raises(TracekitError, match=re.escape(said)):
+        run(tmp_path, tmp_path.with_name("never"), **options)
+    assert not tmp_path.with_name("never").exists()
+
+
+@pytest.mark.parametrize(
+    ("ps", "said"), [(0, "0 ps"), (999, "999 ps"), (1500, "1.50 ns"), (25_400_000, "25.40 us"), (2 * 10**14, "200.0 s")]
+)
+def test_times_are_printed_with_the_unit_that_fits(ps, said):
+    assert units.time(ps) == said
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(None, "-"), (0, "0 %"), (1, "100 %"), (0.99999, ">99.9 %"), (0.0001, "<0.1 %"), (0.5, "50.0 %")],
+)
+def test_percentages_say_all_or_nothing_only_where_it_is_exactly_that(ratio, said):
+    assert units.percent(ratio) == said

@@ -1,0 +1,102 @@
+"""The interval algebra against a brute-force oracle: the set of integer points that an interval set holds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit import intervals as iv
+
+pairs = st.tuples(st.integers(-20, 20), st.integers(0, 8)).map(lambda p: (p[0], p[0] + p[1]))
+sets = st.lists(pairs, max_size=12).map(lambda rows: np.array(rows, dtype=np.int64).reshape(-1, 2))
+
+
+def points(a) -> set[int]:
+    return {p for start, end in a.tolist() for p in range(start, end)}
+
+
+def merged(held: set[int]) -> list[list[int]]:
+    """The one merged form of a set of points."""
+    rows: list[list[int]] = []
+    for p in sorted(held):
+        if rows and rows[-1][1] == p:
+            rows[-1][1] = p + 1
+        else:
+            rows.append([p, p + 1])
+    return rows
+
+
+@given(sets)
+def test_union_holds_each_point_once_in_merged_form(a):
+    assert iv.union(a).tolist() == merged(points(a))
+
+
+@given(st.lists(sets, max_size=4))
+def test_union_of_many_sets_is_the_union_of_their_points(many):
+    assert iv.union(*many).tolist() == merged(set().union(*map(points, many)))
+
+
+@given(sets, sets)
+def test_intersection_and_difference_match_the_points(a, b):
+    assert iv.intersection(a, b).tolist() == merged(points(a) & points(b))
+    assert iv.difference(a, b).tolist() == merged(points(a) - points(b))
+
+
+@given(sets, pairs)
+def test_complement_is_the_window_without_the_set(a, window):
+    assert iv.complement(a, window).tolist() == merged(set(range(*window)) - points(a))
+
+
+@given(sets, pairs)
+def test_clip_keeps_the_points_inside_the_window(a, window):
+    assert points(iv.clip(a, window)) == points(a) & set(range(*window))
+
+
+@given(sets)
+def test_total_counts_points(a):
+    assert iv.total(a) == len(points(a))
+
+
+@given(sets, sets)
+def test_within_measures_each_window_apart(a, windows):
+    assert iv.within(a, windows).tolist() == [len(points(a) & set(range(*row))) for row in windows.tolist()]
+
+
+@given(st.lists(sets, max_size=4))
+def test_depth_counts_the_sets_that_hold_each_point(many):
+    edges, count = iv.depth(*many)
+    for p in range(-22, 32):
+        at = np.searchsorted(edges, p, side="right") - 1
+        found = int(count[at]) if at >= 0 else 0
+        assert found == sum(p in points(one) for one in many)
+
+
+@given(sets, sets)
+def test_arguments_are_left_as_they_were(a, b):
+    before = a.copy(), b.copy()
+    for of_two in (iv.union, iv.intersection, iv.difference):
+        of_two(a, b)
+    iv.complement(a, (0, 9)), iv.clip(a, (0, 9)), iv.total(a)
+    np.testing.assert_array_equal(a, before[0])
+    np.testing.assert_array_equal(b, before[1])
+
+
+def test_touching_intervals_are_one_and_empty_ones_vanish():
+    assert iv.union(np.array([[3, 5], [1, 3], [9, 9]])).tolist() == [[1, 5]]
+
+
+@pytest.mark.parametrize("window", [(4, 4), (6, 4)])
+def test_an_empty_window_holds_nothing(window):
+    a = np.array([[0, 10]])
+    assert iv.clip(a, window).tolist() == []
+    assert iv.complement(a, window).tolist() == []
+
+
+def test_sums_beyond_int64_are_exact():
+    lengths = np.full(4, np.iinfo(np.int64).max)
+    assert iv.sum_exactly(lengths) == 4 * (2**63 - 1)
+
+
+def test_span_is_first_start_and_last_end():
+    assert iv.span([iv.EMPTY, np.array([[3, 5]]), np.array([[1, 2], [4, 9]])]) == (1, 9)
+    assert iv.span([iv.EMPTY]) is None

@@ -1,0 +1,58 @@
+"""`tracekit.phase` marks a stretch of a program in the trace and prints its wall time."""
+
+import re
+import time
+
+import jax
+import pytest
+
+from tracekit import phase
+
+
+def test_a_phase_prints_its_wall_time_once(capsys):
+    with phase("device 0"):
+        time.sleep(0.02)
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"device 0: \d+\.\d{4} s\n", printed)
+    assert 0.02 <= float(printed.split()[-2]) < 10
+
+
+def test_a_phase_that_fails_prints_nothing_and_lets_the_error_through(capsys):
+    with pytest.raises(KeyError), phase("broken"):
+        raise KeyError
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["", "a#b", "a,b", "a;b", "a=b"])
+@pytest.mark.parametrize("where", ["name", "alone", "baseline"])
+def test_a_name_that_would_break_the_encoding_is_refused(name, where):
+    given = {"name": "x", "alone": ["y"]} | {where: [name] if where == "alone" else name}
+    if where == "baseline":
+        del given["alone"]
+    with pytest.raises(ValueError, match="is empty or contains one of"), phase(**given):
+        pytest.fail("the block must not run")
+
+
+def test_alone_and_baseline_together_are_refused():
+    with pytest.raises(ValueError, match="names both alone= and baseline="), phase("x", alone=["y"], baseline="z"):
+        pytest.fail("the block must not run")
+
+
+# jax 0.12 under Python 3.12: the type of event.stats warns on first use, and aborts where that is an error.
+@pytest.mark.filterwarnings("ignore:builtin type event_stats:DeprecationWarning")
+def test_a_phase_and_what_it_is_compared_with_are_in_the_trace(tmp_path):
+    with jax.profiler.trace(str(tmp_path)):
+        with phase("both", alone=["device 0", "device 1"]):
+            pass
+        with phase("two", baseline="one"):
+            pass
+        with phase("three", alone="two"):
+            pass
+    (path,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    data = jax.profiler.ProfileData.from_file(str(path))
+    events = [event for plane in data.planes for line in plane.lines for event in line.events]
+    stats = {event.name: dict(event.stats) for event in events if dict(event.stats).get("tracekit") == "phase"}
+    assert stats["both"]["alone"] == "device 0;device 1"
+    assert stats["two"]["baseline"] == "one"
+    assert stats["three"]["alone"] == "two"
+    assert set(stats) == {"both", "two", "three"}

@@ -1,0 +1,1 @@
+"""One question per module; frames in, frames out."""

@@ -1,0 +1,92 @@
+"""The protobuf wire format, bounds-checked: what XSpace and HLO files are made of.
+
+Format: https://protobuf.dev/programming-guides/encoding/. `varint` and `skip` are written in numba's subset of
+Python, so that the same source runs plain on small files and compiled on large ones. They index `buf`, which may be
+bytes, a memory map or a uint8 array, and raise `Broken` instead of reading past `end`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+class Broken(Exception):
+    """Bytes that are no valid message; `args[0]` is the offset in the buffer."""
+
+
+def varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
+    """The varint at `pos` as a signed 64-bit value, and the offset after it."""
+    # Most are one byte long; this much is small enough to be inlined when compiled.
+    if pos < end and buf[pos] < 0x80:
+        return buf[pos] & 0x7F, pos + 1
+    return long_varint(buf, pos, end)
+
+
+def long_varint(buf: Any, pos: int, end: int) -> tuple[int, int]:
+    """What `varint` does, for any length."""
+    value = 0
+    shift = 0
+    start = pos
+    while pos < end:
+        byte = buf[pos]
+        pos += 1
+        if shift == 63:
+            if byte > 1:
+                raise Broken(start)
+            # The tenth byte holds the sign; adding keeps int64 from overflowing when compiled.
+            return (value - 9223372036854775807 - 1, pos) if byte else (value, pos)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    raise Broken(start)
+
+
+def skip(buf: Any, pos: int, end: int, wire_type: int) -> int:
+    """The offset after the value of `wire_type` that stands at `pos`."""
+    if wire_type == 0:
+        return varint(buf, pos, end)[1]
+    if wire_type == 2:
+        size, start = varint(buf, pos, end)
+        if size < 0 or size > end - start:
+            raise Broken(pos)
+        return start + size
+    width = 8 if wire_type == 1 else 4
+    if (wire_type != 1 and wire_type != 5) or end - pos < width:
+        raise Broken(pos)
+    return pos + width
+
+
+def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Each field of the message in [start, end): its number, wire type, and the [from, to) of its value.
+
+    A length-delimited value is given without its length prefix.
+    """
+    pos = start
+    while pos < end:
+        tag, after = varint(buf, pos, end)
+        number, wire_type = tag >> 3, tag & 7
+        if number <= 0:
+            raise Broken(pos)
+        pos = skip(buf, after, end, wire_type)
+        if wire_type == LENGTH:
+            after = varint(buf, after, end)[1]
+        yield number, wire_type, after, pos
+
+
+def text(buf: Any, start: int, end: int) -> str:
+    """The string in [start, end); bytes that are no UTF-8 stay visible as `\\xNN`."""
+    return bytes(buf[start:end]).decode("utf-8", errors="backslashreplace")
+
+
+def packed(buf: Any, wire_type: int, start: int, end: int) -> list[int]:
+    """The values of a repeated integer field, whether it was written packed or one by one."""
+    values = []
+    pos = start
+    while pos < end:
+        value, pos = varint(buf, pos, end)
+        values.append(value)
+        if wire_type == VARINT:
+            break
+    return values

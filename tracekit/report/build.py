@@ -1,0 +1,105 @@
+"""Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tracekit import intervals as iv
+from tracekit.analysis import overlap as overlaps
+from tracekit.analysis import partition as partitions
+from tracekit.analysis import phases as phasing
+from tracekit.report import verdict
+from tracekit.trace import Trace, records
+from tracekit.unions import Unions, unions
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What ran in one stretch of the trace: the whole, or the windows of one phase."""
+
+    name: str
+    partition: pd.DataFrame
+    overlap: pd.DataFrame
+    pairs: pd.DataFrame
+    concurrency: pd.DataFrame
+
+    @property
+    def parallelism(self) -> float | None:
+        """Sum of the devices' busy times over the time in which any was busy; null if none ever was."""
+        any_busy = int(self.concurrency["time_ps"][1:].sum())
+        return int(self.partition["busy_ps"].sum()) / any_busy if any_busy else None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report says. `marks` are the phase spans; `phases` and `stretch` as analysis.phases gives them."""
+
+    trace: Trace
+    whole: Stretch
+    marks: pd.DataFrame
+    phases: pd.DataFrame
+    stretch: pd.DataFrame
+    inside: dict[str, Stretch]
+    verdicts: dict[str, str]
+    headline: str
+    notes: tuple[str, ...]
+
+
+def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Report:
+    """The report of `trace`; `phases` names annotations to take as phases too, the last compared with `alone` or
+    `baseline`."""
+    seen = unions(trace.events)
+    marks = phasing.marked(trace.spans, phases, alone, baseline)
+    table, stretch = phasing.phases(marks, trace.events)
+    windows = phasing.windows(marks, trace.events)
+    inside = {name: _stretch(name, seen.inside(iv.union(window))) for name, window in windows.items()}
+    whole = _stretch("whole trace", seen)
+    verdicts = {
+        row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]])
+        for row in records(table)
+    }
+    return Report(
+        trace=trace,
+        whole=whole,
+        marks=marks,
+        phases=table,
+        stretch=stretch,
+        inside=inside,
+        verdicts=verdicts or {whole.name: verdict.whole(whole)},
+        headline=verdict.headline(table, inside) or verdict.whole(whole),
+        notes=(*trace.notes, *_notes(trace, seen)),
+    )
+
+
+def _stretch(name: str, seen: Unions) -> Stretch:
+    return Stretch(
+        name,
+        partitions.partition(seen),
+        overlaps.overlap(seen),
+        overlaps.device_pairs(seen),
+        overlaps.concurrency(seen),
+    )
+
+
+def _notes(trace: Trace, seen: Unions) -> list[str]:
+    """What a reader of the figures must know about CPU devices, which are threads that share cores."""
+    cpus = [name for name in seen.devices if name.rpartition("/")[2].startswith("cpu:")]
+    notes = []
+    if any(len(seen.devices[name].collective) for name in cpus):
+        notes.append(
+            "A CPU device runs one operation at a time, so a collective is never behind compute there: "
+            "its overlap of 0 is a property of the backend, not of the program."
+        )
+    cores = (trace.capture or {}).get("usable_cores")
+    if len(cpus) > 1 and isinstance(cores, int | float) and len(cpus) > cores:
+        notes.append(
+            f"{len(cpus)} CPU devices share {cores} cores: where more than {cores} are busy at once, "
+            "their overlap is time-sharing, not parallelism. Judge by speedup and stretch."
+        )
+    elif len(cpus) > 1:
+        notes.append(
+            "CPU devices share the machine's cores, and one operation may use several: "
+            "overlap there is parallelism only as far as speedup and stretch say so."
+        )
+    return notes

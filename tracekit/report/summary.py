@@ -1,0 +1,86 @@
+"""`summary.json`: the report for machines. Keys are documented in docs/summary.md; none is renamed within a schema."""
+
+from typing import Any
+
+import pandas as pd
+
+from tracekit.analysis.partition import CELLS
+from tracekit.report.build import Report, Stretch
+from tracekit.trace import records
+from tracekit.unions import unions
+
+SCHEMA = 1
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """The report as plain data: integers are picoseconds, ratios in 0..1, a missing figure None with its reason."""
+    trace, whole = report.trace, report.whole
+    windows = unions(trace.events).windows
+    return {
+        "schema": SCHEMA,
+        "trace": {
+            "source": trace.source,
+            "format": trace.format,
+            "hosts": sorted(str(host) for host in trace.events["host"].unique()),
+            "window_ps": int(windows[0, 1] - windows[0, 0]) if len(windows) else None,
+            "window_reason": None if len(windows) else "the trace holds no device rows",
+            "runs": list(trace.runs),
+        },
+        "headline": report.headline,
+        "devices": _devices(report),
+        "overlap": _records(whole.overlap),
+        "device_pairs": _records(whole.pairs),
+        "concurrency": [int(time) for time in whole.concurrency["time_ps"]],
+        "parallelism": whole.parallelism,
+        "phases": [_phase(report, row) for row in records(report.phases)],
+        "verdicts": report.verdicts,
+        "notes": list(report.notes),
+    }
+
+
+def _devices(report: Report) -> list[dict[str, Any]]:
+    counts = report.trace.events.groupby(["device", "kind"], observed=True).size()
+    found = []
+    for row in records(report.whole.partition):
+        held = {"compute": 0, "collective": 0, "memory": 0}
+        for cell in CELLS[1:]:
+            for kind in cell.split("+"):
+                held[kind] += row[cell]
+        number = {
+            kind: int(counts.get((row["device"], kind), 0)) for kind in ("compute", "collective", "memcpy", "memset")
+        }
+        number["memory"] = number.pop("memcpy") + number.pop("memset")
+        found.append(
+            {
+                **{key: row[key] for key in ("device", "window_start_ps", "window_ps", "span_ps", "busy_ps")},
+                "kinds": {kind: {"intervals": number[kind], "union_ps": held[kind]} for kind in held},
+                "partition": {cell: row[cell] for cell in CELLS},
+            }
+        )
+    return found
+
+
+def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
+    name = row["name"]
+    inside: Stretch = report.inside[name]
+    stretch = report.stretch[report.stretch["name"] == name].drop(columns="name")
+    return {
+        **{key: _plain(value) for key, value in row.items()},
+        "busy": [{"device": one["device"], "busy_ps": one["busy_ps"]} for one in records(inside.partition)],
+        "stretch": _records(stretch),
+        "overlap": _records(inside.overlap),
+        "device_pairs": _records(inside.pairs),
+        "concurrency": [int(time) for time in inside.concurrency["time_ps"]],
+        "parallelism": inside.parallelism,
+        "verdict": report.verdicts[name],
+    }
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{key: _plain(value) for key, value in row.items()} for row in records(table)]
+
+
+def _plain(value: Any) -> Any:
+    if pd.isna(value):
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,112 @@
+"""One plain sentence per phase: did things run at the same time, what did that buy, and what stood in the way."""
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from tracekit.report.units import factor, percent, time
+from tracekit.trace import records
+
+if TYPE_CHECKING:
+    from tracekit.report.build import Stretch
+
+# A device that takes a quarter longer than alone shares something that counts.
+CONTENTION = 1.25
+# Up to this a speedup is noise between runs.
+GAIN = 1.1
+
+
+def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame) -> str:
+    """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table."""
+    parts = [_devices(inside), *_copies(inside)]
+    if pd.notna(row["speedup"]):
+        parts.append(_gain(row))
+    parts += _contention(row, stretch)
+    if row["unfinished_ps"] > 0:
+        parts.append(
+            f"work begun inside ran on for {time(row['unfinished_ps'])} after the phase ended: "
+            "wait for all results inside it"
+        )
+    return "; ".join(part for part in parts if part) + "."
+
+
+def whole(stretch: "Stretch") -> str:
+    """The verdict on a trace without phases."""
+    if len(stretch.partition) == 0:
+        return "The trace holds no device work."
+    return "; ".join([_devices(stretch), *_copies(stretch)]) + "."
+
+
+def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]") -> str:
+    """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
+    found = []
+    for row in records(phases):
+        if pd.isna(row["speedup"]):
+            continue
+        best = inside[row["name"]].pairs["ratio_min"].dropna()
+        hidden = _hidden(inside[row["name"]], "memory")
+        words = ""
+        if len(best):
+            words = f"devices overlapped {percent(best.max())}, "
+        elif hidden:
+            words = f"{percent(hidden[0] / hidden[1])} of the copies hidden, "
+        found.append(f"{row['name']}: {words}{factor(row['speedup'])} as fast")
+    return " | ".join(found[:3])
+
+
+def _devices(inside: "Stretch") -> str:
+    busy = inside.partition[inside.partition["busy_ps"] > 0]
+    if len(busy) == 0:
+        return "no device worked"
+    if len(busy) == 1:
+        row = busy.iloc[0]
+        return f"only {row['device']} worked, {percent(row['busy_ps'] / row['window_ps'])} of the time"
+    pairs = inside.pairs.dropna(subset=["ratio_min"])
+    if len(busy) == 2:
+        pair = pairs.iloc[0]
+        names = f"{pair['a']} and {pair['b']}"
+        if pair["overlap_ps"] == 0:
+            return f"{names} never worked at the same time"
+        return f"{names} ran at the same time for {percent(pair['ratio_min'])} of the shorter one's busy time"
+    return f"{len(busy)} devices worked, {inside.parallelism:.2f} at once on average while any did"
+
+
+def _copies(inside: "Stretch") -> list[str]:
+    """How much memory and collective time was hidden, over all devices that had any."""
+    found = [(word, _hidden(inside, what)) for what, word in (("memory", "copies"), ("collective", "collectives"))]
+    return [
+        f"{percent(part[0] / part[1])} of the {word}' {time(part[1])} was hidden behind compute"
+        for word, part in found
+        if part
+    ]
+
+
+def _hidden(inside: "Stretch", what: str) -> tuple[int, int] | None:
+    """The hidden and the total time of `what` in ps, summed over the devices; None if there was none."""
+    rows = inside.overlap[inside.overlap["what"] == what]
+    total = int(rows["total_ps"].sum())
+    return (int(rows["hidden_ps"].sum()), total) if total else None
+
+
+def _gain(row: dict[str, Any]) -> str:
+    speedup = row["speedup"]
+    if pd.notna(row["efficiency"]):
+        return f"{factor(speedup)} as fast as {row['compared_with']}, efficiency {percent(row['efficiency'])}"
+    if speedup >= GAIN:
+        return f"{factor(speedup)} as fast as one after the other"
+    if speedup > 1 / GAIN:
+        return f"no faster than one after the other ({factor(speedup)})"
+    return f"slower than one after the other ({factor(speedup)})"
+
+
+def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
+    known = stretch.dropna(subset=["stretch"])
+    if len(known) == 0 or pd.isna(row["speedup"]):
+        return []
+    worst = records(known.sort_values("stretch", kind="stable"))[-1]
+    if worst["stretch"] < CONTENTION:
+        return []
+    return [
+        f"{worst['kind']} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
+        "what overlaps here shares one resource and slows each other down"
+    ]

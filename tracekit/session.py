@@ -1,0 +1,279 @@
+"""The one profile of a capture: it begins when the script first initialises a jax backend, never before."""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tracekit.errors import CaptureError
+
+_QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
+
+
+class Session:
+    """The profile of one capture: it waits for jax, starts with the first backend, and keeps the script's own away."""
+
+    def __init__(self, folder: Path, name: str, devices: int | None, host_level: int, python_tracer: bool) -> None:
+        self.folder, self.name, self.devices = folder, name, devices
+        self.host_level, self.python_tracer = host_level, python_tracer
+        self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
+        self.problem: str | None = None  # why the profile did not start
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
+        self._undo: list[Callable[[], None]] = []
+        self._told = False
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Hold the hooks in jax while the script runs; jax is not imported before the script does it."""
+        actions = {"jax._src.xla_bridge": self._hook_backends, "jax._src.profiler": self._hook_profiler}
+        finder = _AfterImport(actions)
+        sys.meta_path.insert(0, finder)
+        try:
+            for module_name, action in actions.items():
+                if module_name in sys.modules:
+                    action(sys.modules[module_name])
+            self._start_now_if_initialised()
+            yield
+        finally:
+            with suppress(ValueError):  # the script may have rebuilt the list
+                sys.meta_path.remove(finder)
+            while self._undo:
+                self._undo.pop()()
+
+    def wait_for_work(self, limit_s: float = float("inf")) -> bool:
+        """Wait until the devices have done all that was asked of them; False if `limit_s` was not enough."""
+        if self.facts is not None and os.getpid() == self._pid:  # a forked child has no devices to wait for
+            with suppress(Exception):  # jax reports the script's failed work itself
+                return self._wait_for_work(time.monotonic() + limit_s)
+        return True
+
+    def _wait_for_work(self, deadline: float) -> bool:
+        import jax
+
+        if deadline == float("inf"):
+            jax.effects_barrier()
+        platforms = list(sys.modules["jax._src.xla_bridge"].backends())
+        if not _all_ready([array for name in platforms for array in jax.live_arrays(name)], deadline):
+            return False
+        busy = time.process_time()
+        time.sleep(_QUIET_S)
+        busy = time.process_time() - busy
+        # Results that the script dropped are no live arrays. Devices work in order, so a last tiny program finds their
+        # end; on CPU it runs only if something still computes, because it leaves an event in the trace.
+        if busy > _QUIET_S / 10 or jax.default_backend() != "cpu":
+            if not _all_ready(_last_programs(), deadline):
+                return False
+            time.sleep(_QUIET_S)
+        return True
+
+    def stop(self) -> None:
+        """Stop the profile and write it."""
+        import jax.profiler
+
+        with self._on_our_own():
+            jax.profiler.stop_trace()
+
+    @contextmanager
+    def _on_our_own(self) -> Iterator[None]:
+        self._own_thread = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._own_thread = None
+
+    def _start_now_if_initialised(self) -> None:
+        bridge = sys.modules.get("jax._src.xla_bridge")
+        if bridge is None or not bridge.backends_are_initialized():
+            return
+        if self.devices is not None:
+            raise CaptureError(
+                "jax has its devices already in this process; leave out devices=, or use the command line."
+            )
+        bridge.backends()
+        if self.problem:
+            raise CaptureError(self.problem)
+
+    def _hook_backends(self, bridge: ModuleType) -> None:
+        original = getattr(bridge, "backends", None)
+        if original is None:
+            self._fail("this jax has no jax._src.xla_bridge.backends to wait for; tracekit knows jax 0.10.2 to 0.12.0.")
+            return
+
+        def backends() -> Any:
+            with self._lock:  # other threads wait here until the profile runs
+                if self.facts is None and self.problem is None and self._own_thread is None:
+                    with self._on_our_own(), _uncached(bridge):
+                        self._set_devices()
+                        original()
+                        self._start()
+            return original()
+
+        self._replace(bridge, "backends", backends)
+
+    def _hook_profiler(self, profiler: ModuleType) -> None:
+        # jax 0.12 starts and stops every profile in ProfileSession, jax 0.10 in two functions.
+        owner, start, stop = getattr(profiler, "ProfileSession", profiler), "start", "stop"
+        if owner is profiler:
+            start, stop = "start_trace", "stop_trace"
+        begin, end = getattr(owner, start, None), getattr(owner, stop, None)
+        if begin is None or end is None:  # a jax to come: it will raise its own error when the script profiles too
+            return
+
+        def not_started(*args: Any, **kwargs: Any) -> Any:
+            if self._own_thread == threading.get_ident():
+                return begin(*args, **kwargs)
+            self._tell_once()
+            sys.modules["jax._src.xla_bridge"].get_backend()  # the script's call would have initialised the backends
+            return args[0] if owner is not profiler else None
+
+        def not_stopped(*args: Any, **kwargs: Any) -> Any:
+            if self._own_thread == threading.get_ident():
+                return end(*args, **kwargs)
+            return self._tell_once()
+
+        self._replace(owner, start, not_started)
+        self._replace(owner, stop, not_stopped)
+
+    def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        def swap(old: Any, new: Any) -> None:
+            # jax.profiler names the functions of jax._src.profiler once more, if it is imported by now.
+            for place in (owner, sys.modules.get("jax.profiler")):
+                if getattr(place, name, None) is old:
+                    setattr(place, name, new)
+
+        swap(original, function)
+        self._undo.append(lambda: swap(function, original))
+
+    def _fail(self, problem: str) -> None:
+        self.problem = problem
+        say(f"this run will leave no trace: {problem}")
+
+    def _tell_once(self) -> None:
+        if not self._told:
+            self._told = True
+            say(
+                "the script uses jax.profiler itself; one profile can run at a time, so its calls do nothing and this "
+                "capture goes on. For the script's own profile run it with plain python."
+            )
+
+    def _set_devices(self) -> None:
+        import jax
+
+        if self.devices is None:
+            return
+        config: Any = jax.config
+        chosen = config.jax_num_cpu_devices
+        if chosen >= 0:
+            say(f"--devices {self.devices} is not used: jax_num_cpu_devices is {chosen} already.")
+        elif "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+            say(f"--devices {self.devices} is not used: XLA_FLAGS sets the number of CPU devices.")
+        else:
+            config.update("jax_num_cpu_devices", self.devices)
+
+    def _start(self) -> None:
+        import jax
+        import jax.profiler
+        import jaxlib.version
+
+        options = jax.profiler.ProfileOptions()
+        options.host_tracer_level = self.host_level
+        options.python_tracer_level = int(self.python_tracer)
+        options.session_id = self.name
+        try:
+            jax.profiler.start_trace(str(self.folder), profiler_options=options)
+        except Exception as error:  # it must not end the script
+            self._fail(f"jax.profiler did not start: {error}")
+            return
+        self.facts = {
+            "versions": {
+                "python": platform.python_version(),
+                "jax": jax.__version__,
+                "jaxlib": jaxlib.version.__version__,
+                "tracekit": sys.modules["tracekit"].__version__,
+            },
+            "platform": jax.default_backend(),
+            "devices": [
+                {"id": d.id, "kind": d.device_kind, "platform": d.platform, "process_index": d.process_index}
+                for d in jax.devices()
+            ],
+            "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        }
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Call an action on a module right after its import."""
+
+    def __init__(self, actions: dict[str, Callable[[ModuleType], None]]) -> None:
+        self.actions = actions
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find the module where Python would, and extend its loader."""
+        action = self.actions.get(name)
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target) if action else None
+        if action is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            action(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def say(sentence: str) -> None:
+    """Tell the user one thing on stderr, which keeps the script's stdout its own."""
+    print(f"tracekit: {sentence}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _uncached(bridge: ModuleType) -> Iterator[None]:
+    # The profiler asks for the backend while the script's own first question is still being answered; the cache around
+    # get_backend of jax 0.12 takes that for endless recursion.
+    cached = bridge.get_backend
+    bridge.get_backend = getattr(bridge, "_get_backend_uncached", cached)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        bridge.get_backend = cached  # type: ignore[attr-defined]
+
+
+def _all_ready(arrays: Sequence[Any], deadline: float) -> bool:
+    # Polled, because a call that blocks inside jax has no time limit.
+    for array in arrays:
+        while not array.is_deleted() and not array.is_ready():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.001)
+    return True
+
+
+def _last_programs() -> list[Any]:
+    """Enqueue one tiny program on each device of this process; a trace shows it as `jit_tracekit_end`."""
+    import jax
+    import jax.numpy as jnp
+
+    def tracekit_end() -> Any:
+        return jnp.zeros(())
+
+    results = []
+    for device in jax.local_devices():
+        with jax.default_device(device):
+            results.append(jax.jit(tracekit_end)())
+    return results
