@@ -116,35 +116,40 @@ def record(
         if profile.facts is None:
             reason = profile.problem or _unused(script, ending.exit_code)
             raise NothingCapturedError(reason, ending.exit_code)
-        with _no_interrupts():
-            _flush()
-            unfinished = False
-            if ending.interrupted:
-                say("interrupted; writing the trace.")
-                unfinished = not profile.wait_for_work(_LAST_WAIT_S)
-            run = folder / "plugins" / "profile" / name
-            try:
-                profile.stop()
-                if not any(run.glob("*.xplane.pb")):
-                    raise FileNotFoundError(f"the profiler left no *.xplane.pb in {run}")
-                facts = {
-                    "schema": 1,
-                    "command": ["python", *(["-m"] if module else []), script, *args],
-                    "exit_code": ending.exit_code,
-                    "wall_s": round(wall_s, 6),
-                    "started": started.isoformat(timespec="milliseconds"),
-                    **profile.facts,
-                    "usable_cores": usable_cores(),
-                }
-                _write_json(run / "capture.json", facts)
-            except Exception as error:
-                raise NothingCapturedError(f"the trace could not be written: {error}", ending.exit_code) from error
+        facts = {
+            "schema": 1,
+            "command": ["python", *(["-m"] if module else []), script, *args],
+            "exit_code": ending.exit_code,
+            "wall_s": round(wall_s, 6),
+            "started": started.isoformat(timespec="milliseconds"),
+            **profile.facts,
+            "usable_cores": usable_cores(),
+        }
+        unfinished = _write(profile, ending, folder / "plugins" / "profile" / name, facts)
         return Captured(out, out / "plugins" / "profile" / name, ending.exit_code, unfinished)
     finally:
         _one_at_a_time.release()
 
 
 _one_at_a_time = threading.Lock()
+
+
+def _write(profile: Session, ending: _script.Ending, run: Path, facts: dict[str, Any]) -> bool:
+    """Write the trace and capture.json into `run`; True if devices still work on what an interrupted script left."""
+    with _no_interrupts():
+        _flush()
+        unfinished = False
+        if ending.interrupted:
+            say("interrupted; writing the trace.")
+            unfinished = not profile.wait_for_work(_LAST_WAIT_S)
+        try:
+            profile.stop()
+            if not any(run.glob("*.xplane.pb")):
+                raise FileNotFoundError(f"the profiler left no *.xplane.pb in {run}")
+            _write_json(run / "capture.json", facts)
+        except Exception as error:
+            raise NothingCapturedError(f"the trace could not be written: {error}", ending.exit_code) from error
+    return unfinished
 
 
 def usable_cores() -> float:

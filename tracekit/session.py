@@ -172,10 +172,10 @@ class Session:
     def _set_devices(self) -> None:
         import jax
 
-        if self.devices is None:
-            return
         config: Any = jax.config
         chosen = config.jax_num_cpu_devices
+        if self.devices is None or self.devices == chosen:
+            return
         if chosen >= 0:
             say(f"--devices {self.devices} is not used: jax_num_cpu_devices is {chosen} already.")
         elif "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):

@@ -27,6 +27,7 @@ def read(path: Path) -> Trace:
     notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
     base_ns, zero = _origin(space, path)
     opcode = _opcodes(space, path)
+    accelerated = any(xplane_device.name(plane.name) for plane in space.planes)
     rows, spans, launches, devices = [], [], [], []
     for plane in space.planes:
         if xplane_device.name(plane.name):
@@ -38,7 +39,7 @@ def read(path: Path) -> Trace:
             notes += more
         if plane.name == _HOST and len(plane):
             events = xplane_cpu.HostEvents(plane, plane.start_ps(base_ns) - zero)
-            found, more = xplane_cpu.read(host, events, opcode)
+            found, more = xplane_cpu.read(host, events, opcode, accelerated)
             rows.append(found)
             notes += more
             spans.append(_spans(host, events))

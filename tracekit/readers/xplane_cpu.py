@@ -65,9 +65,14 @@ class HostEvents:
         return self.thunk | self.named(lambda name: name.startswith(internal))
 
 
-def read(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame, list[str]]:
-    """The device rows of a CPU backend (EVENT_COLUMNS) and notes on what had to be guessed."""
+def read(host: str, events: HostEvents, opcode: Opcode, accelerated: bool) -> tuple[pd.DataFrame, list[str]]:
+    """The device rows of a CPU backend (EVENT_COLUMNS) and notes on what had to be guessed.
+
+    Beside an accelerator (`accelerated`) the host's copy calls serve that, so only thunks are rows.
+    """
     thunks, notes = _thunks(host, events, opcode)
+    if accelerated:
+        return thunks, notes
     copies, copy_notes = _copies(host, events)
     return concat(EVENT_COLUMNS, [thunks, copies]), notes + copy_notes
 

@@ -48,7 +48,13 @@ def _cell(text: str) -> str:
 def tables(report: Report) -> list[tuple[str, list[str], Rows]]:
     """Title, head and rows of every table that has rows."""
     found = [_phases(report), _devices(report.whole), _overlap(report), _pairs(report)]
-    return [table for table in found if table[2]]
+    return [_without_phase(table) if not report.inside else table for table in found if table[2]]
+
+
+def _without_phase(table: tuple[str, list[str], Rows]) -> tuple[str, list[str], Rows]:
+    """The table without its phase column, if it has one: a trace without phases has nothing to put there."""
+    title, head, rows = table
+    return (title, head[1:], [row[1:] for row in rows]) if head[0] == "phase" else table
 
 
 def _phases(report: Report) -> tuple[str, list[str], Rows]:
@@ -106,7 +112,8 @@ def _overlap(report: Report) -> tuple[str, list[str], Rows]:
                         continue
                     label = f"  {label}"
                 cells = [time(row["hidden_ps"]), time(row["total_ps"]), percent(row["ratio"])]
-                rows.append([stretch.name, str(device), label, row["behind"], *cells])
+                behind = "compute" if row["behind"] == "compute" else "any compute"
+                rows.append([stretch.name, str(device), label, behind, *cells])
     return "Hidden behind compute", ["phase", "device", "what", "behind", "hidden", "of", "ratio"], rows
 
 

@@ -1,0 +1,51 @@
+"""Docs that cannot go stale: the options of every command, the links. `python tests/test_docs.py` renews cli.md."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parent.parent / "docs"
+COMMANDS = ("capture", "report", "view")
+
+
+def helped(*words: str) -> str:
+    env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tracekit", *words, "--help"], capture_output=True, text=True, check=True, env=env
+    )
+    return done.stdout.replace("python -m tracekit", "tracekit").strip()
+
+
+def page() -> str:
+    parts = ["# The commands\n\nMade from `--help` by `python tests/test_docs.py`.\n"]
+    for words in ((), *((name,) for name in COMMANDS)):
+        text = "\n".join(f"    {line}".rstrip() for line in helped(*words).splitlines())
+        parts.append(f"## tracekit {' '.join(words)}".rstrip() + f"\n\n{text}\n")
+    return "\n".join(parts)
+
+
+def options(text: str) -> dict[str, set[str]]:
+    """The options under each heading of a page; how typer lays them out changes with its version, they do not."""
+    parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)[1:]
+    return {
+        name: set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", body))
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_every_command_and_option_is_in_the_docs():
+    assert options((DOCS / "cli.md").read_text("utf-8")) == options(page())
+    listed = re.findall(r"^  (\w+)  ", helped().partition("Commands:")[2], re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+def test_links_between_the_pages_lead_somewhere():
+    for path in (*DOCS.glob("*.md"), DOCS.parent / "README.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+if __name__ == "__main__":
+    (DOCS / "cli.md").write_text(page(), "utf-8")
