@@ -132,7 +132,6 @@ def _compiled() -> tuple[Any, Any] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    register_jitable(wire.long_varint)
     register_jitable(wire.varint)
     register_jitable(wire.skip)
     jit = numba.njit(cache=True, nogil=True)

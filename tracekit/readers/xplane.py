@@ -20,6 +20,13 @@ _CAPTURE_MODULE = "jit_tracekit_end"
 
 def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is broken or no XSpace."""
+    try:
+        return _read(path)
+    except wire.Broken as broken:
+        raise xspace.error(path, broken) from None
+
+
+def _read(path: Path) -> Trace:
     wanted = {*xplane_cpu.STATS, *xplane_device.STATS, *_SPAN_STATS}
     space = xspace.read(path, tuple(wanted), xplane_device.is_truth)
     host = path.name.removesuffix(".gz").removesuffix(".xplane.pb")

@@ -132,9 +132,13 @@ class Plane:
         places, ids = pd.factorize(values[refs])
         named = [known.setdefault(self.stat_names.get(int(one), ""), len(known)) for one in ids]
         codes[refs] = np.array(named, np.int64)[places]
-        for at in np.flatnonzero((types == STR) | (types == BYTES)):
-            raw = self.bytes_at(int(values[at]))
-            codes[at] = known.setdefault(wire.text(raw, 0, len(raw)), len(known))
+        texts: dict[bytes, int] = {}
+        inline = np.flatnonzero((types == STR) | (types == BYTES))
+        for at, offset in zip(inline.tolist(), values[inline].tolist(), strict=True):
+            raw = self.bytes_at(offset)
+            if raw not in texts:
+                texts[raw] = known.setdefault(wire.text(raw, 0, len(raw)), len(known))
+            codes[at] = texts[raw]
         return pd.Categorical.from_codes(codes, categories=pd.Index(list(known), dtype="str"))
 
     @cached_property
@@ -174,10 +178,15 @@ def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, lin
     try:
         return _space(buf, frozenset(wanted), keep)
     except wire.Broken as broken:
-        raise TraceError(
-            f"{path} is broken or no XSpace: the bytes at offset {broken.args[0]} are no valid message. "
-            "Copy the file again, in binary, or capture the trace once more."
-        ) from None
+        raise error(path, broken) from None
+
+
+def error(path: Path, broken: wire.Broken) -> TraceError:
+    """What to tell the user of a file that holds bytes which are no message: the planes' metadata is decoded late."""
+    return TraceError(
+        f"{path} is broken or no XSpace: the bytes at offset {broken.args[0]} are no valid message. "
+        "Copy the file again, in binary, or capture the trace once more."
+    )
 
 
 def _mapped(path: Path) -> Any:

@@ -1,0 +1,121 @@
+"""The generator writes what it says, and the benchmark runs end to end; how fast is no matter of a test."""
+
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jax.profiler import ProfileData
+
+ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def make_xspace(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("make_xspace")
+
+
+def _facts(line, events):
+    """Name, start, duration and stats of the line's first events, as ProfileData should give them."""
+    return [
+        (
+            line.names[line.name[at]],
+            line.timestamp_ns + line.offset_ps[at] / 1000,
+            line.duration_ps[at] / 1000,
+            {
+                stat.name: stat.texts[stat.values[at]] if stat.texts else stat.values[at]
+                for stat in line.stats
+                if stat.has is None or stat.has[at]
+            },
+        )
+        for at in range(min(events, len(line.name)))
+    ]
+
+
+# jax 0.12 warns while it makes its iterators, in C++ that aborts the interpreter if the warning is an error.
+@pytest.mark.filterwarnings("ignore:builtin type .* has no __module__ attribute:DeprecationWarning")
+def test_another_reader_finds_every_event_and_stat_that_the_generator_meant(make_xspace, tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    make_xspace.write(path, 2_000)
+    meant = make_xspace.planes(2_000)
+    found = list(ProfileData.from_file(str(path)).planes)
+
+    assert [plane.name for plane in found] == [plane.name for plane in meant]
+    assert sum(len(line.name) for plane in meant for line in plane.lines) == 2_000
+    for plane, expected in zip(found, meant, strict=True):
+        assert dict(plane.stats) == {name: value for name, _, value in expected.stats}
+        lines = [(line.name, list(line.events)) for line in plane.lines]
+        assert [(name, len(events)) for name, events in lines] == [
+            (line.title, len(line.name)) for line in expected.lines
+        ]
+        for (_, events), line in zip(lines, expected.lines, strict=True):
+            assert [(at.name, at.start_ns, at.duration_ns, dict(at.stats)) for at in events] == _facts(line, 2_000)
+
+
+def test_the_generated_trace_has_the_lines_of_a_gpu_trace(make_xspace):
+    planes = {plane.name: [line.title for line in plane.lines] for plane in make_xspace.planes(2_000)}
+    gpu = [
+        "Stream #13(Compute)",
+        "Stream #14(MemcpyH2D)",
+        "Stream #15(MemcpyD2H)",
+        "Stream #24(Compute)",
+        "Steps",
+        "XLA Modules",
+        "XLA Ops",
+    ]
+    assert planes == {
+        "/host:metadata": [],
+        **{f"/device:GPU:{at}": gpu for at in range(4)},
+        "/host:CPU": [*(f"Host Threads/{3_954_035 + at}" for at in range(4)), "python"],
+        "Task Environment": [],
+    }
+
+
+def test_the_same_events_and_seed_give_the_same_bytes_of_about_the_size_of_real_ones(make_xspace, tmp_path):
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    size = make_xspace.write(first, 50_000)
+    make_xspace.write(second, 50_000)
+    make_xspace.write(other, 50_000, seed=1)
+    assert first.read_bytes() == second.read_bytes() != other.read_bytes()
+    assert size == first.stat().st_size
+    assert 75 < size / 50_000 < 95
+
+
+@pytest.mark.parametrize("events", [500, 501, 777, 12_345])
+def test_any_number_of_events_is_met_exactly(make_xspace, events):
+    assert sum(len(line.name) for plane in make_xspace.planes(events) for line in plane.lines) == events
+
+
+def test_too_few_events_are_refused(make_xspace):
+    with pytest.raises(ValueError, match="499 events are too few"):
+        make_xspace.planes(499)
+
+
+def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
+    out = tmp_path / "result.json"
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [sys.executable, BENCHMARKS / "read_xspace.py", "--events", "2000", "--rounds", "1", "--json", out],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    result = json.loads(out.read_text())
+    skipped = {name for name, peer in result["peers"].items() if "skipped" in peer}
+    assert skipped == (
+        set() if importlib.util.find_spec("xprof") else {name for name in result["peers"] if "XProf" in name}
+    )
+    assert not [name for name, peer in result["peers"].items() if "failed" in peer]
+    complete = [name for name in result["peers"] if "XProf" not in name and name != "tracekit, Trace"]
+    assert {name: result["peers"][name]["events"] for name in complete} == dict.fromkeys(complete, 2_000)
+    assert all(peer["seconds"] > 0 for name, peer in result["peers"].items() if name not in skipped)
+    assert {goal["goal"] for goal in result["goals"]} == ({25} if skipped else {25, 50})
+    assert all(name in ran.stdout for name in result["peers"])
