@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -36,7 +37,7 @@ CONTENDED = trace(
         ("cpu:1", "compute", 20 * MS, 40 * MS),
     ),
     spans(("device 0", 0, 10 * MS), ("device 1", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "device 0;device 1")),
-    capture={"usable_cores": 1},
+    capture={"usable_cores": 2},
 )
 
 
@@ -62,7 +63,32 @@ def test_contention_is_called_contention_and_shared_cores_are_named():
         "no faster than one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
         "what overlaps here shares one resource and slows each other down."
     )
-    assert "2 CPU devices share 1 cores" in " ".join(report.notes)
+    assert "CPU devices share the machine's cores" in " ".join(report.notes)
+
+
+def test_more_cpu_devices_than_cores_are_called_time_sharing():
+    report = build(replace(CONTENDED, capture={"usable_cores": 1.5}))
+    assert report.verdicts["both"].startswith(
+        "2 devices took turns on 1.5 cores, 2.00 at once on average: that is time-sharing, not parallelism; "
+    )
+    assert report.headline == "both: time-sharing on 1.5 cores, 1.00x as fast"
+    assert "2 CPU devices share 1.5 cores" in " ".join(report.notes)
+
+
+def test_what_stood_in_the_way_of_several_devices_is_told():
+    rows = events(
+        ("gpu:0", "compute", 0, 100),
+        *[(device, "compute", 100, 140) for device in ("gpu:0", "gpu:1")],
+        *[(device, "collective", 140, 160) for device in ("gpu:0", "gpu:1")],
+    )
+    rows["wait_ps"] = rows["wait_ps"].mask(rows["kind"] == "collective", 5)
+    report = build(trace(rows, spans(("one", 0, 100), ("two", 100, 180, None, "one"))))
+    assert report.verdicts["two"] == (
+        "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
+        "0 % of the collectives' 40 ps was hidden behind compute; 1.25x as fast as one, efficiency 62.5 %; "
+        "of the devices' time: 25.0 % exposed collectives (25.0 % of it waiting for a peer), 25.0 % idle."
+    )
+    assert report.stretch["stretch"].isna().all()
 
 
 def test_work_left_unfinished_is_told():

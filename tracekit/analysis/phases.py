@@ -109,7 +109,7 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
     `marked` is what the function of that name gives. A repeated phase is one row with n and medians. With `alone`,
     speedup = sum of the solo walls / this wall; with `baseline`, baseline wall / this wall, and efficiency = speedup *
     baseline devices / devices. Walls reach to the last end of work begun inside; `unfinished_ps` is how far that is
-    past the span. Stretch = union here / sum of the unions in the compared phases, null unless the same ops ran
+    past the span. Stretch = union here / sum of the unions in the solo phases, null unless the same ops ran
     equally often. What cannot be said is null with a `reason`.
     """
     known = _measured(marked, events)
@@ -143,7 +143,7 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
                 reason,
             )
         )
-        solos = [known[other] for other in others if other in known]
+        solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
     return (
         pd.DataFrame(rows, columns=list(PHASE_COLUMNS)).astype(PHASE_COLUMNS),
@@ -200,7 +200,7 @@ def _stretch(
         ratio: float | None = None
         reason: str | None = None
         if not solos:
-            reason = "nothing to compare with"
+            reason = "stretch compares with solo phases (alone=), and none is named"
         else:
             apart = sum(solo.busy.get((device, kind), 0) for solo in solos)
             work: dict[str, Fraction] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
@@ -10,19 +11,24 @@ from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.report import verdict
-from tracekit.trace import Trace, records
+from tracekit.trace import Kind, Trace, records
 from tracekit.unions import Unions, unions
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What ran in one stretch of the trace: the whole, or the windows of one phase."""
+    """What ran in one stretch of the trace: the whole, or the windows of one phase.
+
+    `waiting_ratio` is the part of the collectives begun in it that was spent waiting for a peer: the sum of their
+    `wait_ps` over the sum of their durations, None where the trace shows no waits.
+    """
 
     name: str
     partition: pd.DataFrame
     overlap: pd.DataFrame
     pairs: pd.DataFrame
     concurrency: pd.DataFrame
+    waiting_ratio: float | None
 
     @property
     def parallelism(self) -> float | None:
@@ -53,10 +59,11 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     marks = phasing.marked(trace.spans, phases, alone, baseline)
     table, stretch = phasing.phases(marks, trace.events)
     windows = phasing.windows(marks, trace.events)
-    inside = {name: _stretch(name, seen.inside(iv.union(window))) for name, window in windows.items()}
-    whole = _stretch("whole trace", seen)
+    inside = {name: _stretch(name, seen.inside(iv.union(window)), trace.events) for name, window in windows.items()}
+    whole = _stretch("whole trace", seen, trace.events)
+    cores = _too_few_cores(trace, seen)
     verdicts = {
-        row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]])
+        row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
         for row in records(table)
     }
     return Report(
@@ -66,35 +73,55 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         phases=table,
         stretch=stretch,
         inside=inside,
-        verdicts=verdicts or {whole.name: verdict.whole(whole)},
-        headline=verdict.headline(table, inside) or verdict.whole(whole),
+        verdicts=verdicts or {whole.name: verdict.whole(whole, cores)},
+        headline=verdict.headline(table, inside, cores) or verdict.whole(whole, cores),
         notes=(*trace.notes, *_notes(trace, seen)),
     )
 
 
-def _stretch(name: str, seen: Unions) -> Stretch:
+def _stretch(name: str, seen: Unions, events: pd.DataFrame) -> Stretch:
     return Stretch(
         name,
         partitions.partition(seen),
         overlaps.overlap(seen),
         overlaps.device_pairs(seen),
         overlaps.concurrency(seen),
+        _waiting_ratio(seen, events),
     )
+
+
+def _waiting_ratio(seen: Unions, events: pd.DataFrame) -> float | None:
+    rows = events[(events["kind"] == Kind.COLLECTIVE.value).to_numpy() & events["wait_ps"].notna().to_numpy()]
+    starts = rows["start_ps"].to_numpy()
+    at = np.searchsorted(seen.windows[:, 0], starts, side="right") - 1
+    inside = (at >= 0) & (starts < seen.windows[:, 1][at]) if len(seen.windows) else np.zeros(len(rows), bool)
+    rows = rows[inside]
+    lasted = int((rows["end_ps"] - rows["start_ps"]).sum())
+    return int(rows["wait_ps"].sum()) / lasted if lasted else None
+
+
+def _cpus(seen: Unions) -> list[str]:
+    return [name for name in seen.devices if name.rpartition("/")[2].startswith("cpu:")]
+
+
+def _too_few_cores(trace: Trace, seen: Unions) -> float | None:
+    """The usable cores, where they are fewer than the CPU devices that share them; None also where that is unknown."""
+    cores = (trace.capture or {}).get("usable_cores")
+    return cores if isinstance(cores, int | float) and len(_cpus(seen)) > max(cores, 1) else None
 
 
 def _notes(trace: Trace, seen: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
-    cpus = [name for name in seen.devices if name.rpartition("/")[2].startswith("cpu:")]
+    cpus, cores = _cpus(seen), _too_few_cores(trace, seen)
     notes = []
     if any(len(seen.devices[name].collective) for name in cpus):
         notes.append(
             "A CPU device runs one operation at a time, so a collective is never behind compute there: "
             "its overlap of 0 is a property of the backend, not of the program."
         )
-    cores = (trace.capture or {}).get("usable_cores")
-    if len(cpus) > 1 and isinstance(cores, int | float) and len(cpus) > cores:
+    if cores is not None:
         notes.append(
-            f"{len(cpus)} CPU devices share {cores} cores: where more than {cores} are busy at once, "
+            f"{len(cpus)} CPU devices share {cores:g} cores: where more than {cores:g} are busy at once, "
             "their overlap is time-sharing, not parallelism. Judge by speedup and stretch."
         )
     elif len(cpus) > 1:

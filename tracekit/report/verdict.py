@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 CONTENTION = 1.25
 # Up to this a speedup is noise between runs.
 GAIN = 1.1
+# A smaller share of the devices' time is not worth a word.
+WORTH_TELLING = 0.05
 
 
-def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame) -> str:
-    """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table."""
-    parts = [_devices(inside), *_copies(inside)]
+def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: float | None = None) -> str:
+    """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table.
+
+    `cores` is given where fewer cores than CPU devices did the work.
+    """
+    parts = [_devices(inside, cores), *_copies(inside)]
     if pd.notna(row["speedup"]):
-        parts.append(_gain(row))
+        parts += [_gain(row), *_elsewhere(inside)]
     parts += _contention(row, stretch)
     if row["unfinished_ps"] > 0:
         parts.append(
@@ -30,14 +35,14 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame) -> str:
     return "; ".join(part for part in parts if part) + "."
 
 
-def whole(stretch: "Stretch") -> str:
+def whole(stretch: "Stretch", cores: float | None = None) -> str:
     """The verdict on a trace without phases."""
     if len(stretch.partition) == 0:
         return "The trace holds no device work."
-    return "; ".join([_devices(stretch), *_copies(stretch)]) + "."
+    return "; ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
 
 
-def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]") -> str:
+def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]", cores: float | None = None) -> str:
     """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
     found = []
     for row in records(phases):
@@ -46,7 +51,9 @@ def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]") -> str:
         best = inside[row["name"]].pairs["ratio_min"].dropna()
         hidden = _hidden(inside[row["name"]], "memory")
         words = ""
-        if len(best):
+        if _sharing(inside[row["name"]], cores):
+            words = f"time-sharing on {cores:g} cores, "
+        elif len(best):
             words = f"devices overlapped {percent(best.max())}, "
         elif hidden:
             words = f"{percent(hidden[0] / hidden[1])} of the copies hidden, "
@@ -54,8 +61,18 @@ def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]") -> str:
     return " | ".join(found[:3])
 
 
-def _devices(inside: "Stretch") -> str:
+def _sharing(inside: "Stretch", cores: float | None) -> bool:
+    """Whether more devices worked than there are cores for them."""
+    return cores is not None and int((inside.partition["busy_ps"] > 0).sum()) > cores
+
+
+def _devices(inside: "Stretch", cores: float | None) -> str:
     busy = inside.partition[inside.partition["busy_ps"] > 0]
+    if _sharing(inside, cores):
+        return (
+            f"{len(busy)} devices took turns on {cores:g} cores, {inside.parallelism:.2f} at once on average: "
+            "that is time-sharing, not parallelism"
+        )
     if len(busy) == 0:
         return "no device worked"
     if len(busy) == 1:
@@ -97,6 +114,26 @@ def _gain(row: dict[str, Any]) -> str:
     if speedup > 1 / GAIN:
         return f"no faster than one after the other ({factor(speedup)})"
     return f"slower than one after the other ({factor(speedup)})"
+
+
+def _elsewhere(inside: "Stretch") -> list[str]:
+    """Where the time of two or more devices went that was no compute: exposed collectives and copies, and idle."""
+    busy = inside.partition[inside.partition["busy_ps"] > 0]
+    window = int(busy["window_ps"].sum())
+    if len(busy) < 2:
+        return []
+    exposed = busy[["collective", "collective+memory"]].sum().sum()
+    waited = inside.waiting_ratio
+    parts = [
+        (
+            exposed / window,
+            "exposed collectives" + (f" ({percent(waited)} of it waiting for a peer)" if waited else ""),
+        ),
+        (busy["memory"].sum() / window, "exposed copies"),
+        (busy["idle"].sum() / window, "idle"),
+    ]
+    told = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]
+    return [f"of the devices' time: {', '.join(told)}"] if told else []
 
 
 def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
