@@ -154,6 +154,14 @@ def test_every_key_of_the_summary_is_documented():
     assert missing == set()
 
 
+def test_every_column_of_the_tables_is_defined_in_the_docs():
+    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
+    rows = events(("gpu:0", "compute", 0, 9), ("gpu:0", "memcpy", 4, 12, "c", "H2D"), ("gpu:1", "compute", 3, 6))
+    found = text.tables(build(trace(rows, spans(("p", 0, 20)))))
+    assert len(found) == 4
+    assert {column for _, head, _ in found for column in head} - words == set()
+
+
 def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
     shown_text = shown(build(PARALLEL))
     assert max(map(len, shown_text.splitlines())) <= 80
