@@ -2,9 +2,11 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers import hlo, ops, wire, xplane_cpu, xplane_device, xspace
@@ -105,36 +107,33 @@ def _opcodes(space: XSpace, path: Path) -> ops.Opcode:
 
 def _spans(host: str, events: xplane_cpu.HostEvents) -> pd.DataFrame:
     """The named host spans (SPAN_COLUMNS)."""
-    plane = events.plane
     rows = np.flatnonzero(~events.bookkeeping())
-    step, has_step = plane.numbers("step_num")
+    step, has_step = events.plane.numbers("step_num")
     return frame(
         SPAN_COLUMNS,
         {
-            "host": constant(host, len(rows)),
-            "thread": ops.line_names(plane)[plane.line[rows]],
-            "name": events.names[rows],
-            "start_ps": events.start[rows],
-            "end_ps": events.end[rows],
+            **_named(host, events, rows),
             "step": pd.Series(step[rows], dtype="Int64").where(has_step[rows]),
-            **{stat: plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
+            **{stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
         },
     )
 
 
 def _launches(host: str, events: xplane_cpu.HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
-    plane = events.plane
-    ids, has_id = plane.numbers("correlation_id")
+    ids, has_id = events.plane.numbers("correlation_id")
     rows = np.flatnonzero(has_id)
     return frame(
-        LAUNCH_COLUMNS,
-        {
-            "host": constant(host, len(rows)),
-            "thread": ops.line_names(plane)[plane.line[rows]],
-            "name": events.names[rows],
-            "start_ps": events.start[rows],
-            "end_ps": events.end[rows],
-            "correlation_id": pd.Series(ids[rows], dtype="Int64"),
-        },
+        LAUNCH_COLUMNS, {**_named(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")}
     )
+
+
+def _named(host: str, events: xplane_cpu.HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Where, what and when: the columns that spans and launches share."""
+    return {
+        "host": constant(host, len(rows)),
+        "thread": ops.line_names(events.plane)[events.line[rows]],
+        "name": events.names[rows],
+        "start_ps": events.start[rows],
+        "end_ps": events.end[rows],
+    }
