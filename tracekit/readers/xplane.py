@@ -123,9 +123,7 @@ def _launches(host: str, events: xplane_cpu.HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
     ids, has_id = events.plane.numbers("correlation_id")
     rows = np.flatnonzero(has_id)
-    return frame(
-        LAUNCH_COLUMNS, {**_named(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")}
-    )
+    return frame(LAUNCH_COLUMNS, {**_named(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")})
 
 
 def _named(host: str, events: xplane_cpu.HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:

@@ -39,7 +39,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report says. `marks` are the phase spans; `phases` and `stretch` as analysis.phases gives them."""
+    """Everything a report says. `marks` are the phase spans; `phases` and `stretch` as analysis.phases gives them.
+
+    `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last end of
+    one, None (all of it) where there are no phases.
+    """
 
     trace: Trace
     whole: Stretch
@@ -50,11 +54,14 @@ class Report:
     verdicts: dict[str, str]
     headline: str
     notes: tuple[str, ...]
+    shown: tuple[int, int] | None
 
 
 def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Report:
-    """The report of `trace`; `phases` names annotations to take as phases too, the last compared with `alone` or
-    `baseline`."""
+    """The report of `trace`.
+
+    `phases` names annotations to take as phases too, the last of them compared with `alone` or `baseline`.
+    """
     seen = unions(trace.events)
     marks = phasing.marked(trace.spans, phases, alone, baseline)
     table, stretch = phasing.phases(marks, trace.events)
@@ -76,6 +83,7 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         verdicts=verdicts or {whole.name: verdict.whole(whole, cores)},
         headline=verdict.headline(table, inside, cores) or verdict.whole(whole, cores),
         notes=(*trace.notes, *_notes(trace, seen)),
+        shown=iv.span(list(windows.values())),
     )
 
 

@@ -50,11 +50,12 @@ def write(report: Report, out: Path, trace_path: Path, step: Callable[[str], Non
 
 
 def figure(report: Report):  # type: ignore[no-untyped-def]  # matplotlib's Figure, named in gantt
-    """The timeline of the whole trace with its phases, titled with the finding."""
+    """The timeline from the first phase to the last, or of the whole trace without phases, titled with the finding."""
     return gantt.gantt(
         report.trace,
         title=report.headline,
-        subtitle=report.trace.source,
+        subtitle=report.trace.source + (", from the first phase to the last" if report.shown else ""),
+        window=report.shown,
         phases=report.marks[["name", "start_ps", "end_ps"]],
     )
 
