@@ -41,8 +41,8 @@ class Stretch:
 class Report:
     """Everything a report says. `marks` are the phase spans; `phases` and `stretch` as analysis.phases gives them.
 
-    `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last end of
-    one, None (all of it) where there are no phases.
+    `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last
+    end of one, None (all of it) where there are no phases.
     """
 
     trace: Trace
