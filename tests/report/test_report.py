@@ -53,7 +53,7 @@ def test_parallel_work_is_called_parallel():
         "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
         "2.00x as fast as one after the other."
     )
-    assert report.headline == "both: devices overlapped 100 %, 2.00x as fast"
+    assert report.headline == "both: devices overlapped 100 %, speedup 2.00x"
 
 
 def test_contention_is_called_contention_and_shared_cores_are_named():
@@ -71,7 +71,7 @@ def test_more_cpu_devices_than_cores_are_called_time_sharing():
     assert report.verdicts["both"].startswith(
         "2 devices took turns on 1.5 cores, 2.00 at once on average: that is time-sharing, not parallelism; "
     )
-    assert report.headline == "both: time-sharing on 1.5 cores, 1.00x as fast"
+    assert report.headline == "both: time-sharing on 1.5 cores, speedup 1.00x"
     assert "2 CPU devices share 1.5 cores" in " ".join(report.notes)
 
 

@@ -57,7 +57,7 @@ def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]", cores: float | 
             words = f"devices overlapped {percent(best.max())}, "
         elif hidden:
             words = f"{percent(hidden[0] / hidden[1])} of the copies hidden, "
-        found.append(f"{row['name']}: {words}{factor(row['speedup'])} as fast")
+        found.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}")
     return " | ".join(found[:3])
 
 
