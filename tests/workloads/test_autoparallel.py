@@ -1,0 +1,71 @@
+"""The workload whose computation follows its data: the same losses on one and on eight devices."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("equinox")
+pytest.importorskip("optax")
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "workloads" / "autoparallel.py"
+
+
+def python(*args, **env) -> subprocess.CompletedProcess:
+    """Run python on CPU with the user's own device settings taken away, and with warnings as errors."""
+    clean = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
+    command = [sys.executable, "-W", "error", *map(str, args)]
+    return subprocess.run(
+        command, env={**clean, "JAX_PLATFORMS": "cpu", **env}, cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_eight_devices_give_the_losses_of_one_with_donated_buffers():
+    ran = python(SCRIPT, "--steps", "2", "--batch", "256", "--donate")
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"^1 device: [\d.]+ s\n8 devices: [\d.]+ s$", ran.stdout, re.MULTILINE)
+    one, eight = map(float, re.search(r"last step: ([\d.]+) on 1 device, ([\d.]+) on 8 devices", ran.stdout).groups())
+    assert one == pytest.approx(eight, rel=1e-4)  # float32 sums in another order
+    assert "batch (256, 64): NamedSharding(mesh=Mesh('batch': 8" in ran.stdout
+
+
+def test_the_users_own_number_of_devices_holds_and_the_batch_is_split_evenly_without_donation():
+    ran = python(SCRIPT, "--steps", "1", "--batch", "100", XLA_FLAGS="--xla_force_host_platform_device_count=3")
+    assert ran.returncode == 0, ran.stderr
+    assert "batch 99 instead of 100" in ran.stdout
+    assert re.search(r"^3 devices: [\d.]+ s$", ran.stdout, re.MULTILINE)
+
+
+def test_one_device_shows_what_it_can_and_says_what_it_lacks():
+    ran = python(SCRIPT, "--steps", "1", "--batch", "64", JAX_NUM_CPU_DEVICES="1")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "needs two devices or more, and there is one" in ran.stdout
+
+
+def test_a_donated_state_is_gone_and_losses_that_differ_are_refused(tmp_path):
+    (tmp_path / "driver.py").write_text(f"""
+import importlib.util, sys, jax, numpy as np, equinox as eqx, optax
+jax.config.update("jax_num_cpu_devices", 2)
+spec = importlib.util.spec_from_file_location("autoparallel", {str(SCRIPT)!r})
+auto = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(auto)
+batch = tuple(map(jax.numpy.asarray, auto.synthetic(np.random.default_rng(0), 8)))
+for donate in (False, True):
+    adam = optax.adam(1e-3)
+    model = eqx.nn.MLP(64, 1, 256, 3, key=jax.random.key(0))
+    state = model, adam.init(eqx.filter(model, eqx.is_array))
+    auto.make_step(adam, donate)(batch, state)
+    assert model.layers[1].weight.is_deleted() == donate
+    assert not batch[0].is_deleted()
+auto.LOSS_RTOL_CPU = -1.0
+sys.argv = ["autoparallel.py", "--steps", "1", "--batch", "64"]
+auto.main()
+""")
+    ran = python(tmp_path / "driver.py")
+    assert ran.returncode == 1
+    assert ran.stderr.endswith("the sharded step computes something else.\n")
+    assert "Traceback" not in ran.stderr
