@@ -105,6 +105,20 @@ def test_any_annotation_can_be_made_a_phase_and_compared():
     assert table.loc["both", "speedup"] == 2.0
 
 
+def test_copies_on_an_unknown_device_are_stretched_together_with_those_on_known_ones():
+    table, stretch = run(
+        spans(("compute", 0, 10), ("copy", 10, 14), ("both", 20, 40, "compute;copy")),
+        ("cpu:0", "compute", 0, 10),
+        ("cpu:?", "memcpy", 10, 12, "copy", "P2P"),
+        ("cpu:?", "memcpy", 12, 14, "copy", "P2P"),
+        ("cpu:0", "compute", 20, 30),
+        ("cpu:0", "memcpy", 24, 30, "copy", "P2P"),
+        ("cpu:?", "memcpy", 30, 36, "copy", "P2P"),
+    )
+    assert stretch.loc[("both", "any device", "memory"), ["busy_ps", "alone_ps", "stretch"]].tolist() == [12, 4, 3.0]
+    assert table.loc["both", "devices"] == 1
+
+
 def test_a_device_whose_copies_are_unplaced_counts_for_no_device():
     table, _ = run(spans(("copy", 0, 10)), ("cpu:?", "memcpy", 0, 5, "copy", "P2P"))
     assert table.loc["copy", "devices"] == 0

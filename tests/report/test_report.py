@@ -96,6 +96,18 @@ def test_work_left_unfinished_is_told():
     assert "work begun inside ran on for 7.00 ms after the phase ended" in report.verdicts["p"]
 
 
+def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
+    rows = events(("gpu:0", "memcpy", 0, 1, "copy", "H2D"), ("gpu:0", "compute", 0, 1001))
+    said = build(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
+    assert said == {"p": "only gpu:0 worked, 100 % of the time.", "copy": "no device worked."}
+
+
+def test_a_phase_with_nothing_but_unplaced_copies_says_so():
+    rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
+    said = build(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
+    assert said == "only copies ran, 9 ps of them, and no compute."
+
+
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
     report = build(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
     assert report.verdicts == {

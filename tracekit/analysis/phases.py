@@ -1,6 +1,6 @@
 """Phases of an experiment: how long each took, what running together bought, and what it cost each device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -34,6 +34,8 @@ STRETCH_COLUMNS = {
     "reason": "str",
 }
 _KINDS = ("compute", "collective", "memory")
+# Where copies stand on an unknown device, their stretch is told for all devices together.
+ANY_DEVICE = "any device"
 
 
 @dataclass(frozen=True)
@@ -166,13 +168,18 @@ def _measured(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, _Phase]:
             for device, one in {**seen.devices, **seen.unplaced}.items()
             for kind in _KINDS
         }
+        work = _work(events[begun], len(reach))
+        if seen.unplaced:
+            everywhere = iv.union(*(one.memory for one in (*seen.devices.values(), *seen.unplaced.values())))
+            busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, reach)))
+            work[ANY_DEVICE, "memory"] = _added(ops for (_, kind), ops in work.items() if kind == "memory")
         found[name] = _Phase(
             spans=iv.intervals(spans["start_ps"], spans["end_ps"]),
             windows=reach,
             alone=spans["alone"].iloc[-1],
             baseline=baseline if isinstance(baseline, str) else None,
             busy=busy,
-            work=_work(events[begun], len(reach)),
+            work=work,
             devices=len({device for (device, _), time in busy.items() if time and device in seen.devices}),
         )
     return found
@@ -186,6 +193,15 @@ def _work(rows: pd.DataFrame, rounds: int) -> dict[tuple[str, str], dict[str, Fr
         kind = row["kind"] if row["kind"] in _KINDS else "memory"
         ops = found.setdefault((row["device"], kind), {})
         ops[row["name"]] = ops.get(row["name"], Fraction(0)) + Fraction(row["n"], rounds)
+    return found
+
+
+def _added(parts: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+    """The counts of all `parts`, added op by op."""
+    found: dict[str, Fraction] = {}
+    for part in parts:
+        for op, count in part.items():
+            found[op] = found.get(op, Fraction(0)) + count
     return found
 
 
@@ -203,10 +219,7 @@ def _stretch(
             reason = "stretch compares with solo phases (alone=), and none is named"
         else:
             apart = sum(solo.busy.get((device, kind), 0) for solo in solos)
-            work: dict[str, Fraction] = {}
-            for solo in solos:
-                for op, count in solo.work.get((device, kind), {}).items():
-                    work[op] = work.get(op, Fraction(0)) + count
+            work = _added(solo.work.get((device, kind), {}) for solo in solos)
             if work == phase.work.get((device, kind), {}) and apart:
                 ratio = here / apart
             else:

@@ -16,6 +16,10 @@ CONTENTION = 1.25
 GAIN = 1.1
 # A smaller share of the devices' time is not worth a word.
 WORTH_TELLING = 0.05
+# A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
+EDGE = 0.01
+
+_WORDS = {"compute": "compute", "collective": "collectives", "memory": "copies"}
 
 
 def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: float | None = None) -> str:
@@ -27,7 +31,7 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
     if pd.notna(row["speedup"]):
         parts += [_gain(row), *_elsewhere(inside)]
     parts += _contention(row, stretch)
-    if row["unfinished_ps"] > 0:
+    if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
             f"work begun inside ran on for {time(row['unfinished_ps'])} after the phase ended: "
             "wait for all results inside it"
@@ -74,7 +78,8 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
             "that is time-sharing, not parallelism"
         )
     if len(busy) == 0:
-        return "no device worked"
+        copied = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
+        return f"only copies ran, {time(copied)} of them, and no compute" if copied else "no device worked"
     if len(busy) == 1:
         row = busy.iloc[0]
         return f"only {row['device']} worked, {percent(row['busy_ps'] / row['window_ps'])} of the time"
@@ -90,11 +95,14 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
 
 def _copies(inside: "Stretch") -> list[str]:
     """How much memory and collective time was hidden, over all devices that had any."""
-    found = [(word, _hidden(inside, what)) for what, word in (("memory", "copies"), ("collective", "collectives"))]
+    if not len(inside.partition) or not inside.partition["busy_ps"].sum():
+        return []
+    window = int(inside.partition["window_ps"].max())
+    found = [(_WORDS[what], _hidden(inside, what)) for what in ("memory", "collective")]
     return [
         f"{percent(part[0] / part[1])} of the {word}' {time(part[1])} was hidden behind compute"
         for word, part in found
-        if part
+        if part and part[1] > EDGE * window
     ]
 
 
@@ -144,6 +152,6 @@ def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
     if worst["stretch"] < CONTENTION:
         return []
     return [
-        f"{worst['kind']} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
+        f"{_WORDS[worst['kind']]} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
         "what overlaps here shares one resource and slows each other down"
     ]
