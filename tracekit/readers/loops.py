@@ -58,7 +58,11 @@ def decode(
             raise wire.Broken(after)
         pos = at + size
         while at < pos:
-            tag, after = wire.varint(buf, at, pos)
+            # A tag is one byte; two are a field that is not known here.
+            tag = buf[at] & 0xFF
+            after = at + 1
+            if tag > 127:
+                tag, after = wire.varint(buf, at, pos)
             if tag == 8:
                 metadata_id[row], at = wire.varint(buf, after, pos)
             elif tag == 16:
@@ -74,13 +78,25 @@ def decode(
                 if size < 0 or size > pos - inner:
                     raise wire.Broken(after)
                 at = inner + size
-                stat_id = 0
+                slot = stat_rows[0] if len(stat_rows) else -1  # an id of 0 is not written
                 kind = 0
                 value = 0
                 while inner < at:
-                    tag, after = wire.varint(buf, inner, at)
+                    tag = buf[inner] & 0xFF
+                    after = inner + 1
+                    if tag > 127:
+                        tag, after = wire.varint(buf, inner, at)
                     if tag == 8:
                         stat_id, inner = wire.varint(buf, after, at)
+                        slot = -1
+                        if 0 <= stat_id < len(stat_rows):
+                            slot = stat_rows[stat_id]
+                        else:
+                            for far in range(len(far_ids)):
+                                if far_ids[far] == stat_id:
+                                    slot = far_rows[far]
+                        if slot < 0:  # not wanted: its value need not be looked at
+                            inner = at
                     elif tag == 24 or tag == 32 or tag == 56:  # uint64, int64, ref
                         value, inner = wire.varint(buf, after, at)
                         kind = tag >> 3
@@ -101,13 +117,6 @@ def decode(
                         raise wire.Broken(inner)
                     else:
                         inner = wire.skip(buf, after, at, tag & 7)
-                slot = -1
-                if 0 <= stat_id < len(stat_rows):
-                    slot = stat_rows[stat_id]
-                else:
-                    for far in range(len(far_ids)):
-                        if far_ids[far] == stat_id:
-                            slot = far_rows[far]
                 if kind and slot >= 0:
                     values[slot, row] = value
                     types[slot, row] = kind

@@ -292,6 +292,12 @@ def _plane(
 def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
     """Key and value span of one `map<int64, message>` entry."""
     key, value = 0, (end, end)
+    if start < end and buf[start] == 0x08:  # as every writer has it: key, value, nothing else
+        key, at = wire.varint(buf, start + 1, end)
+        if at < end and buf[at] == 0x12:
+            size, at = wire.varint(buf, at + 1, end)
+            if size == end - at:
+                return key, (at, end)
     for number, _, at, to in wire.fields(buf, start, end):
         if number == 1:
             key = wire.varint(buf, at, to)[0]
