@@ -157,9 +157,9 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds, of which medians are taken (default: 3)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write everything measured to OUT")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only peers whose name contains TEXT")
+    parser.add_argument("--only", metavar="TEXT", nargs="*", default=[""], help="only peers whose name contains a TEXT")
     options = parser.parse_args()
-    names = [name for name in PEERS if options.only.lower() in name.lower()]
+    names = [name for name in PEERS if any(text.lower() in name.lower() for text in options.only)]
     if options.rounds < 1 or not names:
         parser.error("--rounds must be at least 1, and --only must leave a peer")
     where = machine()

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pandas.api.types import union_categoricals
 
 from tracekit.errors import TraceError
@@ -102,7 +103,14 @@ def frame(columns: Mapping[str, Any], data: Mapping[str, Any] | None = None, len
 
 def constant(value: str, length: int) -> pd.Categorical:
     """A categorical column that holds `value` `length` times."""
-    return pd.Categorical.from_codes(np.zeros(length, np.int64), categories=pd.Index([value], dtype="str"))
+    return labelled([value], np.zeros(length, np.int64))
+
+
+def labelled(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
+    """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
+    known = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    codes = np.array([-1 if label is None else known[label] for label in labels], np.int64)
+    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(known), dtype="str"))
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What the columns of a plane say of its operations, whatever the device: opcodes, nesting, line labels."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -45,16 +46,11 @@ def _label(strings: pd.Categorical, code: int) -> str:
     return str(strings.categories[code]) if code >= 0 else ""
 
 
-def line_names(plane: Plane) -> NDArray[np.object_]:
-    """The label of every line, unique within the plane, shape (lines,)."""
+def line_names(plane: Plane) -> list[str]:
+    """The label of every line, unique within the plane."""
     names = [line.display_name or line.name or str(line.id) for line in plane.lines]
-    return np.array(
-        [
-            name if names.count(name) == 1 else f"{name} [{line.id}]"
-            for name, line in zip(names, plane.lines, strict=True)
-        ],
-        object,
-    )
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} [{line.id}]" for name, line in zip(names, plane.lines, strict=True)]
 
 
 def leaves(

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from tracekit.errors import TraceError
 from tracekit.readers import hlo, ops, wire, xplane_cpu, xplane_device, xspace
 from tracekit.readers.xspace import XSpace
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace, concat, constant, frame
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    LAUNCH_COLUMNS,
+    SPAN_COLUMNS,
+    Trace,
+    concat,
+    constant,
+    frame,
+    labelled,
+)
 
 _HOST = "/host:CPU"
 _METADATA = "/host:metadata"
@@ -130,7 +140,7 @@ def _named(host: str, events: xplane_cpu.HostEvents, rows: NDArray[np.int64]) ->
     """Where, what and when: the columns that spans and launches share."""
     return {
         "host": constant(host, len(rows)),
-        "thread": ops.line_names(events.plane)[events.line[rows]],
+        "thread": labelled(ops.line_names(events.plane), events.line[rows]),
         "name": events.names[rows],
         "start_ps": events.start[rows],
         "end_ps": events.end[rows],

@@ -5,7 +5,6 @@ several threads, whose names differ between JAX versions, so that only the stats
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from tracekit import intervals, kinds
 from tracekit.readers import ops
 from tracekit.readers.ops import Opcode
 from tracekit.readers.xspace import Plane
-from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame
+from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
 
 STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_pt", "_p", "_ct", "_c", "group_id")
 
@@ -84,33 +83,32 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
         return frame(EVENT_COLUMNS), []
     start, line = events.start[rows], events.line[rows]
     device = plane.numbers("device_ordinal")[0][rows]
-    run_id, has_run = plane.numbers("run_id")
-    end, unproven = _true_end(events, rows, device, run_id[rows])
+    end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
     which, found = ops.opcodes(plane, rows, opcode)
-    kind_of = np.array([kinds.classify(code, name)[0].value for name, code in found], object)
     control_of = np.array([kinds.is_control_flow(code, name) for name, code in found], bool)
-    code_of = np.array([code for _, code in found], object)
 
     pieces = ops.leaves(start, events.end[rows], end, line, control_of[which])
     at = pieces[:, 0]
+    op, ordinals = which[at], pd.factorize(device[at])
+    kind = [kinds.classify(code, name)[0] for name, code in found]
+    collective = np.array([one == Kind.COLLECTIVE for one in kind], bool)[op]
     data = {
         "host": constant(host, len(at)),
-        "device": np.array([f"cpu:{one}" for one in device[at]], object),
-        "lane": ops.line_names(plane)[line[at]],
-        "kind": kind_of[which[at]],
+        "device": labelled([f"cpu:{one}" for one in ordinals[1]], ordinals[0]),
+        "lane": labelled(ops.line_names(plane), line[at]),
+        "kind": labelled([one.value for one in kind], op),
         "name": events.names[rows][at],
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
         "hlo_op": plane.strings("hlo_op")[rows][at],
         "hlo_module": plane.strings("hlo_module")[rows][at],
-        "category": code_of[which[at]],
-        "run_id": pd.array(np.where(has_run, run_id, 0)[rows][at], dtype="Int64"),
+        "category": labelled([code for _, code in found], op),
+        "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
-    group, has_group = plane.numbers("group_id")
-    if has_group.any():
-        data["group_id"] = pd.Series(group[rows][at], dtype="Int64").where(has_group[rows][at])
-    data["wait_ps"] = _rendezvous_wait(events, data, line[at])
+    for stat in ("run_id", "group_id"):
+        values, there = plane.numbers(stat)
+        data[stat] = pd.arrays.IntegerArray(values[rows][at], ~there[rows][at])
     notes = []
     if unproven:
         notes.append(f"{unproven} CPU ops have no `end:` event; their event's own end was taken.")
@@ -153,16 +151,19 @@ def _true_end(
     return np.maximum(start, np.minimum(end, limit)), int((~proven).sum())
 
 
-def _rendezvous_wait(events: HostEvents, data: dict[str, Any], line: NDArray[np.int64]) -> pd.Series:
-    """How long each collective waited for its peers: the `Wait:` events inside it on its thread; null if none is
-    shown."""
+def _rendezvous_wait(
+    events: HostEvents, collective: NDArray[np.int64], spans: intervals.Intervals, line: NDArray[np.int64]
+) -> pd.Series:
+    """How long each collective waited for its peers: the `Wait:` events inside it on its thread, null if none is shown.
+
+    `collective` indexes the rows of `spans` (n, 2) and `line` (n,).
+    """
     wait = pd.Series(pd.NA, index=range(len(line)), dtype="Int64")
-    collective = np.flatnonzero(data["kind"] == Kind.COLLECTIVE.value)
     waits = events.named(lambda name: name.startswith("Wait: "))
     meets = events.named(lambda name: name == "Rendezvous")
     for one in np.unique(line[collective]):
         rows = collective[line[collective] == one]
-        windows = intervals.intervals(data["start_ps"][rows], data["end_ps"][rows])
+        windows = spans[rows]
         met = intervals.within(events.rows(meets & (events.line == one)), windows) > 0
         wait.iloc[rows[met]] = intervals.within(events.rows(waits & (events.line == one)), windows)[met]
     return wait

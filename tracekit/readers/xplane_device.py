@@ -15,7 +15,7 @@ from tracekit import kinds
 from tracekit.readers import ops
 from tracekit.readers.ops import Opcode
 from tracekit.readers.xspace import Plane, XSpace
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, Kind, constant, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, Kind, constant, frame, labelled
 
 STATS = ("correlation_id", "hlo_op", "hlo_module", "program_id", "run_id", "group_id", "memcpy_details")
 
@@ -95,7 +95,7 @@ def _base(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict
     data: dict[str, Any] = {
         "host": constant(host, len(rows)),
         "device": constant(device, len(rows)),
-        "lane": pd.Categorical(ops.line_names(plane))[plane.line[rows]],
+        "lane": labelled(ops.line_names(plane), plane.line[rows]),
         "name": plane.names[rows],
         "hlo_op": plane.strings("hlo_op")[rows],
         "hlo_module": plane.strings("hlo_module")[rows],
@@ -124,9 +124,9 @@ def _gpu(
     judged = [
         kinds.classify(found[op[row]][1], data["name"][row], data["lane"][row], bool(copies[row])) for row in first
     ]
-    data["kind"] = np.array([kind.value for kind, _ in judged], object)[which]
-    data["direction"] = np.array([way for _, way in judged], object)[which]
-    data["category"] = np.array([code for _, code in found], object)[op]
+    data["kind"] = labelled([kind.value for kind, _ in judged], which)
+    data["direction"] = labelled([way for _, way in judged], which)
+    data["category"] = labelled([code for _, code in found], op)
     sizes = [_SIZE.search(text) for text in details.categories]
     size_of = np.array([int(match[1]) if match else -1 for match in sizes] + [-1], np.int64)[details.codes]
     data["bytes"] = pd.arrays.IntegerArray(size_of, size_of < 0)
@@ -165,7 +165,7 @@ def _tpu(
     data = _base(host, device, plane, rows[at])
     which = ids[at]
     for column in ("kind", "direction", "category", "name"):
-        data[column] = np.array([op[column] for op in seen], object)[which]
+        data[column] = labelled([op[column] for op in seen], which)
     data["hlo_op"] = data["name"]
     data["start_ps"], data["end_ps"] = starts, ends
     data["wait_ps"] = pd.arrays.IntegerArray(wait, wait < 0)
