@@ -30,6 +30,8 @@ else:
 
     import tracekit
 
+ROUNDS = 3
+
 
 def chained(x: jax.Array, products: int) -> jax.Array:
     """`products` products in one loop; x is idempotent (x @ x = x), so nothing overflows. x: (n, n) float32."""
@@ -45,17 +47,21 @@ def queued(x: jax.Array, products: int) -> list[jax.Array]:
 def experiment(
     devices: Sequence[Any], size: int, products: int, run: Callable[[jax.Array, int], Any], label: str = ""
 ) -> None:
-    """Time `run` on each device alone and, if there are two, on both at once, as phases whose names end in `label`."""
+    """Time `run` on each device alone and, if there are two, on both at once, as phases whose names end in `label`.
+
+    Each is repeated ROUNDS times, so that the report's medians shrug off what else the machine does.
+    """
     inputs = [jax.device_put(np.full((size, size), 1 / size, np.float32), device) for device in devices]
     # Compiles, touches fresh memory and wakes both devices' threads, outside the phases.
     jax.block_until_ready([run(x, products) for x in inputs])
     solo = [f"device {at}{label}" for at in range(len(devices))]
-    for name, x in zip(solo, inputs, strict=True):
-        with tracekit.phase(name):
-            jax.block_until_ready(run(x, products))
-    if len(devices) > 1:
-        with tracekit.phase(f"both{label}", alone=solo):
-            jax.block_until_ready([run(x, products) for x in inputs])
+    for _ in range(ROUNDS):
+        for name, x in zip(solo, inputs, strict=True):
+            with tracekit.phase(name):
+                jax.block_until_ready(run(x, products))
+        if len(devices) > 1:
+            with tracekit.phase(f"both{label}", alone=solo):
+                jax.block_until_ready([run(x, products) for x in inputs])
 
 
 def fitting(device: Any, size: int, products: int) -> int:
@@ -71,7 +77,7 @@ def main() -> None:
     """Run the experiment on the first two devices, or on the one there is."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 128 and 1000]")
-    parser.add_argument("--products", type=int, help="products per device [50; on CPU 8000 and 20]")
+    parser.add_argument("--products", type=int, help="products per device [50; on CPU 5000 and 20]")
     given = parser.parse_args()
     config: Any = jax.config  # its options have no types
     if config.jax_num_cpu_devices < 0 and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
@@ -80,7 +86,7 @@ def main() -> None:
     if len(devices) < 2:
         print("One device: running apart and together needs two. Showing what this one does alone.")
     if devices[0].platform == "cpu":
-        experiment(devices, given.size or 128, given.products or 8000, jax.jit(chained, static_argnums=1))
+        experiment(devices, given.size or 128, given.products or 5000, jax.jit(chained, static_argnums=1))
         experiment(devices, given.size or 1000, given.products or 20, queued, " wide")
         return
     size, wanted = given.size or 4000, given.products or 50
