@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
+from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import Plane
 
 # Opcode of (module, program id as text, op), or None where no HLO proto tells.
@@ -29,17 +29,6 @@ def opcodes(
         (_label(op, a), opcode(_label(module, b), str(number), _label(op, a)) if a >= 0 else None)
         for a, b, number in zip(op.codes[first], module.codes[first], program[first], strict=True)
     ]
-
-
-def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which distinct combination of the columns (each (n,)) every row has, shape (n,), and the first row of each."""
-    which = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        codes, values = pd.factorize(column)
-        which = pd.factorize(which * len(values) + codes)[0]
-    first = np.zeros(which.max(initial=-1) + 1, np.int64)
-    first[which[::-1]] = np.arange(len(which))[::-1]
-    return which, first
 
 
 def _label(strings: pd.Categorical, code: int) -> str:

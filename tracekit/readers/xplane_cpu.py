@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals, kinds
 from tracekit.readers import ops
+from tracekit.readers.distinct import distinct
 from tracekit.readers.ops import Opcode
 from tracekit.readers.xspace import Plane
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
@@ -139,7 +140,7 @@ def _true_end(
     proven = plane.has("_p")[rows] & (keys[place] == mine) if len(keys) else np.zeros(len(rows), bool)
     end = np.where(proven, events.start[ends[place]] if len(keys) else closed, closed)
 
-    group = ops.distinct(device, run_id)[0]
+    group = distinct(device, run_id)[0]
     times, rank = np.unique(np.concatenate([start, closed]), return_inverse=True)
     width = len(times) + 1
     started = np.sort(group * width + rank[: len(rows)])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tracekit import kinds
 from tracekit.readers import ops
+from tracekit.readers.distinct import distinct
 from tracekit.readers.ops import Opcode
 from tracekit.readers.xspace import Plane, XSpace
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, Kind, constant, frame, labelled
@@ -120,7 +121,7 @@ def _gpu(
     op, found = ops.opcodes(plane, rows, opcode)
     details = plane.strings("memcpy_details")[rows]
     copies = details.codes >= 0
-    which, first = ops.distinct(op, data["name"].codes, data["lane"].codes, copies)
+    which, first = distinct(op, data["name"].codes, data["lane"].codes, copies)
     judged = [
         kinds.classify(found[op[row]][1], data["name"][row], data["lane"][row], bool(copies[row])) for row in first
     ]

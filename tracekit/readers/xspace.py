@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers import loops, wire
+from tracekit.readers.distinct import distinct_bytes
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
@@ -132,14 +133,21 @@ class Plane:
         places, ids = pd.factorize(values[refs])
         named = [known.setdefault(self.stat_names.get(int(one), ""), len(known)) for one in ids]
         codes[refs] = np.array(named, np.int64)[places]
-        texts: dict[bytes, int] = {}
         inline = np.flatnonzero((types == STR) | (types == BYTES))
-        for at, offset in zip(inline.tolist(), values[inline].tolist(), strict=True):
-            raw = self.bytes_at(offset)
-            if raw not in texts:
-                texts[raw] = known.setdefault(wire.text(raw, 0, len(raw)), len(known))
-            codes[at] = texts[raw]
+        if len(inline):
+            which, first = self._distinct_bytes(values[inline])
+            texts = [self.bytes_at(int(at)) for at in values[inline[first]]]
+            named = [known.setdefault(wire.text(raw, 0, len(raw)), len(known)) for raw in texts]
+            codes[inline] = np.array(named, np.int64)[which]
         return pd.Categorical.from_codes(codes, categories=pd.Index(list(known), dtype="str"))
+
+    def _distinct_bytes(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
+        seen = np.frombuffer(self._buf, np.uint8)
+        starts, sizes = offsets + 1, seen[offsets].astype(np.int64)
+        for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
+            sizes[row], starts[row] = wire.varint(self._buf, int(offsets[row]), len(self._buf))
+        return distinct_bytes(seen, starts, sizes)
 
     @cached_property
     def names(self) -> pd.Categorical:
