@@ -1,0 +1,82 @@
+"""The matmul workloads, captured at a small size: the report finds the phases, devices and copies they promise."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+
+
+def run(*words: str, cwd: Path, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *words],
+        cwd=cwd,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **env},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+def reported(script: str, cwd: Path) -> dict:
+    """The summary of a small capture of the workload."""
+    run(
+        "-m",
+        "tracekit",
+        "capture",
+        "--out",
+        "trace",
+        str(WORKLOADS / script),
+        "--size",
+        "64",
+        "--products",
+        "16",
+        cwd=cwd,
+    )
+    run("-m", "tracekit", "report", "trace", "--out", "report", cwd=cwd)
+    return json.loads((cwd / "report" / "summary.json").read_text("utf-8"))
+
+
+def test_concurrent_compares_both_devices_with_each_alone(tmp_path):
+    found = reported("concurrent.py", tmp_path)
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert list(phases) == ["device 0", "device 1", "both", "device 0 wide", "device 1 wide", "both wide"]
+    for label in ("", " wide"):
+        busy = {
+            name: {row["device"] for row in phases[name + label]["busy"] if row["busy_ps"]}
+            for name in ("device 0", "both")
+        }
+        assert busy == {"device 0": {"cpu:0"}, "both": {"cpu:0", "cpu:1"}}
+        both = phases["both" + label]
+        assert (both["n"], both["compared_with"]) == (3, f"device 0{label}, device 1{label}")
+        assert both["speedup"] > 0
+        stretch = {row["device"]: row["stretch"] for row in both["stretch"] if row["kind"] == "compute"}
+        assert all(stretch[device] > 0 for device in ("cpu:0", "cpu:1"))
+
+
+def test_copy_overlap_copies_between_the_devices_on_cpu(tmp_path):
+    phases = {phase["name"]: phase for phase in reported("copy_overlap.py", tmp_path)["phases"]}
+    assert list(phases) == ["compute", "copy", "naive", "pipelined"]
+    for name in ("copy", "naive", "pipelined"):
+        assert sum(row["total_ps"] for row in phases[name]["overlap"] if row["what"] == "P2P") > 0
+    for name in ("naive", "pipelined"):
+        assert phases[name]["compared_with"] == "compute, copy"
+        # 16 copies here as in "copy", whichever device they stand on.
+        (copies,) = [row for row in phases[name]["stretch"] if row["device"] == "any device"]
+        assert copies["stretch"] > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("concurrent.py", "needs two"), ("copy_overlap.py", "a copy to the host moves no bytes")],
+)
+def test_one_device_says_what_it_lacks(tmp_path, script, said):
+    # Also that the file named like a standard package does no harm to its own or another script's imports.
+    small = ("--size", "32", "--products", "2")
+    assert said in run(str(WORKLOADS / script), *small, cwd=tmp_path, JAX_NUM_CPU_DEVICES="1")
