@@ -42,8 +42,8 @@ def decode(
     occurrences: NDArray[np.int64],
     values: NDArray[np.int64],
     types: NDArray[np.uint8],
-) -> int:
-    """Write the events of the line in [pos, end) to the columns from `row` on; returns the next free row.
+) -> None:
+    """Write the events of the line in [pos, end) to the columns from `row` on.
 
     `stat_rows` is indexed by stat id and gives the row of `values` and `types`, -1 for stats that are not wanted; ids
     beyond it are looked up in `far_ids` and `far_rows`, since an id may be huge.
@@ -125,7 +125,6 @@ def decode(
             else:
                 at = wire.skip(buf, after, pos, tag & 7)
         row += 1
-    return row
 
 
 def view(buf: Any) -> tuple[Any, Any, Any]:

@@ -6,8 +6,10 @@ loops stand in loops.py.
 
 import gzip
 import mmap
+import os
 import struct
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +25,9 @@ from tracekit.readers.distinct import distinct_bytes
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
+
+# The compiled loop holds no GIL, and each line writes rows of its own.
+_THREADS = min(4, os.cpu_count() or 1)
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -275,9 +280,14 @@ def _plane(
     values = np.zeros((len(rows), n), np.int64)
     types = np.zeros((len(rows), n), np.uint8)
     columns = metadata_id, offset_ps, duration_ps, occurrences, values, types
-    row = 0
-    for at, to in spans:
-        row = decode(seen, at, to, row, *lookup, *columns)
+    rows_before = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    jobs = [(seen, at, to, row, *lookup, *columns) for (at, to), row in zip(spans, rows_before[:-1], strict=True)]
+    if seen is buf:  # the plain loop, which threads cannot share
+        for job in jobs:
+            decode(*job)
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
     return Plane(
         id=plane_id,
         name=name,
