@@ -55,6 +55,14 @@ def test_steps_waits_and_directions_are_there(trace):
     assert not any("HLO proto" in note for note in trace.notes)
 
 
+def test_two_files_joined_are_refused_and_not_read_as_one(tmp_path):
+    (whole, other) = sorted(DATA.glob("two-cpu-devices-*.xplane.pb"))
+    joined = tmp_path / "host.xplane.pb"
+    joined.write_bytes(whole.read_bytes() + other.read_bytes())
+    with pytest.raises(tracekit.TraceError, match="more than one profiler session"):
+        read(joined)
+
+
 SCRIPT = """
 import jax, jax.numpy as jnp, tracekit
 f = jax.jit(lambda x: jnp.sin(x) * 2 + x)

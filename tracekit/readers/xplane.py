@@ -25,6 +25,7 @@ from tracekit.trace import (
 
 _HOST = "/host:CPU"
 _METADATA = "/host:metadata"
+_SESSION = "Task Environment"  # written once a session
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 _PROGRAM_STAT = "Hlo Proto"
 _CAPTURE_MODULE = "jit_tracekit_end"
@@ -41,6 +42,11 @@ def read(path: Path) -> Trace:
 def _read(path: Path) -> Trace:
     wanted = {*xplane_cpu.STATS, *xplane_device.STATS, *_SPAN_STATS}
     space = xspace.read(path, tuple(wanted), xplane_device.is_truth)
+    if sum(plane.name == _SESSION for plane in space.planes) > 1:
+        raise TraceError(
+            f"{path} holds more than one profiler session ({_SESSION} stands in it twice): files were joined. "
+            "Give one file for each session."
+        )
     host = path.name.removesuffix(".gz").removesuffix(".xplane.pb")
     notes = [f"The profiler wrote an error: {text}" for text in space.errors]
     notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
