@@ -7,9 +7,9 @@ from tracekit.unions import unions
 
 
 def test_devices_stand_in_natural_order():
-    names = ["gpu:10", "gpu:2", "host/gpu:1", "cpu:?", "gpu:0"]
+    names = ["gpu:10", "gpu:2", "host10/gpu:1", "host2/gpu:1", "3/gpu:0", "cpu:?", "gpu:0"]
     seen = unions(events(*((name, "compute", 0, 1) for name in names)))
-    assert list(seen.devices) == ["gpu:0", "gpu:2", "gpu:10", "host/gpu:1"]
+    assert list(seen.devices) == ["3/gpu:0", "gpu:0", "gpu:2", "gpu:10", "host2/gpu:1", "host10/gpu:1"]
     assert list(seen.unplaced) == ["cpu:?"]
 
 

@@ -1,5 +1,6 @@
 """The merged unions per device and kind, which every analysis starts from."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -83,17 +84,10 @@ def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = Non
     whole = np.empty((0, 2), np.int64)
     if len(events):
         whole = np.array([[events["start_ps"].min(), events["end_ps"].max()]], np.int64)
-    # Natural order: gpu:2 before gpu:10.
-    order = sorted(devices, key=lambda name: [int(part) if part.isdigit() else part for part in _parts(name)])
-    made = Unions(iv.union(whole), {name: devices[name] for name in order}, unplaced)
+    made = Unions(iv.union(whole), {name: devices[name] for name in sorted(devices, key=natural)}, unplaced)
     return made if window is None else made.inside(np.array([window], np.int64))
 
 
-def _parts(name: str) -> list[str]:
-    """`name` split before and after each run of digits, text first."""
-    parts = [""]
-    for char in name:
-        if char.isdigit() != parts[-1].isdigit() and not (parts == [""] and not char.isdigit()):
-            parts.append("")
-        parts[-1] += char
-    return parts
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """A sort key that puts `gpu:2` before `gpu:10`."""
+    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))

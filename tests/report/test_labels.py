@@ -9,11 +9,6 @@ def test_a_plain_name_is_one_line_of_glyphs_that_the_font_has():
     assert labels.plain("a\n b\t$x_1^2$ \u4e2d \x00 \ud800 é") == "a b $x_1^2$ □ □ □ é"
 
 
-def test_devices_sort_by_their_numbers():
-    names = ["gpu:10", "gpu:2", "cpu:0", "host2/gpu:0", "host10/gpu:0"]
-    assert sorted(names, key=labels.natural) == ["cpu:0", "gpu:2", "gpu:10", "host2/gpu:0", "host10/gpu:0"]
-
-
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

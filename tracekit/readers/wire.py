@@ -69,15 +69,3 @@ def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]
 def text(buf: Any, start: int, end: int) -> str:
     """The string in [start, end); bytes that are no UTF-8 stay visible as `\\xNN`."""
     return bytes(buf[start:end]).decode("utf-8", errors="backslashreplace")
-
-
-def packed(buf: Any, wire_type: int, start: int, end: int) -> list[int]:
-    """The values of a repeated integer field, whether it was written packed or one by one."""
-    values = []
-    pos = start
-    while pos < end:
-        value, pos = varint(buf, pos, end)
-        values.append(value)
-        if wire_type == VARINT:
-            break
-    return values

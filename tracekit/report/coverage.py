@@ -9,8 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.report.labels import natural, short
+from tracekit.report.labels import short
 from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.unions import natural
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,6 @@ def plain(name: object) -> str:
     return "".join(char if ord(char) in _glyphs() and char.isprintable() else "\u25a1" for char in words)
 
 
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A sort key that puts `gpu:2` before `gpu:10`."""
-    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))
-
-
 def short(names: Sequence[str], limit: int = 24) -> list[str]:
     """One label for each of the distinct `names`, unique and at most about `limit` characters.
 
