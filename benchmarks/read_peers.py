@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 # What a peer returns when its imports are done: the call to time, and how to count the events in what that returns.
 Peer = tuple[Callable[[Path], Any], Callable[[Any], int]]
@@ -40,7 +40,7 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
 
     from tracekit.readers import xspace
 
-    def column(plane: xspace.Plane, stat: str) -> Any:
+    def column(plane: xspace.WirePlane, stat: str) -> Any:
         row = plane.stat_rows[stat]
         kinds = np.bincount(plane.types[row], minlength=8)
         if kinds[xspace.STR] or kinds[xspace.REF]:
@@ -52,7 +52,7 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
         base_ns = min(line.timestamp_ns for plane in space.planes for line in plane.lines)
         return [
             (plane.start_ps(base_ns), plane.duration_ps, plane.names, [column(plane, stat) for stat in plane.stat_rows])
-            for plane in space.planes
+            for plane in cast(list[xspace.WirePlane], space.planes)
         ]
 
     return read, lambda planes: sum(len(start_ps) for start_ps, *_ in planes)

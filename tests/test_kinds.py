@@ -2,7 +2,8 @@
 
 import pytest
 
-from tracekit.kinds import classify, direction, is_control_flow
+from tracekit.kinds import classify, copy_direction, is_control_flow
+from tracekit.trace import Kind
 
 
 @pytest.mark.parametrize(
@@ -27,12 +28,13 @@ from tracekit.kinds import classify, direction, is_control_flow
     ],
 )
 def test_kind_and_direction(opcode, name, kind, way):
-    assert classify(opcode, name) == (kind, way)
+    found = classify(name, opcode=opcode)
+    assert (found.kind, found.direction) == (kind, way)
 
 
 def test_a_copy_without_a_telling_name_takes_its_direction_from_its_stream():
-    assert classify(None, "copy", "Stream #3(MemcpyD2H)", copies=True) == ("memcpy", "D2H")
-    assert classify(None, "copy", "Stream #3(MemcpyD2H,MemcpyH2D)", copies=True) == ("memcpy", None)
+    assert classify("copy", typed=Kind.MEMCPY, lane="Stream #3(MemcpyD2H)").direction == "D2H"
+    assert classify("copy", typed=Kind.MEMCPY, lane="Stream #3(MemcpyD2H,MemcpyH2D)").direction is None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_a_copy_without_a_telling_name_takes_its_direction_from_its_stream():
     ],
 )
 def test_directions_are_read_from_labels_that_name_exactly_one(text, way):
-    assert direction(text) == way
+    assert copy_direction(text) == way
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,31 @@ only where nothing better is there, because they lie: 128 of 129 all-reduces of 
 """
 
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 
 from tracekit.trace import Kind
+
+
+class KnownBy(StrEnum):
+    """What told the kind of an operation, the most trustworthy first; `NOTHING`: taken for compute by default."""
+
+    RULE = "rule"
+    OPCODE = "opcode"
+    STAT = "stat"
+    STREAM = "stream"
+    NAME = "name"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What an operation is, the direction it copies in (memcpy only), and what told its kind."""
+
+    kind: Kind
+    direction: str | None
+    known_by: KnownBy
+
 
 # HLO opcodes (xla/hlo/ir/hlo_opcode.h). An async pair is one row; `-start`, `-done` and `-update` are its halves.
 COLLECTIVE_OPCODES = frozenset(
@@ -51,7 +74,7 @@ def is_control_flow(opcode: str | None, name: str) -> bool:
     return opcode in CONTROL_FLOW if opcode else bool(_CONTROL_NAME.fullmatch(name))
 
 
-def direction(text: str) -> str | None:
+def copy_direction(text: str) -> str | None:
     """The copy direction a label such as `MemcpyH2D` or `Memcpy DtoH` names, if it names exactly one."""
     found = {
         ("H2D", "D2H", "D2D", "P2P")[match.lastindex - 1] for match in _DIRECTION.finditer(text) if match.lastindex
@@ -59,22 +82,31 @@ def direction(text: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def classify(opcode: str | None, name: str, lane: str = "", copies: bool = False) -> tuple[Kind, str | None]:
-    """Kind and copy direction of an operation.
+def classify(
+    name: str, *, opcode: str | None = None, typed: Kind | None = None, direction: str | None = None, lane: str = ""
+) -> Judged:
+    """What an operation is.
 
-    `opcode` is its HLO category or opcode where known; `copies` says that the profiler attached copy details to it;
-    `lane` is the label of its stream.
+    `opcode` is its HLO category or opcode where known. `typed` is the kind that the profiler's own record says (its
+    copy details, its event category, its table); COMPUTE there means a kernel, which may still be a collective or a
+    copy by its name. `direction` is the record's copy direction; else it is read from the name, then from `lane`, the
+    label of the stream.
     """
+    way = direction or copy_direction(name) or copy_direction(lane)
     if opcode:
         base = whole(opcode)
         if base in COLLECTIVE_OPCODES:
-            return Kind.COLLECTIVE, None
+            return Judged(Kind.COLLECTIVE, None, KnownBy.OPCODE)
         if base in COPY_OPCODES:
-            return Kind.MEMCPY, COPY_OPCODES[base]
-    if copies or _COPY_NAME.match(name):
-        return Kind.MEMCPY, direction(name) or direction(lane)
+            return Judged(Kind.MEMCPY, COPY_OPCODES[base], KnownBy.OPCODE)
+    if typed is not None and typed != Kind.COMPUTE:
+        return Judged(typed, way if typed == Kind.MEMCPY else None, KnownBy.STAT)
+    if _COPY_NAME.match(name):
+        return Judged(Kind.MEMCPY, way, KnownBy.NAME)
     if _SET_NAME.match(name):
-        return Kind.MEMSET, None
-    if not opcode and _COLLECTIVE_NAME.search(name):
-        return Kind.COLLECTIVE, None
-    return Kind.COMPUTE, None
+        return Judged(Kind.MEMSET, None, KnownBy.NAME)
+    if opcode:
+        return Judged(Kind.COMPUTE, None, KnownBy.OPCODE)
+    if _COLLECTIVE_NAME.search(name):
+        return Judged(Kind.COLLECTIVE, None, KnownBy.NAME)
+    return Judged(Kind.COMPUTE, None, KnownBy.NOTHING)

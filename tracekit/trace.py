@@ -43,6 +43,11 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "correlation_id": "Int64",
     "run_id": "Int64",
     "group_id": "Int64",
+    "known_by": "category",
+    "group": "category",
+    "ranks": "category",
+    "dtype": "category",
+    "clock": "category",
 }
 SPAN_COLUMNS: Mapping[str, Any] = {
     "host": "category",
@@ -69,6 +74,14 @@ DEVICE_COLUMNS: Mapping[str, Any] = {
     "model": "category",
     "memory_bandwidth_bytes_per_s": "Int64",
     "peak_flops_per_s": "Int64",
+}
+HOST_COLUMNS: Mapping[str, Any] = {
+    "host": "category",
+    "source": "category",
+    "origin_ns": "Int64",
+    "clock": "category",
+    "shift_ps": "Int64",
+    "residual_ps": "Int64",
 }
 # A copy whose device the trace does not prove stands on `cpu:?`: it counts in no device pair or histogram.
 UNKNOWN_DEVICE_SUFFIX = ":?"
@@ -160,15 +173,18 @@ class Trace:
 
     `events`: one row per interval on a device (EVENT_COLUMNS): leaves only, half-open [start_ps, end_ps), int64
     picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `launches`: host launch
-    calls (LAUNCH_COLUMNS). `devices`: one row per device (DEVICE_COLUMNS). `notes`: everything a reader dropped,
-    repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the one that was read first.
-    `capture`: what `capture.json` beside the trace says, or None.
+    calls (LAUNCH_COLUMNS). `devices`: one row per device (DEVICE_COLUMNS). `hosts`: one row per file that was read
+    (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, by
+    how much its times were shifted to fit that clock, and what difference is left. `notes`: everything a reader
+    dropped, repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the one that was read
+    first. `capture`: what `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame
     spans: pd.DataFrame = field(default_factory=lambda: frame(SPAN_COLUMNS))
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
     devices: pd.DataFrame = field(default_factory=lambda: frame(DEVICE_COLUMNS))
+    hosts: pd.DataFrame = field(default_factory=lambda: frame(HOST_COLUMNS))
     notes: tuple[str, ...] = ()
     source: str = ""
     format: str = ""
@@ -180,6 +196,7 @@ class Trace:
         _check("spans", self.spans, SPAN_COLUMNS)
         _check("launches", self.launches, LAUNCH_COLUMNS)
         _check("devices", self.devices, DEVICE_COLUMNS)
+        _check("hosts", self.hosts, HOST_COLUMNS)
         copies = self.events["kind"] == Kind.MEMCPY.value
         if (self.events["direction"].notna() & ~copies).any():
             raise TraceError("Trace.events.direction is set on a row that is no memcpy.")

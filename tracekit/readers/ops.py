@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals
 from tracekit.readers.distinct import distinct
-from tracekit.readers.xspace import Plane
+from tracekit.readers.planes import Plane
 
 # Opcode of (module, program id as text, op), or None where no HLO proto tells.
 Opcode = Callable[[str, str, str], str | None]

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers import hlo, ops, wire, xplane_cpu, xplane_device, xspace
-from tracekit.readers.xspace import XSpace
+from tracekit.readers.planes import XSpace
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
+    HOST_COLUMNS,
     LAUNCH_COLUMNS,
     SPAN_COLUMNS,
     Trace,
@@ -27,27 +28,32 @@ _HOST = "/host:CPU"
 _METADATA = "/host:metadata"
 _SESSION = "Task Environment"  # written once a session
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
+# The event stats that the reading of planes asks for.
+STATS = (*xplane_cpu.STATS, *xplane_device.STATS, *_SPAN_STATS)
 _PROGRAM_STAT = "Hlo Proto"
+_YEAR_2000_NS = 946_684_800 * 10**9
 _CAPTURE_MODULE = "jit_tracekit_end"
 
 
 def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is broken or no XSpace."""
     try:
-        return _read(path)
+        space = xspace.read(path, STATS, xplane_device.is_truth)
+        return trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
     except wire.Broken as broken:
         raise xspace.error(path, broken) from None
 
 
-def _read(path: Path) -> Trace:
-    wanted = {*xplane_cpu.STATS, *xplane_device.STATS, *_SPAN_STATS}
-    space = xspace.read(path, tuple(wanted), xplane_device.is_truth)
+def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
+    """The trace that the planes of `space`, read from `path`, hold; `form` names the format for `Trace.format`.
+
+    Raises TraceError if they hold two sessions, clocks that no one time axis holds, or a broken HLO proto.
+    """
     if sum(plane.name == _SESSION for plane in space.planes) > 1:
         raise TraceError(
             f"{path} holds more than one profiler session ({_SESSION} stands in it twice): files were joined. "
             "Give one file for each session."
         )
-    host = path.name.removesuffix(".gz").removesuffix(".xplane.pb")
     notes = [f"The profiler wrote an error: {text}" for text in space.errors]
     notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
     base_ns, zero = _origin(space, path)
@@ -77,7 +83,10 @@ def _read(path: Path) -> Trace:
         devices=concat(DEVICE_COLUMNS, devices),
         notes=tuple(notes),
         source=str(path),
-        format="xplane",
+        hosts=frame(
+            HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_unix_ns(base_ns + zero // 1000)]}
+        ),
+        format=form,
     )
 
 
@@ -97,6 +106,11 @@ def _origin(space: XSpace, path: Path) -> tuple[int, int]:
         )
     starts = [int(plane.start_ps(base_ns).min()) for plane in space.planes if len(plane)]
     return base_ns, min(starts, default=0)
+
+
+def _unix_ns(time_ns: int) -> int | None:
+    """`time_ns` if it is a Unix time; some profilers count from their own start."""
+    return time_ns if time_ns > _YEAR_2000_NS else None
 
 
 def _opcodes(space: XSpace, path: Path) -> ops.Opcode:

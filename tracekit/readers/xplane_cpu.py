@@ -14,7 +14,7 @@ from tracekit import intervals, kinds
 from tracekit.readers import ops
 from tracekit.readers.distinct import distinct
 from tracekit.readers.ops import Opcode
-from tracekit.readers.xspace import Plane
+from tracekit.readers.planes import Plane
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
 
 STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_pt", "_p", "_ct", "_c", "group_id")
@@ -92,13 +92,14 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
     pieces = ops.leaves(start, events.end[rows], end, line, control_of[which])
     at = pieces[:, 0]
     op, ordinals = which[at], pd.factorize(device[at])
-    kind = [kinds.classify(code, name)[0] for name, code in found]
-    collective = np.array([one == Kind.COLLECTIVE for one in kind], bool)[op]
+    judged = [kinds.classify(name, opcode=code) for name, code in found]
+    collective = np.array([one.kind == Kind.COLLECTIVE for one in judged], bool)[op]
     data = {
         "host": constant(host, len(at)),
         "device": labelled([f"cpu:{one}" for one in ordinals[1]], ordinals[0]),
         "lane": labelled(ops.line_names(plane), line[at]),
-        "kind": labelled([one.value for one in kind], op),
+        "kind": labelled([one.kind.value for one in judged], op),
+        "known_by": labelled([one.known_by.value for one in judged], op),
         "name": events.names[rows][at],
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
@@ -184,6 +185,7 @@ def _copies(host: str, events: HostEvents) -> tuple[pd.DataFrame, list[str]]:
         "device": [row[0] for row in rows],
         "lane": [lanes[events.line[row[2]]] for row in rows],
         "kind": [Kind.MEMCPY.value] * len(rows),
+        "known_by": [kinds.KnownBy.STAT.value] * len(rows),
         "name": ["copy to device" if row[1] == "H2D" else "copy between devices" for row in rows],
         "start_ps": np.array([row[3] for row in rows], np.int64),
         "end_ps": np.array([row[4] for row in rows], np.int64),

@@ -15,7 +15,7 @@ from tracekit import kinds
 from tracekit.readers import ops
 from tracekit.readers.distinct import distinct
 from tracekit.readers.ops import Opcode
-from tracekit.readers.xspace import Plane, XSpace
+from tracekit.readers.planes import Plane, XSpace
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, Kind, constant, frame, labelled
 
 STATS = ("correlation_id", "hlo_op", "hlo_module", "program_id", "run_id", "group_id", "memcpy_details")
@@ -123,10 +123,17 @@ def _gpu(
     copies = details.codes >= 0
     which, first = distinct(op, data["name"].codes, data["lane"].codes, copies)
     judged = [
-        kinds.classify(found[op[row]][1], data["name"][row], data["lane"][row], bool(copies[row])) for row in first
+        kinds.classify(
+            data["name"][row],
+            opcode=found[op[row]][1],
+            typed=Kind.MEMCPY if copies[row] else None,
+            lane=data["lane"][row],
+        )
+        for row in first
     ]
-    data["kind"] = labelled([kind.value for kind, _ in judged], which)
-    data["direction"] = labelled([way for _, way in judged], which)
+    data["kind"] = labelled([one.kind.value for one in judged], which)
+    data["direction"] = labelled([one.direction for one in judged], which)
+    data["known_by"] = labelled([one.known_by.value for one in judged], which)
     data["category"] = labelled([code for _, code in found], op)
     sizes = [_SIZE.search(text) for text in details.categories]
     size_of = np.array([int(match[1]) if match else -1 for match in sizes] + [-1], np.int64)[details.codes]
@@ -165,7 +172,7 @@ def _tpu(
 
     data = _base(host, device, plane, rows[at])
     which = ids[at]
-    for column in ("kind", "direction", "category", "name"):
+    for column in ("kind", "direction", "known_by", "category", "name"):
         data[column] = labelled([op[column] for op in seen], which)
     data["hlo_op"] = data["name"]
     data["start_ps"], data["end_ps"] = starts, ends
@@ -191,7 +198,8 @@ def _op(plane: Plane, event_id: int) -> dict[str, Any]:
     opcode = text["opcode"] if text else ""
     category = metadata.stats.get("hlo_category") or opcode or None
     judged = opcode if opcode and kinds.whole(opcode) != opcode else category
-    kind, way = kinds.classify(judged, op_name)
+    told = kinds.classify(op_name, opcode=judged)
+    kind, way = told.kind, told.direction
     half = partner = ""
     if judged and kinds.whole(judged) == "copy" and judged != "copy":
         kind = Kind.MEMCPY
@@ -206,6 +214,7 @@ def _op(plane: Plane, event_id: int) -> dict[str, Any]:
         "category": category,
         "kind": kind.value,
         "direction": way,
+        "known_by": told.known_by.value,
         "half": half,
         "partner": partner,
     }

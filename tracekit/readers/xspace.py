@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tracekit.errors import TraceError
 from tracekit.readers import loops, wire
 from tracekit.readers.distinct import distinct_bytes
+from tracekit.readers.planes import EventMetadata, Line, Plane, XSpace
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
@@ -37,31 +38,10 @@ Keep = Callable[[str, str, int], bool]
 
 
 @dataclass(frozen=True)
-class Line:
-    """The header of one XLine."""
+class WirePlane:
+    """A `planes.Plane` over the bytes of its file.
 
-    id: int = 0
-    name: str = ""
-    display_name: str = ""
-    timestamp_ns: int = 0
-    duration_ps: int = 0
-
-
-@dataclass(frozen=True)
-class EventMetadata:
-    """What an event's `metadata_id` points at; `stats` holds its own stats by name."""
-
-    name: str = ""
-    display_name: str = ""
-    stats: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Plane:
-    """One XPlane: its n events as columns, all int64 of shape (n,) unless said otherwise.
-
-    `line` indexes `lines`. `occurrences` is `num_occurrences` of an aggregated event, which then has no offset, else
-    -1. `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
+    `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
     above (uint8), and the value is the number's 64 bits, a stat metadata id (REF) or the offset of a length prefix
     (STR, BYTES). Of a stat that stands twice on one event the last value counts, as protobuf has it for a field.
     """
@@ -170,16 +150,6 @@ class Plane:
         return bytes(self._buf[start : start + size])
 
 
-@dataclass(frozen=True)
-class XSpace:
-    """All planes of one file, with the errors and warnings the profiler wrote into it."""
-
-    planes: list[Plane]
-    errors: list[str]
-    warnings: list[str]
-    hostnames: list[str]
-
-
 def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
@@ -228,13 +198,13 @@ def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
     if not spans:
         raise wire.Broken(0)
     scan, decode, seen = loops.view(buf)
-    planes = [_plane(buf, seen, *at, wanted, keep, scan, decode) for at in spans]
+    planes: list[Plane] = [_plane(buf, seen, *at, wanted, keep, scan, decode) for at in spans]
     return XSpace(planes, texts[2], texts[3], texts[4])
 
 
 def _plane(
     buf: Any, seen: Any, start: int, end: int, wanted: frozenset[str], keep: Keep, scan: Any, decode: Any
-) -> Plane:
+) -> WirePlane:
     plane_id, name = 0, ""
     line_spans: list[Span] = []
     stat_spans: list[Span] = []
@@ -288,7 +258,7 @@ def _plane(
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
-    return Plane(
+    return WirePlane(
         id=plane_id,
         name=name,
         lines=lines,
