@@ -5,7 +5,7 @@ import pandas as pd
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace, frame
 
 
-def events(*rows: tuple, host: str = "h") -> pd.DataFrame:
+def events(*rows: tuple, host: str = "h", clock: str | None = None) -> pd.DataFrame:
     """Rows of (device, kind, start, end[, name[, direction]]) as an events frame; the lane is the kind."""
     full = [(*row, *("op", None)[len(row) - 4 :]) for row in rows]
     return frame(
@@ -19,17 +19,18 @@ def events(*rows: tuple, host: str = "h") -> pd.DataFrame:
             "start_ps": [row[2] for row in full],
             "end_ps": [row[3] for row in full],
             "direction": [row[5] for row in full],
+            "clock": [clock] * len(full),
         },
     )
 
 
-def spans(*rows: tuple) -> pd.DataFrame:
+def spans(*rows: tuple, host: str = "h") -> pd.DataFrame:
     """Rows of (name, start, end[, alone[, baseline]]): phases as `tracekit.phase` writes them."""
     full = [(*row, *(None, None)[len(row) - 3 :]) for row in rows]
     return frame(
         SPAN_COLUMNS,
         {
-            "host": ["h"] * len(full),
+            "host": [host] * len(full),
             "thread": ["python"] * len(full),
             "name": [row[0] for row in full],
             "start_ps": [row[1] for row in full],

@@ -14,9 +14,13 @@ from tracekit.trace import DIRECTION_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
 
 @dataclass(frozen=True)
 class Device:
-    """What one device did, as merged interval sets in picoseconds; `memory` = memcpy and memset."""
+    """What one device did, as merged interval sets in picoseconds; `memory` = memcpy and memset.
+
+    `clock` names the clock that its times are on, "" where the trace has only one.
+    """
 
     host: str
+    clock: str
     compute: Intervals
     collective: Intervals
     memory: Intervals
@@ -30,30 +34,35 @@ class Device:
 
 @dataclass(frozen=True)
 class Unions:
-    """The devices of a trace inside `windows`, a merged interval set (usually one interval), in picoseconds.
+    """The devices of a trace inside `windows`: by clock a merged interval set (usually one interval), in picoseconds.
 
-    Rows whose device the trace does not prove stand in `unplaced` (one Device a host), apart from `devices`.
+    Times on different clocks are never compared. Rows whose device the trace does not prove stand in `unplaced` (one
+    Device a host), apart from `devices`.
     """
 
-    windows: Intervals
+    windows: Mapping[str, Intervals]
     devices: Mapping[str, Device]
     unplaced: Mapping[str, Device]
 
-    def inside(self, windows: Intervals) -> "Unions":
-        """The same devices, seen only inside `windows`."""
-        windows = iv.union(windows)
+    def inside(self, windows: Intervals | Mapping[str, Intervals]) -> "Unions":
+        """The same devices, seen only inside `windows`; an interval set counts on every clock, a mapping by clock."""
+        if not isinstance(windows, Mapping):
+            windows = dict.fromkeys(self.windows or [""], windows)
+        within = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
 
         def cut(device: Device) -> Device:
+            window = within[device.clock]
             return Device(
                 device.host,
-                iv.intersection(device.compute, windows),
-                iv.intersection(device.collective, windows),
-                iv.intersection(device.memory, windows),
-                {name: iv.intersection(one, windows) for name, one in device.directions.items()},
+                device.clock,
+                iv.intersection(device.compute, window),
+                iv.intersection(device.collective, window),
+                iv.intersection(device.memory, window),
+                {name: iv.intersection(one, window) for name, one in device.directions.items()},
             )
 
         return Unions(
-            windows,
+            within,
             {name: cut(one) for name, one in self.devices.items()},
             {name: cut(one) for name, one in self.unplaced.items()},
         )
@@ -63,10 +72,11 @@ def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = Non
     """The unions of an events frame inside `window` [start, end) in ps, default first start to last end.
 
     Unions pass through unchanged (cut to `window` if one is given), so that analyses can share one pass over the rows.
-    Without rows and window the window is empty.
+    Each clock has a default window of its own. Without rows and window there is none.
     """
     if isinstance(events, Unions):
         return events if window is None else events.inside(np.array([window], np.int64))
+    clocks = clock_of_hosts(events)
     devices: dict[str, Device] = {}
     unplaced: dict[str, Device] = {}
     for (host, name), rows in events.groupby(["host", "device"], observed=True, sort=False):
@@ -75,17 +85,29 @@ def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = Non
         copies = rows["direction"].to_numpy()
         device = Device(
             str(host),
+            clocks[str(host)],
             iv.union(spans[kind == Kind.COMPUTE.value]),
             iv.union(spans[kind == Kind.COLLECTIVE.value]),
             iv.union(spans[(kind == Kind.MEMCPY.value) | (kind == Kind.MEMSET.value)]),
             {one: iv.union(spans[copies == one]) for one in DIRECTION_DTYPE.categories if (copies == one).any()},
         )
         (unplaced if str(name).endswith(UNKNOWN_DEVICE_SUFFIX) else devices)[str(name)] = device
-    whole = np.empty((0, 2), np.int64)
-    if len(events):
-        whole = np.array([[events["start_ps"].min(), events["end_ps"].max()]], np.int64)
-    made = Unions(iv.union(whole), {name: devices[name] for name in sorted(devices, key=natural)}, unplaced)
+    ends = events.groupby("host", observed=True, sort=False).agg({"start_ps": "min", "end_ps": "max"})
+    whole: dict[str, list[tuple[int, int]]] = {}
+    for host, start, end in ends.itertuples():
+        whole.setdefault(clocks[str(host)], []).append((start, end))
+    windows = {
+        clock: iv.intervals([min(start for start, _ in parts)], [max(end for _, end in parts)])
+        for clock, parts in whole.items()
+    }
+    made = Unions(windows, {name: devices[name] for name in sorted(devices, key=natural)}, unplaced)
     return made if window is None else made.inside(np.array([window], np.int64))
+
+
+def clock_of_hosts(events: pd.DataFrame) -> dict[str, str]:
+    """The clock of every host that has rows; "" where the trace has only one."""
+    known = events[["host", "clock"]].drop_duplicates().astype(object)
+    return {str(host): "" if pd.isna(clock) else str(clock) for host, clock in known.itertuples(index=False)}
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:

@@ -306,3 +306,14 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
 def test_another_suffix_is_an_error(tmp_path):
     with pytest.raises(TracekitError, match=r"ends in \.png or \.svg"):
         save(gantt(TWO, title=""), tmp_path / "a.pdf")
+
+
+def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share_no_lane():
+    rows = [("a/gpu:0", "s", "compute", 5 * MS, 10 * MS), ("b/gpu:0", "s", "compute", 900 * MS, 910 * MS)]
+    apart = trace_of(rows)
+    hosts = ["a", "b"]
+    apart = Trace(apart.events.assign(**{c: pd.Categorical(hosts) for c in ("host", "clock")}))
+    drawn = gantt(apart, title="t", phases=phases_of(("p", 0, MS)))
+    assert tracks(drawn) == ["a/gpu:0 | s", "b/gpu:0 | s"]
+    assert drawn.axes[0].get_xlim() == (0, 10 * MS)
+    assert "The hosts' clocks are not aligned: the lanes of each start at its own first event." in words(drawn)

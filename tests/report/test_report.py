@@ -18,6 +18,7 @@ from tracekit.report.build import build
 from tracekit.report.command import run
 from tracekit.report.summary import summary
 from tracekit.report.write import default_directory, write
+from tracekit.trace import EVENT_COLUMNS, concat
 
 MS = 10**9
 PARALLEL = trace(
@@ -276,3 +277,25 @@ def test_times_are_printed_with_the_unit_that_fits(ps, said):
 )
 def test_percentages_say_all_or_nothing_only_where_it_is_exactly_that(ratio, said):
     assert units.percent(ratio) == said
+
+
+def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across_them():
+    rows = concat(
+        EVENT_COLUMNS,
+        [
+            events(("a/gpu:0", "compute", 0, 10 * MS), host="a", clock="a"),
+            events(("b/gpu:0", "compute", 5 * MS, 20 * MS), host="b", clock="b"),
+        ],
+    )
+    report = build(trace(rows))
+    found = summary(report)
+    assert report.headline == (
+        "2 devices worked on clocks that are not aligned, so how far they overlapped is not known."
+    )
+    assert (found["concurrency"], found["concurrency_reason"]) == (None, "the hosts' clocks are not aligned")
+    assert (found["trace"]["window_ps"], found["trace"]["window_reason"]) == (None, "the hosts' clocks are not aligned")
+    assert [device["window_ps"] for device in found["devices"]] == [10 * MS, 15 * MS]
+    assert [(pair["overlap_ps"], pair["reason"]) for pair in found["device_pairs"]] == [
+        (None, "their hosts' clocks are not aligned")
+    ]
+    assert [title for title, _, _ in text.tables(report)] == ["Where the windows of 10.00 ms to 15.00 ms went"]

@@ -46,7 +46,7 @@ def overlap(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None
 PAIR_COLUMNS = {
     "a": "str",
     "b": "str",
-    "overlap_ps": "int64",
+    "overlap_ps": "Int64",
     "ratio_min": "Float64",
     "ratio_union": "Float64",
     "reason": "str",
@@ -57,36 +57,37 @@ def device_pairs(events: pd.DataFrame | Unions, window: tuple[int, int] | None =
     """How long each two devices were busy at the same time.
 
     One row per pair: `overlap_ps` = |Ba & Bb|, `ratio_min` = that over the shorter busy time, `ratio_union` = that over
-    the time either was busy; null with a `reason` where a device did nothing.
+    the time either was busy; null with a `reason` where a device did nothing. Where two devices are on clocks that were
+    not compared, all three are null: their overlap is not known.
     """
     seen = unions(events, window)
     busy = {name: device.busy for name, device in seen.devices.items()}
     lengths = {name: iv.total(held) for name, held in busy.items()}
-    rows = []
+    rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
     for a, b in combinations(busy, 2):
+        if seen.devices[a].clock != seen.devices[b].clock:
+            rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
+            continue
         both = iv.total(iv.intersection(busy[a], busy[b]))
         shorter = min(lengths[a], lengths[b])
         either = lengths[a] + lengths[b] - both
         idle = " and ".join(name for name in (a, b) if not lengths[name])
-        rows.append(
-            (
-                a,
-                b,
-                both,
-                both / shorter if shorter else None,
-                both / either if shorter else None,
-                f"{idle} did nothing in the window" if idle else None,
-            )
-        )
+        reason = f"{idle} did nothing in the window" if idle else None
+        rows.append((a, b, both, both / shorter if shorter else None, both / either if shorter else None, reason))
     return pd.DataFrame(rows, columns=list(PAIR_COLUMNS)).astype(PAIR_COLUMNS)
 
 
 def concurrency(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """For how long exactly k devices were busy: `devices` = k from 0 to all of them, `time_ps`; they sum to the
-    window."""
+    window.
+
+    No rows where the devices are on several clocks: how many were busy at once is then not known.
+    """
     seen = unions(events, window)
-    edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
-    lengths = edges[1:] - edges[:-1]
-    times = [iv.sum_exactly(lengths[count[:-1] == k]) for k in range(len(seen.devices) + 1)]
-    times[0] = iv.total(seen.windows) - sum(times[1:])
+    times: list[int] = []
+    if len(seen.windows) < 2:
+        edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
+        lengths = edges[1:] - edges[:-1]
+        times = [iv.sum_exactly(lengths[count[:-1] == k]) for k in range(len(seen.devices) + 1)]
+        times[0] = sum(map(iv.total, seen.windows.values())) - sum(times[1:])
     return pd.DataFrame({"devices": range(len(times)), "time_ps": times}).astype("int64")

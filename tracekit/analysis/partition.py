@@ -24,18 +24,20 @@ def partition(events: pd.DataFrame | Unions, window: tuple[int, int] | None = No
 
     A cell is the time in which exactly the kinds in its name ran, so exposed collective time is `collective` +
     `collective+memory`, and exposed memory time is `memory`. The cells sum to `window_ps`, which is checked here.
+    Devices on different clocks have windows of their own.
     """
     seen = unions(events, window)
-    window_ps = iv.total(seen.windows)
-    start = int(seen.windows[0, 0]) if len(seen.windows) else 0
     rows = []
     for name, device in seen.devices.items():
+        windows = seen.windows[device.clock]
+        window_ps = iv.total(windows)
+        start = int(windows[0, 0]) if len(windows) else 0
         held = (device.compute, device.collective, device.memory)
         # |exactly these| by inclusion and exclusion would subtract; walking the subsets keeps every term a measured
         # set.
         cells = []
         for cell in range(8):
-            inside = seen.windows
+            inside = windows
             for bit, one in enumerate(held):
                 inside = iv.intersection(inside, one) if cell >> bit & 1 else iv.difference(inside, one)
             cells.append(iv.total(inside))

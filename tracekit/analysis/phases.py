@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.trace import records
-from tracekit.unions import unions
+from tracekit.unions import clock_of_hosts, unions
 
 PHASE_COLUMNS = {
     "name": "str",
@@ -40,13 +40,13 @@ ANY_DEVICE = "any device"
 
 @dataclass(frozen=True)
 class _Phase:
-    """All spans of one name; `windows` reach to the last end of the work that began inside them.
+    """All rounds of one name; `windows` reach to the last end of the work that began inside the spans, both by clock.
 
     By device and kind: `busy` is the median union a round in ps, `work` how often each op ran a round.
     """
 
-    spans: Intervals
-    windows: Intervals
+    spans: Mapping[str, Intervals]
+    windows: Mapping[str, Intervals]
     alone: tuple[str, ...]
     baseline: str | None
     busy: Mapping[tuple[str, str], int]
@@ -55,14 +55,24 @@ class _Phase:
 
     @property
     def wall(self) -> float:
-        """The median wall time in ps, to the last end of the work begun inside."""
-        return float(np.median(self.windows[:, 1] - self.windows[:, 0]))
+        """The median wall time in ps, to the last end of the work begun inside; of several clocks the longest."""
+        return max(float(np.median(reach[:, 1] - reach[:, 0])) for reach in self.windows.values())
+
+    @property
+    def late(self) -> int:
+        """The median time in ps by which the windows are longer than the spans, of several clocks the longest."""
+        return max(int(np.median(reach[:, 1] - self.spans[clock][:, 1])) for clock, reach in self.windows.items())
+
+    @property
+    def n(self) -> int:
+        """How often it ran."""
+        return max(map(len, self.spans.values()))
 
 
 def marked(
     spans: pd.DataFrame, extra: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None
 ) -> pd.DataFrame:
-    """The spans that are phases: columns name, start_ps, end_ps, alone (tuple of names), baseline, by start.
+    """The spans that are phases: columns host, name, start_ps, end_ps, alone (tuple of names), baseline, by start.
 
     `tracekit.phase` marks its own. `extra` names annotations to take as phases too; `alone` or `baseline` then say what
     the last of them is compared with.
@@ -74,6 +84,7 @@ def marked(
     last = names == extra[-1] if extra else pd.Series(False, index=found.index)
     return pd.DataFrame(
         {
+            "host": found["host"].astype("str"),
             "name": names,
             "start_ps": found["start_ps"],
             "end_ps": found["end_ps"],
@@ -89,18 +100,57 @@ def marked(
     ).reset_index(drop=True)
 
 
-def windows(phases: pd.DataFrame, events: pd.DataFrame) -> dict[str, Intervals]:
-    """The windows of each phase name, shape (n, 2) ps: each span, reaching to the last end of the work begun inside
-    it."""
-    order = np.argsort(events["start_ps"].to_numpy(), kind="stable")
-    starts, ends = events["start_ps"].to_numpy()[order], events["end_ps"].to_numpy()[order]
-    found = {}
-    for name, spans in phases.groupby("name", sort=False):
+def rounds(marked: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """`marked` with one row a round: columns clock, name, start_ps, end_ps, alone, baseline, by start.
+
+    Where several hosts run a phase, each marks its own span of every round: the k-th spans of all hosts on one clock
+    are one, from the first start to the last end. Where hosts marked a phase differently often, spans that overlap are
+    one round.
+    """
+    clocks = clock_of_hosts(events)
+    only = next(iter(clocks.values()), "") if len(set(clocks.values())) < 2 else None
+    # Without device rows to compare it with, a host among unaligned ones stands apart.
+    clock = marked["host"].map(lambda host: clocks.get(host, host if only is None else only))
+    found = []
+    for (on, name), spans in marked.groupby([clock, marked["name"]], sort=False):
+        each = [iv.intervals(one["start_ps"], one["end_ps"]) for _, one in spans.groupby("host", sort=False)]
+        if len(each) > 1:
+            same = len({len(one) for one in each}) == 1
+            joined = (
+                np.column_stack(
+                    [np.min([one[:, 0] for one in each], axis=0), np.max([one[:, 1] for one in each], axis=0)]
+                )
+                if same
+                else iv.union(*each)
+            )
+        else:
+            joined = each[0]
+        last = spans.iloc[-1]
+        found += [(on, name, int(start), int(end), last["alone"], last["baseline"]) for start, end in joined]
+    table = pd.DataFrame(found, columns=["clock", "name", "start_ps", "end_ps", "alone", "baseline"])
+    return table.astype({"start_ps": "int64", "end_ps": "int64"}).sort_values(
+        "start_ps", kind="stable", ignore_index=True
+    )
+
+
+def windows(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, dict[str, Intervals]]:
+    """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
+    begun inside it."""
+    clocks = clock_of_hosts(events)
+    sorted_ends = {}
+    for clock in set(clocks.values()):
+        rows = events[events["host"].isin([host for host, on in clocks.items() if on == clock])]
+        order = np.argsort(rows["start_ps"].to_numpy(), kind="stable")
+        sorted_ends[clock] = rows["start_ps"].to_numpy()[order], rows["end_ps"].to_numpy()[order]
+    found: dict[str, dict[str, Intervals]] = {}
+    nothing = np.empty(0, np.int64)
+    for (name, on), spans in rounds(marked, events).groupby(["name", "clock"], sort=False):
+        starts, ends = sorted_ends.get(str(on), (nothing, nothing))
         reach = []
         for start, end in zip(spans["start_ps"], spans["end_ps"], strict=True):
             first, last = np.searchsorted(starts, [start, end])
             reach.append((start, max(end, int(ends[first:last].max(initial=end)))))
-        found[str(name)] = np.array(reach, np.int64)
+        found.setdefault(str(name), {})[str(on)] = np.array(reach, np.int64)
     return found
 
 
@@ -130,14 +180,13 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
             speedup = sum(known[other].wall for other in others) / phase.wall
             if phase.baseline and phase.devices and known[phase.baseline].devices:
                 efficiency = speedup * known[phase.baseline].devices / phase.devices
-        late = phase.windows[:, 1] - phase.spans[:, 1]
         rows.append(
             (
                 name,
-                len(phase.spans),
-                int(phase.spans[0, 0]),
+                phase.n,
+                min(int(spans[0, 0]) for spans in phase.spans.values()),
                 round(phase.wall),
-                int(np.median(late)),
+                phase.late,
                 phase.devices,
                 ", ".join(others) or None,
                 speedup,
@@ -155,28 +204,32 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 def _measured(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, _Phase]:
     seen = unions(events)
+    all_rounds = rounds(marked, events)
+    clocks = events["host"].map(clock_of_hosts(events)).to_numpy(object)
     starts = events["start_ps"].to_numpy()
     found = {}
     for name, reach in windows(marked, events).items():
-        spans = marked[marked["name"] == name]
+        mine = all_rounds[all_rounds["name"] == name]
+        spans = {str(clock): iv.intervals(one["start_ps"], one["end_ps"]) for clock, one in mine.groupby("clock")}
         begun = np.zeros(len(events), bool)
-        for start, end in zip(spans["start_ps"], spans["end_ps"], strict=True):
-            begun |= (starts >= start) & (starts < end)
-        baseline = spans["baseline"].iloc[-1]
+        for clock, start, end in zip(mine["clock"], mine["start_ps"], mine["end_ps"], strict=True):
+            begun |= (starts >= start) & (starts < end) & (clocks == clock)
+        baseline = mine["baseline"].iloc[-1]
         busy = {
-            (device, kind): int(np.median(iv.within(getattr(one, kind), reach)))
+            (device, kind): int(np.median(iv.within(getattr(one, kind), reach[one.clock])))
             for device, one in {**seen.devices, **seen.unplaced}.items()
+            if one.clock in reach
             for kind in _KINDS
         }
-        work = _work(events[begun], len(reach))
-        if seen.unplaced:
+        work = _work(events[begun], max(map(len, reach.values())))
+        if seen.unplaced and len(reach) == 1:
             everywhere = iv.union(*(one.memory for one in (*seen.devices.values(), *seen.unplaced.values())))
-            busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, reach)))
+            busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, *reach.values())))
             work[ANY_DEVICE, "memory"] = _added(ops for (_, kind), ops in work.items() if kind == "memory")
         found[name] = _Phase(
-            spans=iv.intervals(spans["start_ps"], spans["end_ps"]),
+            spans=spans,
             windows=reach,
-            alone=spans["alone"].iloc[-1],
+            alone=mine["alone"].iloc[-1],
             baseline=baseline if isinstance(baseline, str) else None,
             busy=busy,
             work=work,

@@ -1,6 +1,6 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.report import verdict
 from tracekit.trace import Kind, Trace, records
-from tracekit.unions import Unions, unions
+from tracekit.unions import Unions, clock_of_hosts, unions
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,24 @@ class Stretch:
 
     @property
     def parallelism(self) -> float | None:
-        """Sum of the devices' busy times over the time in which any was busy; null if none ever was."""
+        """Sum of the devices' busy times over the time in which any was busy; null if none ever was, or if that is not
+        known, since their clocks are not aligned."""
         any_busy = int(self.concurrency["time_ps"][1:].sum())
         return int(self.partition["busy_ps"].sum()) / any_busy if any_busy else None
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report says. `marks` are the phase spans; `phases` and `stretch` as analysis.phases gives them.
+    """Everything a report says.
 
+    `marks` are the rounds of the phases; `phases` and `stretch` are as analysis.phases gives them.
+    `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last
-    end of one, None (all of it) where there are no phases.
+    end of one, None (all of it) where there are no phases or several clocks.
     """
 
     trace: Trace
+    windows: Mapping[str, iv.Intervals]
     whole: Stretch
     marks: pd.DataFrame
     phases: pd.DataFrame
@@ -66,7 +70,7 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     marks = phasing.marked(trace.spans, phases, alone, baseline)
     table, stretch = phasing.phases(marks, trace.events)
     windows = phasing.windows(marks, trace.events)
-    inside = {name: _stretch(name, seen.inside(iv.union(window)), trace.events) for name, window in windows.items()}
+    inside = {name: _stretch(name, seen.inside(window), trace.events) for name, window in windows.items()}
     whole = _stretch("whole trace", seen, trace.events)
     cores = _too_few_cores(trace, seen)
     verdicts = {
@@ -75,15 +79,18 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     }
     return Report(
         trace=trace,
+        windows=seen.windows,
         whole=whole,
-        marks=marks,
+        marks=phasing.rounds(marks, trace.events),
         phases=table,
         stretch=stretch,
         inside=inside,
         verdicts=verdicts or {whole.name: verdict.whole(whole, cores)},
         headline=verdict.headline(table, inside, cores) or verdict.whole(whole, cores),
         notes=(*trace.notes, *_notes(trace, seen)),
-        shown=iv.span(list(windows.values())),
+        shown=iv.span([one for window in windows.values() for one in window.values()])
+        if len(seen.windows) < 2
+        else None,
     )
 
 
@@ -100,9 +107,15 @@ def _stretch(name: str, seen: Unions, events: pd.DataFrame) -> Stretch:
 
 def _waiting_ratio(seen: Unions, events: pd.DataFrame) -> float | None:
     rows = events[(events["kind"] == Kind.COLLECTIVE.value).to_numpy() & events["wait_ps"].notna().to_numpy()]
+    if len(rows) == 0:
+        return None
     starts = rows["start_ps"].to_numpy()
-    at = np.searchsorted(seen.windows[:, 0], starts, side="right") - 1
-    inside = (at >= 0) & (starts < seen.windows[:, 1][at]) if len(seen.windows) else np.zeros(len(rows), bool)
+    clocks = rows["host"].map(clock_of_hosts(rows)).to_numpy(object)
+    inside = np.zeros(len(rows), bool)
+    for clock, windows in seen.windows.items():
+        at = np.searchsorted(windows[:, 0], starts, side="right") - 1
+        if len(windows):
+            inside |= (clocks == clock) & (at >= 0) & (starts < windows[:, 1][at])
     rows = rows[inside]
     lasted = int((rows["end_ps"] - rows["start_ps"]).sum())
     return int(rows["wait_ps"].sum()) / lasted if lasted else None

@@ -22,6 +22,7 @@ from tracekit import intervals as iv
 from tracekit.errors import TracekitError
 from tracekit.report import coverage, labels, layout
 from tracekit.trace import Kind, Trace
+from tracekit.unions import clock_of_hosts
 
 # Okabe-Ito hues; blue is darker and orange lighter than there, so that the four also differ as greys.
 COLOURS: Mapping[Hashable, str] = {
@@ -87,9 +88,12 @@ def gantt(
 
     The filled share of a lane is its busy share of the window, at any number of intervals; zero-length events have no
     ink. `phases` has name, start_ps and end_ps in order; a name may repeat. A trace without events, or with none longer
-    than zero, gives a figure that says so. Raises TracekitError if `window` is empty.
+    than zero, gives a figure that says so. Where the hosts' clocks are not aligned, each clock starts at its own first
+    event, and no lane compares devices. Raises TracekitError if `window` is empty.
     """
-    events = trace.events
+    events, aligned = trace.events, len(set(clock_of_hosts(trace.events).values())) < 2
+    if not aligned:
+        events, window, phases = _each_from_its_start(events), None, None
     if window is None and len(events):
         window = int(events["start_ps"].min()), int(events["end_ps"].max())
     elif window is not None and window[1] <= window[0]:
@@ -102,7 +106,10 @@ def gantt(
         lanes = coverage.lane_count(events)
         groups = coverage.groups(events, window, merge=lanes > MAX_LANES)
         notes = [f"The {lanes} lanes of the trace are merged to one per device."] if lanes > MAX_LANES else []
-        return _timeline(title, subtitle, window, groups, layout.inside(phases, window), notes)
+        if not aligned:
+            notes.append("The hosts' clocks are not aligned: the lanes of each start at its own first event.")
+        together = coverage.shared(groups) if aligned else ([], [])
+        return _timeline(title, subtitle, window, groups, together, layout.inside(phases, window), notes)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -120,17 +127,24 @@ def save(figure: Figure, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def _each_from_its_start(events: pd.DataFrame) -> pd.DataFrame:
+    """The rows with the first start of each clock at 0."""
+    first = events["start_ps"] - events.groupby("clock", observed=True, dropna=False)["start_ps"].transform("min")
+    return events.assign(start_ps=first, end_ps=first + (events["end_ps"] - events["start_ps"]))
+
+
 def _timeline(
     title: str,
     subtitle: str,
     window: tuple[int, int],
     groups: Sequence[coverage.Group],
+    shared: tuple[list[coverage.Layer], list[tuple[int, int]]],
     phases: Sequence[tuple[str, int, int]],
     notes: Sequence[str],
 ) -> Figure:
     """Lay out the page from what its words measure, then draw it."""
     length = window[1] - window[0]
-    together, bins = coverage.shared(groups)
+    together, bins = shared
     rows = layout.rows(groups, together, bins)
     colours = dict(COLOURS)
     colours.update(zip(bins, [ALONE, *TOGETHER[len(bins) - 2 :: -1]], strict=False))

@@ -5,37 +5,48 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.partition import CELLS
+from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
 from tracekit.trace import records
-from tracekit.unions import unions
 
 SCHEMA = 1
+_NO_ROWS = "the trace holds no device rows"
+_NOT_ALIGNED = "the hosts' clocks are not aligned"
 
 
 def summary(report: Report) -> dict[str, Any]:
     """The report as plain data: integers are picoseconds, ratios in 0..1, a missing figure None with its reason."""
     trace, whole = report.trace, report.whole
-    windows = unions(trace.events).windows
+    windows = list(report.windows.values())
+    aligned = len(windows) < 2
     return {
         "schema": SCHEMA,
         "trace": {
             "source": trace.source,
             "format": trace.format,
             "hosts": sorted(str(host) for host in trace.events["host"].unique()),
-            "window_ps": int(windows[0, 1] - windows[0, 0]) if len(windows) else None,
-            "window_reason": None if len(windows) else "the trace holds no device rows",
+            "window_ps": total(windows[0]) if len(windows) == 1 else None,
+            "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
             "runs": list(trace.runs),
+            "clocks": _records(trace.hosts.drop(columns="source")),
         },
         "headline": report.headline,
         "devices": _devices(report),
         "overlap": _records(whole.overlap),
         "device_pairs": _records(whole.pairs),
-        "concurrency": [int(time) for time in whole.concurrency["time_ps"]],
+        "concurrency": _concurrency(whole),
+        "concurrency_reason": None if aligned else _NOT_ALIGNED,
         "parallelism": whole.parallelism,
         "phases": [_phase(report, row) for row in records(report.phases)],
         "verdicts": report.verdicts,
         "notes": list(report.notes),
     }
+
+
+def _concurrency(stretch: Stretch) -> list[int] | None:
+    """The time with exactly k devices busy; None where their clocks are not aligned."""
+    times = [int(time) for time in stretch.concurrency["time_ps"]]
+    return times or None
 
 
 def _devices(report: Report) -> list[dict[str, Any]]:
@@ -70,7 +81,7 @@ def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
         "stretch": _records(stretch),
         "overlap": _records(inside.overlap),
         "device_pairs": _records(inside.pairs),
-        "concurrency": [int(time) for time in inside.concurrency["time_ps"]],
+        "concurrency": _concurrency(inside),
         "parallelism": inside.parallelism,
         "verdict": report.verdicts[name],
     }

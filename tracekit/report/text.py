@@ -87,11 +87,15 @@ def _devices(whole: Stretch) -> tuple[str, list[str], Rows]:
             [row["device"], time(row["busy_ps"]), *(percent(part / window if window else None) for part in parts)]
         )
     head = ["device", "busy", "only compute", "only coll.", "only memory", "together", "idle"]
-    return f"Where the window of {time(_window(whole))} went", head, rows
-
-
-def _window(whole: Stretch) -> int:
-    return int(whole.partition["window_ps"].max()) if len(whole.partition) else 0
+    windows = [time(window) for window in sorted(set(whole.partition["window_ps"]))]
+    went = (
+        f"window of {windows[0]}"
+        if len(windows) == 1
+        else f"windows of {windows[0]} to {windows[-1]}"
+        if windows
+        else ""
+    )
+    return f"Where the {went} went", head, rows
 
 
 def _stretches(report: Report) -> list[Stretch]:

@@ -83,6 +83,8 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
     if len(busy) == 1:
         row = busy.iloc[0]
         return f"only {row['device']} worked, {percent(row['busy_ps'] / row['window_ps'])} of the time"
+    if inside.parallelism is None:
+        return f"{len(busy)} devices worked on clocks that are not aligned, so how far they overlapped is not known"
     pairs = inside.pairs.dropna(subset=["ratio_min"])
     if len(busy) == 2:
         pair = pairs.iloc[0]
