@@ -9,7 +9,9 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.trace import DIRECTION_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+
+_CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,22 @@ def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = Non
     clocks = clock_of_hosts(events)
     devices: dict[str, Device] = {}
     unplaced: dict[str, Device] = {}
-    for (host, name), rows in events.groupby(["host", "device"], observed=True, sort=False):
+    needed = events[["host", "device", "kind", "direction", "start_ps", "end_ps"]]
+    for (host, name), rows in needed.groupby(["host", "device"], observed=True, sort=False):
         spans = iv.intervals(rows["start_ps"], rows["end_ps"])
-        kind = rows["kind"].to_numpy()
-        copies = rows["direction"].to_numpy()
+        kind = rows["kind"].cat.codes.to_numpy()
+        copies = rows["direction"].cat.codes.to_numpy()
         device = Device(
             str(host),
             clocks[str(host)],
-            iv.union(spans[kind == Kind.COMPUTE.value]),
-            iv.union(spans[kind == Kind.COLLECTIVE.value]),
-            iv.union(spans[(kind == Kind.MEMCPY.value) | (kind == Kind.MEMSET.value)]),
-            {one: iv.union(spans[copies == one]) for one in DIRECTION_DTYPE.categories if (copies == one).any()},
+            iv.union(spans[kind == _CODE[Kind.COMPUTE]]),
+            iv.union(spans[kind == _CODE[Kind.COLLECTIVE]]),
+            iv.union(spans[(kind == _CODE[Kind.MEMCPY]) | (kind == _CODE[Kind.MEMSET])]),
+            {
+                way: iv.union(spans[copies == code])
+                for code, way in enumerate(DIRECTION_DTYPE.categories)
+                if (copies == code).any()
+            },
         )
         (unplaced if str(name).endswith(UNKNOWN_DEVICE_SUFFIX) else devices)[str(name)] = device
     ends = events.groupby("host", observed=True, sort=False).agg({"start_ps": "min", "end_ps": "max"})

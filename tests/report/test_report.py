@@ -208,6 +208,12 @@ def test_nothing_is_written_into_the_trace(tmp_path, inside):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_beside_a_loose_file_a_report_may_be_written(tmp_path):
+    loose = tmp_path / "trace.json"
+    loose.write_text("{}")
+    assert write(build(PARALLEL), tmp_path / "reports", loose) == tmp_path / "reports"
+
+
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("here")
     with pytest.raises(TracekitError, match=r"cannot be written to .*Give another --out"):
@@ -221,6 +227,8 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
         ("traces/mine/plugins/profile/2026_01_01", "mine"),
         ("traces/mine/plugins/profile/2026_01_01/host.xplane.pb", "mine"),
         ("loose/host.xplane.pb.gz", "host"),
+        ("loose/worker0.17.pt.trace.json.gz", "worker0.17"),
+        ("loose/two_gpus.sqlite", "two_gpus"),
     ],
 )
 def test_reports_are_named_after_the_log_directory(path, name):

@@ -12,25 +12,32 @@ from tracekit.report import gantt, text
 from tracekit.report.build import Report
 from tracekit.report.summary import summary
 
+# What the names of trace files end in, from the outside in.
+_SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
+
 
 def default_directory(trace_path: Path) -> Path:
-    """`reports/<trace>`: named after the log directory, whether that, a run or a file in it was given."""
+    """`reports/<trace>`: named after the log directory, whether that, a run or a file in it was given; else after the
+    file or directory itself."""
     parts = trace_path.resolve().parts
     for at in range(len(parts) - 1, 0, -1):
         if parts[at - 1 : at + 1] == ("plugins", "profile"):
             parts = parts[: at - 1]
             break
-    return Path("reports") / Path(parts[-1]).name.removesuffix(".gz").removesuffix(".pb").removesuffix(".xplane")
+    name = parts[-1]
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return Path("reports") / name
 
 
 def write(report: Report, out: Path, trace_path: Path, step: Callable[[str], None] = lambda what: None) -> Path:
     """Write the files of `report` into `out` and return it; each file is complete or not there.
 
     `step` is told what is being written. Raises TracekitError if `out` lies in the trace's own directory, where nothing
-    is ever written, or if it cannot be written.
+    is ever written, or if it cannot be written. A file outside a log directory has no directory of its own.
     """
     home = trace_path.resolve()
-    home = home.parent if home.is_file() else home
+    home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
     if out.resolve() == home or home in out.resolve().parents:
         raise TracekitError(f"{out} lies inside the trace {trace_path}, where nothing is written. Give another --out.")
     try:
