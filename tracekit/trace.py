@@ -103,9 +103,11 @@ def frame(columns: Mapping[str, Any], data: Mapping[str, Any] | None = None, len
         if name in data:
             values = data[name]
             made[name] = pd.Series(values, index=index)
-            if not (dtype == "category" and isinstance(made[name].dtype, pd.CategoricalDtype)):
+            if isinstance(dtype, pd.CategoricalDtype):  # equal dtypes may still order their categories differently
+                made[name] = made[name].astype("category").cat.set_categories(dtype.categories)
+            elif not (_any_strings(dtype) and isinstance(made[name].dtype, pd.CategoricalDtype)):
                 made[name] = made[name].astype(dtype)
-        elif dtype == "category":
+        elif _any_strings(dtype):
             made[name] = pd.Series(
                 pd.Categorical.from_codes([-1] * length, categories=pd.Index([], dtype="str")), index=index
             )
@@ -141,10 +143,15 @@ def concat(columns: Mapping[str, Any], frames: Sequence[pd.DataFrame]) -> pd.Dat
         parts = [one[name] for one in frames]
         data[name] = (
             union_categoricals([part.astype(_text_categories(part)) for part in parts])
-            if dtype == "category"
+            if _any_strings(dtype)
             else pd.concat(parts, ignore_index=True)
         )
     return frame(columns, data)
+
+
+def _any_strings(dtype: Any) -> bool:
+    """Whether a column may have any strings as categories; a CategoricalDtype is equal to "category" too."""
+    return isinstance(dtype, str) and dtype == "category"
 
 
 def _text_categories(part: pd.Series) -> pd.CategoricalDtype:
@@ -157,7 +164,11 @@ def _check(what: str, found: pd.DataFrame, columns: Mapping[str, Any]) -> None:
         raise TraceError(f"Trace.{what} has columns {list(found.columns)}; the contract wants {list(columns)}.")
     for name, dtype in columns.items():
         have = found[name].dtype
-        good = isinstance(have, pd.CategoricalDtype) if dtype == "category" else have == dtype
+        good = isinstance(have, pd.CategoricalDtype)
+        if isinstance(dtype, pd.CategoricalDtype):
+            good = good and list(have.categories) == list(dtype.categories)
+        elif not _any_strings(dtype):
+            good = have == dtype
         if not good:
             raise TraceError(f"Trace.{what}.{name} has dtype {have}; the contract wants {dtype}.")
         if name in _REQUIRED and what != "devices" and found[name].isna().any():
