@@ -164,11 +164,10 @@ def _check(what: str, found: pd.DataFrame, columns: Mapping[str, Any]) -> None:
         raise TraceError(f"Trace.{what} has columns {list(found.columns)}; the contract wants {list(columns)}.")
     for name, dtype in columns.items():
         have = found[name].dtype
-        good = isinstance(have, pd.CategoricalDtype)
         if isinstance(dtype, pd.CategoricalDtype):
-            good = good and list(have.categories) == list(dtype.categories)
-        elif not _any_strings(dtype):
-            good = have == dtype
+            good = isinstance(have, pd.CategoricalDtype) and list(have.categories) == list(dtype.categories)
+        else:
+            good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
         if not good:
             raise TraceError(f"Trace.{what}.{name} has dtype {have}; the contract wants {dtype}.")
         if name in _REQUIRED and what != "devices" and found[name].isna().any():
