@@ -1,7 +1,9 @@
 """One table that decides what an operation is: compute, collective, memcpy or memset, and in which direction it copies.
 
-Order of trust: HLO category or opcode, what the profiler says of a copy, the stream's label, the name. Names are read
-only where nothing better is there, because they lie: 128 of 129 all-reduces of a real TPU trace are called `psum.N`.
+Order of trust: the user's rules, the HLO opcode or category, the profiler's own record, the stream's label, the name.
+Names come last because they lie: 128 of 129 all-reduces of a real TPU trace are called `psum.N`. One exception: an
+opcode such as `fusion` or `copy` says what was asked for, and the kernel of a communication library or of the driver
+says what ran instead, so those names are read before an opcode that decides nothing by itself.
 """
 
 import re
@@ -31,7 +33,107 @@ class Judged:
     known_by: KnownBy
 
 
-# HLO opcodes (xla/hlo/ir/hlo_opcode.h). An async pair is one row; `-start`, `-done` and `-update` are its halves.
+@dataclass(frozen=True)
+class Row:
+    """One line of TABLE.
+
+    `says` is a regular expression. It must match the whole HLO opcode (of an async pair: without its `-start`,
+    `-update` or `-done`), the whole kind in the profiler's record, or all of the types in a stream's label, each in
+    lower case; or be found in the words of a kernel's own name (`ncclDevKernel_AllReduce<…>(…)` is "nccl dev kernel all
+    reduce"), or, if it holds a `::`, in the name with its namespaces. `which` is the category of a collective in HLO
+    terms or the direction of a copy, where that follows. `example` is one that it matches.
+    """
+
+    level: KnownBy
+    kind: Kind
+    which: str | None
+    says: str
+    example: str
+
+
+OPCODE, STAT, STREAM, NAME = KnownBy.OPCODE, KnownBy.STAT, KnownBy.STREAM, KnownBy.NAME
+COMPUTE, COLLECTIVE, MEMCPY, MEMSET = Kind.COMPUTE, Kind.COLLECTIVE, Kind.MEMCPY, Kind.MEMSET
+
+# The first row that matches decides: level, kind, category or direction, what it matches, an example.
+# Opcodes: xla/hlo/ir/hlo_opcode.h; HLO categories: tsl/profiler/convert/xla_op_utils.h.
+# fmt: off
+TABLE = tuple(Row(*row) for row in (
+    (OPCODE, COLLECTIVE, "all-reduce",           r"all-reduce( fusion)?",             "all-reduce-start"),
+    (OPCODE, COLLECTIVE, "all-gather",           r"all-gather( fusion)?",             "all-gather-done"),
+    (OPCODE, COLLECTIVE, "reduce-scatter",       r"reduce-scatter|all-reduce-scatter fusion", "reduce-scatter"),
+    (OPCODE, COLLECTIVE, "all-to-all",           r"(ragged-)?all-to-all",             "ragged-all-to-all"),
+    (OPCODE, COLLECTIVE, "collective-permute",   r"collective-permute",               "collective-permute"),
+    (OPCODE, COLLECTIVE, "collective-broadcast", r"collective-broadcast",             "collective-broadcast"),
+    (OPCODE, COLLECTIVE, "send-recv",            r"send|recv",                        "send-done"),
+    (OPCODE, MEMCPY,     "H2D",                  r"infeed|host recv",                 "infeed"),
+    (OPCODE, MEMCPY,     "D2H",                  r"outfeed|host send",                "host send-done"),
+    # Asynchronous, these move data between memories (host offload too); otherwise they are the core's own work.
+    (OPCODE, MEMCPY,     None,                   r"(copy|(dynamic-)?slice|dynamic-update-slice)-(start|update|done)",
+                                                 "copy-start"),
+    (STAT,   MEMCPY,     None,                   r"memcpy",                           "memcpy"),
+    (STAT,   MEMSET,     None,                   r"memset",                           "memset"),
+    (STAT,   COLLECTIVE, None,                   r"collective",                       "collective"),
+    (STREAM, MEMCPY,     None,                   r"memcpy\w*(,memcpy\w*)*",           "Stream #8(MemcpyH2D)"),
+    (STREAM, MEMSET,     None,                   r"memset",                           "Stream #9(Memset)"),
+    # The names of the driver and of profilers, of the kernels that ROCm copies with, of MXNet's operators.
+    (NAME,   MEMCPY,     None,                   r"^(cuda |hip |unified memory )*memcpy(\dd)?\b(?!.*kernel)",
+                                                 "Memcpy HtoD (Pinned -> Device)"),
+    (NAME,   MEMCPY,     None,                   r"^memory copy ",                    "MEMORY_COPY_HOST_TO_DEVICE"),
+    (NAME,   MEMCPY,     None,                   r"^amd rocclr copy",                 "__amd_rocclr_copyBuffer.kd"),
+    (NAME,   MEMCPY,     None,                   r"^copy (host|device) to |^(host|device) to \w+ copy$",
+                                                 "CopyDeviceToDevice"),
+    (NAME,   MEMCPY,     None,                   r"^copy [cg]pu2[cg]pu$",             "CopyCPU2GPU"),
+    (NAME,   MEMSET,     None,                   r"^(cuda |hip )*memset(d\d+)?\b(?!.*kernel)", "[CUDA memset]"),
+    (NAME,   MEMSET,     None,                   r"^amd rocclr fill|^fill buffer$",   "__amd_rocclr_fillBufferAligned"),
+    # Libraries: NCCL, RCCL, MSCCL and MSCCL++; NVSHMEM, rocSHMEM; the two-stage all-reduce of vLLM, SGLang and AITER;
+    # PyTorch's symmetric memory; Transformer Engine; DeepEP and its kin, MORI, TensorRT-LLM.
+    (NAME,   COLLECTIVE, None,                   r"^(nccl|rccl|msccl)",               "ncclDevKernel_Generic_1"),
+    (NAME,   COLLECTIVE, None,                   r"mscclpp::", "mscclpp::collective::allreducePacket"),
+    (NAME,   COLLECTIVE, None,                   r"^(nvshmem|rocshmem)",              "nvshmemi_reduce_kernel"),
+    (NAME,   COLLECTIVE, None,                   r"^(barrier|sync|rdxn|fcollect|broadcast\d*)\b.* on stream kernel",
+                                                 "barrier_on_stream_kernel"),
+    (NAME,   COLLECTIVE, "all-reduce",           r"^cross device (reduce|all gather)", "cross_device_reduce_1stage<8>"),
+    (NAME,   COLLECTIVE, "all-reduce",           r"^multimem ", "multimem_one_shot_reduce_kernel"),
+    (NAME,   COLLECTIVE, None,                   r"^k?userbuffers ", "kuserbuffers_pushsend(int*, int)"),
+    (NAME,   COLLECTIVE, "all-to-all",           r"(inter|intra)node(_ll)?::(cached_)?(notify|dispatch|combine)",
+                                                 "deep_ep::intranode::dispatch<8>"),
+    (NAME,   COLLECTIVE, "all-to-all",           r"deep_ep::elastic::(hybrid_)?(dispatch|combine)_impl",
+                                                 "deep_ep::elastic::combine_impl<64>"),
+    (NAME,   COLLECTIVE, None,                   r"deep_ep::(\w+::)*(barrier|pp_send|pp_recv|engram_fetch)",
+                                                 "deep_ep::intranode::barrier<8>"),
+    (NAME,   COLLECTIVE, "all-to-all",           r"^(ep|moe a2a) (dispatch|combine)\b",
+                                                 "EpDispatchIntraNodeKernel_bf16"),
+    # A stream of copies and memsets holds nothing else: memory in any case.
+    (STREAM, MEMCPY,     None,                   r"mem(cpy\w*|set)(,mem(cpy\w*|set))*", "Stream #8(MemcpyH2D,Memset)"),
+    # Any other opcode. What a custom call does, or an async op around another, only its name can tell.
+    (OPCODE, COMPUTE,    None,                   r"(?!custom-call|async).+",          "fusion"),
+    # Inductor names a kernel after the ops beside it; an all-reduce over the threads of a block stays on one device.
+    (NAME,   COMPUTE,    None,                   r"^triton [a-z]+ fused ",            "triton_poi_fused_all_reduce_0"),
+    (NAME,   COMPUTE,    None,                   r"\b(thread|warp|wave|block|cta|cluster|grid|row) ?all ?reduce",
+                                                 "block_all_reduce_sum_f32_f32_kernel"),
+    (NAME,   COLLECTIVE, "all-reduce",           r"\ball ?reduce",                    "twoShotAllReduceKernel"),
+    (NAME,   COLLECTIVE, "all-gather",           r"\ball ?gather",                    "all-gather-done.1"),
+    (NAME,   COLLECTIVE, "reduce-scatter",       r"\breduce ?scatter",                "reduce_scatter_split_first_dim"),
+    (NAME,   COLLECTIVE, "all-to-all",           r"\ball ?(to|2) ?all|\ba2a kernel",  "RaggedAllToAllKernelImpl<8l>"),
+    (NAME,   COLLECTIVE, "collective-permute",   r"\bcollective ?permute|^ppermute( \d+)*$", "ppermute.2"),
+    (NAME,   COLLECTIVE, "collective-broadcast", r"\bcollective ?broadcast",          "collective-broadcast.3"),
+    (NAME,   COLLECTIVE, "send-recv",            r"^(send|recv)( start| done)?( \d+)*$", "recv-done.2"),
+    (NAME,   COLLECTIVE, "all-reduce",           r"^p(sum2?|max|min)( invariant)?( \d+| clone)*$", "psum.6"),
+    (NAME,   MEMCPY,     None,                   r"^(copy|(dynamic )?slice|dynamic update slice) (start|done)( \d+)*$",
+                                                 "slice-done.3"),
+    (NAME,   MEMCPY,     "H2D",                  r"^infeed( start| done)?( \d+)*$",   "infeed.3"),
+    (NAME,   MEMCPY,     "D2H",                  r"^outfeed( start| done)?( \d+)*$",  "outfeed.3"),
+    # Libraries that only compute. What no row knows is taken for compute as well, but then nothing told it.
+    (NAME,   COMPUTE,    None,                   r"^(at::native|at_cuda_detail|cub|thrust|rocprim|Eigen|tensorflow)::",
+                                                 "void at::native::reduce_kernel<512>(int)"),
+    (NAME,   COMPUTE,    None,                   r"^(cutlass\w*|cask\w*|cudnn|cublas\w*|flash|fbgemm_gpu)::",
+                                                 "void cutlass::Kernel<cutlass_80_simt_sgemm>(int)"),
+    (NAME,   COMPUTE,    None,                   r"gemm|gemv|^(cijk|nvjet|miopen) |^split kreduce",
+                                                 "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64.kd"),
+))
+# fmt: on
+_OTHERWISE = Row(KnownBy.NOTHING, COMPUTE, None, "", "my_kernel")
+
 COLLECTIVE_OPCODES = frozenset(
     {
         "all-reduce",
@@ -45,23 +147,36 @@ COLLECTIVE_OPCODES = frozenset(
         "recv",
     }
 )
-COPY_OPCODES = {"infeed": "H2D", "outfeed": "D2H"}
-CONTROL_FLOW = frozenset({"while", "conditional", "call"})
+# Categories whose ops hold ops of their own: "megacore fusion" too (MayHaveInnerOps in xla_op_utils.h).
+CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
-_COLLECTIVE_NAME = re.compile(
-    r"nccl|rccl|nvshmem|multimem_all_reduce|one_?shot_all_?reduce"
-    r"|all[-_]?reduce|all[-_]?gather|all[-_]?to[-_]?all|reduce[-_]?scatter|collective[-_]?(permute|broadcast)"
-    r"|^(send|recv)(-(start|done))?(\.\d+)*$",
+_STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
+# How a collective library's kernel names what it does; where several stand in one name, the first counts.
+_CATEGORIES = {
+    "all-reduce": re.compile(r"all ?reduce"),
+    "all-gather": re.compile(r"all ?gather|^fcollect"),
+    "reduce-scatter": re.compile(r"reduce ?scatter"),
+    "all-to-all": re.compile(r"all ?(to|2) ?all"),
+    "collective-permute": re.compile(r"permute"),
+    "collective-broadcast": re.compile(r"broadcast"),
+    "send-recv": re.compile(r"send ?recv"),
+}
+_DIRECTION = re.compile(
+    r"(H2D|HtoD|Host[-_ ]?to[-_ ]?Device|CPU2GPU)|(D2H|DtoH|Device[-_ ]?to[-_ ]?Host|GPU2CPU)"
+    r"|(D2D|DtoD|Device[-_ ]?to[-_ ]?Device)|(P2P|PtoP|Peer[-_ ]?to[-_ ]?Peer)",
     re.IGNORECASE,
 )
-# Copies that ROCm runs as kernels, and the driver's own names where they stand for the operation itself.
-_COPY_NAME = re.compile(r"^(__amd_rocclr_copyBuffer|Memcpy|MEMCPY|CopyDeviceToDevice)", re.IGNORECASE)
-_SET_NAME = re.compile(r"^(__amd_rocclr_fillBuffer|Memset)", re.IGNORECASE)
-_DIRECTION = re.compile(
-    r"(H2D|HtoD|HostToDevice)|(D2H|DtoH|DeviceToHost)|(D2D|DtoD|DeviceToDevice)|(P2P|PtoP)", re.IGNORECASE
-)
+_MANGLED = re.compile(r"_Z(?:N[KV]*|L)?(?=\d)")
+_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
+
+
+def _compiled(row: Row) -> re.Pattern[str]:
+    return re.compile(f"({row.says})(-start|-update|-done)?" if row.level == OPCODE else row.says)
+
+
+_TABLE = tuple((row, _compiled(row)) for row in TABLE)
 
 
 def whole(opcode: str) -> str:
@@ -85,28 +200,66 @@ def copy_direction(text: str) -> str | None:
 def classify(
     name: str, *, opcode: str | None = None, typed: Kind | None = None, direction: str | None = None, lane: str = ""
 ) -> Judged:
-    """What an operation is.
+    """What an operation is, by TABLE.
 
     `opcode` is its HLO category or opcode where known. `typed` is the kind that the profiler's own record says (its
     copy details, its event category, its table); COMPUTE there means a kernel, which may still be a collective or a
     copy by its name. `direction` is the record's copy direction; else it is read from the name, then from `lane`, the
     label of the stream.
     """
-    way = direction or copy_direction(name) or copy_direction(lane)
-    if opcode:
-        base = whole(opcode)
-        if base in COLLECTIVE_OPCODES:
-            return Judged(Kind.COLLECTIVE, None, KnownBy.OPCODE)
-        if base in COPY_OPCODES:
-            return Judged(Kind.MEMCPY, COPY_OPCODES[base], KnownBy.OPCODE)
-    if typed is not None and typed != Kind.COMPUTE:
-        return Judged(typed, way if typed == Kind.MEMCPY else None, KnownBy.STAT)
-    if _COPY_NAME.match(name):
-        return Judged(Kind.MEMCPY, way, KnownBy.NAME)
-    if _SET_NAME.match(name):
-        return Judged(Kind.MEMSET, None, KnownBy.NAME)
-    if opcode:
-        return Judged(Kind.COMPUTE, None, KnownBy.OPCODE)
-    if _COLLECTIVE_NAME.search(name):
-        return Judged(Kind.COLLECTIVE, None, KnownBy.NAME)
-    return Judged(Kind.COMPUTE, None, KnownBy.NOTHING)
+    row = _row(name, opcode, typed, lane)
+    way = None
+    if row.kind == Kind.MEMCPY:
+        way = row.which or direction or copy_direction(name) or copy_direction(lane)
+    return Judged(row.kind, way, row.level)
+
+
+def category_of_name(name: str) -> str | None:
+    """The collective that a kernel's or an op's name tells, in HLO terms; None if it tells none.
+
+    `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, `collective-broadcast`, or
+    `send-recv`: NCCL runs sends, permutes and all-to-alls in one kernel of that name. None also for a collective that
+    its name does not tell (`ncclDevKernel_Generic`) or that HLO lacks (NCCL's Reduce).
+    """
+    row = _row(name)
+    if row.kind != Kind.COLLECTIVE:
+        return None
+    words = _words(_function(name))
+    said = {match.start(): what for what, pattern in _CATEGORIES.items() if (match := pattern.search(words))}
+    return said[min(said)] if said else row.which
+
+
+def _row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
+    """The first row of TABLE that matches."""
+    function = _function(name)
+    words = _words(function)
+    label = _STREAM_TYPES.match(lane)
+    asked = {OPCODE: opcode or "", STAT: typed.value if typed else "", STREAM: label[1].lower() if label else ""}
+    for row, pattern in _TABLE:
+        if row.level == NAME:
+            found = pattern.search(function if "::" in row.says else words)
+        else:
+            found = pattern.fullmatch(asked[row.level])
+        if found:
+            return row
+    return _OTHERWISE
+
+
+def _function(name: str) -> str:
+    """The function that a kernel's name tells, with its namespaces: no return type, template arguments or parameters.
+
+    Of a name that C++ mangled (`_ZN5aiter26cross_device_reduce_2stageI…`), the identifiers. What is no C++ stays.
+    """
+    if mangled := _MANGLED.match(name):
+        parts, at = [], mangled.end()
+        while length := re.match(r"\d+", name[at:]):
+            at += length.end() + int(length[0])
+            parts.append(name[at - int(length[0]) : at])
+        return "::".join(parts)
+    bare = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    return re.split(r"[<(]", bare, maxsplit=1)[0].removeprefix("void ")
+
+
+def _words(function: str) -> str:
+    """The last part of a function's name as words: `RaggedAllToAllKernel` is "ragged all to all kernel"."""
+    return _BOUNDARY.sub(" ", function.rpartition("::")[2]).lower().strip()

@@ -36,6 +36,12 @@ def test_a_copy_on_an_unknown_device_is_set_against_all_compute_of_its_host_and_
     assert partition(frame)["device"].tolist() == ["cpu:0", "cpu:1"]
 
 
+def test_a_collective_on_an_unknown_device_is_set_against_the_compute_of_any_device_of_its_host():
+    frame = events(("cpu:0", "compute", 0, 10), ("cpu:?", "collective", 5, 25))
+    rows = overlap(frame).query("device == 'cpu:?' and what == 'collective'").to_dict("records")
+    assert [(row["behind"], row["hidden_ps"], row["total_ps"]) for row in rows] == [("compute of any device", 5, 20)]
+
+
 def test_without_rows_there_is_nothing_to_say():
     frame = events()
     assert [len(table) for table in (overlap(frame), device_pairs(frame), partition(frame))] == [0, 0, 0]

@@ -23,7 +23,7 @@ def overlap(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None
 
     One row per device and `what` (collective, memory, and each copy direction that occurs): `hidden_ps` =
     |what & compute|, `total_ps` = |what|, `ratio` = hidden / total in 0..1, null with a `reason` if
-    there was none of it. Copies whose device is unknown are set against the compute of any device of their host.
+    there was none of it. Work whose device is unknown is set against the compute of any device of its host.
     """
     seen = unions(events, window)
     rows = []
@@ -34,7 +34,7 @@ def overlap(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None
             behind = "compute of any device"
         whats = {"collective": device.collective, "memory": device.memory, **device.directions}
         for what, held in whats.items():
-            if what == "collective" and name in seen.unplaced:
+            if what == "collective" and name in seen.unplaced and not len(held):
                 continue
             total = iv.total(held)
             hidden = iv.total(iv.intersection(held, compute))
