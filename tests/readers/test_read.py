@@ -1,13 +1,26 @@
 """Finding the trace: every layout that holds one is taken, and what is not there is said in one sentence."""
 
+import gzip
 import json
 import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.readers.xspaces import write
+from tracekit import intervals as iv
+from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError
 from tracekit.readers import read
+from tracekit.unions import unions
+
+REAL = Path(__file__).parents[3] / "shared" / "traces"
+RANKS = REAL / "kineto" / "dlrm-8xV100"
+needs_real = pytest.mark.skipif(not RANKS.is_dir(), reason="the folder of real traces is not here")
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
 TEXT = """planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5
   events { metadata_id: 1 offset_ps: 1 duration_ps: %d } } event_metadata { key: 1 value { id: 1 name: "k" } } }"""
@@ -62,7 +75,7 @@ def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
     [
         (lambda path: path, "does not exist"),
         (lambda path: path.mkdir(), "holds no trace"),
-        (lambda path: path.write_text("x"), "is no XSpace file"),
+        (lambda path: path.write_text("x"), "is no trace that tracekit reads: it is text"),
     ],
 )
 def test_what_is_no_trace_is_one_sentence_that_says_what_to_give(tmp_path, make, said):
@@ -71,9 +84,182 @@ def test_what_is_no_trace_is_one_sentence_that_says_what_to_give(tmp_path, make,
         read(tmp_path / "given")
 
 
-def test_several_hosts_in_one_run_are_not_mixed(logdir):
+def test_several_hosts_in_one_run_become_one_trace(logdir):
     run = logdir / "sub" / "plugins" / "profile" / "2026_01_01"
     write(run / "other.xplane.pb", TEXT % 9)
-    with pytest.raises(TraceError, match=r"2 hosts \(host.xplane.pb, other.xplane.pb\)"):
-        read(logdir)
+    trace = read(logdir)
+    assert trace.events["device"].tolist() == ["host/gpu:0", "other/gpu:0"]
+    assert (trace.events["end_ps"] - trace.events["start_ps"]).tolist() == [2, 9]
     assert length(run / "other.xplane.pb") == 9
+
+
+def put_rank(directory, rank, kernels, ahead_us=0, world_size=2):
+    """A PyTorch trace of one rank: kernels are (name, start, end) in microseconds of one clock, which is off."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": 0,
+            "tid": 7,
+            "ts": 1_700_000_000_000_000 + start + ahead_us,
+            "dur": end - start,
+            "args": {"device": 0, "stream": 7, "correlation": at},
+        }
+        for at, (name, start, end) in enumerate(kernels)
+    ]
+    document = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "GPU"}],
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": world_size},
+        "traceEvents": events,
+    }
+    (directory / f"rank{rank}.json").write_text(json.dumps(document))
+
+
+def reduces(*ends):
+    return [("gemm", 0, 10), *((REDUCE, end - 40, end) for end in ends)]
+
+
+def test_a_directory_of_ranks_is_one_trace_on_one_clock(tmp_path):
+    put_rank(tmp_path, 0, reduces(100, 233, 371), world_size=3)
+    put_rank(tmp_path, 1, reduces(101, 232, 374), ahead_us=5000, world_size=3)
+    (tmp_path / "notes.json").write_text('{"not": "a trace"}')
+    trace = read(tmp_path)
+    assert (trace.source, trace.format, trace.runs) == (str(tmp_path), "kineto", (tmp_path.name,))
+    microseconds = trace.events[["start_ps", "end_ps"]] // 10**6
+    assert [
+        [*row] for row in zip(trace.events["device"], microseconds["start_ps"], microseconds["end_ps"], strict=True)
+    ] == [
+        *[["rank0/gpu:0", start, end] for start, end in ((1, 11), (61, 101), (194, 234), (332, 372))],
+        *[["rank1/gpu:0", start, end] for start, end in ((0, 10), (61, 101), (192, 232), (334, 374))],
+    ]
+    assert trace.notes[:2] == (
+        "The clock of rank1 was 5.001 ms ahead of rank0's by the ends of 3 shared collectives: its times were shifted "
+        "to fit, and ends now differ by at most 2 us.",
+        "The job had 3 ranks: rank 2 is missing.",
+    )
+
+
+def test_one_rank_has_plain_device_names_and_lacks_others_only_where_a_directory_was_to_hold_them(tmp_path):
+    put_rank(tmp_path, 3, reduces(100), world_size=8)
+    trace = read(tmp_path / "rank3.json")
+    assert trace.events["device"].tolist() == ["gpu:0"] * 2
+    assert not any("missing" in note for note in trace.notes)
+    assert read(tmp_path).notes == ("The job had 8 ranks: ranks 0-2, 4-7 are missing.", *trace.notes)
+
+
+def test_json_of_no_known_profiler_is_left_out_beside_others_and_an_error_alone(tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text('{"traceEvents": [{"ph": "X", "name": "a", "cat": "b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
+    with pytest.raises(TraceError, match=r"other.json holds trace events, but not as PyTorch, JAX or MXNet write them"):
+        read(other)
+    put_rank(tmp_path, 0, reduces(100))
+    assert read(tmp_path).notes[0] == "Left out, as no profiler that tracekit knows wrote them: other.json."
+
+
+def test_ranks_of_another_profiler_are_left_out(tmp_path):
+    for rank in (0, 1):
+        put_rank(tmp_path, rank, reduces(100))
+    process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:TPU:0"}}
+    event = {"ph": "X", "name": "fusion", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [process, event]}).encode()))
+    trace = read(tmp_path)
+    assert trace.format == "kineto"
+    assert trace.notes[0] == "Left out, as another profiler wrote them: host.trace.json.gz."
+
+
+def test_of_a_jax_run_the_xspace_is_read_and_its_json_copy_left_out(logdir):
+    run = logdir / "sub" / "plugins" / "profile" / "2026_01_01"
+    (run / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    trace = read(run)
+    assert (trace.format, len(trace.events)) == ("xplane", 1)
+    assert trace.notes == ("host.trace.json.gz was left out: the XSpace files of the run were read.",)
+
+
+def test_importing_the_readers_imports_neither_numba_nor_jax():
+    code = "import sys, tracekit.readers; print({'numba', 'jax'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def shifted(directory, rank, by_us):
+    """A copy of the real ranks in `directory`, one of them with a clock that is off by `by_us`."""
+    for file in RANKS.iterdir():
+        if not file.name.startswith(f"worker{rank}_"):
+            shutil.copy(file, directory)
+            continue
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        for event in document["traceEvents"]:
+            if "ts" in event and event["ph"] != "M":
+                event["ts"] += by_us
+        (directory / file.name).write_bytes(gzip.compress(json.dumps(document).encode()))
+    return directory
+
+
+def busy(trace):
+    return {name.split("/")[0]: device.busy for name, device in unions(trace.events).devices.items()}
+
+
+def pairs(trace):
+    table = device_pairs(trace.events)
+    return {
+        tuple(one.split("/")[0] for one in (a, b)): overlap
+        for a, b, overlap in zip(table["a"], table["b"], table["overlap_ps"], strict=True)
+    }
+
+
+@needs_real
+def test_eight_real_ranks_are_on_one_clock_and_overlap_as_known():
+    expected = json.loads((REAL / "expected.json").read_text())["kineto/dlrm-8xV100"]
+    trace = read(RANKS)
+    assert trace.hosts["host"].tolist() == [f"rank{rank}" for rank in range(8)]
+    assert trace.hosts["shift_ps"].tolist() == [0] * 8
+    assert trace.hosts["residual_ps"].max() <= 7_000_000
+    assert trace.events["clock"].isna().all()
+    assert {rank: iv.total(held) // 10**6 for rank, held in busy(trace).items() if f"rank {rank[4:]}" in expected} == {
+        f"rank{rank}": expected[f"rank {rank}"]["busy"] for rank in (0, 3, 7)
+    }
+    found = pairs(trace)
+    assert found["rank0", "rank1"] == expected["busy rank 0 & rank 1"] * 10**6
+    assert found["rank1", "rank3"] == expected["busy rank 1 & rank 3"] * 10**6
+
+
+@needs_real
+@pytest.mark.parametrize(("rank", "by_us"), [(3, 5000), (0, -1_000_000), (1, 3), (7, 40)])
+def test_a_real_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(tmp_path, rank, by_us):
+    straight = read(RANKS)
+    trace = read(shifted(tmp_path, rank, by_us))
+    off = trace.hosts["host"] == f"rank{rank}"
+    assert trace.hosts["shift_ps"][~off].tolist() == [0] * 7
+    left = int(trace.hosts["shift_ps"][off].iloc[0]) + by_us * 10**6
+    assert abs(left) <= 7_000_000
+    # The overlap with the others is what it is with that much left of the offset.
+    one = busy(straight)
+    for other in {f"rank{at}" for at in range(8)} - {f"rank{rank}"}:
+        both = iv.total(iv.intersection(one[other], one[f"rank{rank}"] + left))
+        assert pairs(trace)[tuple(sorted((other, f"rank{rank}")))] == both
+
+
+@needs_real
+def test_a_real_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_path):
+    for file in RANKS.iterdir():
+        if not file.name.startswith("worker2_"):
+            shutil.copy(file, tmp_path)
+    trace = read(tmp_path)
+    assert "The job had 8 ranks: rank 2 is missing." in trace.notes
+    shutil.copy(next(tmp_path.glob("worker5_*")), tmp_path / "again.json.gz")
+    twice = read(tmp_path)
+    assert pairs(twice) == pairs(trace)
+    assert any("again.json.gz" in note and "not counted twice" in note for note in twice.notes)
+
+
+@needs_real
+def test_real_ranks_without_collectives_are_unaligned_and_nothing_is_said_across_them(tmp_path):
+    for file in [*sorted(RANKS.iterdir())][:2]:
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        document["traceEvents"] = [one for one in document["traceEvents"] if "nccl" not in str(one.get("name"))]
+        (tmp_path / file.name).write_bytes(gzip.compress(json.dumps(document).encode()))
+    trace = read(tmp_path)
+    assert set(trace.events["clock"]) == {"rank0", "rank1"}
+    assert device_pairs(trace.events)["overlap_ps"].isna().all()
+    assert "clocks of rank0 and rank1: they are unaligned" in trace.notes[0]

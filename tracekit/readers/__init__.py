@@ -1,75 +1,94 @@
 """Read a trace, whatever wrote it, into a `Trace`: one module per format; `read` finds the files and picks."""
 
 import json
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from tracekit.errors import TraceError
-from tracekit.readers import xplane
+from tracekit.readers import chrome, chrome_jax, find, kineto, merge, mxnet, nsys, xplane
 from tracekit.trace import Trace
 
-_SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
-_NEXT = "Give the directory that `tracekit capture` wrote, one of its runs, or a *.xplane.pb file."
+T = TypeVar("T")
+
+_MOST_THREADS = 4  # each holds a whole file
 
 
 def read(path: str | Path, run: str | None = None) -> Trace:
-    """The trace at `path`: a log directory, a directory of one run, or one `*.xplane.pb` file (gzipped or not).
+    """The trace at `path`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
-    A log directory may hold several runs; `run` names one, else the newest is read and a note says so. Raises
-    TraceError if nothing is there, if it is broken, or if there is no run of that name.
+    Formats are told by content: XSpace (JAX, TensorFlow), Chrome JSON (PyTorch Kineto, JAX, MXNet), Nsight Systems'
+    SQLite export. `run` names one of several runs, else the newest is read and a note says so. The files of a run
+    become one trace, as `merge` says. Raises TraceError if nothing is there, if it is broken, or if there is no run of
+    that name.
     """
-    path = Path(path)
-    runs: tuple[str, ...] = ()
-    if not path.exists():
-        raise TraceError(f"{path} does not exist. {_NEXT}")
-    if path.is_file():
-        if not path.name.endswith(_SUFFIXES) and path.suffix != ".pb":
-            raise TraceError(f"{path} is no XSpace file (*.xplane.pb). {_NEXT}")
-        chosen, files = path.parent, [path]
+    found = find.find(Path(path), run)
+    notes: list[str] = []
+    world_size = None
+    if found.format == "chrome":
+        traces, world_size, notes = _chrome(found.files)
+    elif found.format == "nsys":
+        traces = _each(nsys.read, found.files)
     else:
-        chosen, runs = _run(path, run)
-        files = _files(chosen)
-    if len(files) > 1:
-        raise TraceError(
-            f"{chosen} holds {len(files)} hosts ({', '.join(file.name for file in files)}); one is read at a time. "
-            "Give the path of one of these files."
-        )
-    trace = xplane.read(files[0])
-    notes = trace.notes
-    if len(runs) > 1:
-        notes = (f"{path} holds {len(runs)} runs; {runs[0]} was read. --run NAME picks another.", *notes)
-    return replace(trace, source=str(path), runs=runs or (chosen.name,), notes=notes, capture=_capture(chosen))
+        traces = _each(xplane.read, found.files)
+    trace = merge.merge(traces, world_size if Path(path).is_dir() else None)
+    return replace(
+        trace,
+        source=str(path),
+        runs=found.runs,
+        notes=(*found.notes, *notes, *trace.notes),
+        capture=_capture(found.directory),
+    )
 
 
-def _files(directory: Path) -> list[Path]:
-    return sorted(file for file in directory.iterdir() if file.name.endswith(_SUFFIXES) and file.is_file())
+def _each(one: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
+    """`one` of every file, a few at a time: the decoder of XSpaces, zlib and numpy let other threads run."""
+    if len(files) == 1:
+        return [one(files[0])]
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        return list(pool.map(one, files))
 
 
-def _run(path: Path, name: str | None) -> tuple[Path, tuple[str, ...]]:
-    """The directory of the run to read and the names of all runs below `path`, the chosen one first."""
-    if _files(path):
-        found = [path]
-    else:
-        found = [one for profile in _profiles(path) for one in profile.iterdir() if one.is_dir() and _files(one)]
+def _chrome(files: Sequence[Path]) -> tuple[list[Trace], int | None, list[str]]:
+    """The traces in Chrome JSON files of one profiler, how many ranks their job had if all say the same, and notes."""
+    read_files = zip(files, _each(_chrome_file, files), strict=True)
+    found: dict[str, list[tuple[Trace, int | None]]] = {}
+    left: list[str] = []
+    for file, (dialect, trace, world_size) in read_files:
+        if trace is None:
+            left.append(file.name)
+        else:
+            found.setdefault(dialect, []).append((trace, world_size))
     if not found:
-        raise TraceError(f"{path} holds no trace: no plugins/profile/<run>/*.xplane.pb is below it. {_NEXT}")
-    found.sort(key=lambda one: (max(file.stat().st_mtime for file in _files(one)), one.name), reverse=True)
-    names = tuple(one.name for one in found)
-    if name is None:
-        return found[0], names
-    if name not in names:
-        raise TraceError(f"{path} holds no run {name!r}; its runs are: {', '.join(names)}.")
-    at = names.index(name)
-    return found[at], (name, *names[:at], *names[at + 1 :])
+        raise TraceError(
+            f"{files[0]} holds trace events, but not as PyTorch, JAX or MXNet write them. Give the file that the "
+            "profiler itself wrote."
+        )
+    notes = [f"Left out, as no profiler that tracekit knows wrote them: {', '.join(left)}."] if left else []
+    most = max(found.values(), key=len)
+    others = [trace.source for traces in found.values() if traces is not most for trace, _ in traces]
+    if others:
+        notes.append(f"Left out, as another profiler wrote them: {', '.join(Path(one).name for one in others)}.")
+    sizes = {size for _, size in most}
+    return [trace for trace, _ in most], sizes.pop() if len(sizes) == 1 else None, notes
 
 
-def _profiles(path: Path) -> list[Path]:
-    """Every `plugins/profile` directory at or below `path`; `path` itself may be one, or its parent."""
-    if path.name == "profile" and path.parent.name == "plugins":
-        return [path]
-    if path.name == "plugins":
-        return [path / "profile"] if (path / "profile").is_dir() else []
-    return sorted(one for one in path.glob("**/plugins/profile") if one.is_dir())
+def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
+    """Which profiler wrote a Chrome JSON file, its trace, and its job's number of ranks; no trace if none is known."""
+    document = chrome.load(path)
+    dialect = chrome.dialect(document)
+    job = document.head.get("distributedInfo")
+    size = job.get("world_size") if isinstance(job, dict) else None
+    if dialect == "kineto":
+        return dialect, kineto.read(document, path), size if isinstance(size, int) else None
+    if dialect == "jax":
+        return dialect, chrome_jax.read(document, path), None
+    if dialect == "mxnet":
+        return dialect, mxnet.read(document, path), None
+    return "", None, None
 
 
 def _capture(directory: Path) -> dict[str, object] | None:

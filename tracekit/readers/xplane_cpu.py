@@ -4,6 +4,7 @@ Evidence for every rule: docs/how-it-works.md. A thunk is an event with `hlo_op`
 several threads, whose names differ between JAX versions, so that only the stats are trusted.
 """
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -17,13 +18,15 @@ from tracekit.readers.ops import Opcode
 from tracekit.readers.planes import Plane
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
 
-STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_pt", "_p", "_ct", "_c", "group_id")
+STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_pt", "_p", "_ct", "_c", "group_id", "name")
 
 _LISTENER = "ThreadpoolListener::"
 _AFTER_EXECUTE = "ThunkExecutor::Execute (wait for completion)"
 _COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 _HOST_TO_DEVICE = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
 _UNKNOWN = "cpu:?"
+# `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
+_RENDEZVOUS = re.compile(r"([a-z ]+) RendezvousKey\b")
 
 
 class HostEvents:
@@ -87,12 +90,16 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
     which, found = ops.opcodes(plane, rows, opcode)
+    met = _met(events, rows, which)
     control_of = np.array([kinds.is_control_flow(code, name) for name, code in found], bool)
 
     pieces = ops.leaves(start, events.end[rows], end, line, control_of[which])
     at = pieces[:, 0]
     op, ordinals = which[at], pd.factorize(device[at])
-    judged = [kinds.classify(name, opcode=code) for name, code in found]
+    judged = [
+        kinds.classify(name, opcode=code, typed=Kind.COLLECTIVE if code is None and at in met else None)
+        for at, (name, code) in enumerate(found)
+    ]
     collective = np.array([one.kind == Kind.COLLECTIVE for one in judged], bool)[op]
     data = {
         "host": constant(host, len(at)),
@@ -105,7 +112,7 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
         "end_ps": pieces[:, 2],
         "hlo_op": plane.strings("hlo_op")[rows][at],
         "hlo_module": plane.strings("hlo_module")[rows][at],
-        "category": labelled([code for _, code in found], op),
+        "category": labelled([code or met.get(at) for at, (_, code) in enumerate(found)], op),
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
     for stat in ("run_id", "group_id"):
@@ -114,12 +121,31 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
     notes = []
     if unproven:
         notes.append(f"{unproven} CPU ops have no `end:` event; their event's own end was taken.")
-    missing = sum(code is None for _, code in found)
+    missing = sum(code is None and at not in met for at, (_, code) in enumerate(found))
     if missing:
         notes.append(
             f"{missing} of {len(found)} distinct CPU ops have no HLO proto; their kind was read from their name."
         )
     return frame(EVENT_COLUMNS, data), notes
+
+
+def _met(events: HostEvents, rows: NDArray[np.int64], which: NDArray[np.int64]) -> dict[int, str]:
+    """What collective each distinct op is in which threads meet, by op; `which` (n,) tells the op of the thunks
+    `rows`.
+
+    The `Rendezvous` inside it says so, which serves where no HLO proto was written.
+    """
+    meets = np.flatnonzero(events.named(lambda name: name == "Rendezvous"))
+    holder = events.latest(events.thunk, events.line[meets], events.start[meets] + 1)
+    inside = (holder >= 0) & (events.start[meets] < events.end[holder])
+    ops_met = which[np.searchsorted(rows, holder[inside])]
+    labels = events.plane.strings("name")[meets[inside]]
+    matches = [_RENDEZVOUS.match(str(label)) for label in labels.categories]
+    return {
+        int(op): match[1].replace(" ", "-")
+        for op, code in zip(ops_met, labels.codes, strict=True)
+        if code >= 0 and (match := matches[code])
+    }
 
 
 def _true_end(

@@ -1,0 +1,213 @@
+"""Which files a path means, and what each is by its content; what is no trace is said in one sentence."""
+
+import gzip
+import json
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.readers.xspaces import write
+from tracekit.errors import TraceError
+from tracekit.readers.content import form
+from tracekit.readers.find import find
+
+KINETO = b'{"schemaVersion": 1, "traceEvents": []}'
+XSPACE = 'planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5 } }'
+NEXT = (
+    "Give the directory that `tracekit capture` wrote, one of its runs, a *.xplane.pb file, a Chrome JSON trace of "
+    "PyTorch, JAX or MXNet, an SQLite export of Nsight Systems, or a directory of these."
+)
+
+
+def xspace(path):
+    return write(path, XSPACE)
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def sqlite(path, table="StringIds"):
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"CREATE TABLE {table} (id INTEGER)")
+    return path
+
+
+def names(found):
+    return [file.name for file in found.files]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_it"),
+    [
+        (b'{"traceEvents": [', "chrome"),
+        (b'\xef\xbb\xbf \n{"displayTimeUnit": "ns", "traceEvents": []}', "chrome"),
+        (b'{"schemaVersion": 1, "deviceProperties": [' + b" " * 400_000, "chrome"),
+        (b'[\n{"name": "a", "ph": "X"}', "chrome"),
+        (gzip.compress(KINETO, mtime=0), "chrome"),
+        (gzip.compress(KINETO + str([*range(9999)]).encode(), mtime=0)[:-999], "chrome"),
+        (b'{"summary": 1}', None),
+        (b'[{"rank": 0}]', None),
+        (b"\n<html>", None),
+        (b"\nTraceback (most recent call last):", None),
+        (b"\n\x16A line feed and text.", None),
+        (b"", None),
+        (b"\0" * 100, None),
+        (b"\x1f\x8b broken", None),
+    ],
+)
+def test_a_format_is_told_by_content_whatever_the_name(tmp_path, content, is_it):
+    assert form(put(tmp_path / "any.name", content)) == is_it
+
+
+def test_xspaces_and_exports_of_nsys_are_told_by_content(tmp_path):
+    assert form(xspace(tmp_path / "a.bin")) == "xplane"
+    assert form(put(tmp_path / "b.bin", gzip.compress((tmp_path / "a.bin").read_bytes()))) == "xplane"
+    assert form(sqlite(tmp_path / "a.db", "CUPTI_ACTIVITY_KIND_KERNEL")) == "nsys"
+    assert form(sqlite(tmp_path / "b.db", "TARGET_INFO_SESSION_START_TIME")) == "nsys"
+    assert form(sqlite(tmp_path / "c.db", "cookies")) is None
+    assert form(sqlite(tmp_path / "d.db", "cookies"), sure=True) == "nsys"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.json", b"", "empty (0 bytes): the profiler did not finish writing it, or the copy did not"),
+        ("a.xplane.pb", b"", "empty (0 bytes): the profiler did not finish writing it, or the copy did not"),
+        ("a.pftrace", b"\n\x0a\x08\x01", "a Perfetto trace; give the file that it was made from"),
+        ("a.zip", b"PK\x03\x04...", "a zip archive; unpack it"),
+        ("a.png", b"\x89PNG\r\n", "an image"),
+        ("a.json", b"<!DOCTYPE html><html>", "a web page: the download got a page in place of the file"),
+        ("a.txt", b"hello", "text"),
+        ("a.gz", b"\x1f\x8bnot really", "a gzip file that does not unpack; copy it again, in binary"),
+        ("a.json", b"\0" * 64, "all zeros: the copy of it was cut or never written"),
+        ("a", b"\x01\x02\xff\xfe", "of no format that its first bytes tell"),
+        ("a.sqlite.gz", gzip.compress(b"SQLite format 3\0", mtime=0), "a packed SQLite file; unpack it with gunzip"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_called_what_it_is(tmp_path, name, content, said):
+    path = put(tmp_path / name, content)
+    with pytest.raises(TraceError) as error:
+        find(path)
+    assert str(error.value) == f"{path} is no trace that tracekit reads: it is {said}. {NEXT}"
+
+
+def test_a_report_of_nsys_gets_the_sentence_that_tells_how_to_export_it(tmp_path):
+    path = put(tmp_path / "run.nsys-rep", b"\x01")
+    with pytest.raises(TraceError, match="nsys export --type sqlite"):
+        find(path)
+    with pytest.raises(TraceError, match="nsys export --type sqlite"):
+        find(tmp_path)
+
+
+def test_nothing_there_is_one_sentence(tmp_path):
+    with pytest.raises(TraceError) as error:
+        find(tmp_path / "none")
+    assert str(error.value) == f"{tmp_path / 'none'} does not exist. {NEXT}"
+    put(tmp_path / "deep" / "summary.json", b"{}")
+    with pytest.raises(TraceError) as error:
+        find(tmp_path)
+    assert str(error.value) == f"{tmp_path} holds no trace: no file in it or below it is one. {NEXT}"
+    put(tmp_path / "a.xplane.pb", b"")
+    with pytest.raises(TraceError, match=r"holds no trace: a.xplane.pb is empty \(0 bytes\)"):
+        find(tmp_path)
+
+
+def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed_over(tmp_path):
+    for rank in (0, 1):
+        put(tmp_path / f"rank{rank}.json", KINETO)
+    put(tmp_path / "rank2.pt.trace.json.gz", gzip.compress(KINETO))
+    for other in ("capture.json", "summary.json", ".cached_tools.json"):
+        put(tmp_path / other, b'{"a": 1}')
+    put(tmp_path / ".rank3.json", KINETO)
+    found = find(tmp_path)
+    assert names(found) == ["rank0.json", "rank1.json", "rank2.pt.trace.json.gz"]
+    assert (found.format, found.runs, found.notes, found.directory) == ("chrome", (tmp_path.name,), (), tmp_path)
+
+
+def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
+    put(tmp_path / "host.trace.json.gz", gzip.compress(KINETO))
+    put(tmp_path / "perfetto_trace.json.gz", gzip.compress(KINETO))
+    found = find(tmp_path)
+    assert names(found) == ["host.trace.json.gz"]
+    assert found.notes == ("perfetto_trace.json.gz was left out: it is a copy of host.trace.json.gz.",)
+    sqlite(tmp_path / "node.sqlite", "NVTX_EVENTS")
+    assert (names(find(tmp_path)), find(tmp_path).format) == (["node.sqlite"], "nsys")
+    xspace(tmp_path / "host.xplane.pb")
+    found = find(tmp_path)
+    assert (names(found), found.format) == (["host.xplane.pb"], "xplane")
+    assert found.notes == (
+        "node.sqlite was left out: the XSpace files of the run were read.",
+        "host.trace.json.gz, perfetto_trace.json.gz were left out: the XSpace files of the run were read.",
+    )
+
+
+def test_what_a_viewer_wrote_beside_a_trace_is_no_trace(tmp_path):
+    xspace(tmp_path / "host.xplane.pb")
+    for cache in ("ALL_HOSTS.xplane.pb", "host.SSTABLE", "jit_f(1).hlo_proto.pb", "host.overview_page.pb"):
+        xspace(tmp_path / cache)
+    assert (names(find(tmp_path)), find(tmp_path).notes) == (["host.xplane.pb"], ())
+
+
+def test_an_empty_file_of_a_host_is_noted(tmp_path):
+    xspace(tmp_path / "a.xplane.pb")
+    put(tmp_path / "b.xplane.pb", b"")
+    found = find(tmp_path)
+    assert (names(found), found.notes) == (
+        ["a.xplane.pb"],
+        ("Empty (0 bytes), so that nothing of it could be read: b.xplane.pb.",),
+    )
+
+
+def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):
+    sqlite(tmp_path / "node0.sqlite", "NVTX_EVENTS")
+    for node in (0, 1):
+        put(tmp_path / f"node{node}.nsys-rep", b"\x01")
+    found = find(tmp_path)
+    assert names(found) == ["node0.sqlite"]
+    (note,) = found.notes
+    assert note.startswith("node1.nsys-rep left out: ")
+    assert "nsys export --type sqlite" in note
+
+
+def test_directories_with_traces_are_runs_of_which_the_newest_is_read(tmp_path):
+    for at, step in enumerate((20, 10)):
+        os.utime(put(tmp_path / f"iteration_{step}" / "rank0.json", KINETO), (1000 + at, 1000 + at))
+    found = find(tmp_path)
+    assert (found.directory, found.runs) == (tmp_path / "iteration_10", ("iteration_10", "iteration_20"))
+    assert found.notes == (f"{tmp_path} holds 2 runs; iteration_10 was read. --run NAME picks another.",)
+    assert find(tmp_path, "iteration_20").directory == tmp_path / "iteration_20"
+
+
+def test_directories_numbered_as_ranks_or_hosts_are_one_run(tmp_path):
+    for step in (10, 20):
+        for rank in (0, 1):
+            put(tmp_path / f"step{step}" / f"rank_{rank}" / "trace.json", KINETO)
+    found = find(tmp_path, "step20")
+    assert [file.parent.name for file in found.files] == ["rank_0", "rank_1"]
+    assert found.runs == ("step20", "step10")
+    assert [file.parent.name for file in find(tmp_path / "step10").files] == ["rank_0", "rank_1"]
+
+
+def test_each_process_of_a_run_may_have_a_log_directory_of_its_own(tmp_path):
+    for rank in (0, 1):
+        for run in ("monday", "tuesday"):
+            directory = tmp_path / f"proc{rank}" / "plugins" / "profile" / run
+            directory.mkdir(parents=True)
+            xspace(directory / "machine.xplane.pb")
+    found = find(tmp_path, "monday")
+    assert [file.relative_to(tmp_path).parts[0] for file in found.files] == ["proc0", "proc1"]
+    assert found.runs == ("monday", "tuesday")
+
+
+def test_a_stray_trace_beside_runs_is_left_out_with_a_note(tmp_path):
+    run = tmp_path / "plugins" / "profile" / "run"
+    run.mkdir(parents=True)
+    xspace(run / "host.xplane.pb")
+    put(tmp_path / "exported.json", json.dumps({"traceEvents": []}).encode())
+    found = find(tmp_path)
+    assert (found.directory, found.notes) == (run, ("exported.json beside the runs was left out.",))

@@ -1,0 +1,207 @@
+"""Many files as one trace: hosts told apart, devices unique, one time axis, nothing counted twice."""
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events, spans
+from tracekit.readers.merge import merge
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, frame
+
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+NOON_NS = 1_700_000_000_000_000_000
+
+
+def one(host, *rows, origin_ns=NOON_NS, source=None, notes=(), devices=("gpu:0",), marks=None):
+    """The trace of one file; its rows as `tests.frames.events` takes them."""
+    source = source or f"{host}.json"
+    table = events(*rows, host=host) if rows else frame(EVENT_COLUMNS)
+    return Trace(
+        events=table,
+        spans=spans() if marks is None else marks.assign(host=pd.Categorical([host] * len(marks))),
+        launches=frame(
+            LAUNCH_COLUMNS,
+            {"host": [host], "thread": ["t"], "name": ["l"], "start_ps": [0], "end_ps": [1], "correlation_id": [7]},
+        ),
+        devices=frame(DEVICE_COLUMNS, {"host": [host] * len(devices), "device": list(devices)}),
+        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [source], "origin_ns": [origin_ns]}),
+        notes=tuple(notes),
+        source=source,
+        format="kineto",
+    )
+
+
+def rank(host, *ends, origin_ns=NOON_NS, device="gpu:0", **more):
+    """A rank that computes for the first 5 ps and ends an all-reduce at each of `ends`."""
+    reduces = [(device, "collective", end - 50, end, REDUCE) for end in ends]
+    return one(host, (device, "compute", 0, 5), *reduces, origin_ns=origin_ns, devices=(device,), **more)
+
+
+def rows(trace, *columns):
+    table = trace.events[list(columns or ("device", "name", "start_ps", "end_ps"))].astype(object)
+    return table.where(table.notna(), None).values.tolist()
+
+
+def hosts(trace):
+    table = trace.hosts.astype(object)
+    return table.where(table.notna(), None).values.tolist()
+
+
+def test_one_trace_stays_as_it_is():
+    trace = rank("rank0", 100)
+    assert merge([trace]) is trace
+
+
+def test_devices_are_named_after_their_hosts_and_times_stand_on_one_axis_that_begins_with_the_earliest():
+    late = NOON_NS + 2
+    merged = merge([rank("rank1", 300, 500, 701, origin_ns=late), rank("rank0", 2301, 2500, 2700)])
+    assert rows(merged)[:2] == [["rank0/gpu:0", "op", 0, 5], ["rank0/gpu:0", REDUCE, 2251, 2301]]
+    assert rows(merged)[4:6] == [["rank1/gpu:0", "op", 2000, 2005], ["rank1/gpu:0", REDUCE, 2250, 2300]]
+    assert merged.devices[["host", "device"]].values.tolist() == [["rank0", "rank0/gpu:0"], ["rank1", "rank1/gpu:0"]]
+    assert merged.launches[["host", "start_ps", "correlation_id"]].values.tolist() == [
+        ["rank0", 0, 7],
+        ["rank1", 2000, 7],
+    ]
+    assert hosts(merged) == [
+        ["rank0", "rank0.json", NOON_NS, "rank0", 0, None],
+        ["rank1", "rank1.json", NOON_NS, "rank0", 0, 1],
+    ]
+    assert merged.events["clock"].isna().all()
+    assert (merged.format, merged.events["host"].tolist()[3:5]) == ("kineto", ["rank0", "rank1"])
+
+
+def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_it_showed():
+    marks = spans(("step", 10, 20))
+    merged = merge([rank("rank0", 300, 500, 700), rank("rank1", 300, 500, 700, origin_ns=NOON_NS + 1000, marks=marks)])
+    assert rows(merged, "start_ps")[:4] == rows(merged, "start_ps")[4:]
+    assert merged.spans[["host", "start_ps", "end_ps"]].values.tolist() == [["rank1", 10, 20]]
+    assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 1000, "rank0", -1_000_000, 0]
+    assert "rank1 was 1 us ahead of rank0's" in merged.notes[0]
+
+
+def test_hosts_that_share_no_collective_have_a_clock_each():
+    merged = merge([one("a", ("gpu:0", "compute", 0, 9)), one("b", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS + 1)])
+    assert rows(merged, "device", "start_ps", "clock") == [["a/gpu:0", 0, "a"], ["b/gpu:0", 1000, "b"]]
+    assert hosts(merged) == [
+        ["a", "a.json", NOON_NS, "a", None, None],
+        ["b", "b.json", NOON_NS, "b", None, None],
+    ]
+
+
+def test_a_host_without_device_work_needs_no_clock():
+    merged = merge([rank("rank0", 300), one("rank1", devices=()), rank("rank2", 300)])
+    assert merged.events["clock"].isna().all()
+    assert not any("unaligned" in note for note in merged.notes)
+
+
+def test_times_without_unix_time_stand_where_the_shared_collectives_put_them():
+    merged = merge([rank("a", 300, 500, 707), rank("b", 1300, 1500, 1707, origin_ns=None)])
+    assert rows(merged, "device", "start_ps")[1:2] == [["a/gpu:0", 1250]]
+    assert rows(merged, "device", "start_ps")[5:6] == [["b/gpu:0", 1250]]
+    assert hosts(merged)[1] == ["b", "b.json", None, "a", -1000, 0]
+
+
+def test_a_time_that_no_axis_holds_with_the_others_stands_apart():
+    merged = merge([rank("a", 300), rank("b", 300), one("c", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS // 2)])
+    assert rows(merged, "device", "start_ps")[-1] == ["c/gpu:0", 0]
+    assert "The times of c lie more than 50 days from the others: no one time axis holds both." in merged.notes
+
+
+def test_the_same_file_twice_counts_once():
+    trace = rank("rank0", 300, 500)
+    merged = merge([trace, rank("rank0", 300, 500, source="copy of rank0.json"), rank("rank1", 300, 500)])
+    assert rows(merged) == rows(merge([trace, rank("rank1", 300, 500)]))
+    assert len(merged.launches) == 2
+    assert (
+        "copy of rank0.json holds nothing but what rank0.json holds of rank0: it is not counted twice." in merged.notes
+    )
+
+
+def test_what_two_windows_of_a_rank_both_hold_counts_once():
+    first = one("rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)])
+    second = one(
+        "rank0",
+        *[("gpu:0", "compute", at, at + 5) for at in (0, 9_990, 10_000)],
+        origin_ns=NOON_NS,
+        source="second.json",
+    )
+    later = one(
+        "rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10)], origin_ns=NOON_NS + 1, source="later.json"
+    )
+    both = merge([first, later])
+    assert rows(both, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 1000, 1010)]
+    assert both.notes == (
+        "rank0.json and later.json are taken for windows of one process, rank0: between them nothing was recorded, and "
+        "that time counts as idle.",
+    )
+    overlapping = merge([first, second])
+    assert rows(overlapping, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 9_990, 10_000)]
+    assert overlapping.notes == (
+        "1 of 3 device rows of second.json stand in rank0.json too, of rank0: they count once.",
+    )
+
+
+def test_two_processes_that_call_their_host_the_same_are_told_apart():
+    first = rank("localhost", 300, 500, source="a/localhost.xplane.pb")
+    second = rank("localhost", 301, 503, source="b/localhost.xplane.pb")
+    merged = merge([first, second])
+    assert merged.devices["device"].tolist() == ["localhost/gpu:0", "localhost#2/gpu:0"]
+    assert rows(merged, "host", "end_ps") == [
+        *[["localhost", end] for end in (5, 300, 500)],
+        *[["localhost#2", end] for end in (5, 301, 503)],
+    ]
+    assert merged.notes[1] == (
+        "2 processes call their host localhost, but did different work: localhost is a/localhost.xplane.pb, "
+        "localhost#2 is b/localhost.xplane.pb."
+    )
+
+
+def test_two_devices_of_one_host_in_two_files_are_two_processes():
+    merged = merge([rank("node", 300, source="1.db"), rank("node", 300, source="2.db", device="gpu:1")])
+    assert merged.devices["device"].tolist() == ["node/gpu:0", "node#2/gpu:1"]
+
+
+@pytest.mark.parametrize(
+    ("names", "world_size", "said"),
+    [
+        (("rank0", "rank1", "rank3", "rank6"), None, ["The files are numbered up to 6: ranks 2, 4-5 are missing."]),
+        (("rank1", "rank2"), 8, ["The job had 8 ranks: ranks 0, 3-7 are missing."]),
+        (("rank0", "rank1"), 2, []),
+        (("rank0", "rank1"), None, []),
+        (("tpu-w-1", "tpu-w-3"), None, ["The files are numbered up to 3: worker 2 is missing."]),
+        (("node17", "node19"), None, []),
+    ],
+)
+def test_missing_ranks_of_a_numbered_set_are_noted(names, world_size, said):
+    assert [note for note in merge([rank(name, 300) for name in names], world_size).notes if "missing" in note] == said
+
+
+def test_ranks_are_counted_by_file_names_where_hosts_have_no_number():
+    merged = merge([rank("a", 300, source="x/rank_0.json"), rank("b", 300, source="x/rank_2.json")])
+    assert "The files are numbered up to 2: rank 1 is missing." in merged.notes
+
+
+def test_what_all_files_say_is_said_once_and_else_with_the_host():
+    traces = [
+        rank(f"rank{at}", 300, notes=("All alike.", f"{at} rows of rank{at}.json were cut.", *extra))
+        for at, extra in enumerate(((), ("Only here.",), ()))
+    ]
+    assert merge(traces).notes[1:] == (
+        "All 3 hosts: All alike.",
+        "All 3 hosts, each with figures of its own; rank0: 0 rows of rank0.json were cut.",
+        "rank1: Only here.",
+    )
+
+
+ENDS = st.lists(st.integers(101, 9000), min_size=3, max_size=10, unique=True)
+
+
+@settings(deadline=None, max_examples=25)
+@given(ENDS, st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=4), st.randoms())
+def test_no_clock_and_no_order_of_files_changes_the_merged_trace(gaps, ahead_ns, random):
+    ends = [sum(gaps[: at + 1]) for at in range(len(gaps))]
+    straight = [rank(f"rank{at}", *ends) for at in range(len(ahead_ns))]
+    off = [rank(f"rank{at}", *ends, origin_ns=NOON_NS + ns) for at, ns in enumerate(ahead_ns)]
+    random.shuffle(off)
+    assert rows(merge(off)) == rows(merge(straight))

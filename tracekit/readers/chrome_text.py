@@ -1,0 +1,292 @@
+"""The text of a Chrome trace, piece by piece: its events as raw values, and the other keys of the file.
+
+The events are decoded a few megabytes at a time, so that a file is never held as objects. A piece ends between two
+events, which only its decoding proves, since `},{` may also stand inside of one. An event that is no JSON is repaired
+where that is cheap, else left out; what stands before and after it is read all the same.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from tracekit.errors import TraceError
+
+NOTHING = msgspec.Raw(b"")
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError)  # what decoding raises
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event, nothing of it decoded yet; what it lacks is empty."""
+
+    ph: msgspec.Raw = NOTHING
+    cat: msgspec.Raw = NOTHING
+    name: msgspec.Raw = NOTHING
+    pid: msgspec.Raw = NOTHING
+    tid: msgspec.Raw = NOTHING
+    id: msgspec.Raw = NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
+
+
+_PIECE_BYTES = 1 << 20
+_PACKED_BYTES = 1 << 12
+_NEXT = "Give a trace that JAX, PyTorch or MXNet wrote as *.json or *.json.gz."
+# What is no object is no event, but legal JSON: it costs no error.
+_EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
+_EVENT = msgspec.json.Decoder(Event)
+
+_EVENTS_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+_BETWEEN = re.compile(rb"\}\s*,[\s,]*\{")
+# What follows the array of events: more keys, or at the end of the file nothing.
+_AFTER = rb'\s*,\s*"', rb'\s*(?:,\s*"|\}?\s*\Z)'
+_ENDED = tuple(map(re.compile, _AFTER))
+_LAST = tuple(re.compile(rb"\}[\s,]*\](?=%b)" % after) for after in _AFTER)
+_BLANKS = b", \t\r\n"
+_TRIES = 8
+_WHERE = re.compile(r"\(byte (\d+)\)")
+# Strings and numbers are matched so that nothing inside of them is taken for what JSON lacks: words such as NaN,
+# Infinity and N/A, and a comma before a bracket.
+_TOKEN = re.compile(
+    rb'(?P<text>"(?:[^"\\]|\\.)*+")|[-+]?\d[\w.+-]*+|(?P<word>[-+]?[A-Za-z_][\w/.+-]*+)|(?P<comma>,(?=\s*[\]}]))',
+    re.DOTALL,
+)
+_CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<control>[\x00-\x1f])|\\')
+
+
+@dataclass
+class Text:
+    """A file while it is read; all but `path` is complete when `events` is exhausted.
+
+    `head`: the keys beside `traceEvents`. `repaired`, `left_out`: how many events were no JSON and could be repaired,
+    or not. `cut`: how the file ends too early, "" if it does not.
+    """
+
+    path: Path
+    head: dict[str, Any] = field(default_factory=dict)
+    repaired: int = 0
+    left_out: int = 0
+    cut: str = ""
+
+    def events(self) -> Iterator[list[Event]]:
+        """The events of the file in its order, some thousands at a time.
+
+        Raises TraceError if the file is empty, does not begin like JSON, or lacks `traceEvents`.
+        """
+        pieces = self._pieces()
+        text = next(pieces, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not text:
+            raise TraceError(f"{self.path} is empty{f': {self.cut}' if self.cut else ''}. {_NEXT}")
+        if text[:1] not in b"{[":
+            raise TraceError(f"{self.path} is no Chrome trace: it does not begin with {{ or [. {_NEXT}")
+        begin = 1
+        if text[:1] == b"{":
+            while not (found := _EVENTS_KEY.search(text)):
+                if not (more := next(pieces, b"")):
+                    raise TraceError(f"{self.path} is no Chrome trace: it holds no array `traceEvents`. {_NEXT}")
+                text += more
+            self._keys(text[1 : found.start()] + b"}")
+            begin = found.end()
+        text = text[begin:]
+        rest: bytes | None = None
+        for more in pieces:
+            for cut in islice(_cuts(text) if rest is None else (), 8):
+                if run := self._decode(text[:cut], whole=False, final=False):
+                    yield run.events
+                    text, rest = run.left + text[cut:], run.rest
+                    break
+            text += more
+            if rest is not None:
+                rest, text = rest + text, b""
+        if rest is None:
+            run = self._last(text.rstrip(b"\0" + _BLANKS))
+            yield run.events
+            rest = run.rest or b""
+        self._keys(rest)
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The bytes of the file, unpacked, each piece at least _PIECE_BYTES long but the last."""
+        with self.path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            held: list[bytes] = []
+            size = 0
+            for part in self._unpacked(file) if packed else iter(lambda: file.read(_PIECE_BYTES), b""):
+                held.append(part)
+                size += len(part)
+                if size >= _PIECE_BYTES:
+                    yield b"".join(held)
+                    held, size = [], 0
+            if size:
+                yield b"".join(held)
+
+    def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
+        """What the gzip members of `file` hold, in small parts, so that a stream that breaks off costs little."""
+        member = zlib.decompressobj(31)
+        while packed := member.unused_data if member.eof else file.read(_PACKED_BYTES):
+            if member.eof:
+                if not packed.startswith(b"\x1f\x8b"):
+                    return
+                member = zlib.decompressobj(31)
+            try:
+                yield member.decompress(packed)
+            except zlib.error:
+                break
+        if not member.eof:
+            self.cut = "its compressed stream breaks off"
+
+    def _last(self, text: bytes) -> "_Run":
+        """The events of the end of the file, and what follows them."""
+        run = self._decode(text, whole=True, final=True)
+        if run is None:
+            for cut in islice(_cuts(text), 1000):
+                if run := self._decode(text[:cut], whole=False, final=True):
+                    text = text[cut:]
+                    break
+            run = run or _Run([])
+            try:
+                run.events.append(_EVENT.decode(text.strip(_BLANKS)))
+            except BROKEN:
+                self.cut = self.cut or "it ends inside of an event"
+        if run.rest is None:
+            self.cut = self.cut or "its list of events is not closed"
+        return run
+
+    def _decode(self, text: bytes, whole: bool, final: bool) -> "_Run | None":
+        """The events that `text` begins with; None if it ends inside of one that is good so far.
+
+        `whole`: whether the end of `text` is that of the file, else it is the end of an event. `final`: whether a
+        broken event that nothing good follows is given up, else it is left for when more of the file is there.
+        """
+        text = text.lstrip(_BLANKS)
+        run = bytearray(b"[%b" % text) + b"]" * (not whole)
+        end = len(text) + 1
+        events: list[Event] = []
+        at = 0
+        while True:
+            run[at] = ord("[")
+            try:
+                return _Run(events + _objects(memoryview(run)[at:]), rest=b"" if whole else None)
+            except BROKEN as error:
+                reason = str(error)
+            if not (byte := _WHERE.search(reason)):
+                return None
+            where = at + int(byte[1])
+            if "trailing characters" in reason and _ENDED[whole].match(run, where - 1, end):
+                return _Run(events + _objects(memoryview(run)[at : where - 1]), rest=bytes(run[where - 1 : end]))
+            if "trailing comma" in reason and run[where] == ord("]") and _ENDED[whole].match(run, where + 1, end):
+                run[run.rfind(b",", at, where)] = ord(" ")
+                continue
+            begin = _until(events, run, at, where)
+            ends = _ends(run, where, end, whole)
+            good = next((one for one in ends if self._repair(events, run[begin : one.stop])), None)
+            if good is None:
+                if len(ends) < _TRIES and not final:
+                    return _Run(events, left=bytes(run[begin:end]))
+                if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
+                    self.left_out += 1
+                if not ends:
+                    return _Run(events)
+            after = good or ends[0]
+            if after.ended:
+                return _Run(events, rest=bytes(run[after.next : end]))
+            at = after.next
+
+    def _repair(self, events: list[Event], text: bytearray) -> bool:
+        """Append the event in `text` to `events`, if it can be made one; whether it could."""
+        try:
+            events.append(_EVENT.decode(repaired(bytes(text).strip(_BLANKS))))
+        except BROKEN:
+            return False
+        self.repaired += 1
+        return True
+
+    def _keys(self, text: bytes) -> None:
+        """Add the keys in `text`, which ends with the closing brace of the file, to `head`."""
+        text = text.strip(_BLANKS)
+        if not text or text == b"}":
+            return
+        text = b"{%b" % text.removesuffix(b"}").rstrip(_BLANKS) + b"}"
+        for attempt in (text, repaired(text)):
+            try:
+                self.head |= msgspec.json.decode(attempt, type=dict[str, Any])
+                return
+            except BROKEN:
+                continue
+        self.cut = self.cut or "the keys beside its events are no JSON, or cut"
+
+
+@dataclass
+class _Run:
+    """Events that were decoded together, text that was `left` for later, and what follows the array, if it ended."""
+
+    events: list[Event]
+    left: bytes = b""
+    rest: bytes | None = None
+
+
+def _until(events: list[Event], run: bytearray, at: int, where: int) -> int:
+    """Append the events of `run` from the bracket `at` on that are whole before `where`; where they end."""
+    for before in _cuts(run, where, at):
+        kept = run[before]
+        run[before] = ord("]")
+        try:
+            events += _objects(memoryview(run)[at : before + 1])
+            return before + 1
+        except BROKEN:
+            run[before] = kept
+    return at + 1
+
+
+class _End(NamedTuple):
+    """Where an event may stop, where the next run or what follows the array begins, and which of these it is."""
+
+    stop: int
+    next: int
+    ended: bool
+
+
+def _ends(run: bytearray, where: int, end: int, whole: bool) -> list[_End]:
+    """Where the event around `where` may end, the first _TRIES places."""
+    # Before the brace of the next event there is a comma or a blank: the bracket's place.
+    found = [_End(one.start() + 1, one.end() - 2, False) for one in islice(_BETWEEN.finditer(run, where, end), _TRIES)]
+    stop = found[-1].stop if len(found) == _TRIES else end
+    last = islice(_LAST[whole].finditer(run, where, stop), _TRIES)
+    return sorted([*found, *(_End(one.start() + 1, one.end(), True) for one in last)])[:_TRIES]
+
+
+def _objects(text: memoryview) -> list[Event]:
+    return [event for event in _EVENTS.decode(text) if type(event) is Event]
+
+
+def _cuts(text: bytes | bytearray, end: int | None = None, begin: int = 0) -> Iterator[int]:
+    """The ends of events that another seems to follow, the last first; only decoding tells whether they are."""
+    end = len(text) if end is None else end
+    for start in (max(end - 65536, begin), begin):
+        for found in reversed(list(_BETWEEN.finditer(text, start, end))):
+            yield found.start() + 1
+
+
+def repaired(text: bytes) -> bytes:
+    """`text` with what JSON does not allow replaced: bad UTF-8, control characters, unknown words (null), escapes."""
+    return _TOKEN.sub(_token, text.decode("utf-8", "replace").encode())
+
+
+def _token(found: re.Match[bytes]) -> bytes:
+    if found.lastgroup == "text":
+        return _CHARACTER.sub(_character, found[0])
+    if found.lastgroup == "word":
+        return found[0] if found[0] in (b"true", b"false", b"null") else b"null"
+    return b"" if found.lastgroup == "comma" else found[0]
+
+
+def _character(found: re.Match[bytes]) -> bytes:
+    if found.lastgroup == "escape":
+        return found[0]
+    return b"\\u%04x" % found[0][0] if found.lastgroup == "control" else b"\\\\"

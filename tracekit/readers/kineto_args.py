@@ -1,0 +1,179 @@
+"""What the `args` of Kineto's events say of copies and collectives.
+
+Collective arguments are those of PyTorch's `record_param_comms` (torch/csrc/profiler/util.cpp), which Kineto repeats on
+the kernel (libkineto/src/output_json.cpp). Copies are named by CUPTI and rocprofiler (`Memcpy HtoD (Pinned -> Device)`)
+or by Intel's PTI (`Memcpy M2D(Memory -> Device)`).
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from tracekit import kinds
+
+# c10::ScalarType as PyTorch writes it, and the C++ names that `Input type` holds.
+ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "unsigned char", "signed char", "bool"), 1),
+    **dict.fromkeys(("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1),
+    **dict.fromkeys(("Short", "Half", "BFloat16", "UInt16", "c10::Half", "c10::BFloat16", "short", "short int"), 2),
+    **dict.fromkeys(("Int", "Float", "UInt32", "ComplexHalf", "QInt32", "float", "int"), 4),
+    **dict.fromkeys(
+        ("Long", "Double", "UInt64", "ComplexFloat", "double", "long", "long int", "c10::complex<float>"), 8
+    ),
+    **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
+}
+# What PyTorch and NCCL call collectives, without case, `_` and what follows the operation, to the terms of HLO.
+_TERMS = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "broadcast": "collective-broadcast",
+    "send": "send",
+    "recv": "recv",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
+_TERM = re.compile("|".join(sorted(_TERMS, key=len, reverse=True)))
+_COPY = re.compile(r"Memcpy ([A-Z])(?:to|2)([A-Z])\b")
+# H: host, M: host memory that is not pinned (Intel); D: device, A: a CUDA array, on the device.
+_HOST, _DEVICE = frozenset("HM"), frozenset("DA")
+
+
+class Work(msgspec.Struct):
+    """The args of a piece of device work; a copy between devices names its own as `inDevice`."""
+
+    device: Any = None
+    in_device: Any = msgspec.field(name="inDevice", default=None)
+    from_device: Any = msgspec.field(name="fromDevice", default=None)
+    to_device: Any = msgspec.field(name="toDevice", default=None)
+    stream: Any = None
+    correlation: Any = None
+    bytes: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    given: Any = msgspec.field(name="In msg nelems", default=None)
+    got: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    description: Any = msgspec.field(name="Process Group Description", default=None)
+    ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+
+
+class Call(msgspec.Struct):
+    """The args of a host call; only HIP's copies tell a size."""
+
+    correlation: Any = None
+    bytes: Any = None
+    size: Any = None
+
+
+class Annotation(msgspec.Struct):
+    """The args of the annotation around a collective's launch (`nccl:all_reduce`)."""
+
+    dims: Any = msgspec.field(name="Input Dims", default=None)
+    types: Any = msgspec.field(name="Input type", default=None)
+
+
+def between(work: Work) -> str | None:
+    """The direction of a copy whose args name two devices; None if they do not."""
+    if work.from_device is None or work.to_device is None:
+        return None
+    return "D2D" if work.from_device == work.to_device else "P2P"
+
+
+def direction(name: str) -> str | None:
+    """The direction of a copy that its name tells; None for what is within the host, or unknown."""
+    found = _COPY.match(name)
+    if not found:
+        return None
+    source, target = found[1], found[2]
+    if source in _HOST and target in _DEVICE:
+        return "H2D"
+    if source in _DEVICE and target in _HOST:
+        return "D2H"
+    if source in _DEVICE and target in _DEVICE:
+        return "D2D"
+    return "P2P" if (source, target) == ("P", "P") else None
+
+
+def term(collective: object, kernel: str) -> str | None:
+    """The collective in HLO's terms: of PyTorch's name for it, else of the kernel's; None where neither tells.
+
+    Kernels called `Generic` or `SendRecv` may run any collective: older NCCL has one entry for most of them.
+    """
+    if isinstance(collective, str) and (found := _TERM.search(collective.lower().replace("_", ""))):
+        return _TERMS[found[0]]
+    named = kinds.category_of_name(kernel)
+    return None if named == "send-recv" else named
+
+
+def message_bytes(collective: str | None, work: Work) -> int | None:
+    """The size of a collective's message, as NCCL's tests count it; None where element count or type are not known.
+
+    One rank's buffer for all-reduce, broadcast, reduce, send and receive; what one rank sends in all for all-to-all;
+    the whole (all ranks' parts together) for all-gather, reduce-scatter, gather and scatter, whose two sides differ.
+    """
+    given, got, size = whole(work.given), whole(work.got), ELEMENT_BYTES.get(str(work.dtype))
+    if given is None or got is None or size is None:
+        return None
+    elements = given if collective == "all-to-all" and given else max(given, got)
+    return elements * size or None
+
+
+def group(work: Work) -> str | None:
+    """The process group, with its description where it has one: `0 (default_pg)`."""
+    if work.group in (None, ""):
+        return None
+    told = work.description not in (None, "", "undefined")
+    return f"{work.group} ({work.description})" if told else str(work.group)
+
+
+def ranks(work: Work, groups: Mapping[str, object]) -> str | None:
+    """The members of the process group, `0,1`; of long lists Kineto keeps only the beginning, then `groups` may tell.
+
+    `groups` maps the names of process groups to their ranks, as `distributedInfo` lists them.
+    """
+    for told in (work.ranks, groups.get(str(work.group))):
+        text = ",".join(map(str, told)) if isinstance(told, list) else str(told or "").strip("[] ").replace(" ", "")
+        if re.fullmatch(r"\d+(,\d+)*", text):
+            return text
+    return None
+
+
+def annotated(work: Work, name: str, args: Annotation) -> Work:
+    """`work` with what the annotation `name` around its launch says, as newer files write it on the kernel itself.
+
+    Only the tensors that go in are told, so all-gather, gather and scatter, whose other side counts, get no count.
+    """
+    work = msgspec.structs.replace(work, collective=ANNOTATION.sub("", name, count=1))
+    dims, types = args.dims, args.types
+    if not (isinstance(dims, list) and isinstance(types, list) and dims and len(dims) == len(types)):
+        return work
+    if any(kind != types[0] for kind in types) or not all(isinstance(shape, list) for shape in dims):
+        return work
+    work.dtype = types[0]
+    sizes = [[whole(one) for one in shape] for shape in dims]
+    counted = term(work.collective, "") not in ("all-gather", "gather", "scatter")
+    if counted and all(one is not None for shape in sizes for one in shape):
+        work.given = work.got = sum(math.prod(one or 0 for one in shape) for shape in sizes)
+    return work
+
+
+def whole(value: object) -> int | None:
+    """`value` as an integer that an Int64 column holds, None if it is none."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+
+
+def integers(values: list[int | None]) -> pd.arrays.IntegerArray:
+    """The Int64 column of `values`; None is null."""
+    missing = np.array([value is None for value in values], bool)
+    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], np.int64), missing)

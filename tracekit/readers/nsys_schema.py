@@ -1,0 +1,200 @@
+"""The SQLite database of an Nsight Systems export: opened without touching it, its tables found, its columns as arrays.
+
+The schema differs from version to version: tables are made only when they have rows, and columns come and go. What is
+known of it: https://docs.nvidia.com/nsight-systems/UserGuide/index.html (SQLite Schema Reference), and the exports of
+nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.errors import TraceError
+
+# What stands for NULL in an integer column.
+MISSING = -(2**63)
+
+_MAGIC = b"SQLite format 3\0"
+_HEADER = 100
+_STRINGS = "StringIds"
+_IDS_AT_ONCE = 10_000
+_ROWS_AT_ONCE = 1 << 18
+_NOTHING = np.zeros(0, np.int64)
+_AGAIN = "Export the report once more with `nsys export --type sqlite`."
+
+
+@dataclass(frozen=True)
+class Export:
+    """An open export: its file, the connection, and the columns of each of its tables."""
+
+    path: Path
+    connection: sqlite3.Connection
+    tables: Mapping[str, frozenset[str]]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Export]:
+    """The export at `path`, closed at the end.
+
+    Raises TraceError, also for what goes wrong inside the block, if the file is empty, no SQLite database, cut short,
+    broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
+    """
+    _check_file(path)
+    # `immutable`: no lock is taken and no -wal or -shm file is made beside the user's file.
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+    except sqlite3.Error as error:
+        raise TraceError(f"{path} cannot be opened: {error}.") from None
+    try:
+        # Strings are decoded when their distinct values are known; one bad byte must not cost the file.
+        connection.text_factory = bytes
+        yield Export(path, connection, _tables(path, connection))
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise TraceError(f"{path} is a broken SQLite database: {_first_line(error)}. {_AGAIN}") from None
+    finally:
+        connection.close()
+
+
+def _check_file(path: Path) -> None:
+    """Raise TraceError for a file that SQLite would not read whole, or not say clearly why."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEADER)
+        size = path.stat().st_size
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}.") from None
+    if not head:
+        raise TraceError(f"{path} is empty (0 bytes). {_AGAIN}")
+    if not head.startswith(_MAGIC) and not _MAGIC.startswith(head):
+        raise TraceError(f"{path} is no SQLite database. {_AGAIN}")
+    # Bytes 16, 24, 28 and 92: page size, change counter, pages, and the change for which the pages were counted.
+    page = int.from_bytes(head[16:18], "big")
+    expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
+    if size < _HEADER or (head[24:28] == head[92:96] and size < expected):
+        raise TraceError(f"{path} is cut short: {size} of {max(expected, _HEADER)} bytes are there. {_AGAIN}")
+    for suffix, what in (("-journal", "an unfinished change"), ("-wal", "changes that are not in the file yet")):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_file() and beside.stat().st_size:
+            raise TraceError(
+                f"{path} is not complete: {beside.name} beside it holds {what}. Open it once with the sqlite3 program, "
+                "which settles that, or export the report once more."
+            )
+
+
+def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """The columns of every table; TraceError if they are not those of an Nsight Systems export."""
+    tables: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
+    ):
+        tables.setdefault(table.decode("utf-8", "replace"), set()).add(column.decode("utf-8", "replace"))
+    if "StringTable" in tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables):
+        raise TraceError(f"{path} is a profile of nvprof, not an Nsight Systems export. Profile with nsys instead.")
+    if _STRINGS not in tables:
+        shown = ", ".join(sorted(tables)[:4]) or "none"
+        raise TraceError(
+            f"{path} is an SQLite database, but no Nsight Systems export (its tables: {shown}). "
+            "Give a file that `nsys export --type sqlite` wrote."
+        )
+    return {name: frozenset(columns) for name, columns in tables.items()}
+
+
+def named(export: Export, *names: str) -> list[str]:
+    """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
+    found = []
+    for name in names:
+        versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d+))?", table))]
+        if versions:
+            found.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
+    return found
+
+
+def integers(export: Export, table: str, columns: Sequence[str], where: str = "") -> dict[str, NDArray[np.int64]]:
+    """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
+
+    `where` is a condition in SQL. Raises TraceError if a column holds something that is no integer.
+    """
+    # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
+    # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
+    have = [name for name in columns if name in export.tables[table]]
+    texts_of = "".join(f'group_concat(ifnull("{name}", ?1)), ' for name in have)
+    of_rows = _select(", ".join(["rowid AS at_row", *(f'"{name}"' for name in have)]), table, where, after="?2")
+    query = f"SELECT {texts_of} count(*), max(at_row) FROM ({of_rows} LIMIT {_ROWS_AT_ONCE})"
+    parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
+    rows_read, at = 0, MISSING
+    while (chunk := export.connection.execute(query, (MISSING, at)).fetchone())[-2]:
+        *found, length, at = chunk
+        rows_read += length
+        for part, text in zip(parts, found, strict=True):
+            part.append(_parsed(export, table, text, length))
+    values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
+    return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
+
+
+def _parsed(export: Export, table: str, text: bytes, length: int) -> NDArray[np.int64]:
+    """The `length` integers of a comma-separated text."""
+    try:
+        values = np.fromstring(text, np.int64, sep=",")
+    except (DeprecationWarning, ValueError):
+        values = _NOTHING
+    # What is no integer ends the reading early, with a warning that Python hides.
+    if len(values) != length:
+        raise TraceError(f"{export.path}: {table} holds something that is no integer. {_AGAIN}")
+    return values
+
+
+def texts(export: Export, table: str, column: str, where: str = "") -> list[bytes | None]:
+    """One text or binary column of a table, in the table's order; empty if the table has no such column."""
+    if column not in export.tables.get(table, ()):
+        return []
+    return [value for (value,) in export.connection.execute(_select(f'"{column}"', table, where))]
+
+
+def _select(what: str, table: str, where: str, after: str = "") -> str:
+    # In this order always, so that columns which were asked for one after the other fit together.
+    conditions = [f"({one})" for one in (where, f"rowid > {after}" if after else "") if one]
+    return f'SELECT {what} FROM "{table}"{" WHERE " + " AND ".join(conditions) if conditions else ""} ORDER BY rowid'
+
+
+def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
+    """The texts of the string ids that exist among `ids`; of millions of strings only those are read."""
+    wanted = np.sort(pd.unique(ids[ids != MISSING])).tolist()
+    found: dict[int, str] = {}
+    for at in range(0, len(wanted), _IDS_AT_ONCE):
+        some = ",".join(map(str, wanted[at : at + _IDS_AT_ONCE]))
+        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({some})"):
+            found[key] = decoded(value) or ""
+    return found
+
+
+def decoded(value: object) -> str | None:
+    """A text as SQLite gave it (bytes), or a number; None for NULL."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else None if value is None else str(value)
+
+
+def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
+    """The rows of a small table, texts decoded; absent columns are None; no rows if there is no such table."""
+    have = export.tables.get(table)
+    if have is None:
+        return []
+    wanted = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
+    cursor = export.connection.execute(f'SELECT {wanted} FROM "{table}"')
+    return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in cursor]
+
+
+def has_rows(export: Export, table: str) -> bool:
+    """Whether a table holds anything."""
+    return export.connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
+
+
+def _first_line(error: sqlite3.Error | UnicodeDecodeError) -> str:
+    # Python fails to decode SQLite's message where it quotes broken bytes of the file.
+    text = error.object.decode("utf-8", "replace") if isinstance(error, UnicodeDecodeError) else str(error)
+    return text.partition("\n")[0].rstrip(".")

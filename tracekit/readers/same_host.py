@@ -1,0 +1,139 @@
+"""Files that name the same host: one file twice, windows of one process, or processes that must be told apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
+
+from tracekit.readers.distinct import distinct
+from tracekit.trace import Trace
+
+_WHAT = {"events": ("device", "lane", "name"), "spans": ("thread", "name"), "launches": ("thread", "name")}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The trace of one file on its way into a merged one.
+
+    `host`: what it is called there. `at_ps`: its time 0 on the axis of all files, by its own clock. `timed`: whether
+    that is known; else `at_ps` is 0.
+    """
+
+    trace: Trace
+    host: str
+    at_ps: int
+    timed: bool
+
+    def window(self) -> tuple[int, int] | None:
+        """From the first start to the last end of its device rows, else of its host spans, ps; None without any."""
+        for table in (self.trace.events, self.trace.spans):
+            if len(table):
+                return self.at_ps + int(table["start_ps"].min()), self.at_ps + int(table["end_ps"].max())
+        return None
+
+
+def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
+    """`parts` with one host name for each process, without rows that another file of the process holds too, and notes.
+
+    Two files of one host name are of one process if the rows that fall into the time of both are the same, or if no
+    time is in both: then they are two windows. Otherwise the processes only share the name, and the second becomes
+    `name#2`.
+    """
+    processes: dict[str, list[list[Part]]] = {}
+    notes: list[str] = []
+    for part in parts:
+        known = processes.setdefault(part.host, [])
+        home = next((process for process in known if all(_one_process(part, other) for other in process)), None)
+        if home is None:
+            known.append([part])
+            continue
+        notes += _said(part, home)
+        for other in list(home):
+            part = _without_repeats(part, other)
+        home.append(part)
+    named = []
+    for host, known in processes.items():
+        labels = [host, *(f"{host}#{number}" for number in range(2, len(known) + 1))]
+        if len(known) > 1:
+            told = ", ".join(
+                f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, known, strict=True)
+            )
+            notes.append(f"{len(known)} processes call their host {host}, but did different work: {told}.")
+        for label, process in zip(labels, known, strict=True):
+            named += [replace(part, host=label) for part in process]
+    return named, notes
+
+
+def _one_process(a: Part, b: Part) -> bool:
+    """Whether `a` and `b`, which name the same host, saw one process."""
+    if a.timed != b.timed:
+        return False
+    windows = a.window(), b.window()
+    if not windows[0] or not windows[1]:
+        return True
+    start, end = max(windows[0][0], windows[1][0]), min(windows[0][1], windows[1][1])
+    if start >= end:
+        return a.timed
+    inside = [_inside(part, start, end) for part in (a, b)]
+    fewer = min(int(one.sum()) for one in inside)
+    repeated = int((_repeats(a, b, "events") & inside[0]).sum())
+    return not fewer or 2 * repeated > fewer
+
+
+def _inside(part: Part, start: int, end: int) -> NDArray[np.bool_]:
+    """Which device rows lie wholly in [start, end]."""
+    events = part.trace.events
+    return np.asarray((events["start_ps"] + part.at_ps >= start) & (events["end_ps"] + part.at_ps <= end))
+
+
+def _repeats(part: Part, other: Part, what: str) -> NDArray[np.bool_]:
+    """Which rows of `part` stand in `other` too, with the same times."""
+    mine, others = getattr(part.trace, what), getattr(other.trace, what)
+    n = len(mine)
+    if not n or not len(others):
+        return np.zeros(n, bool)
+    columns = [
+        np.concatenate([mine[time].to_numpy() + part.at_ps, others[time].to_numpy() + other.at_ps])
+        for time in ("start_ps", "end_ps")
+    ]
+    for text in _WHAT[what]:
+        both = [one[text].astype(pd.CategoricalDtype(one[text].cat.categories.astype("str"))) for one in (mine, others)]
+        columns.append(union_categoricals(both).codes)
+    which, _ = distinct(*columns)
+    return np.isin(which[:n], which[n:])
+
+
+def _without_repeats(part: Part, other: Part) -> Part:
+    tables = {what: getattr(part.trace, what)[~_repeats(part, other, what)].reset_index(drop=True) for what in _WHAT}
+    return replace(part, trace=replace(part.trace, **tables))
+
+
+def _said(part: Part, home: Sequence[Part]) -> list[str]:
+    """The note on a file that joins the others of its process."""
+    repeated = np.zeros(len(part.trace.events), bool)
+    for other in home:
+        repeated |= _repeats(part, other, "events")
+    files = " and ".join(_file(other, (*home, part)) for other in home)
+    here = _file(part, (*home, part))
+    if repeated.all() and len(repeated):
+        return [f"{here} holds nothing but what {files} holds of {part.host}: it is not counted twice."]
+    if repeated.any():
+        return [
+            f"{int(repeated.sum())} of {len(repeated)} device rows of {here} stand in {files} too, of {part.host}: "
+            "they count once."
+        ]
+    return [
+        f"{files} and {here} are taken for windows of one process, {part.host}: between them nothing was recorded, and "
+        "that time counts as idle."
+    ]
+
+
+def _file(part: Part, among: Sequence[Part]) -> str:
+    """The file's name, or its whole path where another file has the same name."""
+    name = Path(part.trace.source).name
+    alike = sum(Path(other.trace.source).name == name for other in among) > 1
+    return part.trace.source if alike else name

@@ -1,0 +1,316 @@
+"""Which collectives two hosts share, and what their ends say of the two clocks.
+
+The k-th occurrence of a collective on one host is the k-th on the other, where both recorded the same ones. Where one
+began or stopped recording earlier, the shift in k is found under which the ends differ most evenly.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.readers.distinct import distinct
+from tracekit.trace import Kind, labelled
+
+# Collectives that no rank can end before every rank has started: each needs data from all others. The others (None) let
+# a rank go early. The first that is found counts, in the category, else in the name.
+_OPS = (
+    (re.compile(r"all[-_]?reduce", re.IGNORECASE), "all-reduce"),
+    (re.compile(r"all[-_]?gather", re.IGNORECASE), "all-gather"),
+    (re.compile(r"reduce[-_]?scatter", re.IGNORECASE), "reduce-scatter"),
+    (re.compile(r"all[-_]?to[-_]?all", re.IGNORECASE), "all-to-all"),
+    (re.compile(r"send[-_]?recv", re.IGNORECASE), "send-recv"),
+    (re.compile(r"send|recv|permute|broadcast|reduce|gather|scatter|barrier", re.IGNORECASE), None),
+)
+_UNSURE = "send-recv"  # NCCL runs an all-to-all and a single send in one kernel of this name
+# What two rows must have in common to be one collective: the first level at which enough is shared counts.
+_LEVELS = (
+    ("op", "group", "ranks", "hlo_module", "hlo_op", "lane"),
+    ("op", "group", "ranks", "hlo_module", "hlo_op"),
+    ("op", "group", "ranks"),
+)
+_ENOUGH = 3  # ends from which a scatter can be told
+# Ends that scatter this much more than the steadiest ones do come from collectives that were not matched rightly.
+_ALIKE = 4
+# Ends this much nearer to each other than to the next ones were not brought together by chance.
+_RARE = 20
+_EVERY_SHIFT_UP_TO = 256  # up to so many occurrences every shift in k is tried
+_STEPS_PS = (1_000_000, 1000, 1)
+_SAMPLE = 4096
+_FOREVER = 2**62
+
+# First end, last end and last start over the devices of one host, shape (occurrences, 3), in order, ps.
+Occurrences = NDArray[np.int64]
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Host:
+    """The collectives of one host: `rows`, one per device and occurrence, by end, and the step of its times in ps."""
+
+    rows: pd.DataFrame
+    resolution_ps: int
+
+    @cached_property
+    def levels(self) -> list[Mapping[Key, Occurrences]]:
+        """The occurrences at each level, the finest first."""
+        return [_occurrences(self.rows, columns) for columns in _LEVELS]
+
+    @cached_property
+    def runs(self) -> set[int]:
+        """The numbers of the executions whose collectives these are, where known."""
+        return set(self.rows["run_id"].dropna())
+
+    def only(self, runs: set[int]) -> "Host":
+        """The same host with the executions `runs` only; rows of no known execution stay."""
+        if not runs or self.runs <= runs:
+            return self
+        return Host(self.rows[self.rows["run_id"].isna() | self.rows["run_id"].isin(runs)], self.resolution_ps)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What shared collectives say of the second host's clock, seen from the first's; all in ps.
+
+    `ends`: how much later each ended by the second's clock, shape (n,), sorted. `earliest` and `latest`: the offsets
+    between which no rank ends a collective before another starts it. `apart`: in which time, in the median, one end
+    follows the other. `resolution`: the coarser step of the two files.
+    """
+
+    ends: NDArray[np.int64]
+    earliest: int
+    latest: int
+    apart: int
+    resolution: int
+
+    @property
+    def offset(self) -> int:
+        """The median of `ends`: how much the second clock is ahead."""
+        return (int(self.ends[(len(self.ends) - 1) // 2]) + int(self.ends[len(self.ends) // 2])) // 2
+
+    @property
+    def spread(self) -> int:
+        """How much `ends` scatter, at least the resolution."""
+        return max(int(self.ends[-1] - self.ends[0]), self.resolution)
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether no offset at all fits: these are not the same collectives, or a clock ran at another pace.
+
+        Some would end before they start, or the ends scatter as if any had been compared with any.
+        """
+        return self.earliest - self.latest > max(self.spread // 2, 2 * self.resolution) or self.spread > self.apart
+
+    def allows(self, offset: int) -> bool:
+        """Whether the second clock may be ahead by `offset`: within the spread, and nothing ends before it starts."""
+        slack = max(self.spread // 4, self.resolution)
+        near = len(self.ends) == 1 or abs(self.offset - offset) <= self.spread
+        return near and self.earliest - slack <= offset <= self.latest + slack
+
+    @property
+    def corrected(self) -> int:
+        """The offset to correct by: the median, or what is nearest to it and lets nothing end before it starts."""
+        if self.earliest > self.latest:
+            return self.offset
+        return min(max(self.offset, self.earliest), self.latest)
+
+    def residual(self, offset: int) -> int:
+        """The largest difference between ends that is left if the second clock is ahead by `offset`."""
+        return max(abs(int(self.ends[0]) - offset), abs(int(self.ends[-1]) - offset))
+
+
+def needed(events: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an events frame that a comparison needs: collectives, and enough others to see the times' step."""
+    collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
+    return events[collective | (np.arange(len(events)) < _SAMPLE)]
+
+
+def by_host(events: pd.DataFrame, hosts: Sequence[str]) -> dict[str, Host]:
+    """The collectives of each of `hosts` in an events frame (EVENT_COLUMNS)."""
+    code = events["host"].cat.codes.to_numpy()
+    known = {str(name): at for at, name in enumerate(events["host"].cat.categories)}
+    collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
+    found = {}
+    for host in hosts:
+        mine = code == known.get(host, -2)
+        rows = events[mine & collective]
+        op = _ops(rows)
+        found[host] = Host(
+            rows.assign(op=op)[pd.notna(op)].sort_values("end_ps", kind="stable", ignore_index=True),
+            _resolution(events[["start_ps", "end_ps"]].to_numpy()[np.flatnonzero(mine)[:_SAMPLE]]),
+        )
+    return found
+
+
+def compare(a: Host, b: Host, timed: bool) -> Compared | None:
+    """What the collectives that `a` and `b` share say of `b`'s clock; None if they share none that can be told.
+
+    `timed`: whether the times of both are Unix times, so that clocks that are nearly right help to tell which
+    occurrence is which.
+    """
+    resolution = max(a.resolution_ps, b.resolution_ps)
+    if not a.levels[-1].keys() & b.levels[-1].keys():
+        return None
+    runs = a.runs & b.runs
+    found: list[tuple[bool, Compared]] = []
+    for mine, others in zip(a.only(runs).levels, b.only(runs).levels, strict=True):
+        level = _matches(mine, others, resolution, timed)
+        if any(sure and len(one.ends) >= _ENOUGH for sure, one in level):
+            found = level
+            break
+        if any(sure for sure, _ in level):
+            found = found or level
+    sure = [one for is_sure, one in found if is_sure]
+    if not sure:
+        return None
+    sure = [one for one in sure if not one.contradicts] or sure
+    enough = [one for one in sure if len(one.ends) >= _ENOUGH]
+    if not enough:
+        return _joined(sure)
+    steadiest = min(enough, key=lambda one: (one.spread, -len(one.ends)))
+    return _joined([one for _, one in found if _agree(steadiest, one)])
+
+
+def _agree(steadiest: Compared, one: Compared) -> bool:
+    """Whether `one` tells the same offset, and about as exactly."""
+    apart = abs(steadiest.offset - one.offset)
+    return one.spread <= _ALIKE * steadiest.spread and apart <= one.spread + steadiest.spread + one.resolution
+
+
+def _joined(parts: Sequence[Compared]) -> Compared:
+    return Compared(
+        np.sort(np.concatenate([one.ends for one in parts])),
+        max(one.earliest for one in parts),
+        min(one.latest for one in parts),
+        min(one.apart for one in parts),
+        parts[0].resolution,
+    )
+
+
+def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
+    """Which synchronising collective each row is, shape (n,); null where it is none."""
+    category, name = rows["category"].cat, rows["name"].cat
+    pair, first = distinct(category.codes.to_numpy(), name.codes.to_numpy())
+    said = []
+    for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True):
+        told, op = _op(str(category.categories[category_code])) if category_code >= 0 else (False, None)
+        said.append(op if told else _op(str(name.categories[name_code]))[1])
+    return np.asarray(labelled(said, pair), object)
+
+
+def _op(text: str) -> tuple[bool, str | None]:
+    """Whether `text` names a collective, and which of those that no rank ends early."""
+    return next(((True, op) for pattern, op in _OPS if pattern.search(text)), (False, None))
+
+
+def _resolution(times: NDArray[np.int64]) -> int:
+    """The step in which times are given: a microsecond, a nanosecond or a picosecond."""
+    apart = times - times.flat[0] if times.size else times
+    return next(step for step in _STEPS_PS if not (apart % step).any())
+
+
+def _matches(
+    a: Mapping[Key, Occurrences], b: Mapping[Key, Occurrences], resolution: int, timed: bool
+) -> list[tuple[bool, Compared]]:
+    """Every collective that both have, compared, and whether it is surely one over all ranks."""
+    shared = [(what[0] != _UNSURE, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
+    return [(sure, one) for sure, one in shared if one]
+
+
+def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occurrences]:
+    """The occurrences of each collective, told apart by `columns`; the k-th on each device are one."""
+    if not len(rows):
+        return {}
+    which, first = distinct(*(pd.factorize(rows[column])[0] for column in columns))
+    on_device, _ = distinct(which, rows["device"].cat.codes.to_numpy())
+    order = np.argsort(on_device, kind="stable")
+    k = np.empty(len(rows), np.int64)
+    k[order] = np.arange(len(rows)) - np.searchsorted(on_device[order], on_device[order])
+    one = np.lexsort((k, which))
+    begins = np.flatnonzero(np.diff(which[one], prepend=-1) | np.diff(k[one], prepend=-1))
+    start, end = rows["start_ps"].to_numpy()[one], rows["end_ps"].to_numpy()[one]
+    table = np.column_stack(
+        [np.minimum.reduceat(end, begins), np.maximum.reduceat(end, begins), np.maximum.reduceat(start, begins)]
+    )
+    values = rows[list(columns)].astype(object).iloc[first]
+    keys = [tuple(None if pd.isna(one) else one for one in key) for key in values.itertuples(index=False)]
+    return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[one][begins])) + 1), strict=True))
+
+
+def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
+    """`a` and `b` compared occurrence by occurrence; None if nothing tells which is which."""
+    found = _in_order(a, b, resolution, timed)
+    if timed and (not found or found.contradicts or found.spread > _ALIKE * resolution):
+        near = _by_time(a, b, resolution)
+        if near and (not found or found.contradicts or found.spread > _ALIKE * near.spread):
+            return near
+    return found
+
+
+def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
+    """`a` and `b` compared at the shift in k that fits; None if several fit equally well."""
+    even = _at(a, b, 0, resolution)
+    if len(a) == len(b) and timed and _as_they_stand(even):
+        return even
+    fewer = min(len(a), len(b))
+    least = max(min(_ENOUGH, fewer), fewer // 2)
+    tried = {lag: _at(a, b, lag, resolution) for lag in _lags(a, b, least)}
+    steadiest = min(one.spread for one in tried.values())
+    tight = {lag: one for lag, one in tried.items() if one.spread <= _ALIKE * steadiest}
+    near = sorted(tight.values(), key=lambda one: abs(one.offset))
+    if timed and (standing := [one for one in near if _as_they_stand(one)]):
+        return standing[0]
+    if len(a) == len(b) and 0 in tight:
+        return even
+    clear = len(near) == 1 or (timed and 2 * abs(near[0].offset) < abs(near[1].offset))
+    return near[0] if clear and fewer > 1 else None
+
+
+def _by_time(a: Occurrences, b: Occurrences, resolution: int) -> Compared | None:
+    """`a` and `b` compared where an end of each is nearest to one of the other, by the times as given.
+
+    That holds where one file lost some. It tells something only if most are found, and much nearer than chance brings
+    them: than they follow each other.
+    """
+    to_a = np.searchsorted((a[1:, 1] + a[:-1, 1]) // 2, b[:, 1])
+    to_b = np.searchsorted((b[1:, 1] + b[:-1, 1]) // 2, a[:, 1])
+    mutual = to_b[to_a] == np.arange(len(b))
+    a, b = a[to_a[mutual]], b[mutual]
+    both = (a[:, 2] <= b[:, 0]) & (b[:, 2] <= a[:, 0])
+    if both.sum() < max(_ENOUGH, min(len(to_a), len(to_b)) // 2):
+        return None
+    found = _at(a[both], b[both], 0, resolution)
+    return found if _RARE * found.spread <= found.apart else None
+
+
+def _as_they_stand(one: Compared) -> bool:
+    """Whether the times as given let each rank end after all have started."""
+    return one.earliest <= one.resolution and one.latest >= -one.resolution
+
+
+def _lags(a: Occurrences, b: Occurrences, least: int) -> Sequence[int]:
+    """The shifts in k worth trying that leave at least `least` pairs."""
+    lowest, highest = least - len(b), len(a) - least
+    if max(len(a), len(b)) <= _EVERY_SHIFT_UP_TO:
+        return range(lowest, highest + 1)
+    near = np.searchsorted(a[:, 1], b[:, 1]) - np.arange(len(b))
+    likely = {0, len(a) - len(b), *np.unique(near)[np.argsort(-np.unique(near, return_counts=True)[1])][:16].tolist()}
+    return sorted(lag for lag in likely if lowest <= lag <= highest)
+
+
+def _at(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
+    """`b`'s occurrence k compared with `a`'s occurrence k + lag."""
+    a, b = a[max(lag, 0) :], b[max(-lag, 0) :]
+    n = min(len(a), len(b))
+    a, b = a[:n], b[:n]
+    return Compared(
+        np.sort(b[:, 1] - a[:, 1]),
+        int((b[:, 2] - a[:, 0]).max()),
+        int((b[:, 0] - a[:, 2]).min()),
+        int(np.median(np.diff(a[:, 1]))) if n > 1 else _FOREVER,
+        resolution,
+    )
