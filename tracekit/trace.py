@@ -46,6 +46,7 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "known_by": "category",
     "group": "category",
     "ranks": "category",
+    "sequence": "Int64",
     "dtype": "category",
     "clock": "category",
 }

@@ -18,7 +18,9 @@ def host(name, *rows, op=REDUCE, device="gpu:0", **columns):
     table = events(*((f"{name}/{device}", "collective", *row, op) for row in rows), host=name)
     for column, value in columns.items():
         values = value if isinstance(value, list) else [value] * len(rows)
-        table[column] = pd.Series(values).astype(table[column].dtype if column == "run_id" else "category")
+        table[column] = pd.Series(values).astype(
+            table[column].dtype if column in ("run_id", "sequence") else "category"
+        )
     return table
 
 
@@ -187,6 +189,20 @@ def test_ops_of_the_executions_that_both_hosts_number_alike_are_compared():
     a = host("a", *ending(1000, 2000, 3000, 4000), run_id=[7, 8, 9, 10], **op)
     b = host("b", *ending(52_000, 53_000, 54_000, 55_000), run_id=[8, 9, 10, 11], **op)
     assert shifts(a, b) == [0, -50_000]
+
+
+def test_numbers_within_a_group_tell_which_collectives_are_the_same():
+    every = [1000 * k for k in range(1, 9)]
+    # Evenly spaced, so that every shift in k fits: only the numbers tell that b's window began two collectives later.
+    a = host("a", *ending(*every), sequence=list(range(1, 9)))
+    b = host("b", *ending(*(end + 5000 + end // 1000 % 2 for end in every[2:])), sequence=list(range(3, 9)))
+    assert shifts(a, b, timed=False) == [0, -5000]
+    assert shifts(
+        a.assign(sequence=pd.NA).astype(a.dtypes), b.assign(sequence=pd.NA).astype(b.dtypes), timed=False
+    ) != [
+        0,
+        -5000,
+    ]
 
 
 def test_ops_within_each_host_do_not_hide_those_that_hosts_share():

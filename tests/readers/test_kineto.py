@@ -146,6 +146,15 @@ def test_a_group_has_its_description_and_all_of_its_ranks_or_none(tmp_path, args
     assert rows(trace.events, "group", "ranks") == [[group, ranks]]
 
 
+def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_path):
+    trace = made(tmp_path, nccl("allreduce", 1, 1, Seq=7), nccl("allreduce", 1, 1), kernel("gemm", Seq=8))
+    assert rows(trace.events, "name", "sequence") == [
+        ["ncclDevKernel_Generic(x)", 7],
+        ["ncclDevKernel_Generic(x)", None],
+        ["gemm", None],
+    ]
+
+
 def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
     lying = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
     tensors = {"Input Dims": [[4, 3], [5]], "Input type": ["float", "float"]}

@@ -57,7 +57,8 @@ def read(document: Document, path: Path) -> Trace:
 
     `host` is `rank<k>`, or the file's stem where neither the trace nor its name tells a rank. Collectives carry what
     NCCL's arguments on their kernel say, in older files what the annotation around their launch says; `bytes` is the
-    size of the message as NCCL's tests count it (kineto_args.message_bytes). A group's sequence number has no column.
+    size of the message as NCCL's tests count it (kineto_args.message_bytes). `sequence` counts the
+    collectives of a process group.
     """
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed

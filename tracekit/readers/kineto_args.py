@@ -64,6 +64,7 @@ class Work(msgspec.Struct):
     group: Any = msgspec.field(name="Process Group Name", default=None)
     description: Any = msgspec.field(name="Process Group Description", default=None)
     ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
 
 
 class Call(msgspec.Struct):

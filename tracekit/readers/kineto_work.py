@@ -45,15 +45,11 @@ def read(
     for row, around in _around(document, launched, annotations).items():
         told[row] = kineto_args.annotated(told[row], *around)
     categories = [kineto_args.term(told[row].collective, str(name[row])) for row in talk.tolist()]
-    sizes: list[int | None] = [None] * len(rows)
-    copies = np.flatnonzero(judged["kind"] == Kind.MEMCPY.value).tolist()
-    for row in copies:
-        sizes[row] = whole(told[row].bytes)
-    asked = [(row, call) for row in copies if sizes[row] is None and (call := launches[row]) is not None]
-    for (row, _), args in zip(asked, document.args(_second(asked), Call), strict=True):
-        sizes[row] = whole(args.bytes if args.size is None else args.size)
+    sizes = _copied(document, told, np.flatnonzero(judged["kind"] == Kind.MEMCPY.value), launches)
+    sequence: list[int | None] = [None] * len(rows)
     for row, category in zip(talk.tolist(), categories, strict=True):
         sizes[row] = kineto_args.message_bytes(category, told[row])
+        sequence[row] = whole(told[row].sequence)
     groups = _groups(document)
     return frame(
         EVENT_COLUMNS,
@@ -70,6 +66,7 @@ def read(
             "correlation_id": integers([whole(args.correlation) or None for args in told]),
             "group": _sparse([kineto_args.group(told[row]) for row in talk], talk, len(rows)),
             "ranks": _sparse([kineto_args.ranks(told[row], groups) for row in talk], talk, len(rows)),
+            "sequence": integers(sequence),
             "dtype": _sparse([told[row].dtype for row in talk], talk, len(rows)),
         },
     )
@@ -100,6 +97,17 @@ def _judged(name: pd.Categorical, category: pd.Categorical, told: Sequence[Work]
         "direction": labelled([one.direction for one in judged], which),
         "known_by": labelled([one.known_by.value for one in judged], which),
     }
+
+
+def _copied(document: Document, told: Sequence[Work], copies: Rows, launches: Sequence[int | None]) -> list[int | None]:
+    """The bytes of each row that is one of `copies`; HIP's may stand on the call that asked for the copy."""
+    sizes: list[int | None] = [None] * len(told)
+    for row in copies.tolist():
+        sizes[row] = whole(told[row].bytes)
+    asked = [(row, call) for row in copies.tolist() if sizes[row] is None and (call := launches[row]) is not None]
+    for (row, _), args in zip(asked, document.args(_second(asked), Call), strict=True):
+        sizes[row] = whole(args.bytes if args.size is None else args.size)
+    return sizes
 
 
 def _around(

@@ -61,15 +61,24 @@ class Host:
         return [_occurrences(self.rows, columns) for columns in _LEVELS]
 
     @cached_property
-    def runs(self) -> set[int]:
-        """The numbers of the executions whose collectives these are, where known."""
-        return set(self.rows["run_id"].dropna())
+    def numbered(self) -> pd.Series:
+        """What and which of its group each row is, as text, where the group's collectives are numbered; else null."""
+        op, group, ranks, number = (
+            self.rows[column].astype("str").fillna("") for column in ("op", "group", "ranks", "sequence")
+        )
+        return (op + "|" + group + "|" + ranks + "|" + number).where(self.rows["sequence"].notna())
 
-    def only(self, runs: set[int]) -> "Host":
-        """The same host with the executions `runs` only; rows of no known execution stay."""
-        if not runs or self.runs <= runs:
-            return self
-        return Host(self.rows[self.rows["run_id"].isna() | self.rows["run_id"].isin(runs)], self.resolution_ps)
+    def shared_with(self, other: "Host") -> "Host":
+        """The same host without the executions, and without the numbers of a group, that `other` did not record.
+
+        Rows of no known execution or number stay; so do all where the two hosts have none in common.
+        """
+        keep = np.ones(len(self.rows), bool)
+        for mine, others in ((self.rows["run_id"], other.rows["run_id"]), (self.numbered, other.numbered)):
+            common = mine.isin(others.dropna())
+            if common.any():
+                keep &= (mine.isna() | common).to_numpy(bool)
+        return self if keep.all() else Host(self.rows[keep], self.resolution_ps)
 
 
 @dataclass(frozen=True)
@@ -155,9 +164,8 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     resolution = max(a.resolution_ps, b.resolution_ps)
     if not a.levels[-1].keys() & b.levels[-1].keys():
         return None
-    runs = a.runs & b.runs
     found: list[tuple[bool, Compared]] = []
-    for mine, others in zip(a.only(runs).levels, b.only(runs).levels, strict=True):
+    for mine, others in zip(a.shared_with(b).levels, b.shared_with(a).levels, strict=True):
         level = _matches(mine, others, resolution, timed)
         if any(sure and len(one.ends) >= _ENOUGH for sure, one in level):
             found = level
