@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from jax.profiler import ProfileData
 
+import tracekit
+
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -119,3 +121,50 @@ def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
     assert all(peer["seconds"] > 0 for name, peer in result["peers"].items() if name not in skipped)
     assert {goal["goal"] for goal in result["goals"]} == ({25} if skipped else {25, 50})
     assert all(name in ran.stdout for name in result["peers"])
+
+
+@pytest.fixture
+def make_kineto(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("make_kineto")
+
+
+@pytest.mark.parametrize("events", [100, 1_234])
+def test_a_generated_kineto_trace_has_the_events_that_it_says_and_every_seed_its_own(make_kineto, tmp_path, events):
+    first, second, other = (tmp_path / f"{name}.json" for name in ("first", "second", "other"))
+    size = make_kineto.write(first, events)
+    make_kineto.write(second, events)
+    make_kineto.write(other, events, seed=1)
+    assert first.read_bytes() == second.read_bytes() != other.read_bytes()
+    assert size == first.stat().st_size
+    written = json.loads(first.read_text())["traceEvents"]
+    assert len(written) == events
+    trace = tracekit.read(first)
+    work = [one for one in written if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    assert (len(trace.events), trace.notes) == (len(work), ())
+
+
+def test_too_few_events_for_a_kineto_trace_are_refused(make_kineto, tmp_path):
+    with pytest.raises(ValueError, match="99 events are too few"):
+        make_kineto.write(tmp_path / "t.json", 99)
+
+
+def test_the_chrome_benchmark_measures_every_reader_on_the_same_events(tmp_path):
+    out = tmp_path / "result.json"
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [sys.executable, BENCHMARKS / "read_chrome.py", "--events", "2000", "--rounds", "1", "--json", out],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    peers = json.loads(out.read_text())["peers"]
+    assert not [name for name, peer in peers.items() if "failed" in peer]
+    assert "skipped" in peers["HTA, TraceAnalysis"]
+    counted = {name: peer["events"] for name, peer in peers.items() if "skipped" not in peer}
+    rows = counted.pop("tracekit, Trace")
+    assert set(counted.values()) == {2_000}
+    assert 0 < rows < 2_000
+    assert {"tracekit, columns", "msgspec, all objects", "json, all objects"} <= set(counted)

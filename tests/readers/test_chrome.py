@@ -49,9 +49,12 @@ def test_a_number_may_be_written_in_any_way(tmp_path, written, start_ps):
     assert (document.base_ps, document.timed.tolist()) == (start_ps, [True])
 
 
-@pytest.mark.parametrize("written", ["null", '"soon"', '""', "[1]", '"NaN"', '"-Infinity"', "1" + "0" * 40])
+@pytest.mark.parametrize(
+    "written", ["null", '"soon"', '""', "[1]", '"NaN"', '"-Infinity"', "1" + "0" * 40, "1e400", '"\udcff"']
+)
 def test_what_is_no_time_leaves_the_event_untimed(tmp_path, written):
-    document = load(tmp_path, f'[{{"ph": "X", "ts": {written}, "dur": {written}}}, {{"ph": "X", "ts": 7}}]')
+    text = f'[{{"ph": "X", "ts": {written}, "dur": {written}}}, {{"ph": "X", "ts": 7}}]'
+    document = load(tmp_path, text.encode(errors="surrogateescape"))
     assert (document.timed.tolist(), document.start_ps.tolist(), document.base_ps) == ([False, True], [0, 0], 7_000_000)
 
 
@@ -145,6 +148,11 @@ A, B, C = event("a"), event("b"), event("c")
         (f"[{A}, {event('b', '{]')}, {C}]", ["a", "c"], [LEFT_OUT.format(1)]),
         (f"[{A}, {event('f {`d`: 1} g')}, {C}]".replace("`", '"'), ["a", "c"], [LEFT_OUT.format(1)]),
         ('{"traceEvents": [' + f"{A}, {event('b', '01')}], {KEYS}}}", ["a"], [LEFT_OUT.format(1)]),
+        (
+            f"[{A}, {event('b', '[01, {}], `x`: [{}], `y`: 2')}, {C}]".replace("`", '"'),
+            ["a", "c"],
+            [LEFT_OUT.format(1)],
+        ),
     ],
 )
 @pytest.mark.parametrize("piece", [16, 1 << 20])

@@ -206,14 +206,16 @@ def _decimal(column: pa.Array) -> pa.Array:
         return pc.cast(text, _PICOSECONDS)
     except pa.ArrowInvalid:
         # More decimals than picoseconds, numbers in quotes, or no numbers.
-        codes = text.dictionary_encode()
+        codes = column.dictionary_encode()
         values = pa.array([_number(one) for one in codes.dictionary.to_pylist()], _PICOSECONDS)
         return values.take(codes.indices)
 
 
-def _number(text: str | None) -> Decimal | None:
+def _number(raw: bytes) -> Decimal | None:
     try:
-        value = _EXACT.create_decimal((text or "").strip('"')).quantize(Decimal("0.000001"), context=_EXACT)
+        value = _EXACT.create_decimal(raw.decode("ascii", "replace").strip('"')).quantize(
+            Decimal("0.000001"), context=_EXACT
+        )
     except DecimalException:
         return None
     return value if value.is_finite() and abs(value) < 10**30 else None

@@ -1,6 +1,6 @@
 """The text of a Chrome trace, piece by piece: its events as raw values, and the other keys of the file.
 
-The events are decoded a few megabytes at a time, so that a file is never held as objects. A piece ends between two
+The events are decoded about a megabyte at a time, so that a file is never held as objects. A piece ends between two
 events, which only its decoding proves, since `},{` may also stand inside of one. An event that is no JSON is repaired
 where that is cheap, else left out; what stands before and after it is read all the same.
 """
@@ -193,7 +193,7 @@ class Text:
                     self.left_out += 1
                 if not ends:
                     return _Run(events)
-            after = good or ends[0]
+            after = good or _likely(run, ends, end, whole)
             if after.ended:
                 return _Run(events, rest=bytes(run[after.next : end]))
             at = after.next
@@ -209,17 +209,21 @@ class Text:
 
     def _keys(self, text: bytes) -> None:
         """Add the keys in `text`, which ends with the closing brace of the file, to `head`."""
-        text = text.strip(_BLANKS)
-        if not text or text == b"}":
-            return
-        text = b"{%b" % text.removesuffix(b"}").rstrip(_BLANKS) + b"}"
-        for attempt in (text, repaired(text)):
-            try:
-                self.head |= msgspec.json.decode(attempt, type=dict[str, Any])
-                return
-            except BROKEN:
-                continue
-        self.cut = self.cut or "the keys beside its events are no JSON, or cut"
+        keys = _parsed(text)
+        self.head |= keys or {}
+        if keys is None:
+            self.cut = self.cut or "the keys beside its events are no JSON, or cut"
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    """The keys in `text`, which ends with the closing brace of the file; None if it is no JSON and not repaired."""
+    text = b"{%b}" % text.strip(_BLANKS).removesuffix(b"}").strip(_BLANKS)
+    for attempt in (text, repaired(text)):
+        try:
+            return msgspec.json.decode(attempt, type=dict[str, Any])
+        except BROKEN:
+            continue
+    return None
 
 
 @dataclass
@@ -250,6 +254,14 @@ class _End(NamedTuple):
     stop: int
     next: int
     ended: bool
+
+
+def _likely(run: bytearray, ends: list[_End], end: int, whole: bool) -> _End:
+    """The first of `ends` with which an event may end that nothing repairs: the array's only if just keys follow."""
+    for one in ends:
+        if not one.ended or (whole and _parsed(bytes(run[one.next : end])) is not None):
+            return one
+    return ends[0]
 
 
 def _ends(run: bytearray, where: int, end: int, whole: bool) -> list[_End]:
