@@ -36,7 +36,7 @@ def heavy_imports(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_every_command_is_here():
-    assert {"capture", "report", "view"} <= set(COMMANDS)
+    assert {"capture", "read", "report", "view"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_usage_error_exits_with_2_and_the_usage(arguments):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("command", ["report", "view"])
+@pytest.mark.parametrize("command", ["read", "report", "view"])
 def test_a_missing_trace_is_one_sentence_and_exit_code_1(command, tmp_path):
     missing = tmp_path / "missing"
     result = run("-m", "tracekit", command, str(missing))

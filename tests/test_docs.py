@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = ("capture", "report", "view")
+COMMANDS = ("capture", "read", "report", "view")
 
 
 def helped(*words: str) -> str:

@@ -9,6 +9,9 @@ import typer
 from tracekit import __version__
 from tracekit.errors import TracekitError
 
+# What may not be read is told in a sentence (readable=False), not with the usage.
+_TRACE = "A trace file of any format, or a directory of runs, hosts or ranks."
+
 app = typer.Typer(
     name="tracekit",
     no_args_is_help=True,
@@ -84,11 +87,26 @@ def capture(
     raise typer.Exit(done.exit_code)
 
 
+@app.command("read")
+def read_trace(
+    path: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    run: Annotated[
+        str | None, typer.Option(help="Which run to read, if there are several [default: the newest].")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    kinds: Annotated[
+        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+    ] = None,
+) -> None:
+    """Say what a trace holds, and what it lacks."""
+    from tracekit.report.screen import run as show
+
+    show(path, run, as_json, kinds)
+
+
 @app.command()
 def report(
-    trace_dir: Annotated[
-        Path, typer.Argument(help="A trace that `tracekit capture` wrote, one of its runs, or a file.")
-    ],
+    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
     out: Annotated[Path | None, typer.Option(help="Where the files go [default: reports/<trace>].")] = None,
     run: Annotated[
         str | None, typer.Option(help="Which run to read, if there are several [default: the newest].")
@@ -101,11 +119,14 @@ def report(
         str | None, typer.Option(help="Compare the last --phase with this phase on fewer devices.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
+    kinds: Annotated[
+        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+    ] = None,
 ) -> None:
     """Say what ran in parallel, and write tables and a timeline."""
     from tracekit.report.command import run as make
 
-    make(trace_dir, out, run, phase or [], alone or [], baseline, as_json)
+    make(trace_dir, out, run, phase or [], alone or [], baseline, as_json, kinds)
 
 
 @app.command()

@@ -16,8 +16,8 @@ from tracekit.readers.find import find
 KINETO = b'{"schemaVersion": 1, "traceEvents": []}'
 XSPACE = 'planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5 } }'
 NEXT = (
-    "Give the directory that `tracekit capture` wrote, one of its runs, a *.xplane.pb file, a Chrome JSON trace of "
-    "PyTorch, JAX or MXNet, an SQLite export of Nsight Systems, or a directory of these."
+    "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet or Nsight Systems (SQLite); "
+    "docs/formats.md says how to record them."
 )
 
 

@@ -118,7 +118,8 @@ def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
 
 def test_an_empty_trace_says_so_and_has_no_window():
     report = build(trace(events()))
-    assert report.verdicts == {"whole trace": "The trace holds no device work."}
+    assert report.verdicts == {"whole trace": report.headline}
+    assert report.headline.startswith("The trace holds neither device work nor named host spans; for the next one")
     found = summary(report)["trace"]
     assert (found["window_ps"], found["window_reason"]) == (None, "the trace holds no device rows")
 

@@ -25,7 +25,10 @@ def read(path: str | Path, run: str | None = None) -> Trace:
     become one trace, as `merge` says. Raises TraceError if nothing is there, if it is broken, or if there is no run of
     that name.
     """
-    found = find.find(Path(path), run)
+    try:
+        found = find.find(Path(path), run)
+    except OSError as error:  # a directory that may not be looked into
+        raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     notes: list[str] = []
     world_size = None
     if found.format == "chrome":

@@ -9,8 +9,8 @@ from tracekit.errors import TraceError
 from tracekit.readers import content, nsys
 
 _NEXT = (
-    "Give the directory that `tracekit capture` wrote, one of its runs, a *.xplane.pb file, a Chrome JSON trace of "
-    "PyTorch, JAX or MXNet, an SQLite export of Nsight Systems, or a directory of these."
+    "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet or Nsight Systems (SQLite); "
+    "docs/formats.md says how to record them."
 )
 # Of one run written in several formats the first is read: XSpace and SQLite hold what their JSON copies leave out.
 _PREFERRED = ("xplane", "nsys", "chrome")

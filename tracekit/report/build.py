@@ -7,12 +7,16 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit.analysis import known
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
-from tracekit.report import verdict
+from tracekit.report import missing, verdict
 from tracekit.trace import Kind, Trace, records
 from tracekit.unions import Unions, clock_of_hosts, unions
+
+# Formats in which a CPU device is XLA's: a queue that runs one operation at a time.
+_XLA = ("xplane", "jax-json")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Report:
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last
     end of one, None (all of it) where there are no phases or several clocks.
+    `known_by` and `guessed` say how the kind of the work is known, as analysis.known gives them.
     """
 
     trace: Trace
@@ -59,6 +64,8 @@ class Report:
     headline: str
     notes: tuple[str, ...]
     shown: tuple[int, int] | None
+    known_by: pd.DataFrame
+    guessed: pd.DataFrame
 
 
 def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Report:
@@ -77,6 +84,10 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
         for row in records(table)
     }
+    # Without device work there is one thing to say, whatever the phases are.
+    lacking = missing.device_work(trace)
+    if lacking or not verdicts:
+        verdicts = {whole.name: lacking or verdict.whole(whole, cores)} | verdicts
     return Report(
         trace=trace,
         windows=seen.windows,
@@ -85,12 +96,14 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         phases=table,
         stretch=stretch,
         inside=inside,
-        verdicts=verdicts or {whole.name: verdict.whole(whole, cores)},
-        headline=verdict.headline(table, inside, cores) or verdict.whole(whole, cores),
+        verdicts=verdicts,
+        headline=lacking or verdict.headline(table, inside, cores) or verdict.whole(whole, cores),
         notes=(*trace.notes, *_notes(trace, seen)),
         shown=iv.span([one for window in windows.values() for one in window.values()])
         if len(seen.windows) < 2
         else None,
+        known_by=known.known_by(trace.events),
+        guessed=known.guessed(trace.events),
     )
 
 
@@ -135,7 +148,7 @@ def _notes(trace: Trace, seen: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
     cpus, cores = _cpus(seen), _too_few_cores(trace, seen)
     notes = []
-    if any(len(seen.devices[name].collective) for name in cpus):
+    if trace.format in _XLA and any(len(seen.devices[name].collective) for name in cpus):
         notes.append(
             "A CPU device runs one operation at a time, so a collective is never behind compute there: "
             "its overlap of 0 is a property of the backend, not of the program."

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tracekit.errors import TracekitError
-from tracekit.readers import read
 from tracekit.report import text
 from tracekit.report.build import build
+from tracekit.report.load import load
 from tracekit.report.summary import summary
 from tracekit.report.write import default_directory, write
 
@@ -28,15 +28,19 @@ def run(
     alone: Sequence[str] = (),
     baseline: str | None = None,
     as_json: bool = False,
+    kinds: Path | None = None,
 ) -> Path:
-    """Report on the trace at `trace_dir`; returns the directory that was written."""
+    """Report on the trace at `trace_dir`; returns the directory that was written.
+
+    `kinds` is a file of rules (tracekit.rules) for what an operation is.
+    """
     if (alone or baseline) and not phases:
         raise TracekitError(
             "--alone and --baseline say what a --phase is compared with; name the phase with --phase NAME."
         )
     with _progress() as step:
         step("reading")
-        trace = read(trace_dir, run_name)
+        trace = load(trace_dir, run_name, kinds)
         step("analysing")
         result = build(trace, phases, alone, baseline)
         known = set(result.phases["name"])

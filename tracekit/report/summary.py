@@ -10,6 +10,7 @@ from tracekit.report.build import Report, Stretch
 from tracekit.trace import records
 
 SCHEMA = 1
+MAX_GUESSES = 20
 _NO_ROWS = "the trace holds no device rows"
 _NOT_ALIGNED = "the hosts' clocks are not aligned"
 
@@ -39,6 +40,8 @@ def summary(report: Report) -> dict[str, Any]:
         "parallelism": whole.parallelism,
         "phases": [_phase(report, row) for row in records(report.phases)],
         "verdicts": report.verdicts,
+        "known_by": _records(report.known_by),
+        "guessed": _records(report.guessed.head(MAX_GUESSES)),
         "notes": list(report.notes),
     }
 

@@ -1,5 +1,7 @@
 """The report as text: tables for a terminal of 80 columns, and the same in Markdown."""
 
+import textwrap
+
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +11,18 @@ from tracekit.report.units import factor, percent, time
 from tracekit.trace import records
 
 Rows = list[list[str]]
+Titled = tuple[str, list[str], Rows]
+_MANY_DEVICES = 4
+
+_MAX_GUESSES, _MAX_NAME = 5, 36
+_TOLD = {
+    "rule": "your rules",
+    "opcode": "HLO opcode",
+    "stat": "profiler's record",
+    "stream": "stream label",
+    "name": "name",
+    "nothing": "nothing (taken for compute)",
+}
 
 
 def show(report: Report, console: Console) -> None:
@@ -16,28 +30,48 @@ def show(report: Report, console: Console) -> None:
     for name, said in report.verdicts.items():
         console.print(f"{name}: {said}", markup=False, highlight=False)
     console.print()
-    for title, head, rows in tables(report):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-        for at, column in enumerate(head):
-            table.add_column(column, justify="left" if at == 0 else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table, markup=False)
+    for table in tables(report):
+        _show_table(table, console)
+    if told := known_by(report):
+        for line in textwrap.wrap(told.replace(" %", "\u00a0%"), console.width):  # a number keeps its unit
+            console.print(line.replace("\u00a0", " "), markup=False, highlight=False)
         console.print()
+    for table in guesses(report):
+        _show_table(table, console)
     for note in report.notes:
         console.print(f"Note: {note}", markup=False, highlight=False)
+
+
+def _show_table(table: Titled, console: Console) -> None:
+    title, head, rows = table
+    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for at, column in enumerate(head):
+        shown.add_column(column, justify="left" if at == 0 else "right", overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown, markup=False)
+    console.print()
 
 
 def markdown(report: Report, figure: str) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, which stands beside it."""
     lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", "", f"![Timeline]({figure})", ""]
     lines += [f"* **{_cell(name)}**: {_cell(said)}" for name, said in report.verdicts.items()] + [""]
-    for title, head, rows in tables(report):
-        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-        lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows] + [""]
+    for table in tables(report):
+        lines += _markdown_table(table)
+    if told := known_by(report):
+        lines += ["## How it is known what ran", "", _cell(told), ""]
+    for table in guesses(report):
+        lines += _markdown_table(table)
     if report.notes:
         lines += ["## Notes", "", *(f"* {_cell(note)}" for note in report.notes), ""]
     return "\n".join(lines)
+
+
+def _markdown_table(table: Titled) -> list[str]:
+    title, head, rows = table
+    lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return lines + ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows] + [""]
 
 
 def _cell(text: str) -> str:
@@ -103,9 +137,13 @@ def _stretches(report: Report) -> list[Stretch]:
 
 
 def _overlap(report: Report) -> tuple[str, list[str], Rows]:
-    """Collectives, memory and copy directions; a direction that is all of a device's memory time shares its row."""
+    """Collectives, memory and copy directions; a direction that is all of a device's memory time shares its row.
+
+    With many devices the directions are left out, so that the table stays readable.
+    """
     rows: Rows = []
     for stretch in _stretches(report):
+        many = stretch.overlap["device"].nunique() > _MANY_DEVICES
         for device, found in stretch.overlap[stretch.overlap["total_ps"] > 0].groupby("device", sort=False):
             memory = found.loc[found["what"] == "memory", "total_ps"].max()
             for row in records(found):
@@ -113,6 +151,8 @@ def _overlap(report: Report) -> tuple[str, list[str], Rows]:
                 if label not in ("memory", "collective"):
                     if row["total_ps"] == memory:
                         rows[-1][2] = f"memory ({label})"
+                        continue
+                    if many:
                         continue
                     label = f"  {label}"
                 cells = [time(row["hidden_ps"]), time(row["total_ps"]), percent(row["ratio"])]
@@ -140,3 +180,23 @@ def _pairs(report: Report) -> tuple[str, list[str], Rows]:
                 ]
             )
     return "Devices busy at the same time", ["phase", "devices", "together", "of the shorter", "of either"], rows
+
+
+def known_by(report: Report) -> str:
+    """What told the kind of the work, by share of the busy time; empty if there is none."""
+    told = [f"{_TOLD[row['level']]} {percent(row['ratio'])}" for row in records(report.known_by) if row["busy_ps"]]
+    if not told:
+        return ""
+    said = f"What told compute, collectives and copies apart, by busy time: {', '.join(told)}."
+    return f"{said} A wrong guess is corrected with --kinds." if len(report.guessed) else said
+
+
+def guesses(report: Report) -> list[Titled]:
+    """The table of the largest names whose kind was only guessed; none if there are none."""
+    rows = []
+    for row in records(report.guessed.head(_MAX_GUESSES)):
+        name = " ".join(row["name"].removeprefix("void ").split())
+        name = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+        rows.append([name, row["kind"], row["level"], time(row["device_time_ps"]), percent(row["ratio"])])
+    title = "Largest names whose kind is a guess"
+    return [(title, ["name", "taken for", "told by", "time", "of busy"], rows)] if rows else []

@@ -40,9 +40,7 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
 
 
 def whole(stretch: "Stretch", cores: float | None = None) -> str:
-    """The verdict on a trace without phases."""
-    if len(stretch.partition) == 0:
-        return "The trace holds no device work."
+    """The verdict on a trace without phases; where no device worked at all, missing.device_work says more."""
     return "; ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
 
 

@@ -1,0 +1,330 @@
+"""What a trace holds, on one screen: every fact, nothing that is not there, and never more than a screen."""
+
+import json
+import re
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.frames import events, spans, trace
+from tests.readers.xspaces import PlaneText, write
+from tracekit.readers import read
+from tracekit.report.build import build
+from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
+from tracekit.report.gantt import gantt
+from tracekit.report.screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, concat, frame
+
+MS = 10**9
+LEFT_OUT = "gpu:0: 1 events without a valid time were left out."
+
+
+def launches(*rows: tuple) -> pd.DataFrame:
+    """Rows of (host, start, end, correlation id)."""
+    columns = dict(zip(("host", "start_ps", "end_ps", "correlation_id"), zip(*rows, strict=True), strict=True))
+    return frame(LAUNCH_COLUMNS, {**columns, "thread": ["main"] * len(rows), "name": ["launch"] * len(rows)})
+
+
+def devices(*rows: tuple) -> pd.DataFrame:
+    """Rows of (host, device, model)."""
+    return frame(DEVICE_COLUMNS, dict(zip(("host", "device", "model"), zip(*rows, strict=True), strict=True)))
+
+
+def hosts(*rows: tuple) -> pd.DataFrame:
+    """Rows of (host, origin, clock, shift, residual)."""
+    columns = ("host", "origin_ns", "clock", "shift_ps", "residual_ps")
+    made = {name: list(column) for name, column in zip(columns, zip(*rows, strict=True), strict=True)}
+    return frame(HOST_COLUMNS, {**made, "source": [f"{row[0]}.json" for row in rows]})
+
+
+def two_devices() -> Trace:
+    rows = events(
+        ("gpu:0", "compute", 10 * MS, 20 * MS, "k"),
+        ("gpu:0", "collective", 15 * MS, 25 * MS, "all-reduce"),
+        ("gpu:1", "memcpy", 30 * MS, 50 * MS, "copy", "H2D"),
+    )
+    rows["correlation_id"] = pd.array([1, 2, None], "Int64")
+    rows["bytes"] = pd.array([None, 64, 128], "Int64")
+    return trace(
+        rows,
+        spans(("train", 0, 60 * MS)),
+        launches=launches(("h", 5 * MS, 6 * MS, 1), ("h", 7 * MS, 8 * MS, 9)),
+        devices=devices(("h", "gpu:0", "H200"), ("h", "gpu:1", "H200"), ("h", "gpu:2", "H200")),
+        hosts=hosts(("h", 1_700_000_000_123_456_789, None, None, None)),
+        notes=("traces/test holds 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
+        runs=("new", "old"),
+    )
+
+
+def test_all_facts_of_a_trace_are_told():
+    kinds = {"compute": 0, "collective": 0, "memcpy": 0, "memset": 0}
+    assert contents(two_devices()) == Contents(
+        source="traces/test",
+        format="xplane",
+        files=1,
+        runs=("new", "old"),
+        clocks=(Clock("", ("h",), 0, 60 * MS, 10 * MS, 50 * MS, 1_700_000_000_123_456_789, None, None),),
+        devices=(
+            Device("gpu:0", "h", "H200", 2, {**kinds, "compute": 1, "collective": 1}, 15 * MS, 40 * MS),
+            Device("gpu:1", "h", "H200", 1, {**kinds, "memcpy": 1}, 20 * MS, 40 * MS),
+            Device("gpu:2", "h", "H200", 0, kinds, 0, 40 * MS),
+        ),
+        spans=Spans(count=1, names=1, threads=1, phases=("train",), steps=0),
+        launches=2,
+        carried={
+            "launch": Share(1, 2),
+            "copy_direction": Share(1, 1),
+            "copy_bytes": Share(1, 1),
+            "collective_bytes": Share(1, 1),
+            "collective_ranks": Share(0, 1),
+            "hlo_op": Share(0, 3),
+        },
+        kinds_known_by={"rule": 0.0, "opcode": 0.0, "stat": 0.0, "stream": 0.0, "name": 0.0, "nothing": 1.0},
+        missing=(
+            "No row names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, "
+            "which XLA_FLAGS=--xla_gpu_enable_command_buffer= turns off.",
+        ),
+        notes=("traces/test holds 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
+    )
+
+
+def test_the_screen_says_them_in_words():
+    assert lines(contents(two_devices())) == [
+        "trace    traces/test",
+        "format   xplane: XSpace of the XLA profiler (JAX, TensorFlow)",
+        "runs     new (this one); --run NAME picks another: old",
+        "hosts    h",
+        "time     60.00 ms in all, 40.00 ms from first to last device row",
+        "began    2023-11-14 22:13:20.123456 UTC",
+        "",
+        "devices  3 GPUs, H200; busy = share of those 40.00 ms",
+        "       lanes  compute  collective  memcpy  memset    busy",
+        "gpu:0      2        1           1       0       0  37.5 %",
+        "gpu:1      1        0           0       1       0  50.0 %",
+        "gpu:2 without rows",
+        "",
+        "spans    1 host span of 1 name on 1 thread; phases 'train'; no steps",
+        "launches 2 calls; 1 of 2 rows with a correlation id have theirs",
+        "known of copies: direction 100 %, bytes 100 %; collectives: bytes 100 %, ranks",
+        "         0 %; rows: HLO op 0 %",
+        "kinds by nothing (taken for compute) 100 % of busy time",
+        "missing  No row names its HLO op: the program is no XLA program, or CUDA graphs",
+        "         hide its ops, which XLA_FLAGS=--xla_gpu_enable_command_buffer= turns",
+        "         off.",
+        f"notes    {LEFT_OUT}",
+    ]
+
+
+def test_json_holds_the_same():
+    found = json.loads(json.dumps(contents(two_devices()).data))
+    assert found["schema"] == 1
+    assert found["devices"][1] == {
+        "device": "gpu:1",
+        "host": "h",
+        "model": "H200",
+        "lanes": 1,
+        "rows": {"compute": 0, "collective": 0, "memcpy": 1, "memset": 0},
+        "busy_ps": 20 * MS,
+        "window_ps": 40 * MS,
+    }
+    assert found["carried"]["launch"] == {"have": 1, "of": 2}
+
+
+def test_every_key_of_the_json_is_documented():
+    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")))
+    found = contents(two_devices()).data
+    parts = [found, *found["clocks"], *found["devices"], found["spans"], found["carried"], *found["carried"].values()]
+    assert {key for part in parts for key in part} - words == set()
+
+
+def test_a_correlation_id_counts_only_on_its_own_host():
+    rows = concat(EVENT_COLUMNS, [events((f"{host}/gpu:0", "compute", 0, 9), host=host) for host in ("a", "b")])
+    rows["correlation_id"] = pd.array([7, 7], "Int64")
+    found = contents(trace(rows, launches=launches(("a", 0, 1, 7), ("b", 0, 1, 8))))
+    assert found.carried["launch"] == Share(1, 2)
+
+
+def unaligned(number: int) -> Trace:
+    """Hosts with a clock of their own, the times of each 1 h apart."""
+    names = [f"rank{at}" for at in range(number)]
+    rows = [
+        events((f"{name}/gpu:0", "compute", at * 3600 * 10**12, at * 3600 * 10**12 + MS), host=name, clock=name)
+        for at, name in enumerate(names)
+    ]
+    return trace(concat(EVENT_COLUMNS, rows), spans(), hosts=hosts(*[(name, None, name, None, None) for name in names]))
+
+
+def test_hosts_on_clocks_of_their_own_have_a_time_span_each():
+    found = contents(unaligned(2))
+    assert [(clock.hosts, clock.end_ps - clock.start_ps) for clock in found.clocks] == [
+        (("rank0",), MS),
+        (("rank1",), MS),
+    ]
+    assert {device.window_ps for device in found.devices} == {MS}
+    assert lines(found)[2:6] == [
+        "clocks   2 that are not aligned: no time is compared across them",
+        "         rank0: 1.00 ms in all, 1.00 ms from first to last device row; began at",
+        "         an unknown time of day",
+        "         rank1: 1.00 ms in all, 1.00 ms from first to last device row; began at",
+    ]
+
+
+def test_the_shift_and_the_rest_of_aligned_hosts_are_told():
+    rows = concat(EVENT_COLUMNS, [events((f"{host}/gpu:0", "compute", 0, 9), host=host) for host in ("a", "b")])
+    found = contents(trace(rows, hosts=hosts(("a", 10, None, 0, 3000), ("b", 20, None, -MS, 2000))))
+    assert "hosts    a, b, on one clock, shifted by up to 1.00 ms, collectives end within" in lines(found)
+
+
+def many_devices() -> Trace:
+    rows = [
+        events(
+            *[(f"host{at}/gpu:{one}", "compute", 0, (at + 1) * MS) for one in range(8)],
+            (f"host{at}/gpu:0", "memcpy", 0, MS, "copy", "H2D"),
+            host=f"host{at}",
+        )
+        for at in range(64)
+    ]
+    notes = tuple(
+        f"host{at}: something that takes more than a single line to be said was left out." for at in range(64)
+    )
+    return trace(concat(EVENT_COLUMNS, rows), notes=notes, runs=tuple(f"run{at}" for at in range(50)))
+
+
+def test_many_devices_become_one_line_with_ranges():
+    table = [line for line in lines(contents(many_devices())) if "GPUs" in line or "lanes" in line]
+    assert table == [
+        "devices  512 GPUs; busy = share of those 64.00 ms",
+        "          lanes  compute  collective  memcpy  memset       busy",
+        "512 GPUs    1-2        1           0     0-1       0  1.6-100 %",
+    ]
+
+
+def test_devices_without_rows_and_of_other_models_stand_apart():
+    rows = events(*[(f"gpu:{at}", "compute", 0, 4) for at in range(9)], ("cpu:0", "compute", 0, 1))
+    found = trace(rows, devices=devices(*[("h", f"gpu:{at}", "A" if at < 6 else "B") for at in range(12)]))
+    said = lines(contents(found))
+    at = next(at for at, line in enumerate(said) if line.startswith("devices"))
+    assert said[at : at + 6] == [
+        "devices  1 CPU device and 12 GPUs: 6 A, 6 B; busy = share of those 4 ps",
+        "        lanes  compute  collective  memcpy  memset    busy  model",
+        "cpu:0       1        1           0       0       0  25.0 %  -",
+        "6 GPUs      1        1           0       0       0   100 %  A",
+        "3 GPUs      1        1           0       0       0   100 %  B",
+        "3 GPUs without rows",
+    ]
+
+
+@pytest.mark.parametrize("given", [two_devices(), unaligned(64), many_devices(), trace(events())])
+def test_whatever_is_there_it_is_one_screen(given):
+    said = lines(contents(replace(given, source="p" * 200)))
+    assert max(map(len, said[1:])) <= WIDTH
+    assert len(said) <= HEIGHT + MIN_NOTE_LINES
+
+
+def test_notes_without_room_are_counted():
+    said = lines(contents(many_devices()))
+    kept = sum("something that takes" in line for line in said)
+    assert kept > 0
+    assert said[-1] == f"         … and {64 - kept} more: --json prints all."
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("xplane", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
+        ("jax-json", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
+        ("kineto", "."),
+    ],
+)
+def test_a_trace_of_host_threads_only_says_so_first(form, said):
+    given = replace(trace(events(), spans(("train", 0, 9))), format=form)
+    (sentence,) = contents(given).missing
+    assert sentence.startswith(f"The trace holds no device work, only host threads{said}")
+    report = build(given)
+    assert (report.headline, report.verdicts) == (
+        sentence,
+        {"whole trace": sentence, "train": "no device worked."},
+    )
+
+
+def test_every_format_says_what_would_have_recorded_devices(tmp_path):
+    """A file of each format that holds host threads only; the advice stands in `missing` or in a note."""
+    kineto = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": [host_event("user_annotation", "step")]}
+    mxnet = [process("cpu/0", 1), process("MXNET_C_API", 2), *pair("MXNDArraySave", 2)]
+    jax = [process("/host:CPU", 1), {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 1, "dur": 1}, {}]
+    made = {
+        "host.xplane.pb": lambda path: write(path, PlaneText("/host:CPU").event("python", "f", 0, 9).text()),
+        "host.trace.json": lambda path: path.write_text(json.dumps({"traceEvents": jax})),
+        "kineto.json": lambda path: path.write_text(json.dumps(kineto)),
+        "mxnet.json": lambda path: path.write_text(json.dumps({"traceEvents": mxnet})),
+        "nsys.sqlite": ranges_only,
+    }
+    advice = ("host_tracer_level", "host_tracer_level", "ProfilerActivity.CUDA", "profile_all=True", "--trace=cuda")
+    for (name, make), said in zip(made.items(), advice, strict=True):
+        make(tmp_path / name)
+        found = contents(read(tmp_path / name))
+        assert found.missing[0].startswith("The trace holds no device work, only host threads"), name
+        assert sum(said in sentence for sentence in (*found.missing, *found.notes)) == 1, name
+
+
+def host_event(category, name):
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": 5, "dur": 1}
+
+
+def process(name, pid):
+    return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+
+
+def pair(name, pid):
+    return [{"ph": ph, "cat": "MXNET_C_API", "name": name, "pid": pid, "tid": 1, "ts": 5, "id": 1} for ph in "be"]
+
+
+def ranges_only(path):
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE StringIds (id INT, value TEXT)")
+        base.execute("CREATE TABLE NVTX_EVENTS (start INT, end INT, eventType INT, globalTid INT, text TEXT)")
+        base.execute("INSERT INTO NVTX_EVENTS VALUES (100, 200, 59, 16777217, 'step')")
+    base.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (trace(events()), "The trace holds neither device work nor named host spans; "),
+        (
+            trace(events(), devices=devices(("h", "gpu:0", None))),
+            "The trace names devices, but holds no work of theirs; ",
+        ),
+        (trace(events(("gpu:0", "compute", 5, 5))), "All device rows have zero length: "),
+    ],
+    ids=["empty", "empty planes", "zero length"],
+)
+def test_a_trace_without_device_work_is_told_apart_and_drawn(given, said):
+    assert contents(given).missing[0].startswith(said)
+    report = build(given)
+    assert report.headline.startswith(said)
+    assert gantt(given, title=report.headline).get_axes() == []
+
+
+def test_a_trace_that_holds_all_misses_nothing():
+    rows = events(("tpu:0", "compute", 0, 9))
+    assert contents(trace(rows, spans(("train", 0, 9)))).missing == ()
+
+
+def test_sparse_cores_are_counted_apart():
+    rows = events(("tpu:0", "compute", 0, 9), ("tpu:0/sc:0", "compute", 0, 9), ("tpu:0/sc:1", "compute", 0, 9))
+    assert "devices  1 TPU and 2 SparseCores; busy = share of those 9 ps" in lines(contents(trace(rows)))
+
+
+def test_ranges_of_large_numbers_are_short():
+    rows = {"compute": 1_234_567, "collective": 0, "memcpy": 9_999, "memset": 999_499}
+    device = Device("gpu:0", "h", None, 1, rows, 5, 10)
+    more = [
+        replace(device, device=f"gpu:{at}", rows={kind: number + at for kind, number in rows.items()})
+        for at in range(9)
+    ]
+    said = lines(replace(contents(two_devices()), devices=tuple(more)))
+    assert "9 GPUs      1     1.2M         0-8  9,999-10k  999k-1.0M  50.0 %" in said

@@ -1,0 +1,139 @@
+"""The report says what told the kinds, shows the largest guesses, and takes a user's rules."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from tests.frames import events, trace
+from tests.readers.xspaces import write as write_xspace
+from tracekit.errors import TracekitError
+from tracekit.report import text
+from tracekit.report.build import build
+from tracekit.report.command import run
+from tracekit.report.summary import summary
+from tracekit.trace import Trace
+
+US = 10**6
+LONG = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<float>>(int)"
+
+
+def mixed() -> Trace:
+    rows = events(
+        ("gpu:0", "compute", 0, 80 * US, "fusion"),
+        ("gpu:0", "compute", 80 * US, 96 * US, LONG),
+        ("gpu:0", "collective", 96 * US, 99 * US, "ncclDevKernel_Generic"),
+        ("gpu:1", "memcpy", 0, 100 * US, "copy", "H2D"),
+        ("gpu:0", "compute", 99 * US, 100 * US, "mine"),
+    )
+    rows["known_by"] = pd.Categorical(["opcode", "name", "name", "stat", "nothing"])
+    return trace(rows)
+
+
+def shown(what: Trace, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    text.show(build(what), console)
+    return console.file.getvalue()
+
+
+def test_the_shares_are_one_sentence_and_the_guesses_one_table():
+    report = build(mixed())
+    assert text.known_by(report) == (
+        "What told compute, collectives and copies apart, by busy time: HLO opcode 40.0 %, profiler's record 50.0 %, "
+        "name 9.5 %, nothing (taken for compute) 0.5 %. A wrong guess is corrected with --kinds."
+    )
+    assert text.guesses(report) == [
+        (
+            "Largest names whose kind is a guess",
+            ["name", "taken for", "told by", "time", "of busy"],
+            [
+                ["at::native::elementwise_kernel<128,…", "compute", "name", "16.00 us", "8.0 %"],
+                ["ncclDevKernel_Generic", "collective", "name", "3.00 us", "1.5 %"],
+                ["mine", "compute", "nothing", "1.00 us", "0.5 %"],
+            ],
+        )
+    ]
+
+
+def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
+    said = shown(mixed())
+    assert max(map(len, said.splitlines())) <= 80
+    assert not re.search(r"\d\n%", said)
+    assert "at::native::elementwise_kernel<128,…" in said
+    markdown = text.markdown(build(mixed()), "gantt.png")
+    assert "at::native::elementwise_kernel&lt;128,…" in markdown
+    assert text.known_by(build(mixed())) in markdown
+
+
+def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
+    many = build(trace(events(*[("gpu:0", "compute", 10 * at, 10 * at + 9, f"k{at}_") for at in range(30)])))
+    assert [len(rows) for _, _, rows in text.guesses(many)] == [5]
+    assert len(summary(many)["guessed"]) == 20
+
+
+def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is_said():
+    rows = events(("gpu:0", "compute", 0, 9))
+    rows["known_by"] = pd.Categorical(["opcode"])
+    known = build(trace(rows))
+    assert (text.known_by(known), text.guesses(known)) == (
+        "What told compute, collectives and copies apart, by busy time: HLO opcode 100 %.",
+        [],
+    )
+    assert (text.known_by(build(trace(events()))), text.guesses(build(trace(events())))) == ("", [])
+
+
+def test_the_summary_holds_the_shares_and_the_guesses():
+    found = summary(build(mixed()))
+    assert sum(level["busy_ps"] for level in found["known_by"]) == sum(one["busy_ps"] for one in found["devices"])
+    assert found["known_by"][1] == {"level": "opcode", "busy_ps": 80 * US, "ratio": 0.4}
+    assert found["guessed"][1] == {
+        "name": "ncclDevKernel_Generic",
+        "kind": "collective",
+        "level": "name",
+        "intervals": 1,
+        "device_time_ps": 3 * US,
+        "ratio": 0.015,
+    }
+    json.dumps(found)
+
+
+def test_every_column_of_the_table_is_defined_in_the_docs():
+    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
+    ((_, head, _),) = text.guesses(build(mixed()))
+    assert set(head) <= words
+
+
+SPACE = """
+planes { name: "/device:GPU:0"
+  lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 1
+    events { metadata_id: 1 offset_ps: 0 duration_ps: 3000 }
+    events { metadata_id: 2 offset_ps: 3000 duration_ps: 1000 } }
+  event_metadata { key: 1 value { id: 1 name: "ring_exchange" } }
+  event_metadata { key: 2 value { id: 2 name: "other" } } }
+"""
+
+
+def test_rules_decide_what_the_report_counts_and_a_rule_without_rows_is_noted(tmp_path):
+    path = write_xspace(tmp_path / "host.xplane.pb", SPACE)
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname="^ring"\nkind="collective"\n[[rule]]\nname="gone"\nkind="compute"\n')
+    out = run(path, tmp_path / "out", kinds=rules)
+    found = json.loads((out / "summary.json").read_text())
+    assert found["devices"][0]["kinds"]["collective"] == {"intervals": 1, "union_ps": 3000}
+    assert {one["level"]: one["busy_ps"] for one in found["known_by"] if one["busy_ps"]} == {
+        "rule": 3000,
+        "nothing": 1000,
+    }
+    assert f"Rule 2 of {rules} matches no row." in found["notes"]
+    assert pd.read_parquet(out / "intervals.parquet")["known_by"].tolist() == ["rule", "nothing"]
+
+
+def test_a_mistake_in_the_rules_is_found_before_the_trace_is_read(tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nname="x"\nkind="copy"\n')
+    with pytest.raises(TracekitError, match="kind is 'copy'"):
+        run(tmp_path / "no trace", kinds=rules)

@@ -1,0 +1,236 @@
+"""Whatever cannot be read is one sentence on stderr and exit code 1: never a traceback, never half a report."""
+
+import gzip
+import json
+import os
+import random
+import sqlite3
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.readers.xspaces import PlaneText, write
+from tracekit.cli import main
+
+DATA = Path(__file__).parent / "data"
+REAL = Path(__file__).parents[2] / "shared" / "traces"
+SMALL = (DATA / "view-cpu.xplane.pb").read_bytes()
+COMMANDS = ("read", "report")
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
+
+
+def reads_everything() -> bool:
+    with tempfile.NamedTemporaryFile() as file:
+        os.chmod(file.name, 0)
+        return os.access(file.name, os.R_OK)
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys, tmp_path):
+    """Run `tracekit command path` in a directory of its own; gives exit code, stdout, stderr and what was written."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+
+    def run(command, path):
+        out = ("--out", str(home / "out")) if command == "report" else ()
+        monkeypatch.setattr("sys.argv", ["tracekit", command, str(path), *out])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+        said = capsys.readouterr()
+        return code, said.out, said.err, sorted(file.name for file in home.iterdir())
+
+    return run
+
+
+def failed(result) -> str:
+    """The sentence with which a command failed, checked to be nothing but that."""
+    code, out, err, written = result
+    assert (code, out, written) == (1, "", []), err
+    assert err.startswith("tracekit: ")
+    assert err.count("\n") == 1
+    assert err.endswith(".\n")
+    return err
+
+
+def of_bytes(data):
+    return lambda path: path.write_bytes(data)
+
+
+def sqlite(path):
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE notes (line TEXT)")
+    base.close()
+
+
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("trace.json", "{}")
+
+
+def dangling(path):
+    path.symlink_to(path.parent / "gone")
+
+
+KINETO = json.dumps(
+    {
+        "schemaVersion": 1,
+        "traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": at, "dur": 1} for at in range(99)],
+    }
+).encode()
+
+
+def damaged(path):
+    """A gzip stream with one bad byte, further in than the bytes that tell the format."""
+    packed = bytearray(gzip.compress(random.Random(0).randbytes(900_000)))
+    packed[600_000:600_040] = bytes(40)
+    path.write_bytes(packed)
+
+
+# Name of what is given -> how it is made.
+UNREADABLE = {
+    "missing.xplane.pb": lambda path: None,
+    "missing": lambda path: None,
+    "dangling.json": dangling,
+    "directory": lambda path: path.mkdir(),
+    "directory.xplane.pb": lambda path: path.mkdir(),
+    "directory with a text": lambda path: (path.mkdir(), (path / "readme.txt").write_text("hello")),
+    "empty.xplane.pb": of_bytes(b""),
+    "empty.json": of_bytes(b""),
+    "empty.json.gz": of_bytes(gzip.compress(b"")),
+    "empty.xplane.pb.gz": of_bytes(gzip.compress(b"")),
+    "empty.sqlite": of_bytes(b""),
+    "zeros.xplane.pb": of_bytes(bytes(5000)),
+    "zeros.json": of_bytes(bytes(5000)),
+    "zeros.sqlite": of_bytes(bytes(5000)),
+    "text.xplane.pb": of_bytes(b"hello, world\n" * 99),
+    "text.txt": of_bytes(b"hello, world\n" * 99),
+    "text.json": of_bytes(b"hello, world\n" * 99),
+    "latin1.json": of_bytes(b'{"traceEvents": [{"ph": "X", "name": \xe4'),
+    "picture.png": of_bytes(PNG),
+    "picture.xplane.pb": of_bytes(PNG),
+    "archive.zip": zipped,
+    "archive.xplane.pb": zipped,
+    "report.nsys-rep": of_bytes(b"\x0a\x05NVIDIA" * 99),
+    "other.sqlite": sqlite,
+    "other.json": of_bytes(b'{"name": "package", "version": 1}'),
+    "numbers.json": of_bytes(b"[1, 2, 3]"),
+    "number.json": of_bytes(b"17"),
+    "objects.json": of_bytes(b'[{"a": 1}, {"b": 2}]'),
+    "cut.xplane.pb.gz": of_bytes(gzip.compress(SMALL)[:-400]),
+    "cut.json.gz": of_bytes(gzip.compress(KINETO)[:12]),
+    "damaged.xplane.pb.gz": damaged,
+    "broken.json.gz": of_bytes(b"\x1f\x8b\x08\x00 this is no gzip"),
+    "cut.sqlite": lambda path: (sqlite(path), path.write_bytes(path.read_bytes()[:50])),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_is_no_trace_is_one_sentence(cli, tmp_path, name, command):
+    path = tmp_path / name
+    UNREADABLE[name](path)
+    assert str(path) in failed(cli(command, path))
+
+
+def test_a_report_of_nsight_systems_is_told_how_to_export_it(cli, tmp_path):
+    path = tmp_path / "my report.nsys-rep"
+    path.write_bytes(b"whatever")
+    said = failed(cli("read", path))
+    assert "nsys export --type sqlite" in said
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+def test_a_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
+    (path,) = (REAL / "xplane" / "corrupt").glob("*.xplane.pb")
+    assert "is broken or no XSpace" in failed(cli(command, path))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.skipif(reads_everything(), reason="this user (root) may read everything")
+@pytest.mark.parametrize(
+    ("closed", "given"),
+    [
+        ("trace.xplane.pb", "trace.xplane.pb"),
+        ("directory", "directory"),
+        ("directory", "directory/trace.xplane.pb"),
+        ("above/below", "above"),
+        ("log/plugins/profile/run", "log"),
+    ],
+)
+def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, given, command):
+    path = tmp_path / closed
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(SMALL) if path.suffix else path.mkdir()
+    path.chmod(0)
+    try:
+        said = failed(cli(command, tmp_path / given))
+    finally:
+        path.chmod(0o700)
+    assert str(path) in said
+    assert "Permission denied" in said
+
+
+def test_one_broken_rank_of_several_is_named(cli, tmp_path):
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    (ranks / "rank0.xplane.pb").write_bytes(SMALL)
+    (ranks / "rank1.xplane.pb").write_bytes(SMALL[:-40])
+    assert "rank1.xplane.pb" in failed(cli("read", ranks))
+
+
+def test_json_that_breaks_off_is_read_as_far_as_it_goes_and_says_so(cli, tmp_path):
+    path = tmp_path / "cut.json"
+    path.write_bytes(KINETO[:-40])
+    code, out, err, _ = cli("read", path)
+    assert (code, err) == (0, "")
+    assert "The file is cut" in out
+
+
+def boundaries(data: bytes) -> set[int]:
+    """Where the top-level fields of a message end, its start too: varint tag, varint length, that many bytes."""
+    found, at = {0}, 0
+    while at < len(data):
+        size = shift = 0
+        at += 1  # one byte of tag: field numbers of an XSpace are below 16
+        while True:
+            size |= (data[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                break
+        at += size
+        found.add(at)
+    assert at == len(data)
+    return found
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(length=st.integers(0, len(SMALL) - 1))
+def test_a_file_cut_anywhere_is_one_sentence_or_holds_whole_planes(cli, tmp_path, length):
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(SMALL[:length])
+    result = cli("read", path)
+    if length == 0 or length not in boundaries(SMALL):
+        assert str(path) in failed(result)
+    else:
+        assert result[0] == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_cut_inside_a_plane_is_one_sentence(cli, tmp_path, command):
+    path = tmp_path / "cut.xplane.pb"
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "kernel", 0, 100, correlation_id=7)
+    write(path, plane.text())
+    data = path.read_bytes()
+    step = 1 if command == "read" else 9
+    for length in range(1, len(data), step):
+        path.write_bytes(data[:length])
+        failed(cli(command, path))

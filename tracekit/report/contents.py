@@ -1,0 +1,241 @@
+"""What a trace holds, as plain data: its hosts and clocks, devices, host spans, launches, and what its rows carry."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals as iv
+from tracekit.analysis import known
+from tracekit.report import missing
+from tracekit.trace import Kind, Trace
+from tracekit.unions import clock_of_hosts, natural, unions
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Hosts whose times may be compared, and what the trace shows on their clock, in ps since the trace began.
+
+    `name` is "" where all hosts share one clock. [start_ps, end_ps) reaches from the first to the last event of any
+    kind, [device_start_ps, device_end_ps) from the first to the last on a device; None where there is none.
+    `began_ns` is the Unix time of `start_ps`, None where no file says. Times were shifted by at most `shift_ps` to
+    fit this clock, and `residual_ps` is the largest difference left; None where nothing was compared.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    start_ps: int | None
+    end_ps: int | None
+    device_start_ps: int | None
+    device_end_ps: int | None
+    began_ns: int | None
+    shift_ps: int | None
+    residual_ps: int | None
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device: its rows by kind, and its busy time in the window [first, last row) of all devices on its clock.
+
+    `window_ps` is None where no device on its clock has rows.
+    """
+
+    device: str
+    host: str | None
+    model: str | None
+    lanes: int
+    rows: Mapping[str, int]
+    busy_ps: int
+    window_ps: int | None
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The named host spans: how many, of how many names, on how many threads, which phases, how many steps."""
+
+    count: int
+    names: int
+    threads: int
+    phases: tuple[str, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of `of` rows have something."""
+
+    have: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that `tracekit read` says.
+
+    `carried`: of how many rows something is known. `kinds_known_by`: what told the kinds of the work (kinds.KnownBy) of
+    which share of the busy time; empty without any. `missing`: what is not there.
+    """
+
+    source: str
+    format: str
+    files: int
+    runs: tuple[str, ...]
+    clocks: tuple[Clock, ...]
+    devices: tuple[Device, ...]
+    spans: Spans
+    launches: int
+    carried: Mapping[str, Share]
+    kinds_known_by: Mapping[str, float]
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The same as dicts and lists, for JSON; keys are only added within a schema."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+
+def contents(trace: Trace) -> Contents:
+    """What `trace` holds; a trace without rows of any kind is as good as any other."""
+    of_host = _clock_of_every_host(trace)
+    return Contents(
+        source=trace.source,
+        format=trace.format,
+        files=len(trace.hosts),
+        runs=trace.runs,
+        clocks=_clocks(trace, of_host),
+        devices=_devices(trace, of_host),
+        spans=_spans(trace.spans),
+        launches=len(trace.launches),
+        carried=_carried(trace),
+        kinds_known_by=_known_by(trace.events),
+        missing=missing.sentences(trace),
+        notes=trace.notes,
+    )
+
+
+def _clock_of_every_host(trace: Trace) -> dict[str, str]:
+    """The clock of each host, with rows or without; "" for all where no row says that there are several."""
+    of_host = clock_of_hosts(trace.events)
+    known = dict(zip(trace.hosts["host"].astype(str), trace.hosts["clock"].astype(object), strict=True))
+    names = {
+        *known,
+        *of_host,
+        *(str(host) for table in (trace.spans, trace.launches) for host in table["host"].unique()),
+    }
+    several = any(of_host.values())
+    return {
+        host: of_host.get(host, _text(known.get(host)) or host) if several else ""
+        for host in sorted(names, key=natural)
+    }
+
+
+def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:
+    hosts = trace.hosts.astype(object).where(trace.hosts.notna(), None)
+    made = []
+    for name in sorted(set(of_host.values()), key=natural):
+        mine = [host for host, clock in of_host.items() if clock == name]
+        parts = [table[table["host"].isin(mine)] for table in (trace.events, trace.spans, trace.launches)]
+        start, end = _span(pd.concat([part[["start_ps", "end_ps"]] for part in parts]))
+        device_start, device_end = _span(parts[0])
+        said = hosts[hosts["host"].isin(mine)]
+        timed = said[said["origin_ns"].notna()]
+        unshifted = timed[~timed["shift_ps"].fillna(0).astype(bool)]
+        origin = min(unshifted["origin_ns"] if len(unshifted) else timed["origin_ns"], default=None)
+        made.append(
+            Clock(
+                name=name,
+                hosts=tuple(mine),
+                start_ps=start,
+                end_ps=end,
+                device_start_ps=device_start,
+                device_end_ps=device_end,
+                began_ns=None if origin is None or start is None else int(origin) + start // 1000,
+                shift_ps=max(map(abs, said["shift_ps"].dropna()), default=None),
+                residual_ps=max(map(abs, said["residual_ps"].dropna()), default=None),
+            )
+        )
+    return tuple(made)
+
+
+def _span(rows: pd.DataFrame) -> tuple[int, int] | tuple[None, None]:
+    return (int(rows["start_ps"].min()), int(rows["end_ps"].max())) if len(rows) else (None, None)
+
+
+def _devices(trace: Trace, of_host: Mapping[str, str]) -> tuple[Device, ...]:
+    """Every device that the trace names, with or without rows, in natural order; copies of an unknown one last."""
+    seen = unions(trace.events)
+    held = {**seen.devices, **seen.unplaced}
+    facts = {str(row["device"]): row for row in trace.devices.to_dict("records")}
+    counts = trace.events.groupby(["device", "kind"], observed=True).size()
+    lanes = trace.events[["device", "lane"]].drop_duplicates()["device"].astype(str).value_counts()
+    windows = {clock: iv.total(window) for clock, window in seen.windows.items()}
+    made = []
+    for name in sorted({*facts, *held}, key=lambda one: (one in seen.unplaced, natural(one))):
+        fact, found = facts.get(name, {}), held.get(name)
+        host = found.host if found else _text(fact.get("host"))
+        clock = found.clock if found else of_host.get(host or "", "")
+        made.append(
+            Device(
+                device=name,
+                host=host,
+                model=_text(fact.get("model")),
+                lanes=int(lanes.get(name, 0)),
+                rows={kind.value: int(counts.get((name, kind.value), 0)) for kind in Kind},
+                busy_ps=iv.total(found.busy) if found else 0,
+                window_ps=windows.get(clock),
+            )
+        )
+    return tuple(made)
+
+
+def _text(value: Any) -> str | None:
+    return None if pd.isna(value) else str(value)
+
+
+def _spans(spans: pd.DataFrame) -> Spans:
+    return Spans(
+        count=len(spans),
+        names=spans["name"].nunique(),
+        threads=len(spans[["host", "thread"]].drop_duplicates()),
+        phases=tuple(spans.loc[(spans["tracekit"] == "phase").to_numpy(bool), "name"].astype(str).unique()),
+        steps=len(spans[["host", "step"]].dropna()["step"].drop_duplicates()),
+    )
+
+
+def _carried(trace: Trace) -> dict[str, Share]:
+    """Of how many rows something is known; `launch` counts only rows with a correlation id."""
+    events = trace.events
+    copies = events[(events["kind"] == Kind.MEMCPY.value).to_numpy()]
+    collectives = events[(events["kind"] == Kind.COLLECTIVE.value).to_numpy()]
+    with_id = events[events["correlation_id"].notna().to_numpy()]
+    return {
+        "launch": Share(_launched(with_id, trace.launches), len(with_id)),
+        "copy_direction": _share(copies["direction"]),
+        "copy_bytes": _share(copies["bytes"]),
+        "collective_bytes": _share(collectives["bytes"]),
+        "collective_ranks": _share(collectives["ranks"]),
+        "hlo_op": _share(events["hlo_op"]),
+    }
+
+
+def _known_by(events: pd.DataFrame) -> dict[str, float]:
+    levels = known.known_by(events).dropna(subset="ratio")
+    return {str(level): float(ratio) for level, ratio in zip(levels["level"], levels["ratio"], strict=True)}
+
+
+def _share(column: pd.Series) -> Share:
+    return Share(int(column.notna().sum()), len(column))
+
+
+def _launched(rows: pd.DataFrame, launches: pd.DataFrame) -> int:
+    """How many rows have a launch of their host with their correlation id."""
+    found = 0
+    for host, mine in rows.groupby("host", observed=True, sort=False):
+        ids = launches.loc[(launches["host"] == host).to_numpy(bool), "correlation_id"].dropna().to_numpy(np.int64)
+        found += int(np.isin(mine["correlation_id"].to_numpy(np.int64), ids).sum())
+    return found

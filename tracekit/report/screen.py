@@ -1,0 +1,271 @@
+"""One screen that says what a trace holds: about 24 lines of 80 columns, the same on a terminal and in a pipe."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tracekit.report.contents import Clock, Contents, Device, contents
+from tracekit.report.load import load
+from tracekit.report.units import percent, time
+from tracekit.trace import UNKNOWN_DEVICE_SUFFIX, Kind
+
+WIDTH, HEIGHT, LABEL = 80, 24, 9
+MAX_DEVICES, MAX_CLOCKS, MAX_NAME = 8, 4, 26
+NUMBERS = range(1, 7)  # columns of the table of devices
+MIN_MODEL = 12
+# A note is never silent: where the screen is full, this many lines are still spent on notes.
+MIN_NOTE_LINES = 4
+
+_FORMATS = {
+    "xplane": "XSpace of the XLA profiler (JAX, TensorFlow)",
+    "jax-json": "trace.json of the JAX profiler",
+    "kineto": "PyTorch profiler",
+    "nsys": "Nsight Systems",
+    "mxnet": "MXNet profiler",
+}
+XLA = ("xplane", "jax-json")
+_LEVELS = {"rule": "your rules", "stat": "profiler's record", "nothing": "nothing (taken for compute)"}
+_TYPES = {"gpu": "GPU", "tpu": "TPU", "sc": "SparseCore", "cpu": "CPU device"}
+_CARRIED = {
+    "copy_direction": ("copies", "direction"),
+    "copy_bytes": ("copies", "bytes"),
+    "collective_bytes": ("collectives", "bytes"),
+    "collective_ranks": ("collectives", "ranks"),
+    "hlo_op": ("rows", "HLO op"),
+}
+
+
+def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kinds: Path | None = None) -> None:
+    """Print what the trace at `trace_dir` holds, as a screen or as JSON; `kinds` is a file of rules."""
+    found = contents(load(trace_dir, run_name, kinds))
+    print(json.dumps(found.data, indent=1) if as_json else "\n".join(lines(found)))
+
+
+def lines(found: Contents) -> list[str]:
+    """The screen, line by line; only a path may be wider than WIDTH."""
+    files = f", {found.files} files" if found.files > 1 else ""
+    made = [f"{'trace':{LABEL}}{found.source}"]
+    made += _labelled("format", f"{found.format}: {_FORMATS.get(found.format, 'of unknown origin')}{files}")
+    if len(found.runs) > 1:
+        read, *other = found.runs
+        made += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}")
+    made += _hosts(found.clocks)
+    made += ["", *_devices(found), ""]
+    made += _labelled("spans", _spans(found))
+    made += _labelled("launches", _launches(found))
+    made += _labelled("known of", known) if (known := _known(found)) else []
+    made += _labelled("kinds by", told) if (told := _told(found)) else []
+    # The line `runs` says the same.
+    notes = [note for note in found.notes if len(found.runs) < 2 or not note.endswith("--run NAME picks another.")]
+    for label, sentences in (("missing", found.missing), ("notes", notes)):
+        made += _sentences(label, sentences, max(HEIGHT - len(made), MIN_NOTE_LINES))
+    return made
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    text = text.replace(" %", "\u00a0%")  # a number keeps its unit
+    wrapped = textwrap.wrap(text, WIDTH - LABEL, break_on_hyphens=False) or [""]
+    return [f"{label if at == 0 else '':{LABEL}}{line}".replace("\u00a0", " ") for at, line in enumerate(wrapped)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """The names, or where there are more than `most`, the first and the last and how many."""
+    return ", ".join(names) if len(names) <= most else f"{names[0]} … {names[-1]} ({len(names)})"
+
+
+def _hosts(clocks: Sequence[Clock]) -> list[str]:
+    """Hosts, clocks, time span and wall-clock start."""
+    if not clocks:
+        return []
+    if len(clocks) == 1:
+        clock = clocks[0]
+        shared = ", on one clock" if len(clock.hosts) > 1 else ""
+        made = _labelled("hosts", f"{_some(clock.hosts, 4)}{shared}{_fitted(clock)}")
+        return made + _labelled("time", _lasted(clock)) + _labelled("began", _began(clock))
+    made = _labelled("clocks", f"{len(clocks)} that are not aligned: no time is compared across them")
+    for clock in clocks[:MAX_CLOCKS]:
+        made += _labelled("", f"{_some(clock.hosts, 4)}: {_lasted(clock)}; began {_began(clock)}{_fitted(clock)}")
+    if len(clocks) > MAX_CLOCKS:
+        made += _labelled("", f"… and {len(clocks) - MAX_CLOCKS} more")
+    return made
+
+
+def _fitted(clock: Clock) -> str:
+    shifted = f", shifted by up to {time(clock.shift_ps)}" if clock.shift_ps else ""
+    left = f", collectives end within {time(clock.residual_ps)}" if clock.residual_ps else ""
+    return shifted + left
+
+
+def _lasted(clock: Clock) -> str:
+    if clock.start_ps is None or clock.end_ps is None:
+        return "no event"
+    whole = f"{time(clock.end_ps - clock.start_ps)} in all"
+    if clock.device_start_ps is None or clock.device_end_ps is None:
+        return f"{whole}, no device row"
+    return f"{whole}, {time(clock.device_end_ps - clock.device_start_ps)} from first to last device row"
+
+
+def _began(clock: Clock) -> str:
+    if clock.began_ns is None:
+        return "at an unknown time of day"
+    seconds, rest = divmod(clock.began_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest // 1000:06d} UTC"
+
+
+def _devices(found: Contents) -> list[str]:
+    """One line for each device with rows, and one for all without; of more than MAX_DEVICES one for each model."""
+    if not found.devices:
+        return _labelled("devices", "none")
+    said = _counted([one for one in found.devices if not _unplaced(one)] or found.devices) + _models(found.devices)
+    windows = {device.window_ps for device in found.devices if device.window_ps}
+    if len(windows) == 1:
+        said += f"; busy = share of those {time(next(iter(windows)))}"
+    elif windows:
+        said += "; busy = share of the time from first to last row on that clock"
+    idle = [one for one in found.devices if not any(one.rows.values())]
+    working = [one for one in found.devices if one not in idle]
+    several = len({one.model for one in working}) > 1
+    rows = [["", "lanes", *(kind.value for kind in Kind), "busy", *(["model"] if several else [])]]
+    for name, group in _groups(working):
+        rows.append([name, *_cells(group), *([group[0].model or "-"] if several else [])])
+    table = _table(rows) if len(rows) > 1 else []
+    return _labelled("devices", said) + table + ([f"{_counted(idle)} without rows"] if idle else [])
+
+
+def _models(devices: Sequence[Device]) -> str:
+    """What the devices are, as far as it is known: `, H100` or `: 2 H100, 1 T4`."""
+    models = [device.model for device in devices if device.model]
+    counts = {model: models.count(model) for model in dict.fromkeys(models)}
+    if len(counts) < 2:
+        return f", {models[0]}" if models else ""
+    return ": " + _some([f"{number} {model}" for model, number in counts.items()], 3)
+
+
+def _groups(devices: Sequence[Device]) -> list[tuple[str, list[Device]]]:
+    """The devices by what one line of the table stands for, with the line's name."""
+    if len(devices) <= MAX_DEVICES:
+        return [(_cut(device.device), [device]) for device in devices]
+    found: dict[tuple[str, str | None, bool], list[Device]] = {}
+    for device in devices:
+        found.setdefault((_type(device), device.model, _unplaced(device)), []).append(device)
+    made = [(_cut(_counted(group)), group) for group in found.values()]
+    if len(made) <= MAX_DEVICES:
+        return made
+    return [*made[: MAX_DEVICES - 1], ("others", [one for _, group in made[MAX_DEVICES - 1 :] for one in group])]
+
+
+def _unplaced(device: Device) -> bool:
+    return device.device.endswith(UNKNOWN_DEVICE_SUFFIX)
+
+
+def _type(device: Device) -> str:
+    """`gpu` of `gpu:3` or `rank1/gpu:3`, `sc` of `tpu:3/sc:1` or `tpu:3/sc-tensor:1`."""
+    return device.device.rpartition("/")[2].partition(":")[0].partition("-")[0]
+
+
+def _counted(devices: Sequence[Device]) -> str:
+    if len(devices) == 1:
+        return devices[0].device
+    types = [_type(device) for device in devices]
+    return " and ".join(_count(types.count(one), _TYPES.get(one, one)) for one in dict.fromkeys(types))
+
+
+def _cut(name: str) -> str:
+    """`name`, without its middle where it is long."""
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2 - 1]}…{name[-MAX_NAME // 2 :]}"
+
+
+def _cells(group: Sequence[Device]) -> list[str]:
+    numbers = [[device.lanes for device in group], *([device.rows[kind.value] for device in group] for kind in Kind)]
+    busy = [device.busy_ps / device.window_ps for device in group if device.window_ps]
+    return [*map(_numbers, numbers), _busy(busy)]
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """The number, or of several the least and the largest, short."""
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else _range([_short(low), _short(high)])
+
+
+def _short(number: int) -> str:
+    if number < 10_000:
+        return f"{number:,}"
+    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+
+
+def _busy(ratios: Sequence[float]) -> str:
+    return _range([percent(min(ratios)), percent(max(ratios))]) if ratios else "-"
+
+
+def _range(ends: Iterable[str]) -> str:
+    low, high = ends
+    return low if low == high else f"{low.removesuffix(' %')}-{high}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The first and the model column to the left, numbers to the right; without models that would be cut to nothing."""
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    if len(widths) > NUMBERS.stop and sum(widths[: NUMBERS.stop]) + 2 * NUMBERS.stop + MIN_MODEL > WIDTH:
+        widths = widths[: NUMBERS.stop]
+    return [
+        "  ".join(
+            cell.rjust(width) if at in NUMBERS else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
+        )[:WIDTH].rstrip()
+        for row in rows
+    ]
+
+
+def _spans(found: Contents) -> str:
+    spans = found.spans
+    if not spans.count:
+        return "none"
+    phases = f"phases {_some([repr(name) for name in spans.phases], 4)}" if spans.phases else "no phases"
+    steps = _count(spans.steps, "step") if spans.steps else "no steps"
+    return (
+        f"{_count(spans.count, 'host span')} of {_count(spans.names, 'name')} "
+        f"on {_count(spans.threads, 'thread')}; {phases}; {steps}"
+    )
+
+
+def _launches(found: Contents) -> str:
+    joined = found.carried["launch"]
+    said = _count(found.launches, "call") if found.launches else "none"
+    if not joined.of:
+        return said
+    return f"{said}; {joined.have:,} of {joined.of:,} rows with a correlation id have theirs"
+
+
+def _known(found: Contents) -> str:
+    """What the rows carry: only of kinds of rows that there are, and HLO ops only where XLA ran."""
+    parts: dict[str, list[str]] = {}
+    for key, (whose, what) in _CARRIED.items():
+        share = found.carried[key]
+        if share.of and (key != "hlo_op" or share.have or found.format in XLA):
+            parts.setdefault(whose, []).append(f"{what} {percent(share.have / share.of)}")
+    return "; ".join(f"{whose}: {', '.join(said)}" for whose, said in parts.items())
+
+
+def _told(found: Contents) -> str:
+    """What told the kinds of the work, the most of the busy time first."""
+    parts = sorted(found.kinds_known_by.items(), key=lambda part: -part[1])
+    said = [f"{_LEVELS.get(level, level)} {percent(ratio)}" for level, ratio in parts if ratio]
+    return f"{', '.join(said)} of busy time" if said else ""
+
+
+def _sentences(label: str, sentences: Sequence[str], room: int) -> list[str]:
+    """As many whole sentences as fit into `room` lines, at least one, and how many are left out."""
+    made: list[str] = []
+    for at, sentence in enumerate(sentences):
+        wrapped = _labelled(label if at == 0 else "", sentence)
+        last = at == len(sentences) - 1
+        if made and len(made) + len(wrapped) + (not last) > room:
+            return [*made, *_labelled("", f"… and {len(sentences) - at} more: --json prints all.")]
+        made += wrapped
+    return made
