@@ -191,7 +191,7 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
         (b"SQLite format 3\0", "does not begin with { or ["),
         (b'{"nodes": []}', "holds no array `traceEvents`"),
         (b'{"traceEvents": {}}', "holds no array `traceEvents`"),
-        (b'{"traceEvents": []}', "holds no trace events"),
+        (b"[]", "holds no trace events"),
         (b"[[1, 2], [3, 4]]", "holds no trace events"),
         (b'[{"a": 1}]', "holds no trace events"),
         (b"{not JSON", "holds no array `traceEvents`"),
@@ -200,6 +200,11 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
 def test_what_is_no_chrome_trace_gets_one_sentence(tmp_path, text, message):
     with pytest.raises(TraceError, match=re.escape(message)):
         load(tmp_path, text)
+
+
+def test_an_empty_array_of_events_is_a_document_of_none(tmp_path):
+    document = load(tmp_path, '{"traceEvents": [], "schemaVersion": 1}')
+    assert (len(document), document.head, document.notes) == (0, {"schemaVersion": 1}, ())
 
 
 class Copy(msgspec.Struct):

@@ -173,8 +173,14 @@ def test_of_a_jax_run_the_xspace_is_read_and_its_json_copy_left_out(logdir):
     run = logdir / "sub" / "plugins" / "profile" / "2026_01_01"
     (run / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
     trace = read(run)
-    assert (trace.format, len(trace.events)) == ("xplane", 1)
-    assert trace.notes == ("host.trace.json.gz was left out: the XSpace files of the run were read.",)
+    assert (trace.format, len(trace.events), trace.notes) == ("xplane", 1, ())
+
+
+def test_a_trace_without_events_is_a_trace(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": []}')
+    trace = read(path)
+    assert (trace.format, len(trace.events), trace.hosts["host"].tolist()) == ("chrome", 0, ["t"])
 
 
 def test_importing_the_readers_imports_neither_numba_nor_jax():

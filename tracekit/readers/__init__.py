@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tracekit.errors import TraceError
 from tracekit.readers import chrome, chrome_jax, find, kineto, merge, mxnet, nsys, xplane
-from tracekit.trace import Trace
+from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace, constant, frame
 
 T = TypeVar("T")
 
@@ -91,6 +91,9 @@ def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
         return dialect, chrome_jax.read(document, path), None
     if dialect == "mxnet":
         return dialect, mxnet.read(document, path), None
+    if len(document) == 0:
+        host = constant(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace"), 1)
+        return "", Trace(frame(EVENT_COLUMNS), hosts=frame(HOST_COLUMNS, {"host": host}), format="chrome"), None
     return "", None, None
 
 

@@ -8,7 +8,7 @@ may be missing. `ts` and `dur` are microseconds with decimals, which a float rou
 import re
 from dataclasses import dataclass
 from decimal import Context, Decimal, DecimalException
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,18 +96,20 @@ class Document:
 def load(path: Path) -> Document:
     """The document in the file `path`, which may be gzipped; its content tells, not its name.
 
-    Raises TraceError if the file is empty, no JSON, or holds no trace events.
+    An empty array `traceEvents` gives a document of no events. Raises TraceError if the file is empty, no JSON, or holds
+    no trace events.
     """
     text = Text(path)
     columns: dict[str, list[pa.Array]] = {name: [] for name in (*_TEXTS, "ts", "dur", "args")}
-    for events in text.events():
-        if events:
+    for events in chain(text.events(), ([],)):  # the last, empty one gives every column a part
+        if events or not columns["ph"]:
             for name in _TEXTS:
                 columns[name].append(_binary(events, name).dictionary_encode())
             columns["args"].append(_binary(events, "args"))
             for name in ("ts", "dur"):
                 columns[name].append(_decimal(_binary(events, name)))
-    if not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
+    empty = text.keyed and not any(map(len, columns["ph"]))
+    if not empty and not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
         raise TraceError(f"{path} holds no trace events. Capture the trace once more, or give another file.")
     texts = {name: _texts(columns.pop(name)) for name in _TEXTS}
     starts, durations = _words(columns["ts"]), _words(columns["dur"])

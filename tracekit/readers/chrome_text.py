@@ -64,12 +64,13 @@ _CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<con
 class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
-    `head`: the keys beside `traceEvents`. `repaired`, `left_out`: how many events were no JSON and could be repaired,
+    `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `left_out`: how many events were no JSON and could be repaired,
     or not. `cut`: how the file ends too early, "" if it does not.
     """
 
     path: Path
     head: dict[str, Any] = field(default_factory=dict)
+    keyed: bool = False
     repaired: int = 0
     left_out: int = 0
     cut: str = ""
@@ -92,7 +93,7 @@ class Text:
                     raise TraceError(f"{self.path} is no Chrome trace: it holds no array `traceEvents`. {_NEXT}")
                 text += more
             self._keys(text[1 : found.start()] + b"}")
-            begin = found.end()
+            begin, self.keyed = found.end(), True
         text = text[begin:]
         rest: bytes | None = None
         for more in pieces:

@@ -169,8 +169,14 @@ def _one_format(run: _Run) -> tuple[tuple[Path, ...], str, list[str]]:
     if form == "chrome" and len(files) > 1 and (copies := [file for file in files if file.name == _JAX_COPY]):
         files = [file for file in files if file not in copies]
         notes.append(f"{_JAX_COPY} was left out: it is a copy of {files[0].name}.")
+    # JAX writes a JSON copy of its own beside every XSpace: that this one is not read is worth no word.
+    read_hosts = {file.name.split(".xplane.")[0] for file in files} if form == "xplane" else set()
     for other in ("nsys", "chrome"):
-        left = list(dict.fromkeys(file.name for file, its in run.files if its == other != form))
+        left = [
+            name
+            for name in dict.fromkeys(file.name for file, its in run.files if its == other != form)
+            if name != _JAX_COPY and name.split(".trace.json")[0] not in read_hosts
+        ]
         if left:
             notes.append(
                 f"{_shown(left)} {'was' if len(left) == 1 else 'were'} left out: the {_CALLED[form]} files of the run "

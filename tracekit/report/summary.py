@@ -25,7 +25,7 @@ def summary(report: Report) -> dict[str, Any]:
         "trace": {
             "source": trace.source,
             "format": trace.format,
-            "hosts": sorted(str(host) for host in trace.events["host"].unique()),
+            "hosts": sorted({str(host) for table in (trace.events, trace.hosts) for host in table["host"].unique()}),
             "window_ps": total(windows[0]) if len(windows) == 1 else None,
             "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
             "runs": list(trace.runs),
