@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.readers.xspaces import PlaneText, write
+from tests.readers import hlo_modules
+from tests.readers.hlo_modules import needs_xla_parser
+from tests.readers.xspaces import PlaneText, metadata_plane, write
 from tracekit.readers import read
 
 LISTENER = "ThreadpoolListener::"
@@ -98,6 +100,19 @@ def test_a_collective_waits_as_long_as_its_wait_events_on_its_own_thread(tmp_pat
         ["all-reduce.1", "cpu:0", 37_000],
         ["all-reduce.1", "cpu:1", 0],
         ["all-gather.2", "cpu:0", None],
+    ]
+
+
+@needs_xla_parser
+def test_the_hlo_proto_tells_the_size_type_and_members_of_a_collective_whatever_its_name(tmp_path):
+    text = hlo_modules.TEXT.replace("%a2a =", "%psum.6 =")
+    text = metadata_plane(jit_f_6=hlo_modules.module(text).as_serialized_hlo_module_proto())
+    text += Cpu().thunk("t/1", "psum.6", 0, 10).thunk("t/1", "copy_fusion", 10, 15).text()
+    trace = read(write(tmp_path / "host.xplane.pb", text))
+    found = trace.events[["kind", "category", "bytes", "dtype", "ranks", "group"]].astype(object)
+    assert found.where(found.notna(), None).values.tolist() == [
+        ["collective", "all-to-all", 512, "f32", "{{0,1},{2,3},{4,5},{6,7}}", "channel 6"],
+        ["compute", "fusion", None, None, None, None],
     ]
 
 

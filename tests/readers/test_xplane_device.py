@@ -1,4 +1,4 @@
-"""GPU and TPU planes, hand-made, and the real traces of other people's machines with figures known beforehand."""
+"""Device planes, hand-made, and the real traces of other people's machines with figures known beforehand."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.readers.xspaces import PlaneText, write
 from tracekit import intervals as iv
 from tracekit.errors import TraceError
-from tracekit.readers import read
+from tracekit.readers import read, xplane_device, xspace
 from tracekit.unions import unions
 
 REAL = Path(__file__).parents[3] / "shared" / "traces"
@@ -17,45 +17,6 @@ REAL = Path(__file__).parents[3] / "shared" / "traces"
 def rows(path, *columns):
     table = read(path).events[list(columns)].astype(object)
     return table.where(table.notna(), None).values.tolist()
-
-
-def test_streams_are_the_truth_and_derived_lines_are_not_counted(tmp_path):
-    plane = PlaneText("/device:GPU:1").event("Stream #13(Compute)", "kernel", 0, 10).event("Steps", "3", 0, 30)
-    plane.event("XLA Ops", "fusion", 0, 10).event("XLA Modules", "jit_f", 0, 20).event("_counters_", "c", 0, 9)
-    assert rows(write(tmp_path / "h.xplane.pb", plane.text()), "host", "device", "lane", "name") == [
-        ["h", "gpu:1", "Stream #13(Compute)", "kernel"]
-    ]
-
-
-def test_copies_have_direction_and_bytes_and_memsets_neither(tmp_path):
-    plane = PlaneText("/device:GPU:0")
-    plane.event("Stream #1(MemcpyH2D)", "MemcpyH2D", 0, 1, memcpy_details="size:112 dest:4 async:0")
-    plane.event("Stream #2(MemcpyD2H,Memset)", "MemcpyD2H", 2, 1, memcpy_details="kind_src:device kind_dst:host size:8")
-    plane.event("Stream #2(MemcpyD2H,Memset)", "Memset", 4, 1)
-    plane.event("Stream #3(Kernel)", "__amd_rocclr_copyBuffer.kd", 6, 1, correlation_id=8)
-    found = rows(write(tmp_path / "h.xplane.pb", plane.text()), "kind", "direction", "bytes", "correlation_id")
-    assert found == [
-        ["memcpy", "H2D", 112, None],
-        ["memcpy", "D2H", 8, None],
-        ["memset", None, None, None],
-        ["memcpy", None, None, 8],
-    ]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        "ncclKernel_AllGather",
-        "ncclDevKernel_Generic",
-        "nvshmemi_transfer",
-        "multimem_all_reduce_kernel",
-        "all-reduce.7",
-    ],
-)
-def test_collective_kernels_are_known_by_name_where_nothing_better_is_there(tmp_path, name):
-    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", name, 0, 1)
-    assert rows(write(tmp_path / "h.xplane.pb", plane.text()), "kind") == [["collective"]]
 
 
 def test_a_broken_time_is_left_out_and_noted(tmp_path):
@@ -74,50 +35,28 @@ def test_planes_that_are_empty_or_no_device_are_noted(tmp_path):
     )
 
 
-def test_launches_carry_the_correlation_id_of_their_kernel(tmp_path):
-    text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 9, 1, correlation_id=5).text()
-    text += PlaneText("/host:CPU").event("thread", "cuLaunchKernel", 0, 2, correlation_id=5).text()
-    trace = read(write(tmp_path / "h.xplane.pb", text))
-    assert trace.launches[["name", "correlation_id", "end_ps"]].values.tolist() == [["cuLaunchKernel", 5, 2000]]
-    assert trace.events[["correlation_id", "start_ps"]].values.tolist() == [[5, 9000]]
+def test_no_event_is_longer_than_its_profile_or_where_that_is_unknown_than_a_day(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "ok", 0, 900)
+    plane.event("Stream #1(Compute)", "odd", 0, 1001)
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=5 * 10**18 + 1000)
+    assert rows(write(tmp_path / "h.xplane.pb", plane.text() + session.text()), "name") == [["ok"]]
+    plane.event("Stream #1(Compute)", "overflow", 0, 86_400 * 10**9 + 1)
+    assert rows(write(tmp_path / "h.xplane.pb", plane.text()), "name") == [["ok"], ["odd"]]
 
 
-class Tpu(PlaneText):
-    def __init__(self) -> None:
-        super().__init__("/device:TPU:0")
-
-    def op(self, text, start, duration):
-        return self.event("XLA Ops", text, start, duration)
-
-
-def test_an_async_copy_is_one_row_from_start_to_done_with_its_wait(tmp_path):
-    plane = Tpu().op("%copy-start.2 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %p)", 0, 1)
-    plane.op("%fusion.1 = f32[8]{0} fusion(f32[8]{0} %p), kind=kLoop", 1, 9)
-    plane.op("%copy-done.5 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %copy-start.2)", 10, 4)
-    found = rows(
-        write(tmp_path / "h.xplane.pb", plane.text()), "name", "kind", "direction", "start_ps", "end_ps", "wait_ps"
+def test_devices_that_lack_the_same_share_a_note(tmp_path):
+    text = "".join(PlaneText(f"/device:GPU:{at}").event("Stream #1(Compute)", "k", 0, -7).text() for at in range(2))
+    assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
+        "gpu:0, gpu:1: 1 events without a valid time were left out.",
     )
-    assert found == [
-        ["copy-start.2", "memcpy", "D2H", 0, 14_000, 4_000],
-        ["fusion.1", "compute", None, 1_000, 10_000, None],
-    ]
 
 
-def test_async_collectives_of_a_loop_are_paired_in_order_and_the_loop_is_no_row(tmp_path):
-    plane = Tpu().op("%while.1 = (f32[]) while((f32[]) %t), condition=%c, body=%b", 0, 100)
-    for start in (10, 50):
-        plane.op("%ag = (f32[4], f32[8]) all-gather-start(f32[4] %x), dimensions={0}", start, 1)
-        plane.op("%ag.done = f32[8] all-gather-done((f32[4], f32[8]) %ag)", start + 20, 5)
-    found = rows(write(tmp_path / "h.xplane.pb", plane.text()), "kind", "start_ps", "end_ps", "wait_ps")
-    assert found == [["collective", 10_000, 35_000, 5_000], ["collective", 50_000, 75_000, 5_000]]
-
-
-def test_halves_without_their_other_half_are_kept_as_seen_and_noted(tmp_path):
-    plane = Tpu().op("%copy-done.1 = f32[8] copy-done((f32[8]) %copy-start.1)", 0, 4)
-    plane.op("%copy-start.2 = (f32[8]) copy-start(f32[8] %p)", 9, 1)
-    path = write(tmp_path / "h.xplane.pb", plane.text())
-    assert rows(path, "start_ps", "end_ps", "wait_ps") == [[0, 4_000, 4_000], [9_000, 10_000, None]]
-    assert "1 `-done` ops without their `-start` and 1 without their `-done`" in read(path).notes[0]
+def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):
+    text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 20, 1).text(line_stamp_ns=300)
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=6 * 10**18)
+    assert read(write(tmp_path / "h.xplane.pb", text)).hosts["origin_ns"].isna().all()
+    path = write(tmp_path / "h.xplane.pb", text + session.text())
+    assert read(path).hosts["origin_ns"].tolist() == [5 * 10**18 + 320]
 
 
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
@@ -170,3 +109,31 @@ def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence():
     (path,) = (REAL / "xplane" / "corrupt").glob("*.xplane.pb")
     with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
         read(path)
+
+
+@needs_real
+def test_the_pairs_of_a_real_tpu_are_those_that_its_line_of_ops_in_flight_shows():
+    (path,) = (REAL / "xplane" / "tpu-v6e-4chip").glob("*.xplane.pb")
+    space = xspace.read(path, (), xplane_device.is_truth)
+    zero = min(int(plane.start_ps(0).min()) for plane in space.planes if len(plane))
+    (plane,) = (plane for plane in space.planes if plane.name == "/device:TPU:0")
+    shown = plane.line == [line.name for line in plane.lines].index("Async XLA Ops")
+    start = plane.start_ps(0)[shown] - zero
+    events = read(path).events
+    copies = events[(events["device"] == "tpu:0") & (events["kind"] == "memcpy")]
+    assert sorted(copies[["start_ps", "end_ps"]].values.tolist()) == sorted(
+        map(list, zip(start.tolist(), (start + plane.duration_ps[shown]).tolist(), strict=True))
+    )
+    assert len(copies) == 600
+    assert set(copies["bytes"]) == {5 * 1024 * 1024 * 256 * 4}
+    # The same groups stand in the text of the op as [4,2]<=[2,4]T(1,0), and in its proto one by one.
+    assert set(events.loc[events["kind"] == "collective", "ranks"]) == {"{{0,4},{1,5},{2,6},{3,7}}"}
+
+
+@needs_real
+def test_copy_kernels_of_a_real_rocm_trace_have_the_direction_of_their_launch():
+    (path,) = (REAL / "xplane" / "jax-MI300X-gemm").glob("*.xplane.pb")
+    events = read(path).events
+    copies = events[events["kind"] == "memcpy"]
+    assert copies.groupby("direction", observed=True).size().to_dict() == {"H2D": 12, "D2D": 12}
+    assert copies.loc[copies["direction"] == "D2D", "hlo_op"].unique().tolist() == ["copy.1"]

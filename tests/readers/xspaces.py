@@ -1,8 +1,11 @@
 """Build XSpace files for tests from text protos, with jax's own serialiser."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from jax.profiler import ProfileData
+
+Value = int | float | str | bytes
 
 
 def write(path: Path, text: str) -> Path:
@@ -13,39 +16,83 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-class PlaneText:
-    """A text proto of one plane, built event by event; ids are handed out by name."""
+def quoted(value: str | bytes) -> str:
+    """A string or bytes as text protos write them."""
+    raw = value.encode() if isinstance(value, str) else value
+    return '"' + "".join(f"\\{byte:03o}" if byte in b'"\\' or not 32 <= byte < 127 else chr(byte) for byte in raw) + '"'
 
-    def __init__(self, name: str) -> None:
+
+class PlaneText:
+    """A text proto of one plane, built event by event; ids are handed out by name.
+
+    Integer stats are int64, floats double, strings str and bytes bytes. `stats` of the constructor are the plane's own.
+    """
+
+    def __init__(self, name: str, **stats: Value) -> None:
         self.name = name
         self.events: dict[str, int] = {}
         self.stats: dict[str, int] = {}
         self.lines: dict[str, list[str]] = {}
+        self.described: dict[str, str] = {}
+        self.own = self._stats(stats)
 
-    def event(self, line: str, name: str, start_ns: int, duration_ns: int, **stats: int | str) -> "PlaneText":
-        """Add an event to `line`; integer stats are int64, strings are str_value. `_` before digits stays as it is."""
-        said = "".join(
-            f"stats {{ metadata_id: {self.stats.setdefault(key, len(self.stats) + 1)} "
-            + (f'str_value: "{value}"' if isinstance(value, str) else f"int64_value: {value}")
-            + " } "
-            for key, value in stats.items()
-        )
+    def event(self, line: str, name: str, start_ns: int, duration_ns: int, **stats: Value) -> "PlaneText":
+        """Add an event to `line`. `_` before digits stays as it is."""
         number = self.events.setdefault(name, len(self.events) + 1)
         self.lines.setdefault(line, []).append(
-            f"events {{ metadata_id: {number} offset_ps: {start_ns * 1000} duration_ps: {duration_ns * 1000} {said}}}"
+            f"events {{ metadata_id: {number} offset_ps: {start_ns * 1000} duration_ps: {duration_ns * 1000} "
+            f"{self._stats(stats)}}}"
         )
+        return self
+
+    def describe(self, event: str, display: str = "", **stats: Value) -> "PlaneText":
+        """Give the metadata of the events called `event` a display name and stats."""
+        self.events.setdefault(event, len(self.events) + 1)
+        self.described[event] = f"display_name: {quoted(display)} {self._stats(stats)}"
         return self
 
     def text(self, line_stamp_ns: int = 1000) -> str:
         """The plane as text proto; every line starts at `line_stamp_ns`."""
         lines = "".join(
-            f'lines {{ id: {at} name: "{name}" timestamp_ns: {line_stamp_ns} {" ".join(events)} }}\n'
+            f"lines {{ id: {at} name: {quoted(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
             for at, (name, events) in enumerate(self.lines.items(), 1)
         )
         events = "".join(
-            f'event_metadata {{ key: {at} value {{ id: {at} name: "{name}" }} }}\n' for name, at in self.events.items()
+            f"event_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} {self.described.get(name, '')} }} }}\n"
+            for name, at in self.events.items()
         )
-        stats = "".join(
-            f'stat_metadata {{ key: {at} value {{ id: {at} name: "{name}" }} }}\n' for name, at in self.stats.items()
+        names = "".join(
+            f"stat_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} }} }}\n"
+            for name, at in self.stats.items()
         )
-        return f'planes {{ name: "{self.name}"\n{lines}{events}{stats} }}\n'
+        return f"planes {{ name: {quoted(self.name)}\n{lines}{events}{names}{self.own} }}\n"
+
+    def _stats(self, stats: Mapping[str, Value]) -> str:
+        return "".join(f"stats {{ metadata_id: {self._stat(key)} {_typed(value)} }} " for key, value in stats.items())
+
+    def _stat(self, name: str) -> int:
+        return self.stats.setdefault(name, len(self.stats) + 1)
+
+
+def _typed(value: Value) -> str:
+    if isinstance(value, str | bytes):
+        return f"{'str' if isinstance(value, str) else 'bytes'}_value: {quoted(value)}"
+    return f"{'double' if isinstance(value, float) else 'int64'}_value: {value}"
+
+
+def metadata_plane(**programs: bytes) -> str:
+    """`/host:metadata` with the HLO module of each program, keyed `module_id` for the program `module(id)`."""
+    plane = PlaneText("/host:metadata")
+    for key, module in programs.items():
+        name, _, number = key.rpartition("_")
+        plane.describe(f"{name}({number})", **{"Hlo Proto": hlo_proto(module)})
+    return plane.text()
+
+
+def hlo_proto(module: bytes) -> bytes:
+    """An HloModuleProto as field 1 of an HloProto."""
+    size, head = len(module), bytearray(b"\x0a")
+    while size >= 0x80:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes(head) + bytes([size]) + module

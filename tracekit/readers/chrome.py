@@ -96,8 +96,8 @@ class Document:
 def load(path: Path) -> Document:
     """The document in the file `path`, which may be gzipped; its content tells, not its name.
 
-    An empty array `traceEvents` gives a document of no events. Raises TraceError if the file is empty, no JSON, or holds
-    no trace events.
+    An empty array `traceEvents` gives a document of no events. Raises TraceError if the file is empty, no JSON, or
+    holds no trace events.
     """
     text = Text(path)
     columns: dict[str, list[pa.Array]] = {name: [] for name in (*_TEXTS, "ts", "dur", "args")}

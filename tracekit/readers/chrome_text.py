@@ -64,8 +64,8 @@ _CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<con
 class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
-    `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `left_out`: how many events were no JSON and could be repaired,
-    or not. `cut`: how the file ends too early, "" if it does not.
+    `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `left_out`: how many
+    events were no JSON and could be repaired, or not. `cut`: how the file ends too early, "" if it does not.
     """
 
     path: Path

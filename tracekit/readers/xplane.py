@@ -1,5 +1,7 @@
 """XSpace columns to a `Trace`: device rows, host spans, launches, device facts and notes of one file."""
 
+from collections import defaultdict
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
-from tracekit.readers import hlo, ops, wire, xplane_cpu, xplane_device, xspace
+from tracekit.readers import completeness, hlo, launches, ops, wire, xplane_cpu, xplane_device, xspace
+from tracekit.readers.instruction import Op
 from tracekit.readers.planes import XSpace
 from tracekit.trace import (
     DEVICE_COLUMNS,
@@ -24,9 +27,6 @@ from tracekit.trace import (
     labelled,
 )
 
-_HOST = "/host:CPU"
-_METADATA = "/host:metadata"
-_SESSION = "Task Environment"  # written once a session
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
 STATS = (*xplane_cpu.STATS, *xplane_device.STATS, *_SPAN_STATS)
@@ -39,7 +39,8 @@ def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is broken or no XSpace."""
     try:
         space = xspace.read(path, STATS, xplane_device.is_truth)
-        return trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
+        found = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
+        return replace(found, notes=(*found.notes, *completeness.missing(space)))
     except wire.Broken as broken:
         raise xspace.error(path, broken) from None
 
@@ -49,42 +50,52 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
 
     Raises TraceError if they hold two sessions, clocks that no one time axis holds, or a broken HLO proto.
     """
-    if sum(plane.name == _SESSION for plane in space.planes) > 1:
+    if sum(plane.name == completeness.SESSION for plane in space.planes) > 1:
         raise TraceError(
-            f"{path} holds more than one profiler session ({_SESSION} stands in it twice): files were joined. "
-            "Give one file for each session."
+            f"{path} holds more than one profiler session ({completeness.SESSION} stands in it twice): files were "
+            "joined. Give one file for each session."
         )
     notes = [f"The profiler wrote an error: {text}" for text in space.errors]
     notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
     base_ns, zero = _origin(space, path)
-    opcode = _opcodes(space, path)
-    accelerated = any(xplane_device.name(plane.name) for plane in space.planes)
-    rows, spans, launches, devices = [], [], [], []
-    for plane in space.planes:
-        if xplane_device.name(plane.name):
-            found, more = xplane_device.read(
-                host, plane, plane.start_ps(base_ns) - zero if len(plane) else None, opcode
-            )
+    lookup = _lookup(space, path)
+    named = [(plane, xplane_device.name(plane.name)) for plane in space.planes]
+    within = xplane_device.Context(
+        host,
+        gpus=sum((device or "").startswith("gpu") for _, device in named),
+        profile_ps=completeness.profile_ps(space),
+        lookup=lookup,
+        calls=launches.calls(space),
+    )
+    rows, spans, launched, devices = [], [], [], []
+    said: dict[str, list[str]] = defaultdict(list)
+    for plane, device in named:
+        if device:
+            found, more = xplane_device.read(plane, plane.start_ps(base_ns) - zero, within)
             rows.append(found)
             devices.append(xplane_device.facts(host, plane))
-            notes += more
-        if plane.name == _HOST and len(plane):
+            for note in more:
+                said[note].append(device)
+        if launches.of_host(plane):
             events = xplane_cpu.HostEvents(plane, plane.start_ps(base_ns) - zero)
-            found, more = xplane_cpu.read(host, events, opcode, accelerated)
+            launched.append(_launches(host, events))
+            if plane.name != completeness.HOST:
+                continue
+            found, more = xplane_cpu.read(host, events, lookup, accelerated=any(device for _, device in named))
             rows.append(found)
             notes += more
             spans.append(_spans(host, events))
-            launches.append(_launches(host, events))
-    notes += xplane_device.plane_notes(space)
+    notes += [f"{', '.join(those)}: {note}" for note, those in said.items()] + xplane_device.plane_notes(space)
     return Trace(
         events=_without_capture(concat(EVENT_COLUMNS, rows)),
         spans=concat(SPAN_COLUMNS, spans),
-        launches=concat(LAUNCH_COLUMNS, launches),
+        launches=concat(LAUNCH_COLUMNS, launched),
         devices=concat(DEVICE_COLUMNS, devices),
         notes=tuple(notes),
         source=str(path),
         hosts=frame(
-            HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_unix_ns(base_ns + zero // 1000)]}
+            HOST_COLUMNS,
+            {"host": [host], "source": [str(path)], "origin_ns": [_unix_ns(space, base_ns + zero // 1000)]},
         ),
         format=form,
     )
@@ -108,31 +119,42 @@ def _origin(space: XSpace, path: Path) -> tuple[int, int]:
     return base_ns, min(starts, default=0)
 
 
-def _unix_ns(time_ns: int) -> int | None:
-    """`time_ns` if it is a Unix time; some profilers count from their own start."""
-    return time_ns if time_ns > _YEAR_2000_NS else None
+def _unix_ns(space: XSpace, time_ns: int) -> int | None:
+    """The Unix time of `time_ns`: that is one, or counts from the start of the profile if the file says when that
+    was."""
+    if time_ns > _YEAR_2000_NS:
+        return time_ns
+    started = completeness.started_ns(space)
+    return None if started is None or started < _YEAR_2000_NS else started + time_ns
 
 
-def _opcodes(space: XSpace, path: Path) -> ops.Opcode:
+def _lookup(space: XSpace, path: Path) -> ops.Lookup:
     """A look-up of (module, program id, op) in the HLO protos of `/host:metadata`, each parsed when first asked for."""
-    programs = {
-        metadata.name: metadata.stats[_PROGRAM_STAT]
-        for plane in space.planes
-        if plane.name == _METADATA
-        for metadata in map(plane.event_metadata, plane.event_ids)
-        if isinstance(metadata.stats.get(_PROGRAM_STAT), bytes)
-    }
+    programs: dict[str, bytes] = {}
+    for plane in space.planes:
+        if plane.name != completeness.METADATA:
+            continue
+        for metadata in map(plane.event_metadata, plane.event_ids):
+            proto = metadata.stats.get(_PROGRAM_STAT)
+            if isinstance(proto, bytes):
+                programs[metadata.name] = proto
+                # `jit_f(12)`: a TPU names the program by its id alone.
+                programs.setdefault(metadata.name[metadata.name.rfind("(") :], proto)
 
     @cache
-    def of_program(key: str) -> dict[str, str]:
+    def of_program(key: str) -> hlo.Program:
+        return hlo.Program(programs.get(key, b""))
+
+    def find(module: str, program: str, op: str) -> Op | None:
+        key = f"{module}({program})"
         try:
-            return hlo.opcodes(programs.get(key, b""))
+            return of_program(key).op(op)
         except wire.Broken as broken:
             raise TraceError(
                 f"{path} holds a broken HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace once more."
             ) from None
 
-    return lambda module, program, op: of_program(f"{module}({program})").get(op)
+    return find
 
 
 def _spans(host: str, events: xplane_cpu.HostEvents) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tracekit import intervals, kinds
 from tracekit.readers import ops
 from tracekit.readers.distinct import distinct
-from tracekit.readers.ops import Opcode
+from tracekit.readers.ops import Lookup
 from tracekit.readers.planes import Plane
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
 
@@ -68,19 +68,19 @@ class HostEvents:
         return self.thunk | self.named(lambda name: name.startswith(internal))
 
 
-def read(host: str, events: HostEvents, opcode: Opcode, accelerated: bool) -> tuple[pd.DataFrame, list[str]]:
+def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool) -> tuple[pd.DataFrame, list[str]]:
     """The device rows of a CPU backend (EVENT_COLUMNS) and notes on what had to be guessed.
 
     Beside an accelerator (`accelerated`) the host's copy calls serve that, so only thunks are rows.
     """
-    thunks, notes = _thunks(host, events, opcode)
+    thunks, notes = _thunks(host, events, lookup)
     if accelerated:
         return thunks, notes
     copies, copy_notes = _copies(host, events)
     return concat(EVENT_COLUMNS, [thunks, copies]), notes + copy_notes
 
 
-def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame, list[str]]:
+def _thunks(host: str, events: HostEvents, lookup: Lookup) -> tuple[pd.DataFrame, list[str]]:
     plane = events.plane
     rows = np.flatnonzero(events.thunk)
     if len(rows) == 0:
@@ -89,19 +89,19 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
-    which, found = ops.opcodes(plane, rows, opcode)
+    which, found = ops.hlo_ops(plane, rows, lookup)
     met = _met(events, rows, which)
-    control_of = np.array([kinds.is_control_flow(code, name) for name, code in found], bool)
+    control_of = np.array([ops.is_control_flow(name, one) for name, one in found], bool)
 
     pieces = ops.leaves(start, events.end[rows], end, line, control_of[which])
     at = pieces[:, 0]
     op, ordinals = which[at], pd.factorize(device[at])
     judged = [
-        kinds.classify(name, opcode=code, typed=Kind.COLLECTIVE if code is None and at in met else None)
-        for at, (name, code) in enumerate(found)
+        ops.judge(name, one, typed=Kind.COLLECTIVE if one is None and at in met else None)
+        for at, (name, one) in enumerate(found)
     ]
     collective = np.array([one.kind == Kind.COLLECTIVE for one in judged], bool)[op]
-    data = {
+    data = ops.described([(one, told.kind) for (_, one), told in zip(found, judged, strict=True)], op) | {
         "host": constant(host, len(at)),
         "device": labelled([f"cpu:{one}" for one in ordinals[1]], ordinals[0]),
         "lane": labelled(ops.line_names(plane), line[at]),
@@ -112,7 +112,7 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
         "end_ps": pieces[:, 2],
         "hlo_op": plane.strings("hlo_op")[rows][at],
         "hlo_module": plane.strings("hlo_module")[rows][at],
-        "category": labelled([code or met.get(at) for at, (_, code) in enumerate(found)], op),
+        "category": labelled([one.category if one else met.get(at) for at, (_, one) in enumerate(found)], op),
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
     for stat in ("run_id", "group_id"):
@@ -121,7 +121,7 @@ def _thunks(host: str, events: HostEvents, opcode: Opcode) -> tuple[pd.DataFrame
     notes = []
     if unproven:
         notes.append(f"{unproven} CPU ops have no `end:` event; their event's own end was taken.")
-    missing = sum(code is None and at not in met for at, (_, code) in enumerate(found))
+    missing = sum(one is None and at not in met for at, (_, one) in enumerate(found))
     if missing:
         notes.append(
             f"{missing} of {len(found)} distinct CPU ops have no HLO proto; their kind was read from their name."

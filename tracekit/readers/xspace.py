@@ -8,6 +8,7 @@ import gzip
 import mmap
 import os
 import struct
+import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -183,8 +184,13 @@ def _mapped(path: Path) -> Any:
             if not head:
                 raise TraceError(f"{path} is empty: the profiler wrote nothing into it. Capture the trace once more.")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, EOFError) as error:
-        raise TraceError(f"{path} cannot be read: {error}. Check the path and its permissions.") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError):
+        raise TraceError(
+            f"{path} does not unpack: its gzip stream is cut or damaged. "
+            "Copy the file again, in binary, or capture the trace once more."
+        ) from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
 
 
 def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
