@@ -6,7 +6,6 @@ HTA is measured where `--hta` names an interpreter that has it (HolisticTraceAna
 """
 
 import argparse
-import gc
 import importlib
 import json
 import logging
@@ -14,14 +13,13 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from read_peers import Peer, peak_bytes
+from read_peers import Peer, measure
 from read_xspace import machine, summarise
 
 # Every peer is compared with these two ways to read, A and B.
@@ -93,33 +91,6 @@ PEERS: dict[str, Callable[[], Peer]] = {
 }
 
 
-def measure(peer: str, warm_up: Path, path: Path) -> dict[str, Any]:
-    """Seconds of a first call and of the call that counts, the events it gave, and peak memory before and after.
-
-    Garbage is collected as in any program: that a peer makes millions of objects is its own choice.
-    """
-    try:
-        read, count = PEERS[peer]()
-    except ImportError as error:
-        return {"skipped": f"{error.name or error} is not installed here"}
-    start = time.perf_counter()
-    read(warm_up)
-    first = time.perf_counter() - start
-    gc.collect()
-    before = peak_bytes()
-    start = time.perf_counter()
-    result = read(path)
-    seconds = time.perf_counter() - start
-    after = peak_bytes()
-    return {
-        "seconds": seconds,
-        "first_seconds": first,
-        "events": count(result),
-        "before_bytes": before,
-        "peak_bytes": after,
-    }
-
-
 def measured(peer: str, warm_up: Path, path: Path, hta_python: str | None) -> dict[str, Any]:
     """What a process of its own measures for one peer, or why there is no figure."""
     if peer == _HTA and hta_python is None:
@@ -170,7 +141,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.measure:
         peer, warm_up, path = options.measure
-        print(json.dumps(measure(peer, Path(warm_up), Path(path))))
+        print(json.dumps(measure(PEERS[peer], Path(warm_up), Path(path), collect=True)))
         return 0
     names = [name for name in PEERS if any(text.lower() in name.lower() for text in options.only)]
     if options.rounds < 1 or not names:

@@ -6,12 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.readers.test_xplane_device import measured
-from tracekit import intervals as iv
 from tracekit.analysis.overlap import overlap
 from tracekit.analysis.partition import partition
 from tracekit.readers import chrome, kineto
-from tracekit.unions import unions
 
 SMALL = Path(__file__).parents[1] / "data" / "kineto-rank1.pt.trace.json"
 REAL = Path(__file__).parents[3] / "shared" / "traces"
@@ -321,40 +318,6 @@ def test_the_power_set_of_pytorchs_own_example_comes_out(tmp_path):
 
 
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-
-
-def expected(name):
-    return json.loads((REAL / "expected.json").read_text("utf-8"))[f"kineto/{name}"]
-
-
-def figures(events):
-    """What expected.json says of one rank, in microseconds to the nanosecond."""
-    (device,) = events["device"].cat.categories
-    held = unions(events).devices[device]
-    both = iv.total(iv.intersection(held.compute, held.collective))
-    copies = iv.total(iv.intersection(held.collective, held.memory))
-    found = {key: round(value, 3) for key, value in measured(events, device).items()}
-    ratio = round(both / iv.total(held.collective), 5) if len(held.collective) else None
-    return found | {"compute&collective": both / 1e6, "collective&mem": copies / 1e6, "overlap_ratio": ratio}
-
-
-@needs_real
-@pytest.mark.parametrize("name", ["hta-nccl_data-A100", "hta-sampled_rank-0", "hta-df_index_resolver"])
-def test_real_traces_give_the_figures_of_independent_sweeps(name):
-    ((rank, wanted),) = expected(name).items()
-    trace = read(REAL / "kineto" / f"{name}.json.gz")
-    assert trace.hosts["host"].tolist() == [rank.replace(" ", "")]
-    found = figures(trace.events)
-    assert {key: found[key] for key in wanted} == wanted
-
-
-@needs_real
-@pytest.mark.parametrize("rank", [0, 3, 7])
-def test_ranks_of_a_real_job_give_the_figures_of_independent_sweeps(rank):
-    (path,) = (REAL / "kineto" / "dlrm-8xV100").glob(f"worker{rank}_*")
-    wanted = expected("dlrm-8xV100")[f"rank {rank}"]
-    found = figures(read(path).events)
-    assert {key: found[key] for key in wanted} == wanted
 
 
 @needs_real

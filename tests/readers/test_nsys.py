@@ -1,6 +1,5 @@
 """Nsight Systems exports: kernels, copies, graphs and launches of every schema version, and a real export."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,11 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.nsys_exports import Tables, rows, tid
-from tests.readers.test_xplane_device import measured
-from tracekit import intervals as iv
 from tracekit.errors import TraceError
 from tracekit.readers import nsys, nsys_schema
-from tracekit.unions import unions
 
 REAL = Path(__file__).parents[3] / "shared" / "traces"
 
@@ -242,19 +238,3 @@ def test_large_tables_are_read_piece_by_piece_with_the_same_result(read, monkeyp
     assert rows(pieces.events, *whole.events) == rows(whole.events, *whole.events)
     assert rows(pieces.spans, *whole.spans) == rows(whole.spans, *whole.spans)
     assert rows(whole.events, "name", "start_ps")[9] == ["k0", 9_000]
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-def test_a_real_export_of_two_h100_gives_the_figures_of_an_independent_sweep():
-    expected = json.loads((REAL / "expected.json").read_text("utf-8"))["nsys/mfu_2gpu_before-2xH100"]
-    events = nsys.read(REAL / "nsys" / "mfu_2gpu_before-2xH100.sqlite").events
-    held = unions(events).devices
-    found = {device: measured(events, device) for device in held}
-    for device, one in held.items():
-        found[device]["compute&collective"] = iv.total(iv.intersection(one.compute, one.collective)) / 1e6
-    both = iv.total(iv.intersection(held["gpu:0"].busy, held["gpu:1"].busy)) / 1e6
-    # The expected figures are rounded to the file's own resolution, 1 ns.
-    assert {
-        what: {key: round(found[what][key], 3) for key in figures} if isinstance(figures, dict) else round(both, 3)
-        for what, figures in expected.items()
-    } == expected
