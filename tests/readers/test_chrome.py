@@ -192,6 +192,7 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
         (b'{"nodes": []}', "holds no array `traceEvents`"),
         (b'{"traceEvents": {}}', "holds no array `traceEvents`"),
         (b"[]", "holds no trace events"),
+        (b'{"traceEvents": [{"ph": "X", "na', "holds no trace events"),
         (b"[[1, 2], [3, 4]]", "holds no trace events"),
         (b'[{"a": 1}]', "holds no trace events"),
         (b"{not JSON", "holds no array `traceEvents`"),

@@ -108,7 +108,7 @@ def load(path: Path) -> Document:
             columns["args"].append(_binary(events, "args"))
             for name in ("ts", "dur"):
                 columns[name].append(_decimal(_binary(events, name)))
-    empty = text.keyed and not any(map(len, columns["ph"]))
+    empty = text.keyed and not text.cut and not text.left_out and not any(map(len, columns["ph"]))
     if not empty and not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
         raise TraceError(f"{path} holds no trace events. Capture the trace once more, or give another file.")
     texts = {name: _texts(columns.pop(name)) for name in _TEXTS}
