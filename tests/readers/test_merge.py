@@ -157,6 +157,20 @@ def test_two_processes_that_call_their_host_the_same_are_told_apart():
     )
 
 
+def test_sessions_of_one_host_that_are_hours_apart_are_processes_of_their_own():
+    first = one("node", ("gpu:0", "compute", 0, 5))
+    second = one("node", ("gpu:0", "compute", 0, 7), origin_ns=NOON_NS + 3600 * 10**9, source="later.json")
+    merged = merge([second, first])
+    assert [[device, end - start] for device, start, end in rows(merged, "device", "start_ps", "end_ps")] == [
+        ["node/gpu:0", 5],
+        ["node#2/gpu:0", 7],
+    ]
+    assert merged.hosts["clock"].nunique() == 2
+    assert (
+        "2 processes call their host node, at times far apart: node is node.json, node#2 is later.json." in merged.notes
+    )
+
+
 def test_two_devices_of_one_host_in_two_files_are_two_processes():
     merged = merge([rank("node", 300, source="1.db"), rank("node", 300, source="2.db", device="gpu:1")])
     assert merged.devices["device"].tolist() == ["node/gpu:0", "node#2/gpu:1"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from pandas.api.types import union_categoricals
 from tracekit.readers.distinct import distinct
 from tracekit.trace import Trace
 
+# Windows of one process lie nearer to each other: a profiler's schedule skips steps, not hours.
+_ONE_SESSION_PS = 600 * 10**12
 _WHAT = {"events": ("device", "lane", "name"), "spans": ("thread", "name"), "launches": ("thread", "name")}
 
 
@@ -40,14 +43,22 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     """`parts` with one host name for each process, without rows that another file of the process holds too, and notes.
 
     Two files of one host name are of one process if the rows that fall into the time of both are the same, or if no
-    time is in both: then they are two windows. Otherwise the processes only share the name, and the second becomes
-    `name#2`.
+    time is in both and they are at most ten minutes apart: then they are two windows. Otherwise the processes only
+    share the name, and the second becomes `name#2`.
     """
     processes: dict[str, list[list[Part]]] = {}
     notes: list[str] = []
-    for part in parts:
+    for part in sorted(parts, key=lambda one: (one.window() or (one.at_ps, 0))[0]):
         known = processes.setdefault(part.host, [])
-        home = next((process for process in known if all(_one_process(part, other) for other in process)), None)
+        home = next(
+            (
+                process
+                for process in known
+                if all(_one_process(part, other) for other in process)
+                and min(_gap(part, other) for other in process) <= _ONE_SESSION_PS
+            ),
+            None,
+        )
         if home is None:
             known.append([part])
             continue
@@ -62,14 +73,24 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
             told = ", ".join(
                 f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, known, strict=True)
             )
-            notes.append(f"{len(known)} processes call their host {host}, but did different work: {told}.")
+            apart = all(_gap(a[0], b[0]) > _ONE_SESSION_PS for a, b in combinations(known, 2))
+            why = "at times far apart" if apart else "but did different work"
+            notes.append(f"{len(known)} processes call their host {host}, {why}: {told}.")
         for label, process in zip(labels, known, strict=True):
             named += [replace(part, host=label) for part in process]
     return named, notes
 
 
+def _gap(a: Part, b: Part) -> int:
+    """The time between the windows of two parts in ps, 0 where they meet or one has none."""
+    windows = a.window(), b.window()
+    if not windows[0] or not windows[1]:
+        return 0
+    return max(0, max(windows[0][0], windows[1][0]) - min(windows[0][1], windows[1][1]))
+
+
 def _one_process(a: Part, b: Part) -> bool:
-    """Whether `a` and `b`, which name the same host, saw one process."""
+    """Whether `a` and `b`, which name the same host, may have seen one process."""
     if a.timed != b.timed:
         return False
     windows = a.window(), b.window()
