@@ -38,7 +38,7 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
     """Start, duration, name and `stats` of all events of all planes, as arrays and categoricals."""
     import numpy as np
 
-    from tracekit.readers import xspace
+    from tracekit.readers.xplane import xspace
 
     def column(plane: xspace.WirePlane, stat: str) -> Any:
         row = plane.stat_rows[stat]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tracekit.errors import TraceError
-from tracekit.readers import chrome, chrome_jax, find, kineto, merge, mxnet, nsys, xplane
+from tracekit.readers import chrome, find, merge, nsys, xplane
+from tracekit.readers.chrome import jax_planes, kineto, mxnet
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace, constant, frame
 
 T = TypeVar("T")
@@ -88,7 +89,7 @@ def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
     if dialect == "kineto":
         return dialect, kineto.read(document, path), size if isinstance(size, int) else None
     if dialect == "jax":
-        return dialect, chrome_jax.read(document, path), None
+        return dialect, jax_planes.read(document, path), None
     if dialect == "mxnet":
         return dialect, mxnet.read(document, path), None
     if len(document) == 0:

@@ -1,0 +1,294 @@
+"""The Chrome JSON container: every legal shape, every break that is repaired, and the standard library as oracle."""
+
+import gzip
+import json
+import re
+from decimal import Decimal
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracekit.errors import TraceError
+from tracekit.readers import chrome
+from tracekit.readers.chrome import json_text
+
+
+def load(tmp_path, text, name="t.json"):
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return chrome.load(path)
+
+
+def listed(column):
+    return [None if pd.isna(value) else value for value in column]
+
+
+def test_times_are_exact_where_a_float_would_lose_nanoseconds(tmp_path):
+    first, second = '"ts": 1712195495505582.988, "dur": 4.928', '"ts": 1712195495505582.9885, "dur": 2'
+    document = load(tmp_path, f'[{{"ph": "X", {first}}}, {{"ph": "X", {second}}}]')
+    assert document.base_ps == 1712195495505582988000
+    assert document.start_ps.tolist() == [0, 500]
+    assert document.duration_ps.tolist() == [4_928_000, 2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("written", "start_ps"),
+    [
+        ('"12.5"', 12_500_000),
+        ("1.25e1", 12_500_000),
+        ("0.30000000000000004", 300_000),
+        ("-3", -3_000_000),
+        ("1e-07", 0),
+    ],
+)
+def test_a_number_may_be_written_in_any_way(tmp_path, written, start_ps):
+    document = load(tmp_path, f'[{{"ph": "X", "ts": {written}}}]')
+    assert (document.base_ps, document.timed.tolist()) == (start_ps, [True])
+
+
+@pytest.mark.parametrize(
+    "written", ["null", '"soon"', '""', "[1]", '"NaN"', '"-Infinity"', "1" + "0" * 40, "1e400", '"\udcff"']
+)
+def test_what_is_no_time_leaves_the_event_untimed(tmp_path, written):
+    text = f'[{{"ph": "X", "ts": {written}, "dur": {written}}}, {{"ph": "X", "ts": 7}}]'
+    document = load(tmp_path, text.encode(errors="surrogateescape"))
+    assert (document.timed.tolist(), document.start_ps.tolist(), document.base_ps) == ([False, True], [0, 0], 7_000_000)
+
+
+def test_a_duration_is_0_where_absent_and_negative_where_broken(tmp_path):
+    overflowed = "18446744073709551.615"
+    text = f'[{{"ph": "X", "ts": 1}}, {{"ph": "X", "ts": 1, "dur": -2}}, {{"ph": "X", "ts": 1, "dur": {overflowed}}}]'
+    assert load(tmp_path, text).duration_ps.tolist() == [0, -1, -1]
+
+
+def test_metadata_has_no_time_whatever_its_ts_says(tmp_path):
+    document = load(tmp_path, '[{"ph": "M", "ts": 0.0}, {"ph": "X", "ts": 1694128201426602}]')
+    assert (document.timed.tolist(), document.base_ps) == ([False, True], 1694128201426602 * 10**6)
+
+
+def test_times_that_no_axis_holds_together_are_left_out_and_noted(tmp_path):
+    document = load(
+        tmp_path, '[{"ph": "i", "ts": 0}, {"ph": "X", "ts": 1694128201426602}, {"ph": "X", "ts": 1694128201426603}]'
+    )
+    assert (document.timed.tolist(), document.start_ps.tolist()) == ([False, True, True], [0, 0, 1_000_000])
+    assert document.notes == (
+        "1 events lie more than 26 days from the others, so their times are wrong; they were left out.",
+    )
+
+
+def test_numbers_stand_as_text_since_ids_exceed_int64(tmp_path):
+    text = (
+        '[{"ph": "b", "pid": 0, "tid": 17343844709549807314, "id": "0x1f"}, {"ph": "e", "pid": "Spans", "cat": null}]'
+    )
+    document = load(tmp_path, text)
+    assert listed(document.tid) == ["17343844709549807314", None]
+    assert [listed(document.pid), listed(document.id), listed(document.cat)] == [
+        ["0", "Spans"],
+        ["0x1f", None],
+        [None, None],
+    ]
+
+
+def test_escapes_and_characters_of_names_are_decoded(tmp_path):
+    document = load(tmp_path, '[{"ph": "X", "name": "a\\n\\u00e9\\"b"}, {"ph": "X", "name": "é\\\\"}]')
+    assert listed(document.name) == ['a\né"b', "é\\"]
+
+
+EVENTS = '[{"ph": "X", "name": "a"}, {"ph": "X", "name": "b", "args": {"x": [{"y": 1}, {"y": "}, {"}]}}]'
+KEYS = '"deviceProperties": [{"id": 0}, {"id": 1}], "schemaVersion": 1'
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        (EVENTS, {}),
+        (f'{{"traceEvents": {EVENTS}}}', {}),
+        (f'{{"traceEvents": {EVENTS}, {KEYS}}}\n', {"deviceProperties": [{"id": 0}, {"id": 1}], "schemaVersion": 1}),
+        (f'{{{KEYS}, "traceEvents":\n {EVENTS}}}', {"deviceProperties": [{"id": 0}, {"id": 1}], "schemaVersion": 1}),
+        (f'{{"a": "\\"traceEvents\\": [", "traceEvents": {EVENTS}, "b": []}}', {"a": '"traceEvents": [', "b": []}),
+        (f'\ufeff {{"traceEvents": {EVENTS}}}\0\0', {}),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 100, 1 << 20])
+def test_events_may_stand_before_or_after_the_other_keys_or_alone(tmp_path, monkeypatch, text, head, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, text)
+    assert (listed(document.name), document.head, document.notes) == (["a", "b"], head, ())
+
+
+CUT = "The file is cut: {}. Its {} whole events were read."
+REPAIRED = "{} events were no JSON (NaN, bad escapes or the like) and were repaired."
+LEFT_OUT = "{} events were no JSON and could not be repaired; they were left out."
+
+
+def event(name, value="1"):
+    return f'{{"ph": "X", "name": "{name}", "args": {{"v": {value}}}}}'
+
+
+A, B, C = event("a"), event("b"), event("c")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "notes"),
+    [
+        (f"[{A}, {B}, {{}}]", ["a", "b", None], []),
+        (f"[{A}, 7, null, {B}, []]", ["a", "b"], []),
+        (f"[{A}, {B},]", ["a", "b"], []),
+        (f'{{"traceEvents": [{A}, {B}, \n ], "k": 1, }}', ["a", "b"], []),
+        (f"[{A}, {B}", ["a", "b"], [CUT.format("its list of events is not closed", 2)]),
+        (f"[{A}, {B},\n", ["a", "b"], [CUT.format("its list of events is not closed", 2)]),
+        (f"[{A}, {B}, {C[:-2]}", ["a", "b"], [CUT.format("it ends inside of an event", 2)]),
+        (f"[{A}, {B}, {C[:20]}", ["a", "b"], [CUT.format("it ends inside of an event", 2)]),
+        (f'{{"traceEvents": [{A}], "k": "v', ["a"], [CUT.format("the keys beside its events are no JSON, or cut", 1)]),
+        (f"[{A}, {event('b', 'NaN')}, {C}]", ["a", "b", "c"], [REPAIRED.format(1)]),
+        (f"[{event('a', '-Infinity')}, {B}, {event('c', '[N/A,]')}]", ["a", "b", "c"], [REPAIRED.format(2)]),
+        (f"[{A}, {event('b', '{]')}, {C}]", ["a", "c"], [LEFT_OUT.format(1)]),
+        (f"[{A}, {event('f {`d`: 1} g')}, {C}]".replace("`", '"'), ["a", "c"], [LEFT_OUT.format(1)]),
+        ('{"traceEvents": [' + f"{A}, {event('b', '01')}], {KEYS}}}", ["a"], [LEFT_OUT.format(1)]),
+        (
+            f"[{A}, {event('b', '[01, {}], `x`: [{}], `y`: 2')}, {C}]".replace("`", '"'),
+            ["a", "c"],
+            [LEFT_OUT.format(1)],
+        ),
+    ],
+)
+@pytest.mark.parametrize("piece", [16, 1 << 20])
+def test_what_is_broken_costs_no_more_than_itself(tmp_path, monkeypatch, text, names, notes, piece):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
+    document = load(tmp_path, text)
+    assert (listed(document.name), document.notes) == (names, tuple(notes))
+
+
+def test_bad_characters_and_escapes_cost_a_character(tmp_path):
+    text = b'[{"ph": "X", "name": "\xff\xfe"}, {"ph": "X", "name": "C:\\q\tz"}, {"ph": "X", "args": {"v": "\xff"}}]'
+    document = load(tmp_path, text)
+    assert listed(document.name) == ["\ufffd\ufffd", "C:\\q\tz", None]
+    assert document.args(np.array([2]), dict) == [{"v": "\ufffd"}]
+
+
+@pytest.mark.parametrize("size", [0.5, 0.9])
+def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tmp_path, size):
+    text = "[" + ", ".join(f'{{"ph": "X", "name": "{at * 7919 % 10007}"}}' for at in range(5000)) + "]"
+    packed = gzip.compress(text.encode())
+    whole = load(tmp_path, packed, "t.json")
+    assert (len(whole), whole.notes) == (5000, ())
+    cut = load(tmp_path, packed[: int(len(packed) * size)])
+    assert 1000 < len(cut) < 5000
+    assert listed(cut.name) == listed(whole.name)[: len(cut)]
+    assert cut.notes == (CUT.format("its compressed stream breaks off", len(cut)),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"[]" * 99)[:10], "is empty: its compressed stream breaks off"),
+        (b"SQLite format 3\0", "does not begin with { or ["),
+        (b'{"nodes": []}', "holds no array `traceEvents`"),
+        (b'{"traceEvents": {}}', "holds no array `traceEvents`"),
+        (b"[]", "holds no trace events"),
+        (b'{"traceEvents": [{"ph": "X", "na', "holds no trace events"),
+        (b"[[1, 2], [3, 4]]", "holds no trace events"),
+        (b'[{"a": 1}]', "holds no trace events"),
+        (b"{not JSON", "holds no array `traceEvents`"),
+    ],
+)
+def test_what_is_no_chrome_trace_gets_one_sentence(tmp_path, text, message):
+    with pytest.raises(TraceError, match=re.escape(message)):
+        load(tmp_path, text)
+
+
+def test_an_empty_array_of_events_is_a_document_of_none(tmp_path):
+    document = load(tmp_path, '{"traceEvents": [], "schemaVersion": 1}')
+    assert (len(document), document.head, document.notes) == (0, {"schemaVersion": 1}, ())
+
+
+class Copy(msgspec.Struct):
+    bytes: int | None = None
+    to: int | None = msgspec.field(name="to device", default=None)
+
+
+def test_args_are_decoded_for_the_rows_that_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_text, "_PIECE_BYTES", 64)
+    args = ['{"bytes": 5, "to device": "1"}', "null", '{"bytes": [1]}', '{"bytes": NaN}', '{"bytes": 7, "more": {}}']
+    document = load(tmp_path, "[" + ", ".join(f'{{"ph": "X", "args": {one}}}' for one in args) + ', {"ph": "X"}]')
+    assert document.args(np.array([4, 0, 1, 2, 3, 5]), Copy) == [Copy(7), Copy(5, 1), Copy(), Copy(), Copy(), Copy()]
+    assert document.args(np.array([4, 5]), dict) == [{"bytes": 7, "more": {}}, {}]
+    assert document.args(np.array([], int), dict) == []
+
+
+TEXT = st.text(st.sampled_from('ab"\\{}[],: \n\té\u2028'), max_size=8)
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+EVENT = st.fixed_dictionaries(
+    {"ph": st.sampled_from("XMi")},
+    optional={
+        "name": TEXT,
+        "tid": st.integers() | TEXT,
+        "ts": st.decimals(0, 10**9, places=3),
+        "args": st.dictionaries(TEXT, VALUE, max_size=3),
+        "more": VALUE,
+    },
+)
+
+
+def written(value, **style):
+    """`value` as JSON, its decimals as numbers with all their digits."""
+    text = json.dumps(value, default=lambda number: f"<{number}>", **style)
+    return re.sub(r'"<([0-9.]+)>"', r"\1", text)
+
+
+@given(
+    st.lists(EVENT, min_size=1, max_size=6),
+    st.dictionaries(TEXT, VALUE, max_size=3),
+    st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}]),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_any_file_gives_what_the_standard_library_reads(tmp_path_factory, events, head, style, piece, last):
+    head.pop("traceEvents", None)
+    document = {**head, "traceEvents": events} if last else {"traceEvents": events, **head}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "_PIECE_BYTES", piece)
+        found = load(tmp_path_factory.getbasetemp(), written(document, **style))
+    expected = json.loads(written(document), parse_float=Decimal)["traceEvents"]
+    assert (found.head, found.notes) == (json.loads(json.dumps(head)), ())
+    assert listed(found.name) == [event.get("name") for event in expected]
+    assert listed(found.tid) == [None if "tid" not in event else str(event["tid"]) for event in expected]
+    assert found.args(np.arange(len(found)), dict) == [event.get("args", {}) for event in expected]
+    assert [
+        found.base_ps + int(start) if timed else None for start, timed in zip(found.start_ps, found.timed, strict=True)
+    ] == [int(event["ts"] * 10**6) if "ts" in event and event["ph"] != "M" else None for event in expected]
+
+
+def named(process):
+    return f'[{{"ph": "M", "name": "process_name", "args": {{"name": "{process}"}}}}, {{"ph": "X", "ts": 1}}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        (f'{{"schemaVersion": 1, "deviceProperties": [], "traceEvents": {EVENTS}}}', "kineto"),
+        (f'{{"schemaVersion": 1, "traceName": "t.json", "traceEvents": {EVENTS}}}', "kineto"),
+        ('[{"ph": "X", "cat": "gpu_memcpy"}]', "kineto"),
+        ('[{"ph": "X", "cat": "Kernel"}]', "kineto"),
+        (named("/device:TPU:0"), "jax"),
+        (named("/host:CPU"), "jax"),
+        (named("gpu/0"), "mxnet"),
+        (named("cpu pinned/"), "mxnet"),
+        ('[{"ph": "b", "cat": "MXNET_C_API"}]', "mxnet"),
+        (named("Browser"), None),
+        (EVENTS, None),
+    ],
+)
+def test_keys_categories_and_processes_tell_which_profiler_wrote_a_file(tmp_path, text, dialect):
+    assert chrome.dialect(load(tmp_path, text)) == dialect

@@ -1,0 +1,262 @@
+"""JAX's trace.json.gz: small documents, both forms of one capture, and a real TPU trace with figures known before."""
+
+import gzip
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tracekit import intervals as iv
+from tracekit.readers import chrome, xplane
+from tracekit.readers.chrome import jax_planes
+from tracekit.unions import unions
+
+DATA = Path(__file__).parents[2] / "data"
+REAL = Path(__file__).parents[4] / "shared" / "traces"
+
+
+class Text:
+    """A document in JAX's form, built event by event; times are decimal microseconds, as text."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.ids: dict[tuple[str, str | None], int] = {}
+
+    def meta(self, plane: str, line: str | None = None) -> int:
+        """The id of a plane or of one of its lines, named in the file when first asked for."""
+        if (plane, line) not in self.ids:
+            pid = self.meta(plane) if line is not None else len(self.ids) + 1
+            number = self.ids[plane, line] = len(self.ids) + 1
+            what = {"ph": "M", "pid": pid, "args": {"name": line or plane}}
+            self.events.append(
+                json.dumps(what | ({"tid": number, "name": "thread_name"} if line else {"name": "process_name"}))
+            )
+        return self.ids[plane, line]
+
+    def event(
+        self, plane: str, line: str, name: str, ts: str, dur: str, ph: str = "X", stats: dict | None = None, **args: str
+    ) -> "Text":
+        """Add an event of a line; `args` are its stats, `stats` those whose names are taken."""
+        pid, tid = self.meta(plane), self.meta(plane, line)
+        head = json.dumps({"ph": ph, "pid": pid, "tid": tid, "name": name, "args": args | (stats or {})})[1:-1]
+        self.events.append(f'{{{head}, "ts": {ts}, "dur": {dur}}}')
+        return self
+
+    def read(self, tmp_path: Path, name: str = "h.trace.json.gz"):
+        """The trace, read from a file of that name; it ends with an empty event, as JAX's do."""
+        text = f'{{"displayTimeUnit": "ns", "traceEvents": [{", ".join([*self.events, "{}"])}]}}'
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()))
+        return jax_planes.read(chrome.load(path), path)
+
+
+def table(frame: pd.DataFrame, *columns: str) -> list[list]:
+    found = frame[list(columns)].astype(object)
+    return found.where(found.notna(), None).values.tolist()
+
+
+def test_a_tpu_plane_is_read_like_one_of_an_xspace(tmp_path):
+    text, tpu = Text(), "/device:TPU:0"
+    text.event(tpu, "XLA Modules", "jit_f(1)", "0.5", "9").event(tpu, "Steps", "1", "0.5", "9")
+    text.event(tpu, "XLA Ops", "while.2", "1", "8", long_name="%while.2 = () while(%t)", hlo_category="while")
+    text.event(
+        tpu, "XLA Ops", "psum.7", "2", "3", long_name="%psum.7 = f32[8]{0} all-reduce(%p)", hlo_category="all-reduce"
+    )
+    text.event(tpu, "XLA Ops", "fusion", "5.5", "1.25", long_name="%fusion = f32[8]{0} fusion(%a)", run_id="7")
+    trace = text.read(tmp_path)
+    assert table(trace.events, "device", "lane", "kind", "name", "category", "start_ps", "end_ps", "run_id") == [
+        ["tpu:0", "XLA Ops", "collective", "psum.7", "all-reduce", 1_500_000, 4_500_000, None],
+        ["tpu:0", "XLA Ops", "compute", "fusion", "fusion", 5_000_000, 6_250_000, 7],
+    ]
+    assert table(trace.devices, "device", "model") == [["tpu:0", None]]
+
+
+def test_a_gpu_plane_has_its_streams_and_launches(tmp_path):
+    text, gpu = Text(), "/device:GPU:1"
+    text.event("/host:CPU", "python", "cuLaunchKernel", "0", "2", correlation_id="5")
+    text.event(gpu, "Stream #13(Compute)", "kernel", "3", "4", correlation_id="5", hlo_op="fusion", hlo_module="jit_f")
+    text.event(gpu, "Stream #14(MemcpyH2D)", "MemcpyH2D", "4", "1", memcpy_details="kind_src:pinned size:64 dest:0")
+    text.event(gpu, "XLA Ops", "fusion", "3", "4")
+    text.meta("/device:GPU:0")
+    trace = text.read(tmp_path)
+    columns = ("device", "lane", "kind", "direction", "bytes", "correlation_id", "hlo_module")
+    assert table(trace.events, *columns) == [
+        ["gpu:1", "Stream #13(Compute)", "compute", None, None, 5, "jit_f"],
+        ["gpu:1", "Stream #14(MemcpyH2D)", "memcpy", "H2D", 64, None, None],
+    ]
+    assert table(trace.launches, "thread", "name", "correlation_id") == [["python", "cuLaunchKernel", 5]]
+    assert "No work was recorded on gpu:0: their planes are empty." in trace.notes
+
+
+def test_spans_carry_the_stats_of_a_step_and_a_phase(tmp_path):
+    text = Text().event("/host:CPU", "python", "train", "10", "5", step_num="3")
+    text.event("/host:CPU", "python", "both", "12", "1", tracekit="phase", alone="one;two")
+    assert table(text.read(tmp_path).spans, "name", "start_ps", "end_ps", "step", "tracekit", "alone") == [
+        ["train", 0, 5_000_000, 3, None, None],
+        ["both", 2_000_000, 3_000_000, None, "phase", "one;two"],
+    ]
+
+
+def test_times_are_exact_and_one_picosecond_stands_for_none(tmp_path):
+    # The writer prints doubles with 17 digits; a duration of 0 becomes 1 ps.
+    text = Text().event("/host:CPU", "python", "a", "1144986.7189880000", "4.4153659999999997")
+    text.event("/host:CPU", "python", "b", "1144987.718988", "1e-06")
+    text.event("/host:CPU", "python", "c", "1144987.818988", "0", ph="i")
+    assert table(text.read(tmp_path).spans, "name", "start_ps", "end_ps") == [
+        ["a", 0, 4_415_366],
+        ["b", 1_000_000, 1_000_000],
+        ["c", 1_100_000, 1_100_000],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [("t1v-n-9.trace.json.gz", "t1v-n-9"), ("perfetto_trace.json.gz", "perfetto_trace"), ("10.0.0.1.json", "10.0.0.1")],
+)
+def test_the_host_is_the_files_stem_and_its_zero_is_no_unix_time(tmp_path, name, host):
+    trace = Text().event("/host:CPU", "python", "a", "5", "1").read(tmp_path, name)
+    assert table(trace.hosts, "host", "origin_ns") == [[host, None]]
+    assert trace.format == "jax-json"
+
+
+def test_a_line_without_name_is_called_by_its_id_and_lines_of_one_name_stay_apart(tmp_path):
+    text = Text()
+    pid = text.meta("/host:CPU")
+    for tid in (8, 9):
+        text.events.append(f'{{"ph": "M", "pid": {pid}, "tid": {tid}, "name": "thread_name", "args": {{"name": "t"}}}}')
+    for tid in (7, 8, 9):
+        text.events.append(f'{{"ph": "X", "pid": {pid}, "tid": {tid}, "name": "a", "ts": {tid}, "dur": 1}}')
+    assert table(text.read(tmp_path).spans, "thread") == [["7"], ["t [8]"], ["t [9]"]]
+
+
+def cpu(device: int, **more: str) -> dict[str, str]:
+    return {"device_ordinal": str(device), "hlo_op": "op", "hlo_module": "jit_f", "run_id": "-7"} | more
+
+
+def test_a_cpu_op_lasts_until_its_end_event_on_another_thread(tmp_path):
+    text = Text().event("/host:CPU", "main", "add", "0", "2", **cpu(0, hlo_op="add"))
+    text.event("/host:CPU", "main", "mul", "9", "2", **cpu(0, hlo_op="mul"))
+    text.event("/host:CPU", "worker", "end: add", "8", "0.1").event("/host:CPU", "worker", "end: mul", "10", "0.1")
+    trace = text.read(tmp_path)
+    assert table(trace.events, "device", "name", "start_ps", "end_ps", "run_id") == [
+        ["cpu:0", "add", 0, 8_000_000, -7],
+        ["cpu:0", "mul", 9_000_000, 10_000_000, -7],
+    ]
+    assert trace.notes == ("2 of 2 distinct CPU ops have no HLO proto; their kind was read from their name.",)
+
+
+def test_an_op_in_which_threads_meet_is_a_collective_whatever_its_name(tmp_path):
+    text = Text()
+    for device, (start, wait) in enumerate([("0", "3"), ("3", "0.001")]):
+        line = f"thread {device}"
+        text.event("/host:CPU", line, "reducer.1", start, "9", **cpu(device, hlo_op="reducer.1"))
+        text.event("/host:CPU", line, "Rendezvous", start, "8", stats={"name": "all reduce RendezvousKey{run_id=7}"})
+        text.event("/host:CPU", line, "Wait: pending_threads=1/2", start, wait)
+    trace = text.read(tmp_path)
+    assert table(trace.events, "device", "kind", "category", "known_by", "wait_ps") == [
+        ["cpu:0", "collective", "all-reduce", "stat", 3_000_000],
+        ["cpu:1", "collective", "all-reduce", "stat", 1_000],
+    ]
+
+
+def test_what_was_guessed_and_what_json_lost_is_noted(tmp_path):
+    text = Text()
+    for device in range(2):
+        text.event("/host:CPU", f"thread {device}", "add", str(device), "2", **cpu(device))
+        text.event("/host:CPU", "worker", "end: add", str(8 + device), "0.1")
+    text.event("/host:CPU", "main", "CopyToMemorySpace", "20", "1")
+    text.event("/host:CPU", "worker", "ThreadpoolListener::StartRegion", "21", "1e-06")
+    trace = text.read(tmp_path)
+    assert trace.events["kind"].tolist() == ["compute", "compute"]
+    assert trace.notes == (
+        "2 CPU ops ran on several devices at once, and JSON lacks the ids that tell which `end:` event is whose: they "
+        "were joined in order, so that some of these ops end too early or too late.",
+        "1 copies between CPU devices are not shown: JSON lacks the ids that join a call with the thread that copies. "
+        "The *.xplane.pb file of the same capture has them.",
+        "1 of 1 distinct CPU ops have no HLO proto; their kind was read from their name.",
+    )
+
+
+def test_events_that_cannot_be_placed_are_left_out_and_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax_planes, "_CAP", 4)
+    text = Text().event("/host:CPU", "python", "a", "10000000000", "1")
+    pid = text.meta("/host:CPU")
+    text.events.append('{"ph": "X", "pid": 99, "tid": 1, "name": "b", "ts": 10000000001, "dur": 1}')
+    text.events.append(f'{{"ph": "X", "pid": {pid}, "tid": 1, "name": "c", "dur": 1}}')
+    text.event("/host:CPU", "python", "d", "10000000002", "-1")
+    trace = text.read(tmp_path)
+    assert trace.spans["name"].tolist() == ["a"]
+    assert trace.notes == (
+        "The file holds exactly 4 events, where JAX stops and keeps the earliest: what came later is missing. The "
+        "*.xplane.pb file of the same capture has it.",
+        "Times lie so far from the file's zero that its numbers round them to more than a picosecond.",
+        "1 events stand in no named process; they were left out.",
+        "1 events have no time; they were left out.",
+        "1 events end before they start; they were left out.",
+    )
+
+
+def test_both_forms_of_one_capture_give_the_same_rows():
+    # JAX wrote the JSON from that XSpace. It has no HLO protos (opcodes, sizes) and no ids (copies of the CPU's pool).
+    path = DATA / "jax_two_cpu_devices.trace.json.gz"
+    found = jax_planes.read(chrome.load(path), path)
+    truth = xplane.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")
+    unknown = ("host", "category", "known_by", "bytes", "dtype", "ranks", "group")
+    columns = [name for name in truth.events if name not in unknown]
+    pool = truth.events["name"].isin(["copy between devices"])
+    assert pool.sum() == 3
+    assert table(found.events, *columns) == table(truth.events[~pool], *columns)
+    columns = [name for name in truth.spans if name != "host"]
+    order = ["start_ps", "end_ps", "name"]
+    assert table(found.spans.sort_values(order), *columns) == table(truth.spans.sort_values(order), *columns)
+
+
+def innermost(path: Path, plane: str) -> dict[str, int]:
+    """Picoseconds by HLO category in which an op of it is the innermost of `XLA Ops`, by a sweep over all edges."""
+    with gzip.open(path, "rt") as file:
+        events = json.load(file, parse_float=Decimal, parse_int=Decimal)["traceEvents"]
+    (pid,) = (one["pid"] for one in events if one.get("name") == "process_name" and one["args"]["name"] == plane)
+    (tid,) = (
+        one["tid"]
+        for one in events
+        if one.get("name") == "thread_name" and one["pid"] == pid and one["args"]["name"] == "XLA Ops"
+    )
+    edges = []
+    for at, one in enumerate(events):
+        if one.get("ph") == "X" and (one["pid"], one["tid"]) == (pid, tid):
+            start = round(one["ts"] * 10**6)
+            edges += [(start, 1, at), (start + round(one["dur"] * 10**6), 0, at)]
+    total: dict[str, int] = {}
+    open_ops: list[int] = []
+    before = 0
+    for time, opens, at in sorted(edges):
+        if open_ops:
+            category = events[open_ops[-1]]["args"]["hlo_category"]
+            total[category] = total.get(category, 0) + time - before
+        open_ops = [*open_ops, at] if opens else [one for one in open_ops if one != at]
+        before = time
+    return total
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_real_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_a_sweep(number):
+    path = REAL / "chrome" / "jax-tpu-2chip-vllm.trace.json.gz"
+    expected = json.loads((REAL / "expected.json").read_text())["chrome/jax-tpu-2chip-vllm"][f"tpu:{number}"]
+    trace = jax_planes.read(chrome.load(path), path)
+    rows = trace.events[trace.events["device"] == f"tpu:{number}"]
+    collectives = rows[rows["kind"] == "collective"]
+    assert len(collectives) == expected["n_collective"]
+    time = iv.total(unions(trace.events).devices[f"tpu:{number}"].collective)
+    assert round(time / 10**6, 3) == expected["collective"]
+    # A copy or another asynchronous op is one row from start to done: only the others are compared.
+    swept = innermost(path, f"/device:TPU:{number}")
+    swept = {name: time for name, time in swept.items() if not name.endswith(("-start", "-done"))}
+    found = {
+        str(name): iv.total(iv.intervals(group["start_ps"], group["end_ps"]))
+        for name, group in rows.groupby("category", observed=True)
+    }
+    assert {name: found[name] for name in swept} == swept
+    assert set(found) - set(swept) <= {"copy-start", "slice-start"}

@@ -1,0 +1,300 @@
+"""MXNet's profiler dumps: small documents, profiles of our own, and real ones against an independent sweep."""
+
+import gzip
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tracekit import intervals as iv
+from tracekit.readers import chrome
+from tracekit.readers.chrome import mxnet
+from tracekit.trace import Trace
+
+DATA = Path(__file__).parents[2] / "data"
+REAL = Path(__file__).parents[4] / "shared" / "traces" / "mxnet"
+OWN = sorted(DATA.glob("mxnet_*.json.gz"))
+EPOCH_US = 1_559_672_136_300_939
+WORKER, OTHER = 17_612_858_874_543_867_732, 602_310_518_397_221_010
+
+
+class Dump:
+    """A dump as MXNet writes it: both events of a pair one after the other, a process a context or category."""
+
+    def __init__(self, zero: int = 0) -> None:
+        self.zero = zero
+        self.events: list[dict] = []
+        self.processes: dict[str, int] = {}
+
+    def process(self, name: str) -> int:
+        """The id of a process, named in the file when first asked for."""
+        if name not in self.processes:
+            number = self.processes[name] = len(self.processes)
+            self.events.append({"ph": "M", "args": {"name": name}, "pid": number, "name": "process_name"})
+        return self.processes[name]
+
+    def one(self, process: str, ph: str, name: str, time: int, tid: int = WORKER, **more) -> "Dump":
+        """One event."""
+        event = {"name": name, "cat": process, "ph": ph, "ts": self.zero + time, "pid": self.process(process)}
+        self.events.append(event | {"tid": tid} | more)
+        return self
+
+    def pair(self, process: str, name: str, start: int, end: int, tid: int = WORKER, ph: str = "BE") -> "Dump":
+        """A begin and its end."""
+        return self.one(process, ph[0], name, start, tid).one(process, ph[1], name, end, tid)
+
+    def operator(self, context: str, name: str, start: int, end: int, tid: int = WORKER) -> "Dump":
+        """An operator as MXNet writes it: on its context, and once more as a task."""
+        return self.pair(context, name, start, end, tid).pair("operator", name, start, end, tid, "be")
+
+    def read(self, tmp_path: Path, name: str = "profile.json") -> Trace:
+        """The trace, read from a file of that name."""
+        path = tmp_path / name
+        path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}, indent=4))
+        return mxnet.read(chrome.load(path), path)
+
+
+def table(frame: pd.DataFrame, *columns: str) -> list[list]:
+    found = frame[list(columns)].astype(object)
+    return found.where(found.notna(), None).values.tolist()
+
+
+def test_an_operator_counts_once_on_its_context_and_api_calls_are_spans(tmp_path):
+    dump = Dump().operator("cpu/0", "dot", 10, 30).operator("gpu/1", "Convolution", 20, 50, OTHER)
+    dump.pair("MXNET_C_API", "MXImperativeInvokeEx", 5, 9, OTHER, "be")
+    dump.one("MXNET_C_API", "C", "MXNet C API Calls", 5, args={"MXNet C API Calls": 1})
+    trace = dump.read(tmp_path)
+    assert table(trace.events, "host", "device", "lane", "kind", "name", "start_ps", "end_ps") == [
+        ["profile", "cpu:0", f"thread {WORKER}", "compute", "dot", 5_000_000, 25_000_000],
+        ["profile", "gpu:1", f"thread {OTHER}", "compute", "Convolution", 15_000_000, 45_000_000],
+    ]
+    assert table(trace.spans, "thread", "name", "start_ps", "end_ps") == [
+        [f"thread {OTHER}", "MXImperativeInvokeEx", 0, 4_000_000]
+    ]
+    assert table(trace.devices, "device", "model") == [["cpu:0", None], ["gpu:1", None]]
+    assert trace.format == "mxnet"
+    assert trace.notes == (
+        "GPU times are those of MXNet's engine, from a worker taking an operator until the stream is done (with an "
+        "Async engine, until it is enqueued): launch and waiting are in them, kernels are not shown.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "direction", "category"),
+    [
+        ("CopyCPU2GPU", "memcpy", "H2D", None),
+        ("CopyGPU2CPU", "memcpy", "D2H", None),
+        ("CopyGPU2GPU", "memcpy", None, None),
+        ("CopyCPU2CPU", "memcpy", None, None),
+        ("_copyto_GPU2GPU", "memcpy", None, None),
+        ("SyncCopyGPU2CPU", "memcpy", "D2H", None),
+        ("SyncCopyFromNDArrayCPU2GPU", "memcpy", "H2D", None),
+        ("mine::CopyCPU2GPU", "memcpy", "H2D", None),
+        ("_copy", "compute", None, None),
+        ("_backward_copy", "compute", None, None),
+        ("KVStoreReduce", "collective", None, None),
+        ("KVStoreDistDefaultStoragePull", "collective", None, None),
+        ("KVStoreSparseRetain", "compute", None, None),
+        ("P3StoreDistDefaultPush", "collective", None, None),
+        ("horovod_allreduce", "collective", None, "all-reduce"),
+        ("horovod_broadcast", "collective", None, None),
+        ("BytePSPushPull", "collective", None, None),
+        ("ImperativeBulk", "compute", None, None),
+        ("[Convolution,Activation]", "compute", None, None),
+    ],
+)
+def test_names_that_mxnets_engine_gives_tell_copies_and_collectives(tmp_path, name, kind, direction, category):
+    trace = Dump().operator("gpu/0", name, 0, 5).read(tmp_path)
+    assert table(trace.events, "kind", "direction", "category") == [[kind, direction, category]]
+
+
+def test_pairs_of_one_name_that_overlap_are_told_by_the_order_of_the_file(tmp_path):
+    # Asynchronous operators: all are reported by the thread that hears that they are done.
+    dump = Dump().operator("cpu/0", "horovod_allreduce", 0, 10).operator("cpu/0", "horovod_allreduce", 2, 7)
+    assert table(dump.read(tmp_path).events, "start_ps", "end_ps") == [[0, 10_000_000], [2_000_000, 7_000_000]]
+
+
+def test_an_operator_inside_another_of_its_thread_is_cut_out_of_it(tmp_path):
+    # The naive engine runs an operator inside the one that asked for it, and writes the inner one first.
+    dump = Dump().operator("cpu/0", "Activation", 3, 6).operator("cpu/0", "Activation", 2, 9)
+    dump.operator("cpu/0", "dot", 4, 5, OTHER)
+    assert table(dump.read(tmp_path).events, "name", "start_ps", "end_ps") == [
+        ["Activation", 0, 1_000_000],
+        ["Activation", 1_000_000, 4_000_000],
+        ["dot", 2_000_000, 3_000_000],
+        ["Activation", 4_000_000, 7_000_000],
+    ]
+
+
+def test_begins_and_ends_that_do_not_fit_are_left_out_and_noted(tmp_path):
+    dump = Dump().one("cpu/0", "E", "a", 1).operator("cpu/0", "a", 2, 4).operator("cpu/0", "b", 7, 5)
+    dump.one("cpu/0", "B", "a", 8)
+    trace = dump.read(tmp_path)
+    assert table(trace.events, "name", "start_ps", "end_ps") == [["a", 1_000_000, 3_000_000]]
+    assert trace.notes == (
+        "2 begins and ends have no counterpart; they were left out.",
+        "2 events end before they begin; they were left out.",
+    )
+
+
+def test_the_engines_errands_and_the_programs_own_marks_are_spans(tmp_path):
+    dump = Dump().operator("cpu/0", "dot", 0, 9).operator("cpu/0", "DeleteVariable", 10, 11)
+    dump.operator("cpu/0", "WaitForVar", 12, 13).pair("event", "my event", 1, 2)
+    dump.pair("training", "my task", 3, 4, ph="be").pair("training,frame", "my frame", 5, 6, ph="()")
+    dump.pair("Custom Operator", "mine::pure_python", 7, 8, ph="be").pair("Custom Operator", "mine::exp", 7, 8, ph="be")
+    dump.one("training,instant_marker", "n", "my mark", 9)
+    trace = dump.read(tmp_path)
+    assert trace.events["name"].tolist() == ["dot"]
+    assert trace.spans["name"].tolist() == [
+        "DeleteVariable",
+        "WaitForVar",
+        "my event",
+        "my task",
+        "my frame",
+        "mine::pure_python",
+    ]
+    assert trace.notes == ("2 errands of the engine (freeing memory, waiting) are no work: they are spans.",)
+
+
+def test_work_on_pinned_memory_stands_on_no_device(tmp_path):
+    dump = Dump().operator("cpu pinned/", "CopyCPU2CPU", 0, 5).operator("cpu shared/", "_zeros", 5, 5)
+    trace = dump.read(tmp_path)
+    assert table(trace.events, "device", "kind") == [["cpu:?", "memcpy"], ["cpu:?", "compute"]]
+    assert len(trace.devices) == 0
+    assert trace.notes == (
+        "2 operators on pinned or shared memory do not say whose: they stand on cpu:?, which counts in no device pair.",
+        "1 copies do not say from which context to which of its type they go: their direction is null.",
+        "1 operators took less than the file's microsecond and have no length.",
+    )
+
+
+def test_cpu_contexts_side_by_side_are_no_parallel_hardware(tmp_path):
+    trace = Dump().operator("cpu/0", "dot", 0, 5).operator("cpu/1", "dot", 1, 9).read(tmp_path)
+    assert trace.notes == (
+        "CPU contexts are names that the program chose: what overlaps on them shares the same cores.",
+    )
+
+
+def test_collectives_that_the_cpu_runs_for_gpus_are_explained(tmp_path):
+    dump = Dump().operator("gpu/0", "dot", 0, 4).operator("cpu/0", "KVStoreReduce", 1, 5)
+    trace = dump.operator("cpu/0", "KVStoreStreamSync", 5, 9).read(tmp_path)
+    assert table(trace.events, "device", "kind") == [
+        ["gpu:0", "compute"],
+        ["cpu:0", "collective"],
+        ["cpu:0", "collective"],
+    ]
+    assert trace.notes[1:] == (
+        "2 collectives stand on the CPU, where the engine runs them, even if GPUs' data moved.",
+        "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both stand as "
+        "collectives of cpu:0; when they ran on the GPUs is not shown.",
+    )
+
+
+def test_without_contexts_the_operators_stand_on_no_device(tmp_path):
+    trace = Dump().pair("operator", "dot", 0, 5, ph="be").read(tmp_path)
+    assert table(trace.events, "device", "name", "end_ps") == [["device:?", "dot", 5_000_000]]
+    assert trace.notes == ("No operator stands on a context, so that the device of each is unknown.",)
+
+
+def test_a_dump_without_operators_says_how_to_ask_for_them(tmp_path):
+    trace = Dump().pair("MXNET_C_API", "MXNDArrayWaitAll", 0, 5, ph="be").read(tmp_path)
+    assert len(trace.events) == 0
+    assert trace.notes == ("MXNet recorded no operator: profile_all=True or profile_imperative=True asks for them.",)
+
+
+@pytest.mark.parametrize(("zero", "origin"), [(EPOCH_US, EPOCH_US * 1000), (7, None)])
+def test_unix_times_are_exact_and_other_times_have_no_origin(tmp_path, zero, origin):
+    trace = Dump(zero).operator("cpu/0", "dot", 0, 1).read(tmp_path)
+    assert table(trace.hosts, "origin_ns") == [[origin]]
+    assert table(trace.events, "start_ps", "end_ps") == [[0, 1_000_000]]
+
+
+ASKED = {
+    ("cpu:0", "collective"): 1,
+    ("cpu:0", "memcpy"): 2,
+    ("cpu:1", "compute"): 1,
+    ("cpu:1", "memcpy"): 1,
+}
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_a_profile_of_our_own_holds_the_work_the_program_asked_for(path):
+    trace = mxnet.read(chrome.load(path), path)
+    counts = trace.events.groupby(["device", "kind"], observed=True).size().to_dict()
+    # How the network's own operators are bundled is the engine's choice.
+    assert counts.pop(("cpu:0", "compute")) > 2
+    assert counts == ASKED
+    dots = trace.events[trace.events["name"] == "dot"]
+    assert dots["device"].value_counts().to_dict() == {"cpu:0": 2, "cpu:1": 1}
+    spans = trace.spans.set_index("name")
+    for row in trace.events.itertuples():
+        around = {"dot": "products", "KVStoreReduce": "step", "Activation": "step"}.get(row.name)
+        if around:
+            assert spans.loc[around, "start_ps"] <= row.start_ps <= row.end_ps <= spans.loc[around, "end_ps"]
+
+
+def swept(path: Path) -> dict[tuple[str, str], int]:
+    """Microseconds by context and kind in which some thread's innermost operator is of it.
+
+    Made from the JSON alone: a begin's end is the event after it in the file, and each thread is swept from edge to
+    edge, each union a set of microseconds.
+    """
+    with gzip.open(path, "rt") as file:
+        events = json.load(file)["traceEvents"]
+    names = {one["pid"]: one["args"]["name"] for one in events if one["ph"] == "M"}
+    threads: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
+    for begin, end in pairwise(events):
+        context = names[begin["pid"]]
+        errand = begin["name"].split("::")[-1] in ("DeleteVariable", "WaitForVar")
+        if begin["ph"] == "B" and re.match("[cg]pu", context) and not errand:
+            assert (end["ph"], end["name"], end["tid"]) == ("E", begin["name"], begin["tid"])
+            threads.setdefault((context, begin["tid"]), []).append((begin["ts"], end["ts"], begin["name"]))
+    held: dict[tuple[str, str], set[int]] = {}
+    for (context, _), operators in threads.items():
+        inner: dict[int, tuple[int, int, str]] = {}
+        for start, end, name in operators:
+            for time in range(start, end):
+                shorter = inner.get(time)
+                if shorter is None or end - start < shorter[1] - shorter[0]:
+                    inner[time] = (start, end, name)
+        for time, (_, _, name) in inner.items():
+            kind = "memcpy" if "Copy" in name else "collective" if "KVStore" in name else "compute"
+            held.setdefault((context, kind), set()).add(time)
+    return {key: len(times) for key, times in held.items()}
+
+
+@pytest.mark.parametrize("path", [*OWN, *sorted(REAL.glob("*.json.gz"))], ids=lambda path: path.name)
+def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
+    trace = mxnet.read(chrome.load(path), path)
+    found = {
+        (str(device), str(kind)): iv.total(iv.intervals(rows["start_ps"], rows["end_ps"]))
+        for (device, kind), rows in trace.events.groupby(["device", "kind"], observed=True)
+    }
+    assert found == {(context.replace("/", ":"), kind): time * 10**6 for (context, kind), time in swept(path).items()}
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        # Counted with grep over the files: "ph": "B" under pid 0 (cpu/0) and pid 32 (gpu/0), by name.
+        (
+            "cpu_gpu_data_copy_profiler_output",
+            {("cpu:0", "compute", None): 1, ("gpu:0", "memcpy", "H2D"): 2},
+        ),
+        (
+            "gpu_mnist_cnn_profile_output",
+            {("cpu:0", "compute", None): 65, ("gpu:0", "compute", None): 33, ("gpu:0", "memcpy", "H2D"): 2},
+        ),
+        ("mxnet191-cpu-dot-copy", {("cpu:0", "compute", None): 10, ("cpu:0", "memcpy", None): 10}),
+    ],
+)
+def test_real_dumps_have_each_operator_once(name, counts):
+    path = REAL / f"{name}.json.gz"
+    trace = mxnet.read(chrome.load(path), path)
+    found = pd.Series([tuple(row) for row in table(trace.events, "device", "kind", "direction")]).value_counts()
+    assert found.to_dict() == counts
+    assert trace.hosts["host"].tolist() == [name]

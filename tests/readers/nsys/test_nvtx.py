@@ -1,0 +1,161 @@
+"""NVTX ranges of Nsight Systems exports: names, domains and steps, and what XLA and NCCL say in them of the work."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.readers.nsys.exports import Tables, nccl_payload, nccl_schema, rows, tid
+from tracekit.readers import nsys
+from tracekit.readers.nsys.nvtx import Ranges, enclosing
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
+
+
+@pytest.fixture
+def read(tmp_path):
+    return lambda tables: nsys.read(tables.write(tmp_path / "report.sqlite"))
+
+
+def test_ranges_are_spans_named_by_their_text_or_their_registered_string(read):
+    tables = Tables().range("forward", 100, 200).range(None, 120, 150, kind=60, textId=None, thread=2)
+    tables.range(None, 210, 220, textId=tables.string("backward")).range("", 230, 240, textId=tables.string("update"))
+    tables.add("ThreadNames", globalTid=tid(7, 1), nameId=tables.string("python3"))
+    assert rows(read(tables).spans, "thread", "name", "start_ps", "end_ps") == [
+        ["python3/1", "forward", 0, 100_000],
+        ["2", "unnamed range", 20_000, 50_000],
+        ["python3/1", "backward", 110_000, 120_000],
+        ["python3/1", "update", 130_000, 140_000],
+    ]
+
+
+def test_a_domain_with_a_name_stands_before_the_text_as_nsys_prints_it(read):
+    tables = Tables().range("NCCL", 0, None, kind=75, domainId=1).range("mine", 0, None, kind=75, domainId=1, process=8)
+    tables.range("ncclAllReduce", 1, 2, domainId=1).range("plain", 3, 4).range("x", 5, 6, domainId=2)
+    tables.range("step", 7, 8, domainId=1, process=8)
+    assert read(tables).spans["name"].tolist() == ["NCCL:ncclAllReduce", "plain", "x", "mine:step"]
+
+
+@pytest.mark.parametrize("absent", [("textId",), ("domainId", "textId"), ("eventType", "domainId", "binaryData")])
+def test_older_tables_of_ranges_give_the_same_span(read, absent):
+    tables = Tables().range("forward", 1, 2).without("NVTX_EVENTS", *absent)
+    assert rows(read(tables).spans, "name", "end_ps") == [["forward", 1_000]]
+
+
+def test_marks_are_no_ranges_and_ranges_that_never_ended_are_noted(read):
+    trace = read(Tables().kernel("k", 0, 1).range("mark", 1, None, kind=34).range("open", 2, None).range("ok", 3, 4))
+    assert trace.spans["name"].tolist() == ["ok"]
+    assert trace.notes == ("1 NVTX ranges without a valid end were left out: they were open when the profile ended.",)
+
+
+def test_a_byte_that_is_no_utf_8_costs_no_more_than_itself(read):
+    assert read(Tables().range(b"caf\xe9", 0, 1).range("\u4e2d", 2, 3)).spans["name"].tolist() == [
+        "caf\ufffd",
+        "\u4e2d",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("ProfilerStep#12", 12),
+        ("train#step_num=3#", 3),
+        ("train#epoch=1,step_num=4,loss=2#", 4),
+        ("step 5", None),
+        ("ProfilerStep", None),
+        ("my_step_num=6", None),
+    ],
+)
+def test_steps_are_read_from_the_documented_forms_only(read, text, step):
+    assert rows(read(Tables().range(text, 0, 1)).spans, "step") == [[step]]
+
+
+moments = st.integers(0, 12)
+
+
+@given(
+    ranges=st.lists(st.tuples(st.integers(0, 2), moments, moments), max_size=8),
+    asked=st.lists(st.tuples(st.integers(0, 2), moments), max_size=8),
+)
+def test_the_enclosing_range_is_the_one_that_a_search_through_all_finds(ranges, asked):
+    ranges = [(thread, min(a, b), max(a, b)) for thread, a, b in ranges]
+    columns = np.array(ranges, np.int64).reshape(-1, 3)
+    names = np.zeros(len(ranges), np.int64)
+    held = Ranges(columns[:, 1], columns[:, 2], columns[:, 0], names, ("",))
+    wanted = np.array(asked, np.int64).reshape(-1, 2)
+    found = enclosing(wanted[:, 1], wanted[:, 0], held).tolist()
+    for (thread, at), one in zip(asked, found, strict=True):
+        begun = [(start, place) for place, (on, start, _) in enumerate(ranges) if on == thread and start <= at]
+        last = max(begun, default=(0, -1))[1]
+        assert one == (last if last >= 0 and ranges[last][2] >= at else -1)
+
+
+def test_xlas_ranges_around_a_launch_name_the_op_and_module_of_its_kernel(read):
+    tables = Tables().range("TSL", 0, None, kind=75, domainId=3)
+    tables.range("XlaModule:#prefix=jit(f)/a,hlo_module=jit_f,program_id=4#", 10, 90, domainId=3)
+    tables.range("Thunk:#name=x,hlo_op=loop_add_fusion.1#", 20, 30, domainId=3)
+    tables.range("Thunk:#hlo_op=all-reduce.2#", 40, 50, domainId=3)
+    for at, correlation in ((25, 1), (45, 2), (60, 3), (95, 4)):
+        tables.call("cuLaunchKernel", at, at + 1, correlation).kernel(
+            "k", 100 + at, 101 + at, correlationId=correlation
+        )
+    # Another thread launches at the same time outside of any mark.
+    tables.call("cuLaunchKernel", 25, 26, 5, thread=2).kernel("k", 200, 201, correlationId=5)
+    assert rows(read(tables).events, "hlo_op", "hlo_module") == [
+        ["loop_add_fusion.1", "jit_f"],
+        ["all-reduce.2", "jit_f"],
+        [None, "jit_f"],
+        [None, None],
+        [None, None],
+    ]
+
+
+def test_of_two_calls_with_one_correlation_id_the_outer_one_is_the_launch(read):
+    tables = Tables().range("Thunk:#hlo_op=outer#", 0, 15).range("Thunk:#hlo_op=inner#", 16, 30)
+    tables.call("cuLaunchKernel", 20, 21, 1).call("cudaLaunchKernel", 10, 25, 1).kernel("k", 40, 50, correlationId=1)
+    assert rows(read(tables).events, "hlo_op") == [["outer"]]
+
+
+def nccl(*launched: tuple[int, str], payload: bytes | None, call: tuple[int, int] = (10, 30)) -> Tables:
+    """An NCCL call with kernels that were launched at these moments of it."""
+    tables = nccl_schema(Tables()).range("ncclAllReduce", *call, domainId=1, binaryData=payload)
+    for at, (moment, name) in enumerate(launched, start=1):
+        tables.call("cuLaunchKernelEx", moment, moment + 1, at).kernel(name, 100 * at, 100 * at + 50, correlationId=at)
+    return tables
+
+
+def test_a_collective_has_the_size_and_communicator_of_the_nccl_call_that_launched_it(read):
+    tables = nccl((12, ALL_REDUCE), (14, "prepare"), payload=nccl_payload(0xFEDC_BA98_7654_3210, 4096))
+    assert rows(read(tables).events, "name", "kind", "bytes", "group") == [
+        [ALL_REDUCE, "collective", 4096, "0xfedcba9876543210"],
+        ["prepare", "compute", None, None],
+    ]
+
+
+def test_kernels_that_one_call_launched_together_or_a_group_later_have_no_size(read):
+    together = nccl((12, ALL_REDUCE), (14, ALL_REDUCE), (40, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    assert rows(read(together).events, "bytes", "group") == [[None, None]] * 3
+
+
+@pytest.mark.parametrize("payload", [nccl_payload(1, 4096, declared=16), nccl_payload(1, 4096)[:48], b"short"])
+def test_payloads_that_are_not_laid_out_as_their_schema_are_noted_and_not_believed(read, payload):
+    trace = read(nccl((12, ALL_REDUCE), payload=payload))
+    assert rows(trace.events, "bytes", "group") == [[None, None]]
+    assert trace.notes == (
+        "1 payloads of NCCL calls are not laid out as their schemas say; their message sizes are unknown.",
+    )
+
+
+def test_schemas_that_two_processes_registered_differently_are_not_believed(read):
+    tables = nccl((12, ALL_REDUCE), payload=nccl_payload(1, 4096))
+    tables.add("NVTX_PAYLOAD_SCHEMAS", domainId=1, schemaId=16777223, payloadSize=16)
+    assert rows(read(tables).events, "bytes", "group") == [[None, None]]
+
+
+def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(read):
+    trace = read(nccl((12, ALL_REDUCE), payload=None))
+    assert rows(trace.events, "bytes") == [[None]]
+    assert trace.notes == (
+        "The message sizes of the collectives were recorded but not exported: "
+        "`nsys export --include-blobs=true` brings them.",
+    )

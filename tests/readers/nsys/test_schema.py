@@ -1,0 +1,130 @@
+"""Files given as Nsight Systems exports: each that cannot be read is one sentence, and none is touched."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.readers.nsys.exports import Tables
+from tracekit.errors import TraceError
+from tracekit.readers import nsys
+
+
+@pytest.fixture
+def export(tmp_path):
+    return Tables().kernel("k", 0, 9).range("r", 1, 2).write(tmp_path / "report.sqlite")
+
+
+def said(path) -> str:
+    with pytest.raises(TraceError) as error:
+        nsys.read(path)
+    text = str(error.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    assert text.endswith(".")
+    return text.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty (0 bytes)."),
+        (b"hello, world" * 99, "is no SQLite database."),
+        (bytes(5000), "is no SQLite database."),
+        (b"SQLite format 3\0", "is cut short: 16 of 100 bytes are there."),
+        (b"SQLite", "is cut short: 6 of 100 bytes are there."),
+    ],
+)
+def test_what_is_no_database_is_told_from_one_that_is_cut_short(tmp_path, content, sentence):
+    path = tmp_path / "report.sqlite"
+    path.write_bytes(content)
+    assert said(path).startswith(f" {sentence}")
+
+
+@pytest.mark.parametrize("left", [50, 100, 4096, 8192, -1])
+def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, left):
+    whole = export.read_bytes()
+    export.write_bytes(whole[:left])
+    size = len(whole[:left])
+    assert said(export).startswith(f" is cut short: {size} of {max(len(whole), 100) if size >= 32 else 100} bytes")
+
+
+def test_a_page_of_rubbish_is_a_broken_database(export):
+    whole = export.read_bytes()
+    export.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
+    assert said(export).startswith(" is a broken SQLite database: ")
+
+
+def test_a_message_of_sqlite_that_quotes_rubbish_is_still_one_sentence(export):
+    export.write_bytes(export.read_bytes().replace(b"CREATE TABLE", b"CREATE T\xffBLE"))
+    assert said(export).startswith(" is a broken SQLite database: malformed database schema")
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        ("CREATE TABLE notes (line)", " is an SQLite database, but no Nsight Systems export (its tables: notes)."),
+        ("", " is an SQLite database, but no Nsight Systems export (its tables: none)."),
+        (
+            "CREATE TABLE StringTable (_id_, value); CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (start)",
+            " is a profile of nvprof, not an Nsight Systems export.",
+        ),
+    ],
+)
+def test_a_database_of_something_else_is_named(tmp_path, tables, sentence):
+    path = tmp_path / "report.sqlite"
+    base = sqlite3.connect(path)
+    base.executescript(f"PRAGMA user_version = 1; {tables}")
+    base.close()
+    assert said(path).startswith(sentence)
+
+
+def test_a_time_that_is_no_integer_is_said(tmp_path):
+    for number, odd in enumerate(("soon", 1.5)):
+        path = Tables().kernel("k", odd, 9).write(tmp_path / f"{number}.sqlite")
+        assert said(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL holds something that is no integer.")
+
+
+def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
+    writer = sqlite3.connect(export)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("INSERT INTO StringIds VALUES (99, 'x')")
+    writer.commit()
+    text = said(export)
+    writer.close()
+    assert text.startswith(" is not complete: report.sqlite-wal beside it holds changes that are not in the file yet.")
+    assert len(nsys.read(export).events) == 1
+
+
+def test_a_journal_beside_the_file_is_an_unfinished_export(export):
+    export.with_name("report.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9")
+    assert said(export).startswith(" is not complete: report.sqlite-journal beside it holds an unfinished change.")
+
+
+def test_reading_writes_nothing_into_the_file_or_beside_it(export):
+    writer = sqlite3.connect(export)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.close()
+    before = export.read_bytes(), export.stat().st_mtime_ns
+    assert len(nsys.read(export).events) == 1
+    assert (export.read_bytes(), export.stat().st_mtime_ns) == before
+    assert [file.name for file in export.parent.iterdir()] == ["report.sqlite"]
+
+
+def test_names_that_a_uri_would_misread_are_read(export):
+    odd = export.rename(export.with_name("a?b#c%20 d.sqlite"))
+    assert nsys.read(odd).hosts["host"].tolist() == ["a?b#c%20 d"]
+
+
+@pytest.mark.parametrize("name", ["report.nsys-rep", "report.qdrep"])
+def test_a_report_of_nsys_is_told_how_to_export_it(name):
+    assert nsys.export_hint(Path("runs") / name) == (
+        f'runs/{name} is a report that only Nsight Systems reads: run `nsys export --type sqlite "runs/{name}"` '
+        "and give the .sqlite file that it writes."
+    )
+
+
+def test_a_raw_stream_is_told_to_be_finished_first():
+    text = nsys.export_hint(Path("report.qdstrm"))
+    assert "QdstrmImporter" in text
+    assert 'nsys export --type sqlite "report.nsys-rep"' in text

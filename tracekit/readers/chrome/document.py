@@ -1,0 +1,252 @@
+"""The Chrome trace container, JSON or gzipped JSON, as one `Document` of columns that every dialect reads.
+
+The format is Chrome's Trace Event Format: an object with `traceEvents`, or a bare array of events whose last bracket
+may be missing. `ts` and `dur` are microseconds with decimals, which a float rounds to 250 ns where they count from
+1970: they are read from their text, exactly. A dialect decodes the `args` of those events only that it needs.
+"""
+
+import re
+from dataclasses import dataclass
+from decimal import Context, Decimal, DecimalException
+from itertools import chain, pairwise
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tracekit.errors import TraceError
+from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired
+from tracekit.trace import labelled
+
+T = TypeVar("T")
+
+_TEXTS = ("ph", "cat", "name", "pid", "tid", "id")
+# Times further than this from the others are none: int64 picoseconds hold twice as much.
+_FAR_PS = 2**61
+_PICOSECONDS = pa.decimal128(38, 6)
+_EXACT = Context(prec=60)
+
+_KINETO_CATEGORIES = frozenset(
+    {"cpu_op", "kernel", "Kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"}
+)
+_MXNET_CATEGORIES = frozenset({"MXNET_C_API", "Device Storage"})
+_MXNET_PROCESS = re.compile(r"(cpu|gpu|cpu pinned|cpu shared)/\d*")
+
+
+@dataclass(frozen=True)
+class Document:
+    """The n events of a file, in its order, as columns.
+
+    `head`: every top-level key but `traceEvents`; {} where the file is a bare array. `ph`, `cat`, `name`, `pid`, `tid`,
+    `id`: shape (n,), text, null where absent; numbers stand as they are written, since ids may exceed int64.
+    `start_ps`: shape (n,), picoseconds since `base_ps`, 0 where `timed` is False; `duration_ps`: shape (n,), 0 where
+    absent, -1 where broken. `timed`: shape (n,), whether the event has a time; metadata (`ph` M) has none,
+    whatever its `ts` says. `base_ps`: the earliest time, on the file's own axis, which may count from 1970 and exceed
+    int64. `arguments`: the text of `args`, in pieces. `notes`: what was repaired or is missing.
+    """
+
+    head: dict[str, Any]
+    ph: pd.Categorical
+    cat: pd.Categorical
+    name: pd.Categorical
+    pid: pd.Categorical
+    tid: pd.Categorical
+    id: pd.Categorical
+    start_ps: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    timed: NDArray[np.bool_]
+    base_ps: int
+    arguments: tuple[pa.Array, ...]
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ps)
+
+    def of(self, *names: str) -> NDArray[np.bool_]:
+        """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
+        wanted = np.array([one.lower() in names for one in self.cat.categories] + [False], np.bool_)
+        found: NDArray[np.bool_] = wanted[self.cat.codes]
+        return found
+
+    def args(self, rows: NDArray[np.int64], kind: type[T]) -> list[T]:
+        """The `args` of the events `rows`, in that order, each decoded as `kind`.
+
+        `kind` is dict, or a msgspec.Struct whose fields have defaults; numbers may stand as strings. An event without
+        args, or whose args do not fit `kind`, gives what `{}` gives.
+        """
+        begins = np.cumsum([0, *map(len, self.arguments)])
+        part = np.searchsorted(begins, rows, side="right") - 1
+        found: list[T] = []
+        # Runs of rows out of one piece: rows need not ascend, but mostly do.
+        edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(rows)]
+        for first, last in pairwise(edges):
+            if first < last:
+                at = int(part[first])
+                texts = self.arguments[at].take(pa.array(rows[first:last] - begins[at])).to_pylist()
+                found += _decoded([text or b"{}" for text in texts], kind)
+        return found
+
+
+def load(path: Path) -> Document:
+    """The document in the file `path`, which may be gzipped; its content tells, not its name.
+
+    An empty array `traceEvents` gives a document of no events. Raises TraceError if the file is empty, no JSON, or
+    holds no trace events.
+    """
+    text = Text(path)
+    columns: dict[str, list[pa.Array]] = {name: [] for name in (*_TEXTS, "ts", "dur", "args")}
+    for events in chain(text.events(), ([],)):  # the last, empty one gives every column a part
+        if events or not columns["ph"]:
+            for name in _TEXTS:
+                columns[name].append(_binary(events, name).dictionary_encode())
+            columns["args"].append(_binary(events, "args"))
+            for name in ("ts", "dur"):
+                columns[name].append(_decimal(_binary(events, name)))
+    empty = text.keyed and not text.cut and not text.left_out and not any(map(len, columns["ph"]))
+    if not empty and not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
+        raise TraceError(f"{path} holds no trace events. Capture the trace once more, or give another file.")
+    texts = {name: _texts(columns.pop(name)) for name in _TEXTS}
+    starts, durations = _words(columns["ts"]), _words(columns["dur"])
+    times = starts.there & (texts["ph"] != "M")
+    start_ps, timed, base_ps = _rebased(starts, times)
+    short = durations.there & (durations.high == 0) & (durations.low < 2 * _FAR_PS)
+    return Document(
+        head=text.head,
+        **texts,
+        start_ps=start_ps,
+        duration_ps=np.where(short, durations.low.view(np.int64), np.where(durations.there, -1, 0)),
+        timed=timed,
+        base_ps=base_ps,
+        arguments=tuple(columns["args"]),
+        notes=_notes(text, texts["ph"], int((times & ~timed).sum())),
+    )
+
+
+def dialect(document: Document) -> str | None:
+    """Which profiler wrote the document: "kineto" (PyTorch), "jax", "mxnet", or None if nothing tells."""
+    keys, categories = document.head.keys(), set(document.cat.categories)
+    if keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}:
+        return "kineto"
+    if categories & _KINETO_CATEGORIES:
+        return "kineto"
+    rows = np.flatnonzero((document.ph == "M") & (document.name == "process_name"))
+    processes = [str(args.get("name")) for args in document.args(rows, dict)]
+    if any(name.startswith(("/device:", "/host:")) for name in processes):
+        return "jax"
+    if categories & _MXNET_CATEGORIES or any(map(_MXNET_PROCESS.fullmatch, processes)):
+        return "mxnet"
+    return None
+
+
+def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
+    notes = []
+    if text.cut:
+        notes.append(f"The file is cut: {text.cut}. Its {len(ph)} whole events were read.")
+    if text.repaired:
+        notes.append(f"{text.repaired} events were no JSON (NaN, bad escapes or the like) and were repaired.")
+    if text.left_out:
+        notes.append(f"{text.left_out} events were no JSON and could not be repaired; they were left out.")
+    if far:
+        notes.append(
+            f"{far} events lie more than 26 days from the others, so their times are wrong; they were left out."
+        )
+    return tuple(notes)
+
+
+def _decoded(texts: list[bytes], kind: type[T]) -> list[T]:
+    """Each of `texts` as `kind`, in one pass, and one by one only if one of them does not fit."""
+    decoder = msgspec.json.Decoder(kind, strict=False)
+    try:
+        return msgspec.json.Decoder(list[kind], strict=False).decode(b"[%b]" % b",".join(texts))  # type: ignore[valid-type]
+    except BROKEN:
+        found = []
+        for text in texts:
+            try:
+                found.append(decoder.decode(repaired(text)))
+            except BROKEN:
+                found.append(decoder.decode(b"{}"))
+        return found
+
+
+def _binary(events: list[Event], name: str) -> pa.Array:
+    """The raw values of one field, as one Arrow array of bytes."""
+    raws = list(map(attrgetter(name), events))
+    ends = np.zeros(len(raws) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, raws), np.int32, len(raws)), out=ends[1:])
+    return pa.Array.from_buffers(pa.binary(), len(raws), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(raws))])
+
+
+def _texts(parts: list[pa.Array]) -> pd.Categorical:
+    """Dictionaries of raw JSON values as one column of text; a number is its own text, null and absent are null."""
+    united = pa.chunked_array(parts).unify_dictionaries()
+    codes = np.concatenate([part.indices.to_numpy() for part in united.chunks]).astype(np.int64)
+    return labelled([_text(raw) for raw in united.chunk(0).dictionary.to_pylist()], codes)
+
+
+def _text(raw: bytes) -> str | None:
+    if raw in (b"", b"null"):
+        return None
+    if raw[:1] != b'"':
+        return raw.decode("utf-8", "replace")
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except BROKEN:
+        return msgspec.json.decode(repaired(raw), type=str)
+
+
+def _decimal(column: pa.Array) -> pa.Array:
+    """Decimal microseconds, exactly, to the picosecond; null where there is no number."""
+    text = column.cast(pa.string(), safe=False)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    try:
+        return pc.cast(text, _PICOSECONDS)
+    except pa.ArrowInvalid:
+        # More decimals than picoseconds, numbers in quotes, or no numbers.
+        codes = column.dictionary_encode()
+        values = pa.array([_number(one) for one in codes.dictionary.to_pylist()], _PICOSECONDS)
+        return values.take(codes.indices)
+
+
+def _number(raw: bytes) -> Decimal | None:
+    try:
+        value = _EXACT.create_decimal(raw.decode("ascii", "replace").strip('"')).quantize(
+            Decimal("0.000001"), context=_EXACT
+        )
+    except DecimalException:
+        return None
+    return value if value.is_finite() and abs(value) < 10**30 else None
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A column of 128-bit integers, high * 2**64 + low, and where it holds any."""
+
+    high: NDArray[np.int64]
+    low: NDArray[np.uint64]
+    there: NDArray[np.bool_]
+
+
+def _words(parts: list[pa.Array]) -> _Words:
+    """The picoseconds of a column of decimals with six places."""
+    words = [np.frombuffer(part.buffers()[1], "<i8").reshape(-1, 2)[part.offset :][: len(part)] for part in parts]
+    joined = np.concatenate(words)
+    there = np.concatenate([part.is_valid().to_numpy(zero_copy_only=False) for part in parts])
+    return _Words(joined[:, 1].copy(), joined[:, 0].copy().view(np.uint64), there)
+
+
+def _rebased(times: _Words, there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """The times that are `there` as int64 counted from the earliest, without those far away from all others."""
+    if not there.any():
+        return np.zeros(len(there), np.int64), there, 0
+    about = times.high * 2.0**64 + times.low
+    near = there & (np.abs(about - np.median(about[there])) < _FAR_PS)
+    high = times.high[near].min()
+    low = times.low[near & (times.high == high)].min()
+    # Differences of the low words alone are right: they wrap as the high words would carry.
+    return np.where(near, (times.low - low).view(np.int64), 0), near, int(high) * 2**64 + int(low)

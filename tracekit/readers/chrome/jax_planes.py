@@ -1,0 +1,286 @@
+"""JAX's `trace.json.gz` as planes, so that one reading of planes serves it and XSpace.
+
+A process is a plane, a thread is a line, `args` are the stats of an event and of its metadata, as text. Left out are
+`_p` and `_c`, which join the events of different threads, `program_id`, the HLO protos, the planes' own stats, the line
+`Async XLA Ops` and the host's memory bookkeeping; a line's id is cut to 32 bits. Written by
+xla/tsl/profiler/convert/xplane_to_trace_events.cc and trace_events_to_json.cc; XProf's trace viewer writes the same,
+but for events without duration, which are instants (`ph` i) there.
+"""
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.readers import xplane
+from tracekit.readers.chrome import Document
+from tracekit.readers.chrome.thunk_ends import Links, thunk_ends
+from tracekit.readers.distinct import distinct
+from tracekit.readers.xplane import device_planes
+from tracekit.readers.xplane.planes import EventMetadata, Line, Plane, XSpace
+from tracekit.trace import Trace, labelled
+
+_HOST = "/host:CPU"
+_COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
+# Which call asked for what stands between them, only ids tell.
+_REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
+_PERFORMED = ("X", "i", "I")
+_ROWS = 1 << 16
+# GetTraceViewerMaxEvents; it was 1,000,000, which chrome.py tells of.
+_CAP = 5_000_000
+# Past this many picoseconds (2.5 h) the microseconds, which are written from a double, lose their last digits.
+_EXACT_PS = 2**53
+
+_NAMES = ("long_name", "hlo_category", *dict.fromkeys(xplane.STATS))
+_FIELDS = {name: f"stat{at}" for at, name in enumerate(_NAMES)}
+_Stats = msgspec.defstruct(
+    "_Stats",
+    [(field, str | int | float | bool | None, None) for field in _FIELDS.values()],
+    rename={field: name for name, field in _FIELDS.items()},
+    gc=False,
+)
+
+
+@dataclass(frozen=True)
+class JsonPlane:
+    """One process of the file as a plane (planes.Plane); no event is aggregated, and the plane has no stats."""
+
+    name: str
+    lines: list[Line]
+    line: NDArray[np.int64]
+    names: pd.Categorical
+    metadata_id: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    metadata: list[EventMetadata]
+    base_ns: int
+    offset_ps: NDArray[np.int64]
+    texts: dict[str, pd.Categorical]
+    links: Links
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    @property
+    def occurrences(self) -> NDArray[np.int64]:
+        """No event is aggregated: -1 for all."""
+        return np.full(len(self), -1, np.int64)
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """None: the format has no stats of planes."""
+        return {}
+
+    @property
+    def event_ids(self) -> list[int]:
+        """The ids of all event metadata."""
+        return list(range(len(self.metadata)))
+
+    def event_metadata(self, event_id: int) -> EventMetadata:
+        """The metadata of `event_id`."""
+        return self.metadata[event_id]
+
+    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
+        """Start of every event in picoseconds since `base_ns`."""
+        return self.offset_ps + (self.base_ns - base_ns) * 1000
+
+    def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The integer stat of every event and whether it has one; text that is no 64 bit integer is none."""
+        if stat in self.links:
+            return self.links[stat]
+        if stat not in self.texts:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        codes = self.texts[stat].codes
+        values = [_integer(text) for text in [*self.texts[stat].categories, ""]]
+        bits = np.array([(value or 0) & 2**64 - 1 for value in values], np.uint64).view(np.int64)
+        return bits[codes], np.array([value is not None for value in values], bool)[codes]
+
+    def has(self, stat: str) -> NDArray[np.bool_]:
+        """Whether each event has the stat."""
+        return self.links[stat][1] if stat in self.links else self.strings(stat).codes >= 0
+
+    def strings(self, stat: str) -> pd.Categorical:
+        """The stat of every event as text, null where absent."""
+        return self.texts[stat] if stat in self.texts else labelled([None], np.zeros(len(self), np.int64))
+
+
+def read(document: Document, path: Path) -> Trace:
+    """The trace in a document that JAX wrote at `path`.
+
+    The host is the file's stem. Times count from the start of the profile, so that the origin is null. Raises
+    TraceError where the planes cannot be read (xplane.trace).
+    """
+    planes, notes = _planes(document)
+    host = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace")
+    trace = xplane.trace(XSpace([*planes], [], [], []), path, host, "jax-json")
+    return replace(trace, notes=(*document.notes, *notes, *trace.notes))
+
+
+def _planes(document: Document) -> tuple[list[Plane], list[str]]:
+    """The planes of the file in its order, with the lines that are to be read, and notes on what JSON cost."""
+    processes, threads = _labels(document)
+    performed = np.asarray(document.ph.isin(_PERFORMED))
+    notes = _losses(document, performed, processes)
+    there = performed & document.timed & (document.duration_ps >= 0) & ~np.asarray(document.name.isin(_REGIONS))
+    planes: list[Plane] = []
+    for pid, name in processes.items():
+        rows = np.flatnonzero(there & np.asarray(document.pid == pid))
+        plane, more = _plane(document, name, rows, {tid: label for (at, tid), label in threads.items() if at == pid})
+        planes.append(plane)
+        notes += more
+    accelerated = any(device_planes.name(plane.name) for plane in planes)
+    copies = sum(int(plane.names.isin(_COPY_CALLS).sum()) for plane in planes if plane.name == _HOST)
+    if copies and not accelerated:
+        notes.append(
+            f"{copies} copies between CPU devices are not shown: JSON lacks the ids that join a call with the thread "
+            "that copies. The *.xplane.pb file of the same capture has them."
+        )
+    return planes, notes
+
+
+def _losses(document: Document, performed: NDArray[np.bool_], processes: dict[str, str]) -> list[str]:
+    """Notes on the `performed` events that cannot be read, and on what the writer cut off or rounded."""
+    notes = []
+    if int((document.ph == "X").sum()) == _CAP:
+        notes.append(
+            f"The file holds exactly {_CAP} events, where JAX stops and keeps the earliest: what came later is "
+            "missing. The *.xplane.pb file of the same capture has it."
+        )
+    if document.base_ps + int(document.start_ps.max(initial=0)) > _EXACT_PS:
+        notes.append("Times lie so far from the file's zero that its numbers round them to more than a picosecond.")
+    nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
+    if nowhere.any():
+        notes.append(f"{nowhere.sum()} events stand in no named process; they were left out.")
+    untimed = performed & ~nowhere & ~document.timed
+    if untimed.any():
+        notes.append(f"{untimed.sum()} events have no time; they were left out.")
+    backwards = performed & ~nowhere & document.timed & (document.duration_ps < 0)
+    if backwards.any():
+        notes.append(f"{backwards.sum()} events end before they start; they were left out.")
+    return notes
+
+
+def _labels(document: Document) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """Plane name by pid, and line name by (pid, tid), of all processes that are planes."""
+    rows = np.flatnonzero(np.asarray(document.ph == "M"))
+    processes: dict[str, str] = {}
+    threads: dict[tuple[str, str], str] = {}
+    for row, args in zip(rows, document.args(rows, dict), strict=True):
+        what, pid, tid = (str(column[row]) for column in (document.name, document.pid, document.tid))
+        if what == "process_name" and str(args.get("name", "")).startswith("/"):
+            processes[pid] = args["name"]
+        elif what == "thread_name":
+            threads[pid, tid] = str(args.get("name", ""))
+    return processes, threads
+
+
+def _plane(
+    document: Document, name: str, rows: NDArray[np.int64], threads: dict[str, str]
+) -> tuple[JsonPlane, list[str]]:
+    """The plane of the events `rows`, and notes; `threads` names its lines by tid."""
+    base_ns = document.base_ps // 1000
+    rows, line, lines = _lines(document, name, rows, threads, base_ns)
+    texts = _texts(document, rows)
+    empty = labelled([None], np.zeros(len(rows), np.int64))
+    long, category = texts.pop("long_name", empty), texts.pop("hlo_category", empty)
+    called = document.name.codes[rows]
+    which, first = distinct(called, long.codes, category.codes)
+    called_names, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
+    short, full = [called_names[code] for code in called[first]], [long_names[code] for code in long.codes[first]]
+    names = labelled([text or shown for text, shown in zip(full, short, strict=True)], which)
+    start, duration = document.start_ps[rows], document.duration_ps[rows]
+    # JAX writes an event without duration as one picosecond; no clock is that fine.
+    duration = np.where(duration == 1, 0, duration)
+    links, notes = _ends(texts, names, line, start, duration) if name == _HOST else ({}, [])
+    plane = JsonPlane(
+        name=name,
+        lines=lines,
+        line=line,
+        names=names,
+        metadata_id=which,
+        duration_ps=duration,
+        metadata=[
+            EventMetadata(text or shown, shown if text else "", _values(args))
+            for text, shown, args in zip(full, short, document.args(rows[first], dict), strict=True)
+        ],
+        base_ns=base_ns,
+        offset_ps=start + (document.base_ps - base_ns * 1000),
+        texts=texts,
+        links=links,
+    )
+    return plane, notes
+
+
+def _lines(
+    document: Document, name: str, rows: NDArray[np.int64], threads: dict[str, str], base_ns: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Line]]:
+    """Those of the events `rows` of the plane `name` whose line is to be read, the line of each, and the lines."""
+    codes, tids = pd.factorize(document.tid.codes[rows])
+    known = [*map(str, document.tid.categories), ""]
+    labels = [known[tid] for tid in tids]
+    lines = [Line(_integer(tid) or 0, threads.get(tid, ""), "", base_ns) for tid in labels]
+    kept = np.array([device_planes.is_truth(name, line.name, line.id) for line in lines], bool)
+    held = kept[codes] if len(rows) else np.zeros(0, bool)
+    return (
+        rows[held],
+        (np.cumsum(kept) - 1)[codes[held]],
+        [line for line, keep in zip(lines, kept, strict=True) if keep],
+    )
+
+
+def _ends(
+    texts: dict[str, pd.Categorical],
+    names: pd.Categorical,
+    line: NDArray[np.int64],
+    start: NDArray[np.int64],
+    duration: NDArray[np.int64],
+) -> tuple[Links, list[str]]:
+    """The ids that join CPU ops with their `end:` events, which JSON lacks, and a note if any was guessed."""
+    if {"_p", "_c"} & texts.keys() or not {"hlo_op", "device_ordinal"} <= texts.keys():
+        return {}, []
+    device = np.where(texts["hlo_op"].codes >= 0, texts["device_ordinal"].codes, -1)
+    runs = texts["run_id"].codes if "run_id" in texts else np.zeros(len(device), np.int64)
+    run = np.where(device >= 0, distinct(device, runs)[0], -1)
+    links, guessed = thunk_ends(names, line, start, start + duration, device, run)
+    if not guessed:
+        return links, []
+    return links, [
+        f"{guessed} CPU ops ran on several devices at once, and JSON lacks the ids that tell which `end:` event is "
+        "whose: they were joined in order, so that some of these ops end too early or too late."
+    ]
+
+
+def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categorical]:
+    """The stats that any of the events `rows` has, each a column of len(rows), null where an event lacks it."""
+    known: dict[str, dict[Any, int]] = {name: {None: 0} for name in _FIELDS}
+    codes = {name: np.zeros(len(rows), np.int64) for name in _FIELDS}
+    for at in range(0, len(rows), _ROWS):
+        args = document.args(rows[at : at + _ROWS], _Stats)
+        for name, field in _FIELDS.items():
+            column = list(map(attrgetter(field), args))
+            if column.count(None) < len(column):
+                seen = known[name]
+                codes[name][at : at + len(column)] = [seen.setdefault(value, len(seen)) for value in column]
+    return {
+        name: labelled([None if value is None else str(value) for value in seen], codes[name])
+        for name, seen in known.items()
+        if len(seen) > 1
+    }
+
+
+def _values(args: dict[str, Any]) -> dict[str, Any]:
+    """The stats of an event's metadata, integers as such; the event's own stand among them."""
+    return {key: value if (number := _integer(value)) is None else number for key, value in args.items()}
+
+
+def _integer(text: Any) -> int | None:
+    """The 64 bit integer that `text` is, None if it is none."""
+    try:
+        value = int(text) if isinstance(text, str | int) else None
+    except ValueError:
+        return None
+    return value if value is not None and -(2**63) <= value < 2**64 else None

@@ -1,0 +1,175 @@
+"""PyTorch Kineto: a Chrome trace document of one rank to a `Trace`.
+
+Device work is what Kineto took from CUPTI, rocprofiler or PTI as kernels, copies and sets. The annotations that it
+repeats on the GPU's rows, synchronisation (a wait does no work) and calls of the host, whatever they are named, are
+none. The categories are those of libkineto/include/ActivityType.h; older files write them capitalised and short.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.readers.chrome import Document, kineto_work
+from tracekit.readers.chrome.kineto_args import Call, whole
+from tracekit.readers.distinct import distinct
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    SPAN_COLUMNS,
+    Trace,
+    constant,
+    frame,
+    labelled,
+)
+
+Rows = NDArray[np.int64]
+Threads = Mapping[tuple[str | None, str | None], str]
+
+_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "xpu_driver", "mtia_runtime"})
+_CALLS |= {"privateuse1_runtime", "privateuse1_driver"}
+_ANNOTATIONS = frozenset({"user_annotation"})
+_HOST_OPS = frozenset({"cpu_op", "operator"})
+# Work of devices of which no row is made, for want of an account of what these events mean.
+_OTHER_WORK = frozenset({"mtia_ccp_events", "hpu_op", "glow_runtime", "cuda_profiler_range"})
+_STEP = re.compile(r"ProfilerStep\s?#(\d+)")
+_RANK = re.compile(r"(?:rank|worker)[-_. ]?(\d+)", re.IGNORECASE)
+_SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+_YEAR_2000_NS = 946_684_800 * 10**9
+_MICROSECOND_PS = 10**6
+
+
+class _Named(msgspec.Struct):
+    """The args of metadata that names a thread."""
+
+    name: Any = None
+
+
+def read(document: Document, path: Path) -> Trace:
+    """The trace that the document of one rank, read from `path`, holds.
+
+    `host` is `rank<k>`, or the file's stem where neither the trace nor its name tells a rank. Collectives carry what
+    NCCL's arguments on their kernel say, in older files what the annotation around their launch says; `bytes` is the
+    size of the message as NCCL's tests count it (kineto_args.message_bytes). `sequence` counts the
+    collectives of a process group.
+    """
+    host, notes = _host(document, path)
+    complete = np.asarray(document.ph == "X") & document.timed
+    valid = complete & (document.duration_ps >= 0)
+    work = document.of(*kineto_work.KINDS)
+    if broken := int((complete & work & ~valid).sum()):
+        notes.append(f"{broken} kernels, copies or memsets without a valid time were left out.")
+    annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
+    calls = np.flatnonzero(valid & document.of(*_CALLS))
+    ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
+    calls, ids = calls[ids != 0], ids[ids != 0]
+    events = kineto_work.read(document, host, np.flatnonzero(valid & work), annotations, calls, ids)
+    threads = _threads(document)
+    return Trace(
+        events=events,
+        spans=_spans(document, host, annotations, np.flatnonzero(valid & document.of(*_HOST_OPS)), threads),
+        launches=frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids}),
+        devices=_devices(document, host, events),
+        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_origin_ns(document)]}),
+        notes=(*document.notes, *notes, *_missing(document, complete, events)),
+        source=str(path),
+        format="kineto",
+    )
+
+
+def _host(document: Document, path: Path) -> tuple[str, list[str]]:
+    """The rank as a host's name, and a note where it is only the file's name that tells it."""
+    job = document.head.get("distributedInfo")
+    rank = whole(job.get("rank")) if isinstance(job, dict) else None
+    if rank is not None:
+        return f"rank{rank}", []
+    if named := _RANK.search(path.name):
+        return f"rank{int(named[1])}", [f"That this is rank {int(named[1])} is told by the name of the file alone."]
+    return _SUFFIX.sub("", path.name) or path.name, []
+
+
+def _origin_ns(document: Document) -> int | None:
+    """Unix time of time 0: newer files count from `baseTimeNanoseconds`, older ones from 1970."""
+    first_ns = document.base_ps // 1000
+    base_ns = whole(document.head.get("baseTimeNanoseconds")) or 0
+    if first_ns > _YEAR_2000_NS:
+        return first_ns
+    return base_ns + first_ns if base_ns > _YEAR_2000_NS else None
+
+
+def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFrame) -> list[str]:
+    """Notes on what the trace does not hold, or not as exactly as one may think."""
+    notes = []
+    for name in sorted(_OTHER_WORK):
+        if count := int((complete & document.of(name)).sum()):
+            notes.append(f"{count} events of category {name} were left out: tracekit does not know what they mean.")
+    if not len(events) and not notes:
+        notes.append(
+            "No GPU work was recorded: there are no kernels, copies or memsets. Profile with "
+            "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works."
+        )
+    # Time 0 may be the only time that is no whole microsecond.
+    times = np.concatenate([events["start_ps"], events["end_ps"]]) + document.base_ps % _MICROSECOND_PS
+    if len(events) > 1 and not (times % _MICROSECOND_PS).any():
+        notes.append(
+            "All times are whole microseconds, as older versions of PyTorch write them; short work is rounded."
+        )
+    return notes
+
+
+def _threads(document: Document) -> Threads:
+    """The names of threads by process and thread, as the file's metadata tells them."""
+    rows = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
+    keys = zip(document.pid[rows], document.tid[rows], strict=True)
+    return {key: str(args.name) for key, args in zip(keys, document.args(rows, _Named), strict=True) if args.name}
+
+
+def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[str, Any]:
+    """Where, what and when: the columns that spans and launches share."""
+    which, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
+    keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
+    return {
+        "host": constant(host, len(rows)),
+        "thread": labelled([threads.get(key) or f"thread {key[1]}" for key in keys], which),
+        "name": kineto_work.names(document, rows),
+        "start_ps": document.start_ps[rows],
+        "end_ps": document.start_ps[rows] + document.duration_ps[rows],
+    }
+
+
+def _spans(document: Document, host: str, annotations: Rows, ops: Rows, threads: Threads) -> pd.DataFrame:
+    """The annotations of the user and of PyTorch's own code, and the profiler's steps (SPAN_COLUMNS).
+
+    Older files write steps among the ops.
+    """
+    found = [_STEP.fullmatch(name) for name in document.name.categories]
+    step = np.array([int(one[1]) if one else -1 for one in found] + [-1], np.int64)[document.name.codes]
+    rows = np.sort(np.concatenate([annotations, ops[step[ops] >= 0]]))
+    steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
+    return frame(SPAN_COLUMNS, {**_named(document, host, rows, threads), "step": steps})
+
+
+def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFrame:
+    """One row for each device that worked (DEVICE_COLUMNS); of what the columns want the file tells the model only.
+
+    ROCm counts devices from the first CPU, `deviceProperties` from the first GPU: a number that is not listed there has
+    the model that all have.
+    """
+    listed = document.head.get("deviceProperties")
+    models = {
+        f"gpu:{one.get('id')}": str(one["name"])
+        for one in (listed if isinstance(listed, list) else [])
+        if isinstance(one, dict) and one.get("name")
+    }
+    common = next(iter(models.values())) if len(set(models.values())) == 1 else None
+    names = events["device"].cat.categories.tolist()
+    return frame(
+        DEVICE_COLUMNS,
+        {"host": [host] * len(names), "device": names, "model": [models.get(name, common) for name in names]},
+    )

@@ -1,0 +1,247 @@
+"""MXNet's profiler dumps: what its engine ran on each context, and the host's spans.
+
+A context (`cpu/0`, `gpu/0`) is a process; each operator is a pair of B and E there, written one after the other, and
+once more as b and e in the process `operator`, which is left out. Any other process holds host spans: b and e (C API
+calls, tasks), B and E (events), `(` and `)` (frames). Times are whole microseconds. Source of the format and of the
+operators' names: src/profiler/profiler.h, src/ndarray/ndarray.cc and src/kvstore of MXNet 0.11 to 2.0.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import kinds
+from tracekit.readers.chrome import Document
+from tracekit.readers.distinct import distinct
+from tracekit.readers.xplane import ops
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    HOST_COLUMNS,
+    SPAN_COLUMNS,
+    UNKNOWN_DEVICE_SUFFIX,
+    Kind,
+    Trace,
+    constant,
+    frame,
+    labelled,
+)
+
+_YEAR_2000_PS = 946_684_800 * 10**12
+_CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")
+_OPERATOR = "operator"
+_CUSTOM = "Custom Operator"
+_PYTHON = "::pure_python"
+_CLOSES = {"B": "E", "b": "e", "(": ")"}
+
+_COPY = re.compile(
+    r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)(?P<way>[CG]PU2[CG]PU)"
+    r"|_copyto|CopyTo|_CrossDeviceCopy|KVStoreCopyRetainedRowsToGPU"
+)
+_DIRECTIONS = {"CPU2GPU": "H2D", "GPU2CPU": "D2H"}
+_COLLECTIVE = re.compile(
+    r"KVStore(Reduce|BCast|StreamSync|Dist\w*)|P3StoreDist\w*|BytePSPushPull"
+    r"|horovod_(allreduce|allgather|broadcast|alltoall|reducescatter)"
+)
+# The engine's own errands: they free memory, wait, or prepare an operator.
+_ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "SetupExec"})
+
+
+def read(document: Document, path: Path) -> Trace:
+    """The trace in a document that MXNet's profiler wrote at `path`; the host is the file's stem.
+
+    A file without operators on contexts gives those of the process `operator`, whose device is unknown.
+    """
+    pairs, notes = _pairs(document)
+    process, name = _processes(document, pairs[:, 0]), document.name[pairs[:, 0]]
+    on_context = _passes(process, lambda one: bool(_CONTEXT.fullmatch(one)))
+    twice = _passes(process, lambda one: one in (_OPERATOR, _CUSTOM)) & ~_passes(name, lambda one: _PYTHON in one)
+    operators = on_context if on_context.any() else twice
+    errands = operators & _passes(name, lambda one: _bare(one) in _ERRANDS)
+    work = operators & ~errands
+    host = path.name.removesuffix(".gz").removesuffix(".json")
+    events = _events(document, host, pairs[work], process[work])
+    if errands.any():
+        notes.append(f"{errands.sum()} errands of the engine (freeing memory, waiting) are no work: they are spans.")
+    if work.any() and not on_context.any():
+        notes.append("No operator stands on a context, so that the device of each is unknown.")
+    if not work.any():
+        notes.append("MXNet recorded no operator: profile_all=True or profile_imperative=True asks for them.")
+    unix_ns = document.base_ps // 1000 if document.base_ps > _YEAR_2000_PS else None
+    return Trace(
+        events=events,
+        spans=_spans(document, host, pairs[errands | ~(on_context | twice)]),
+        devices=_devices(events, host),
+        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
+        notes=(*document.notes, *notes, *_event_notes(events)),
+        source=str(path),
+        format="mxnet",
+    )
+
+
+def _passes(column: pd.Categorical, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Which values of `column` pass `test`, asked once per distinct one; null does not."""
+    passed: NDArray[np.bool_] = np.array([*map(test, column.categories), False], bool)[column.codes]
+    return passed
+
+
+def _processes(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
+    """The name of the process of each of the events `rows`."""
+    named = np.flatnonzero(np.asarray((document.ph == "M") & (document.name == "process_name")))
+    names = {
+        str(document.pid[row]): str(args.get("name", ""))
+        for row, args in zip(named, document.args(named, dict), strict=True)
+    }
+    return labelled([*(names.get(pid, "") for pid in document.pid.categories), ""], document.pid.codes[rows])
+
+
+def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
+    """The rows (begin, end) of every pair, shape (n, 2), in the order of their begins, and notes.
+
+    An end closes the last open begin of its process, thread and name: the file's order tells, not time, since
+    asynchronous operators overlap on the thread that reports them done.
+    """
+    codes = document.ph.codes
+    sides = {text: (at, step) for at, (a, b) in enumerate(_CLOSES.items()) for text, step in ((a, 1), (b, -1))}
+    kind = np.array([*(sides.get(text, (0, 0))[0] for text in document.ph.categories), 0], np.int64)[codes]
+    step = np.array([*(sides.get(text, (0, 0))[1] for text in document.ph.categories), 0], np.int64)[codes]
+    rows = np.flatnonzero((step != 0) & document.timed)
+    key = distinct(kind[rows], document.pid.codes[rows], document.tid.codes[rows], document.name.codes[rows])[0]
+    order = np.argsort(key, kind="stable")
+    rows, key, way = rows[order], key[order], step[rows[order]]
+    depth = np.cumsum(way)
+    # How deep a pair lies among those of its key: a begin counts itself, an end what it closes.
+    first = np.concatenate([[True], key[1:] != key[:-1]]) if len(rows) else np.zeros(0, bool)
+    level = depth - (depth - way)[first][np.cumsum(first) - 1] + (way < 0)
+    nested = np.lexsort((level, key))
+    a, b = nested[:-1], nested[1:]
+    found = (key[a] == key[b]) & (level[a] == level[b]) & (way[a] > 0) & (way[b] < 0)
+    pairs = np.column_stack([rows[a[found]], rows[b[found]]])
+    pairs = pairs[np.argsort(pairs[:, 0])]
+    backwards = document.start_ps[pairs[:, 1]] < document.start_ps[pairs[:, 0]]
+    notes = []
+    if alone := len(rows) - 2 * len(pairs):
+        notes.append(f"{alone} begins and ends have no counterpart; they were left out.")
+    if backwards.any():
+        notes.append(f"{backwards.sum()} events end before they begin; they were left out.")
+    return pairs[~backwards], notes
+
+
+def _device(context: str) -> str:
+    """The device of a context; pinned and shared memory are the host's, whichever of its contexts used them."""
+    match = _CONTEXT.fullmatch(context)
+    if match and match["type"]:
+        return f"{match['type']}:{match['number']}"
+    return ("cpu" if match else "device") + UNKNOWN_DEVICE_SUFFIX
+
+
+def _bare(name: str) -> str:
+    """An operator's name without that of the custom operator it is part of: `mine::exp` is an exp."""
+    return name.rpartition("::")[2]
+
+
+def _judged(name: str) -> kinds.Judged:
+    """What an operator is: MXNet's own names of copies and collectives are records of what it did."""
+    bare = _bare(name)
+    if match := _COPY.fullmatch(bare):
+        # From one context to another of its type, or within one: the file does not say.
+        return kinds.classify(bare, typed=Kind.MEMCPY, direction=_DIRECTIONS.get(match["way"] or ""))
+    return kinds.classify(bare, typed=Kind.COLLECTIVE if _COLLECTIVE.fullmatch(bare) else Kind.COMPUTE)
+
+
+def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd.Categorical) -> pd.DataFrame:
+    """The rows of the operators `pairs`, each on the context that its `process` is (EVENT_COLUMNS)."""
+    rows = pairs[:, 0]
+    start, end = document.start_ps[pairs].T
+    which, codes = pd.factorize(document.name.codes[rows])
+    known = [*map(str, document.name.categories), ""]
+    names = [known[code] for code in codes]
+    judged = [_judged(name) for name in names]
+    compute = np.array([one.kind == Kind.COMPUTE for one in judged], bool)[which]
+    line = distinct(process.codes, document.tid.codes[rows])[0]
+    pieces = ops.leaves(start, end, end, line, np.zeros(len(rows), bool))
+    # A copy or collective is one row: its thread may report others done while it is under way.
+    whole = np.flatnonzero(~compute)
+    pieces = np.concatenate([pieces[compute[pieces[:, 0]]], np.column_stack([whole, start[whole], end[whole]])])
+    pieces = pieces[np.argsort(pieces[:, 1], kind="stable")]
+    at = pieces[:, 0]
+    data = {
+        "host": constant(host, len(at)),
+        "device": labelled([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
+        "lane": _threads(document, rows[at]),
+        "kind": labelled([one.kind.value for one in judged], which[at]),
+        "name": labelled(names, which[at]),
+        "category": labelled([kinds.category_of_name(_bare(name)) for name in names], which[at]),
+        "start_ps": pieces[:, 1],
+        "end_ps": pieces[:, 2],
+        "direction": labelled([one.direction for one in judged], which[at]),
+        "known_by": labelled([one.known_by.value for one in judged], which[at]),
+    }
+    return frame(EVENT_COLUMNS, data)
+
+
+def _event_notes(events: pd.DataFrame) -> list[str]:
+    """What the times and places in `events` do not tell."""
+    notes = []
+    used = [str(one) for one in events["device"].cat.categories]
+    if any(one.startswith("gpu") for one in used):
+        notes.append(
+            "GPU times are those of MXNet's engine, from a worker taking an operator until the stream is done (with an "
+            "Async engine, until it is enqueued): launch and waiting are in them, kernels are not shown."
+        )
+    if len([one for one in used if one.startswith("cpu") and not one.endswith(UNKNOWN_DEVICE_SUFFIX)]) > 1:
+        notes.append("CPU contexts are names that the program chose: what overlaps on them shares the same cores.")
+    if (place := f"cpu{UNKNOWN_DEVICE_SUFFIX}") in used:
+        count = int((events["device"] == place).sum())
+        notes.append(
+            f"{count} operators on pinned or shared memory do not say whose: they stand on {place}, which counts in no "
+            "device pair."
+        )
+    blind = int(((events["kind"] == Kind.MEMCPY.value) & events["direction"].isna()).sum())
+    if blind:
+        notes.append(
+            f"{blind} copies do not say from which context to which of its type they go: their direction is null."
+        )
+    on_host = int(((events["kind"] == Kind.COLLECTIVE.value) & events["device"].str.startswith("cpu")).sum())
+    if on_host and any(one.startswith("gpu") for one in used):
+        notes.append(f"{on_host} collectives stand on the CPU, where the engine runs them, even if GPUs' data moved.")
+    if events["name"].isin(["KVStoreStreamSync"]).any():
+        notes.append(
+            "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both stand "
+            "as collectives of cpu:0; when they ran on the GPUs is not shown."
+        )
+    short = int((events["start_ps"] == events["end_ps"]).sum())
+    if short:
+        notes.append(f"{short} operators took less than the file's microsecond and have no length.")
+    return notes
+
+
+def _spans(document: Document, host: str, pairs: NDArray[np.int64]) -> pd.DataFrame:
+    """The host spans of `pairs` (SPAN_COLUMNS)."""
+    names = document.name[pairs[:, 0]]
+    return frame(
+        SPAN_COLUMNS,
+        {
+            "host": constant(host, len(pairs)),
+            "thread": _threads(document, pairs[:, 0]),
+            "name": labelled([*map(str, names.categories), ""], names.codes).remove_unused_categories(),
+            "start_ps": document.start_ps[pairs[:, 0]],
+            "end_ps": document.start_ps[pairs[:, 1]],
+        },
+    )
+
+
+def _threads(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
+    """The label of the thread of each event: MXNet writes no name but a hash of its id."""
+    labels = [f"thread {tid}" for tid in document.tid.categories]
+    return labelled([*labels, "thread"], document.tid.codes[rows]).remove_unused_categories()
+
+
+def _devices(events: pd.DataFrame, host: str) -> pd.DataFrame:
+    """One row of DEVICE_COLUMNS a device that did something; MXNet names more contexts than the machine has."""
+    used = [str(one) for one in events["device"].unique() if not str(one).endswith(UNKNOWN_DEVICE_SUFFIX)]
+    return frame(DEVICE_COLUMNS, {"host": [host] * len(used), "device": sorted(used)})

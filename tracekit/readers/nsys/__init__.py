@@ -1,0 +1,5 @@
+"""SQLite exports of Nsight Systems."""
+
+from tracekit.readers.nsys.export import export_hint, read
+
+__all__ = ["export_hint", "read"]

@@ -1,0 +1,297 @@
+"""The CUDA work in an Nsight Systems export: kernels, graphs, copies and memsets, and the API calls of the host."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import kinds
+from tracekit.readers.distinct import distinct
+from tracekit.readers.nsys.schema import MISSING, Export, has_rows, integers, named, rows, strings
+from tracekit.readers.nsys.target import process_of
+from tracekit.trace import Kind
+
+_ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+_KERNELS = (f"{_ACTIVITY}KERNEL", f"{_ACTIVITY}CONCURRENT_KERNEL")
+_COPIES = (f"{_ACTIVITY}MEMCPY", f"{_ACTIVITY}MEMCPY2")
+_SETS = (f"{_ACTIVITY}MEMSET",)
+_GRAPHS = (f"{_ACTIVITY}GRAPH_TRACE",)
+_CALLS = (f"{_ACTIVITY}RUNTIME", f"{_ACTIVITY}DRIVER")
+# Tables with times that are no work of a device: waits, events, the profiler's own work.
+_NO_WORK = ("SYNCHRONIZATION", "OVERHEAD", "CUDA_EVENT", "MEMORY", "MEMORY2", "MEMORY_POOL")
+
+_COMMON = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid")
+# A kernel's names, the one to take first; ids of StringIds.
+_NAMES = ("demangledName", "shortName", "mangledName", "name")
+_UNNAMED = "unnamed kernel"
+
+# ENUM_CUDA_MEMCPY_OPER: id -> symbol without its prefix, and what each means. Array and device are one memory here.
+_COPY_KINDS = (
+    *("UNKNOWN", "HTOD", "DTOH", "HTOA", "ATOH", "ATOA", "ATOD", "DTOA", "DTOD", "HTOH", "PTOP"),
+    *("UVM_HTOD", "UVM_DTOH", "UVM_DTOD"),
+)
+_COPY_SYMBOL = "CUDA_MEMCPY_KIND_"
+_UNIFIED = "UVM_"
+# ENUM_CUDA_MEM_KIND: id -> what a copy reads or writes.
+_MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
+_SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
+
+# What a collective's kernel is called, and the operation in HLO's terms; `send-recv` is NCCL's own.
+_OPERATIONS = (
+    (re.compile(r"all_?reduce", re.IGNORECASE), "all-reduce"),
+    (re.compile(r"all_?gather", re.IGNORECASE), "all-gather"),
+    (re.compile(r"reduce_?scatter", re.IGNORECASE), "reduce-scatter"),
+    (re.compile(r"all_?to_?all", re.IGNORECASE), "all-to-all"),
+    (re.compile(r"send_?recv", re.IGNORECASE), "send-recv"),
+    (re.compile(r"broadcast", re.IGNORECASE), "collective-broadcast"),
+)
+
+
+@dataclass(frozen=True)
+class What:
+    """What a row is: its name, what it was judged to be, and whether the driver itself moved unified memory."""
+
+    name: str
+    kind: str
+    direction: str | None
+    known_by: str
+    category: str | None = None
+    unified: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """Device rows; `label` is the place of each in `labels`. Unknown ids are MISSING, as are sizes but of copies."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    device: NDArray[np.int64]
+    context: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    correlation: NDArray[np.int64]
+    process: NDArray[np.int64]
+    size_bytes: NDArray[np.int64]
+    label: NDArray[np.int64]
+    labels: tuple[What, ...]
+
+    def where(self, keep: NDArray[np.bool_]) -> "Work":
+        """The rows of `keep`, a mask."""
+        return replace(self, **{name: getattr(self, name)[keep] for name in _WORK})
+
+
+_WORK = tuple(one.name for one in fields(Work) if one.name != "labels")
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of the CUDA API: times, serialized thread id, process, correlation id and the id of the name."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.int64]
+    process: NDArray[np.int64]
+    correlation: NDArray[np.int64]
+    name_id: NDArray[np.int64]
+
+    def where(self, keep: NDArray[np.bool_]) -> "Calls":
+        """The calls of `keep`, a mask."""
+        return replace(self, **{one.name: getattr(self, one.name)[keep] for one in fields(self)})
+
+
+def work(export: Export) -> tuple[Work, list[str]]:
+    """Every device row with a valid time, and notes on what is missing, left out or only guessed."""
+    kernels = [_kernels(export, table) for table in named(export, *_KERNELS)]
+    copies = [_copies(export, table) for table in named(export, *_COPIES)]
+    sets = [_sets(export, table) for table in named(export, *_SETS)]
+    graphs = [_graphs(export, table) for table in named(export, *_GRAPHS)]
+    if graphs and kernels:
+        graphs = [_without_nodes(one, _joined([*kernels, *copies, *sets])) for one in graphs]
+    notes = _missing(bool(kernels or graphs), bool(copies or sets)) + _other(export)
+    whole = sum(len(one.start_ns) for one in graphs)
+    if whole:
+        notes.append(
+            f"{whole} rows are whole CUDA graphs: what ran inside them was not recorded, and they count as compute. "
+            "`nsys profile --cuda-graph-trace=node` records each kernel."
+        )
+    found = _joined([*kernels, *copies, *sets, *graphs])
+    good = (found.start_ns != MISSING) & (found.end_ns >= found.start_ns)
+    # CUPTI writes 0 for both where it could not collect the times.
+    good &= (found.start_ns != 0) | (found.end_ns != 0)
+    if not good.all():
+        notes.append(f"{int((~good).sum())} device rows without a valid time were left out.")
+        found = found.where(good)
+    if unplaced := int((found.device == MISSING).sum()):
+        notes.append(f"{unplaced} rows do not say on which GPU they ran; they count in no device.")
+    return found, notes
+
+
+def _missing(kernels: bool, copies: bool) -> list[str]:
+    """What an export lacks, and how to record it."""
+    how = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
+    if not kernels and not copies:
+        return [f"The export holds no CUDA work: no table of kernels, copies or memsets is in it. {how}"]
+    if not kernels:
+        return [f"The export holds copies but no kernels: no table of kernels is in it. {how}"]
+    return []
+
+
+def _other(export: Export) -> list[str]:
+    """A note on tables that look like device work but are not known."""
+    known = {*_KERNELS, *_COPIES, *_SETS, *_GRAPHS, *_CALLS, *(_ACTIVITY + one for one in _NO_WORK)}
+    left = [
+        table
+        for table, columns in sorted(export.tables.items())
+        if table.startswith(_ACTIVITY)
+        and re.sub(r"_V\d+$", "", table) not in known
+        and {"start", "end", "deviceId"} <= columns
+        and has_rows(export, table)
+    ]
+    return [f"Left out, being of no known meaning: the rows of {', '.join(left)}."] if left else []
+
+
+def _joined(parts: Sequence[Work]) -> Work:
+    """The rows of all parts, one after the other."""
+    nothing = np.zeros(0, np.int64)
+    shifts = np.cumsum([0, *(len(part.labels) for part in parts)]).tolist()
+    moved = [replace(part, label=part.label + shift) for part, shift in zip(parts, shifts, strict=False)]
+    columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in moved)]) for name in _WORK}
+    return Work(**columns, labels=tuple(what for part in parts for what in part.labels))
+
+
+def _part(
+    found: dict[str, NDArray[np.int64]],
+    label: NDArray[np.int64],
+    labels: Sequence[What],
+    size_bytes: NDArray[np.int64] | None = None,
+) -> Work:
+    return Work(
+        start_ns=found["start"],
+        end_ns=found["end"],
+        device=found["deviceId"],
+        context=found["contextId"],
+        stream=found["streamId"],
+        correlation=found["correlationId"],
+        process=process_of(found["globalPid"]),
+        size_bytes=np.full(len(label), MISSING, np.int64) if size_bytes is None else size_bytes,
+        label=label,
+        labels=tuple(labels),
+    )
+
+
+def _kernels(export: Export, table: str) -> Work:
+    """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
+    columns = [name for name in _NAMES if name in export.tables[table]]
+    found = integers(export, table, (*_COMMON, *columns[:2]))
+    names = [found[name] for name in columns[:2]] or [np.full(len(found["start"]), MISSING, np.int64)]
+    which, first = distinct(*names)
+    texts = strings(export, np.concatenate([ids[first] for ids in names]))
+    labels = []
+    for row in first:
+        name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), _UNNAMED)
+        told = kinds.classify(name, typed=Kind.COMPUTE)
+        operation = next((called for pattern, called in _OPERATIONS if pattern.search(name)), None)
+        category = operation if told.kind == Kind.COLLECTIVE else None
+        labels.append(What(name, told.kind.value, told.direction, told.known_by.value, category))
+    return _part(found, which, labels)
+
+
+def _graphs(export: Export, table: str) -> Work:
+    """Launches of whole CUDA graphs (`--cuda-graph-trace=graph`): what they hold is not known."""
+    found = integers(export, table, (*_COMMON, "graphId"))
+    which, ids = pd.factorize(found["graphId"])
+    labels = []
+    for one in ids.tolist():
+        name = "CUDA graph" if one == MISSING else f"CUDA graph {one}"
+        told = kinds.classify(name, typed=Kind.COMPUTE)
+        labels.append(What(name, told.kind.value, told.direction, told.known_by.value))
+    return _part(found, which, labels)
+
+
+def _without_nodes(graphs: Work, nodes: Work) -> Work:
+    """The graphs without those whose nodes are rows too: same process, same correlation id. Rows are leaves."""
+    key = np.stack([graphs.process, graphs.correlation], 1)
+    theirs = np.stack([nodes.process, nodes.correlation], 1)
+    both, _ = distinct(*np.concatenate([key, theirs]).T)
+    traced = np.isin(both[: len(key)], both[len(key) :]) & (graphs.correlation > 0)
+    return graphs.where(~traced)
+
+
+def _copies(export: Export, table: str) -> Work:
+    """Copies, and what the driver moved of unified memory; the direction is that of the record."""
+    sides = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+    found = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides))
+    known = (found["srcDeviceId"] != MISSING) & (found["dstDeviceId"] != MISSING)
+    apart = known & (found["srcDeviceId"] != found["dstDeviceId"])
+    which, first = distinct(found["copyKind"], found["srcKind"], found["dstKind"], apart)
+    symbols = _symbols(export)
+    labels = []
+    for row in first:
+        symbol = symbols.get(int(found["copyKind"][row]), _COPY_KINDS[0])
+        way = _direction(symbol, bool(apart[row]))
+        name = _copy_name(symbol, int(found["srcKind"][row]), int(found["dstKind"][row]))
+        told = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
+        unified = symbol.startswith(_UNIFIED)
+        labels.append(What(name, told.kind.value, way, told.known_by.value, unified=unified))
+    return _part(found, which, labels, found["bytes"])
+
+
+def _symbols(export: Export) -> dict[int, str]:
+    """Copy kind -> its symbol (`HTOD`), from the export's own table if it has one, else as documented."""
+    said = {
+        key: str(name).removeprefix(_COPY_SYMBOL)
+        for key, name in rows(export, "ENUM_CUDA_MEMCPY_OPER", "id", "name")
+        if isinstance(key, int) and str(name).startswith(_COPY_SYMBOL)
+    }
+    return dict(enumerate(_COPY_KINDS)) | said
+
+
+def _direction(symbol: str, between_devices: bool) -> str | None:
+    """H2D, D2H, D2D (within a device), P2P (between two), None between hosts or where it is unknown.
+
+    `between_devices`: whether the record names two different devices.
+    """
+    source, _, target = symbol.removeprefix(_UNIFIED).partition("TO")
+    ends = ("H" if source == "H" else "D") + ("H" if target == "H" else "D")
+    if not target or ends == "HH":
+        return None
+    if ends != "DD":
+        return f"{ends[0]}2{ends[1]}"
+    # Peer copies and migrations are between two devices; old exports write 0 for the ids they do not know.
+    between_devices |= symbol == "PTOP" or symbol.startswith(_UNIFIED)
+    return "P2P" if between_devices else "D2D"
+
+
+def _copy_name(symbol: str, source: int, target: int) -> str:
+    """`CUDA memcpy Host-to-Device (Pageable to Device)`, in nsys's words; pageable memory explains missing overlap."""
+    one, _, other = symbol.removeprefix(_UNIFIED).partition("TO")
+    way = f"{_SIDES[one]}-to-{_SIDES[other]}" if one in _SIDES and other in _SIDES else "Unknown"
+    name = f"CUDA memcpy {'Unified ' if symbol.startswith(_UNIFIED) else ''}{way}"
+    memories = [_MEMORIES[kind] for kind in (source, target) if 0 <= kind < len(_MEMORIES) - 1]
+    return f"{name} ({memories[0]} to {memories[1]})" if len(memories) == 2 else name
+
+
+def _sets(export: Export, table: str) -> Work:
+    """Memsets."""
+    found = integers(export, table, _COMMON)
+    told = kinds.classify("CUDA memset", typed=Kind.MEMSET)
+    what = What("CUDA memset", told.kind.value, told.direction, told.known_by.value)
+    return _part(found, np.zeros(len(found["start"]), np.int64), [what])
+
+
+def calls(export: Export) -> Calls:
+    """The calls of the CUDA runtime and driver that have a correlation id and a valid time."""
+    parts = [
+        integers(export, table, ("start", "end", "globalTid", "correlationId", "nameId"), "correlationId > 0")
+        for table in named(export, *_CALLS)
+        if "correlationId" in export.tables[table]
+    ]
+    nothing = np.zeros(0, np.int64)
+    start, end, thread, correlation, name = (
+        np.concatenate([nothing, *(part[column] for part in parts)])
+        for column in ("start", "end", "globalTid", "correlationId", "nameId")
+    )
+    found = Calls(start, end, thread, process_of(thread), correlation, name)
+    return found.where((start != MISSING) & (end >= start))

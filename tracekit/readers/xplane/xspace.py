@@ -1,0 +1,345 @@
+"""XSpace files (`*.xplane.pb`) to columns, in one pass over the memory-mapped bytes.
+
+Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests against jax's own serialiser. The event
+loops stand in loops.py.
+"""
+
+import gzip
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.errors import TraceError
+from tracekit.readers.distinct import distinct_bytes
+from tracekit.readers.xplane import loops, wire
+from tracekit.readers.xplane.planes import EventMetadata, Line, Plane, XSpace
+
+# How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
+ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
+
+# The compiled loop holds no GIL, and each line writes rows of its own.
+_THREADS = min(4, os.cpu_count() or 1)
+
+# Stat ids below this are looked up in a table.
+_TABLE = 4096
+
+Span = tuple[int, int]
+Keep = Callable[[str, str, int], bool]
+
+
+@dataclass(frozen=True)
+class WirePlane:
+    """A `planes.Plane` over the bytes of its file.
+
+    `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
+    above (uint8), and the value is the number's 64 bits, a stat metadata id (REF) or the offset of a length prefix
+    (STR, BYTES). Of a stat that stands twice on one event the last value counts, as protobuf has it for a field.
+    """
+
+    id: int
+    name: str
+    lines: list[Line]
+    line: NDArray[np.int64]
+    metadata_id: NDArray[np.int64]
+    offset_ps: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+    stat_rows: dict[str, int]
+    values: NDArray[np.int64]
+    types: NDArray[np.uint8]
+    stat_names: dict[int, str]
+    _buf: Any = field(repr=False)
+    _event_spans: dict[int, Span] = field(repr=False)
+    _stat_spans: list[Span] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        """The plane's own stats by name."""
+        return dict(_stat(self._buf, *at, self.stat_names) for at in self._stat_spans)
+
+    @property
+    def event_ids(self) -> list[int]:
+        """The ids of all event metadata in the plane, used by an event or not."""
+        return list(self._event_spans)
+
+    def event_metadata(self, event_id: int) -> EventMetadata:
+        """The metadata of `event_id`, decoded now; an id without metadata gives empty strings."""
+        if event_id not in self._event_spans:
+            return EventMetadata()
+        name, display, stats = "", "", {}
+        for number, _, start, end in wire.fields(self._buf, *self._event_spans[event_id]):
+            if number == 2:
+                name = wire.text(self._buf, start, end)
+            elif number == 4:
+                display = wire.text(self._buf, start, end)
+            elif number == 5:
+                key, value = _stat(self._buf, start, end, self.stat_names)
+                stats[key] = value
+        return EventMetadata(name, display, stats)
+
+    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
+        """Start of every event in picoseconds since `base_ns`, shape (n,); rebased in ns, so that epoch times fit."""
+        stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
+        return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
+
+    def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
+        if stat not in self.stat_rows:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        row = self.stat_rows[stat]
+        return self.values[row], (self.types[row] == INT64) | (self.types[row] == UINT64)
+
+    def has(self, stat: str) -> NDArray[np.bool_]:
+        """Whether each event has the stat, in whatever type, shape (n,)."""
+        return self.types[self.stat_rows[stat]] != ABSENT if stat in self.stat_rows else np.zeros(len(self), np.bool_)
+
+    def strings(self, stat: str) -> pd.Categorical:
+        """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
+        if stat not in self.stat_rows:
+            return pd.Categorical.from_codes(np.full(len(self), -1), categories=pd.Index([], dtype="str"))
+        row = self.stat_rows[stat]
+        values, types = self.values[row], self.types[row]
+        known: dict[str, int] = {}
+        codes = np.full(len(self), -1, np.int64)
+        refs = types == REF
+        places, ids = pd.factorize(values[refs])
+        named = [known.setdefault(self.stat_names.get(int(one), ""), len(known)) for one in ids]
+        codes[refs] = np.array(named, np.int64)[places]
+        inline = np.flatnonzero((types == STR) | (types == BYTES))
+        if len(inline):
+            which, first = self._distinct_bytes(values[inline])
+            texts = [self.bytes_at(int(at)) for at in values[inline[first]]]
+            named = [known.setdefault(wire.text(raw, 0, len(raw)), len(known)) for raw in texts]
+            codes[inline] = np.array(named, np.int64)[which]
+        return pd.Categorical.from_codes(codes, categories=pd.Index(list(known), dtype="str"))
+
+    def _distinct_bytes(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
+        seen = np.frombuffer(self._buf, np.uint8)
+        starts, sizes = offsets + 1, seen[offsets].astype(np.int64)
+        for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
+            sizes[row], starts[row] = wire.varint(self._buf, int(offsets[row]), len(self._buf))
+        return distinct_bytes(seen, starts, sizes)
+
+    @cached_property
+    def names(self) -> pd.Categorical:
+        """The name of every event, shape (n,)."""
+        places, ids = pd.factorize(self.metadata_id)
+        known: dict[str, int] = {}
+        named = [known.setdefault(self.event_metadata(int(one)).name, len(known)) for one in ids]
+        return pd.Categorical.from_codes(
+            np.array(named, np.int64)[places], categories=pd.Index(list(known), dtype="str")
+        )
+
+    def bytes_at(self, offset: int) -> bytes:
+        """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
+        size, start = wire.varint(self._buf, offset, len(self._buf))
+        return bytes(self._buf[start : start + size])
+
+
+def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
+    """Decode the XSpace file at `path`, gzipped or not.
+
+    `wanted` names the event stats to keep. Lines for which `keep(plane name, line name, line id)` is false are skipped
+    whole. Raises TraceError, naming the file and the byte, if the file is empty, cut inside a plane or no XSpace.
+    """
+    path = Path(path)
+    buf = _mapped(path)
+    try:
+        return _space(buf, frozenset(wanted), keep)
+    except wire.Broken as broken:
+        raise error(path, broken) from None
+
+
+def error(path: Path, broken: wire.Broken) -> TraceError:
+    """What to tell the user of a file that holds bytes which are no message: the planes' metadata is decoded late."""
+    return TraceError(
+        f"{path} is broken or no XSpace: the bytes at offset {broken.args[0]} are no valid message. "
+        "Copy the file again, in binary, or capture the trace once more."
+    )
+
+
+def _mapped(path: Path) -> Any:
+    """The file's bytes as a memory map, or unpacked if it is gzipped."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(2)
+            if head == b"\x1f\x8b":
+                file.seek(0)
+                return gzip.decompress(file.read())
+            if not head:
+                raise TraceError(f"{path} is empty: the profiler wrote nothing into it. Capture the trace once more.")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (gzip.BadGzipFile, zlib.error, EOFError):
+        raise TraceError(
+            f"{path} does not unpack: its gzip stream is cut or damaged. "
+            "Copy the file again, in binary, or capture the trace once more."
+        ) from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
+    spans: list[Span] = []
+    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
+    for number, wire_type, start, end in wire.fields(buf, 0, len(buf)):
+        if number == 1 and wire_type == wire.LENGTH:
+            spans.append((start, end))
+        elif number in texts and wire_type == wire.LENGTH:
+            texts[number].append(wire.text(buf, start, end))
+    if not spans:
+        raise wire.Broken(0)
+    scan, decode, seen = loops.view(buf)
+    planes: list[Plane] = [_plane(buf, seen, *at, wanted, keep, scan, decode) for at in spans]
+    return XSpace(planes, texts[2], texts[3], texts[4])
+
+
+def _plane(
+    buf: Any, seen: Any, start: int, end: int, wanted: frozenset[str], keep: Keep, scan: Any, decode: Any
+) -> WirePlane:
+    plane_id, name = 0, ""
+    line_spans: list[Span] = []
+    stat_spans: list[Span] = []
+    event_spans: dict[int, Span] = {}
+    stat_names: dict[int, str] = {}
+    for number, _, at, to in wire.fields(buf, start, end):
+        if number == 1:
+            plane_id = wire.varint(buf, at, to)[0]
+        elif number == 2:
+            name = wire.text(buf, at, to)
+        elif number == 3:
+            line_spans.append((at, to))
+        elif number == 4:
+            key, value = _entry(buf, at, to)
+            event_spans[key] = value
+        elif number == 5:
+            key, value = _entry(buf, at, to)
+            stat_names[key] = _stat_name(buf, *value)
+        elif number == 6:
+            stat_spans.append((at, to))
+
+    # Several ids may carry one name; each gets the name's row.
+    rows = {stat: row for row, stat in enumerate(sorted(wanted & set(stat_names.values())))}
+    slots = {key: rows[stat] for key, stat in stat_names.items() if stat in rows}
+    near = np.full(max([key for key in slots if 0 <= key < _TABLE], default=-1) + 1, -1, np.int64)
+    far = [key for key in slots if not 0 <= key < _TABLE]
+    for key in slots.keys() - far:
+        near[key] = slots[key]
+    lookup = near, np.array(far, np.int64), np.array([slots[key] for key in far], np.int64)
+
+    lines, spans, counts = [], [], []
+    for at, to in line_spans:
+        where = np.full(16, -1, np.int64)
+        count = scan(seen, at, to, where)
+        line = _line(buf, to, where)
+        if keep(name, line.name, line.id):
+            lines.append(line)
+            spans.append((at, to))
+            counts.append(count)
+    n = sum(counts)
+    metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
+    occurrences = np.full(n, -1, np.int64)
+    values = np.zeros((len(rows), n), np.int64)
+    types = np.zeros((len(rows), n), np.uint8)
+    columns = metadata_id, offset_ps, duration_ps, occurrences, values, types
+    rows_before = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    jobs = [(seen, at, to, row, *lookup, *columns) for (at, to), row in zip(spans, rows_before[:-1], strict=True)]
+    if seen is buf:  # the plain loop, which threads cannot share
+        for job in jobs:
+            decode(*job)
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
+    return WirePlane(
+        id=plane_id,
+        name=name,
+        lines=lines,
+        line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
+        metadata_id=metadata_id,
+        offset_ps=offset_ps,
+        duration_ps=duration_ps,
+        occurrences=occurrences,
+        stat_rows=rows,
+        values=values,
+        types=types,
+        stat_names=stat_names,
+        _buf=buf,
+        _event_spans=event_spans,
+        _stat_spans=stat_spans,
+    )
+
+
+def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
+    """Key and value span of one `map<int64, message>` entry."""
+    key, value = 0, (end, end)
+    if start < end and buf[start] == 0x08:  # as every writer has it: key, value, nothing else
+        key, at = wire.varint(buf, start + 1, end)
+        if at < end and buf[at] == 0x12:
+            size, at = wire.varint(buf, at + 1, end)
+            if size == end - at:
+                return key, (at, end)
+    for number, _, at, to in wire.fields(buf, start, end):
+        if number == 1:
+            key = wire.varint(buf, at, to)[0]
+        elif number == 2:
+            value = (at, to)
+    return key, value
+
+
+def _stat_name(buf: Any, start: int, end: int) -> str:
+    for number, _, at, to in wire.fields(buf, start, end):
+        if number == 2:
+            return wire.text(buf, at, to)
+    return ""
+
+
+def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str, Any]:
+    """Name and value of one XStat outside the event loop, with refs resolved."""
+    key, value = 0, None
+    for number, _, at, to in wire.fields(buf, start, end):
+        if number == 1:
+            key = wire.varint(buf, at, to)[0]
+        elif number == DOUBLE:
+            value = struct.unpack("<d", buf[at:to])[0]
+        elif number == UINT64:
+            value = wire.varint(buf, at, to)[0] & 0xFFFFFFFFFFFFFFFF
+        elif number == INT64:
+            value = wire.varint(buf, at, to)[0]
+        elif number == STR:
+            value = wire.text(buf, at, to)
+        elif number == BYTES:
+            value = bytes(buf[at:to])
+        elif number == REF:
+            value = stat_names.get(wire.varint(buf, at, to)[0], "")
+    return stat_names.get(key, str(key)), value
+
+
+def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
+    """The header whose fields stand at the offsets `where`, indexed by field number (-1 = absent)."""
+
+    def number(field_number: int) -> int:
+        at = int(where[field_number])
+        return wire.varint(buf, at, end)[0] if at >= 0 else 0
+
+    def string(field_number: int) -> str:
+        at = int(where[field_number])
+        if at < 0:
+            return ""
+        size, start = wire.varint(buf, at, end)
+        return wire.text(buf, start, start + size)
+
+    return Line(number(1), string(2), string(11), number(3), number(9))
