@@ -206,6 +206,22 @@ def test_each_process_of_a_run_may_have_a_log_directory_of_its_own(tmp_path):
     assert found.runs == ("monday", "tuesday")
 
 
+def test_processes_that_name_their_runs_for_themselves_are_one_run_newest_with_newest(tmp_path):
+    for rank in (0, 1):
+        for at, day in enumerate(("monday", "tuesday")):
+            directory = tmp_path / f"rank{rank}" / "plugins" / "profile" / f"{day}-{rank}"
+            directory.mkdir(parents=True)
+            os.utime(xspace(directory / "machine.xplane.pb"), (1000 + at, 1000 + at))
+    found = find(tmp_path)
+    assert [file.parent.name for file in found.files] == ["tuesday-0", "tuesday-1"]
+    assert found.runs == ("tuesday-0", "monday-0")
+    assert found.notes == (
+        f"{tmp_path} holds 2 runs; tuesday-0 was read. --run NAME picks another.",
+        "Each process named its run for itself: tuesday-0, tuesday-1 were taken for one run.",
+    )
+    assert [file.parent.name for file in find(tmp_path, "monday-0").files] == ["monday-0", "monday-1"]
+
+
 def test_a_stray_trace_beside_runs_is_left_out_with_a_note(tmp_path):
     run = tmp_path / "plugins" / "profile" / "run"
     run.mkdir(parents=True)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from tracekit.errors import TraceError
@@ -64,7 +65,7 @@ def find(path: Path, run: str | None = None) -> Found:
     if not any(form != "nsys-rep" for one in runs for _, form in one.files):
         raise TraceError(_nothing(path, runs))
     runs = [one for one in runs if any(form != "nsys-rep" for _, form in one.files)]
-    runs.sort(key=lambda one: (max(file.stat().st_mtime for file, _ in one.files), one.name), reverse=True)
+    runs.sort(key=_age, reverse=True)
     names = [one.name for one in runs]
     if run is not None and run not in names:
         raise TraceError(f"{path} holds no run {run!r}; its runs are: {', '.join(names)}.")
@@ -75,6 +76,9 @@ def find(path: Path, run: str | None = None) -> Found:
     if chosen.directory != path and (beside := _traces(path)):
         notes.append(f"{_shown([file.name for file, _ in beside])} beside the runs was left out.")
     files, form, left_out = _one_format(chosen)
+    own_names = list(dict.fromkeys(file.parent.name for file in files if file.parent.parent.name == "profile"))
+    if len(own_names) > 1:
+        notes.append(f"Each process named its run for itself: {_shown(own_names)} were taken for one run.")
     left_out += _empty(files)
     return Found(chosen.directory, files, form, (chosen.name, *(one.name for one in runs)), (*notes, *left_out))
 
@@ -120,15 +124,36 @@ def _runs(path: Path) -> list[_Run]:
 
 def _together(path: Path, directories: Iterable[Path]) -> list[_Run]:
     """The runs in `directories` below `path`; those that differ only in the number of a rank or host are one."""
-    runs: dict[tuple[str, ...], list[tuple[Path, tuple[tuple[Path, str], ...]]]] = {}
+    runs: dict[tuple[str, ...], list[_Run]] = {}
     for one in directories:
         if files := _traces(one):
             parts = tuple(part for part in one.relative_to(path).parts if not _PART_OF_RUN.fullmatch(part))
-            runs.setdefault(parts, []).append((one, files))
-    return [
-        _Run(key[-1] if key else path.name, found[0][0], tuple(file for _, files in found for file in files))
-        for key, found in runs.items()
-    ]
+            runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, one, files))
+    joined = [(key[:-1], _joined(found)) for key, found in runs.items() if len(found) > 1]
+    single = [(key[:-1], found[0]) for key, found in runs.items() if len(found) == 1]
+    return [run for _, run in joined] + _paired(path, single)
+
+
+def _joined(parts: Sequence[_Run]) -> _Run:
+    return _Run(parts[0].name, parts[0].directory, tuple(file for part in parts for file in part.files))
+
+
+def _paired(path: Path, runs: Sequence[tuple[tuple[str, ...], _Run]]) -> list[_Run]:
+    """`runs` of single processes, which name their runs for themselves: the newest ones of all ranks are one run."""
+    by_parent: dict[tuple[str, ...], dict[tuple[str, ...], list[_Run]]] = {}
+    for parent, run in runs:
+        rank = tuple(part for part in run.directory.relative_to(path).parts if _PART_OF_RUN.fullmatch(part))
+        by_parent.setdefault(parent, {}).setdefault(rank, []).append(run)
+    found: list[_Run] = []
+    for ranks in by_parent.values():
+        ordered = [sorted(of_rank, key=_age, reverse=True) for of_rank in ranks.values()]
+        found += [_joined([run for run in each if run]) for each in zip_longest(*ordered)]
+    return found
+
+
+def _age(run: _Run) -> tuple[float, str]:
+    """A key that sorts newer runs behind older ones."""
+    return max(file.stat().st_mtime for file, _ in run.files), run.name
 
 
 def _profiles(path: Path) -> list[Path]:

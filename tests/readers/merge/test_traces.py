@@ -157,6 +157,12 @@ def test_two_processes_that_call_their_host_the_same_are_told_apart():
     )
 
 
+def test_processes_of_one_host_are_called_after_their_directories_if_those_are_numbered_as_ranks():
+    first = rank("vm", 300, 500, source="traces/rank0/plugins/profile/monday/vm.xplane.pb")
+    second = rank("vm", 301, 503, source="traces/rank1/plugins/profile/tuesday/vm.xplane.pb")
+    assert merge([first, second]).devices["device"].tolist() == ["rank0/gpu:0", "rank1/gpu:0"]
+
+
 def test_sessions_of_one_host_that_are_hours_apart_are_processes_of_their_own():
     first = one("node", ("gpu:0", "compute", 0, 5))
     second = one("node", ("gpu:0", "compute", 0, 7), origin_ns=NOON_NS + 3600 * 10**9, source="later.json")

@@ -1,5 +1,6 @@
 """Files that name the same host: one file twice, windows of one process, or processes that must be told apart."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -15,6 +16,9 @@ from tracekit.trace import Trace
 
 # Windows of one process lie nearer to each other: a profiler's schedule skips steps, not hours.
 _ONE_SESSION_PS = 600 * 10**12
+# A number that counts the processes of a job, in the name of a host, a file or a directory; `-w-3` is how TPU workers
+# are called.
+NUMBERED = re.compile(r"(?:^|[^a-z])(rank|worker|process|proc|task|w)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _WHAT = {"events": ("device", "lane", "name"), "spans": ("thread", "name"), "launches": ("thread", "name")}
 
 
@@ -44,7 +48,8 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
 
     Two files of one host name are of one process if the rows that fall into the time of both are the same, or if no
     time is in both and they are at most ten minutes apart: then they are two windows. Otherwise the processes only
-    share the name, and the second becomes `name#2`.
+    share the name: they are called after their directories, where those are numbered as ranks, else the second is
+    `name#2`.
     """
     processes: dict[str, list[list[Part]]] = {}
     notes: list[str] = []
@@ -68,7 +73,7 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
         home.append(part)
     named = []
     for host, known in processes.items():
-        labels = [host, *(f"{host}#{number}" for number in range(2, len(known) + 1))]
+        labels = _after_directories(known) or [host, *(f"{host}#{number}" for number in range(2, len(known) + 1))]
         if len(known) > 1:
             told = ", ".join(
                 f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, known, strict=True)
@@ -79,6 +84,18 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
         for label, process in zip(labels, known, strict=True):
             named += [replace(part, host=label) for part in process]
     return named, notes
+
+
+def _after_directories(processes: Sequence[Sequence[Part]]) -> list[str] | None:
+    """The names of the directories, numbered as ranks, that the processes' files lie in; None if that tells none apart.
+
+    Several processes called the same may run on one machine, each with a log directory such as `rank0`.
+    """
+    numbered = [
+        [part for part in Path(process[0].trace.source).parts[:-1] if NUMBERED.search(part)] for process in processes
+    ]
+    labels = [parts[-1] for parts in numbered if parts]
+    return labels if len(processes) > 1 and len(set(labels)) == len(processes) else None
 
 
 def _gap(a: Part, b: Part) -> int:

@@ -28,8 +28,6 @@ from tracekit.unions import natural
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000
-# A number that counts the processes of a job, in a host's or a file's name; `-w-3` is how TPU workers are called.
-_NUMBERED = re.compile(r"(?:^|[^a-z])(rank|worker|process|proc|task|w)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _SPELT = {"w": "worker", "proc": "process"}
 _PLURAL = {"process": "processes"}
 _FEW = 2  # so many notes that differ only in their figures are all shown
@@ -150,7 +148,7 @@ def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
 def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
     """The note on processes that are not there, by their numbers; none where they are not numbered."""
     for names in ([part.host for part in parts], [Path(part.trace.source).name for part in parts]):
-        found = [(one[1].lower(), int(one[2])) for one in map(_NUMBERED.search, names) if one]
+        found = [(one[1].lower(), int(one[2])) for one in map(same_host.NUMBERED.search, names) if one]
         if len(found) == len(parts) and len({word for word, _ in found}) == 1:
             break
     else:
