@@ -196,7 +196,8 @@ def guesses(report: Report) -> list[Titled]:
     rows = []
     for row in records(report.guessed.head(_MAX_GUESSES)):
         name = " ".join(row["name"].removeprefix("void ").split())
-        name = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+        # Templates of one kernel differ behind their first words.
+        name = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME // 2]}…{name[1 - _MAX_NAME // 2 :]}"
         rows.append([name, row["kind"], row["level"], time(row["device_time_ps"]), percent(row["ratio"])])
     title = "Largest names whose kind is a guess"
     return [(title, ["name", "taken for", "told by", "time", "of busy"], rows)] if rows else []
