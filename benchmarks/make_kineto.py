@@ -37,7 +37,7 @@ def write(path: Path, events: int, seed: int = 0) -> int:
         file.write(f'  "baseTimeNanoseconds": {_BASE_NS},\n  "traceEvents": [\n  ')
         for at, event in enumerate(_events(events, random.Random(seed))):
             file.write(",\n  " * bool(at) + event)
-        file.write('\n  ],\n  "traceName": "/tmp/generated.pt.trace.json"\n}')
+        file.write('\n  ],\n  "traceName": "generated.pt.trace.json"\n}')
         return file.tell()
 
 
