@@ -219,7 +219,7 @@ def test_an_export_without_cuda_says_what_records_it(read):
 def test_an_export_with_copies_alone_says_that_kernels_are_missing(read):
     trace = read(Tables().copy(1, 0, 1))
     assert len(trace.events) == 1
-    assert trace.notes[0].startswith("The export holds copies but no kernels")
+    assert trace.notes[0].startswith("The export holds copies or memsets but no kernels")
 
 
 def test_times_that_no_axis_holds_are_an_error(read):

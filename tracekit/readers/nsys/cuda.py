@@ -134,7 +134,7 @@ def _missing(kernels: bool, copies: bool) -> list[str]:
     if not kernels and not copies:
         return [f"The export holds no CUDA work: no table of kernels, copies or memsets is in it. {how}"]
     if not kernels:
-        return [f"The export holds copies but no kernels: no table of kernels is in it. {how}"]
+        return [f"The export holds copies or memsets but no kernels: no table of kernels is in it. {how}"]
     return []
 
 
