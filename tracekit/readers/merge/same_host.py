@@ -98,22 +98,27 @@ def _after_directories(processes: Sequence[Sequence[Part]]) -> list[str] | None:
     return labels if len(processes) > 1 and len(set(labels)) == len(processes) else None
 
 
+def _shared(a: Part, b: Part) -> tuple[int, int] | None:
+    """From the later start to the earlier end of two parts in ps, which is backwards where they share no time; None
+    where one has no window."""
+    windows = [window for part in (a, b) if (window := part.window())]
+    return (max(start for start, _ in windows), min(end for _, end in windows)) if len(windows) == 2 else None
+
+
 def _gap(a: Part, b: Part) -> int:
     """The time between the windows of two parts in ps, 0 where they meet or one has none."""
-    windows = a.window(), b.window()
-    if not windows[0] or not windows[1]:
-        return 0
-    return max(0, max(windows[0][0], windows[1][0]) - min(windows[0][1], windows[1][1]))
+    start, end = _shared(a, b) or (0, 0)
+    return max(0, start - end)
 
 
 def _one_process(a: Part, b: Part) -> bool:
     """Whether `a` and `b`, which name the same host, may have seen one process."""
     if a.timed != b.timed:
         return False
-    windows = a.window(), b.window()
-    if not windows[0] or not windows[1]:
+    shared = _shared(a, b)
+    if shared is None:
         return True
-    start, end = max(windows[0][0], windows[1][0]), min(windows[0][1], windows[1][1])
+    start, end = shared
     if start >= end:
         return a.timed
     inside = [_inside(part, start, end) for part in (a, b)]
