@@ -49,6 +49,8 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "sequence": "Int64",
     "dtype": "category",
     "clock": "category",
+    "op": "Int64",
+    "occupancy_ratio": "Float64",
 }
 SPAN_COLUMNS: Mapping[str, Any] = {
     "host": "category",
@@ -69,6 +71,32 @@ LAUNCH_COLUMNS: Mapping[str, Any] = {
     "end_ps": "int64",
     "correlation_id": "Int64",
 }
+# What waits for what, where the trace proves it: a lane (a stream told to wait for an event) or a host thread (a
+# synchronising call), for the work that was launched before `recorded_ps` on a lane, or on all lanes, of a device.
+SYNC_COLUMNS: Mapping[str, Any] = {
+    "host": "category",
+    "thread": "category",
+    "name": "category",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "device": "category",
+    "lane": "category",
+    "on_device": "category",
+    "on_lane": "category",
+    "recorded_ps": "Int64",
+}
+# The operations of the compiled programs; `events.op` is a row number of this frame.
+OP_COLUMNS: Mapping[str, Any] = {
+    "program": "category",
+    "hlo_op": "category",
+    "opcode": "category",
+    "source": "category",
+    "framework_op": "category",
+    "flops": "Int64",
+    "bytes_accessed": "Int64",
+}
+# Which operation needs the result of which: row numbers of the frame of operations.
+OPERAND_COLUMNS: Mapping[str, Any] = {"op": "int64", "operand": "int64"}
 DEVICE_COLUMNS: Mapping[str, Any] = {
     "host": "category",
     "device": "category",
@@ -87,7 +115,13 @@ HOST_COLUMNS: Mapping[str, Any] = {
 # A copy whose device the trace does not prove stands on `cpu:?`: it counts in no device pair or histogram.
 UNKNOWN_DEVICE_SUFFIX = ":?"
 
-_REQUIRED = frozenset({"host", "device", "lane", "kind", "name", "thread"})
+# What no row may lack, in the frames whose rows stand on a time axis of their own.
+_REQUIRED = {
+    "events": ("host", "device", "lane", "kind", "name"),
+    "spans": ("host", "thread", "name"),
+    "launches": ("host", "thread", "name"),
+    "syncs": ("host", "thread", "name"),
+}
 
 
 def frame(columns: Mapping[str, Any], data: Mapping[str, Any] | None = None, length: int = 0) -> pd.DataFrame:
@@ -171,7 +205,7 @@ def _check(what: str, found: pd.DataFrame, columns: Mapping[str, Any]) -> None:
             good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
         if not good:
             raise TraceError(f"Trace.{what}.{name} has dtype {have}; the contract wants {dtype}.")
-        if name in _REQUIRED and what != "devices" and found[name].isna().any():
+        if name in _REQUIRED.get(what, ()) and found[name].isna().any():
             raise TraceError(f"Trace.{what}.{name} holds nulls; every row needs one.")
     if "start_ps" in columns and (found["end_ps"] < found["start_ps"]).any():
         row = int((found["end_ps"] < found["start_ps"]).to_numpy().argmax())
@@ -184,16 +218,21 @@ class Trace:
 
     `events`: one row per interval on a device (EVENT_COLUMNS): leaves only, half-open [start_ps, end_ps), int64
     picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `launches`: host launch
-    calls (LAUNCH_COLUMNS). `devices`: one row per device (DEVICE_COLUMNS). `hosts`: one row per file that was read
-    (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, by
-    how much its times were shifted to fit that clock, and what difference is left. `notes`: everything a reader
-    dropped, repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the one that was read
-    first. `capture`: what `capture.json` beside the trace says, or None.
+    calls (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per
+    operation of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
+    `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS). `hosts`: one
+    row per file that was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say;
+    which clock it is on, by how much its times were shifted to fit that clock, and what difference is left. `notes`:
+    everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the
+    one that was read first. `capture`: what `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame
     spans: pd.DataFrame = field(default_factory=lambda: frame(SPAN_COLUMNS))
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
+    syncs: pd.DataFrame = field(default_factory=lambda: frame(SYNC_COLUMNS))
+    ops: pd.DataFrame = field(default_factory=lambda: frame(OP_COLUMNS))
+    operands: pd.DataFrame = field(default_factory=lambda: frame(OPERAND_COLUMNS))
     devices: pd.DataFrame = field(default_factory=lambda: frame(DEVICE_COLUMNS))
     hosts: pd.DataFrame = field(default_factory=lambda: frame(HOST_COLUMNS))
     notes: tuple[str, ...] = ()
@@ -206,8 +245,16 @@ class Trace:
         _check("events", self.events, EVENT_COLUMNS)
         _check("spans", self.spans, SPAN_COLUMNS)
         _check("launches", self.launches, LAUNCH_COLUMNS)
+        _check("syncs", self.syncs, SYNC_COLUMNS)
+        _check("ops", self.ops, OP_COLUMNS)
+        _check("operands", self.operands, OPERAND_COLUMNS)
         _check("devices", self.devices, DEVICE_COLUMNS)
         _check("hosts", self.hosts, HOST_COLUMNS)
         copies = self.events["kind"] == Kind.MEMCPY.value
         if (self.events["direction"].notna() & ~copies).any():
             raise TraceError("Trace.events.direction is set on a row that is no memcpy.")
+        for what, numbers in (("events.op", self.events["op"].dropna()), *self.operands.items()):
+            if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self.ops):
+                raise TraceError(
+                    f"Trace.{what} names operations that the {len(self.ops)} rows of Trace.ops do not hold."
+                )

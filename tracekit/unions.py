@@ -1,6 +1,5 @@
 """The merged unions per device and kind, which every analysis starts from."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
+from tracekit.rows import clock_of_hosts, natural
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
 
 _CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
@@ -109,14 +109,3 @@ def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = Non
     }
     made = Unions(windows, {name: devices[name] for name in sorted(devices, key=natural)}, unplaced)
     return made if window is None else made.inside(np.array([window], np.int64))
-
-
-def clock_of_hosts(events: pd.DataFrame) -> dict[str, str]:
-    """The clock of every host that has rows; "" where the trace has only one."""
-    known = events[["host", "clock"]].drop_duplicates().astype(object)
-    return {str(host): "" if pd.isna(clock) else str(clock) for host, clock in known.itertuples(index=False)}
-
-
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A sort key that puts `gpu:2` before `gpu:10`."""
-    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))

@@ -9,8 +9,9 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
+from tracekit.rows import clock_of_hosts
 from tracekit.trace import records
-from tracekit.unions import clock_of_hosts, unions
+from tracekit.unions import unions
 
 PHASE_COLUMNS = {
     "name": "str",

@@ -12,8 +12,9 @@ from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.report import missing, verdict
+from tracekit.rows import clock_of_hosts
 from tracekit.trace import Kind, Trace, records
-from tracekit.unions import Unions, clock_of_hosts, unions
+from tracekit.unions import Unions, unions
 
 # Formats in which a CPU device is XLA's: a queue that runs one operation at a time.
 _XLA = ("xplane", "jax-json")

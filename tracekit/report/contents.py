@@ -10,8 +10,9 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.analysis import known
 from tracekit.report import missing
+from tracekit.rows import clock_of_hosts, natural
 from tracekit.trace import Kind, Trace
-from tracekit.unions import clock_of_hosts, natural, unions
+from tracekit.unions import unions
 
 SCHEMA = 1
 

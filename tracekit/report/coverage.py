@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.report.labels import short
+from tracekit.rows import natural
 from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
-from tracekit.unions import natural
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.errors import TracekitError
 from tracekit.report import coverage, labels, layout
+from tracekit.rows import clock_of_hosts
 from tracekit.trace import Kind, Trace
-from tracekit.unions import clock_of_hosts
 
 # Okabe-Ito hues; blue is darker and orange lighter than there, so that the four also differ as greys.
 COLOURS: Mapping[Hashable, str] = {

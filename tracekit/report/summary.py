@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pandas as pd
-
 from tracekit.analysis.partition import CELLS
 from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
+from tracekit.report.section import plain, plain_value
 from tracekit.trace import records
 
 SCHEMA = 1
@@ -29,19 +28,19 @@ def summary(report: Report) -> dict[str, Any]:
             "window_ps": total(windows[0]) if len(windows) == 1 else None,
             "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
             "runs": list(trace.runs),
-            "clocks": _records(trace.hosts.drop(columns="source")),
+            "clocks": plain(trace.hosts.drop(columns="source")),
         },
         "headline": report.headline,
         "devices": _devices(report),
-        "overlap": _records(whole.overlap),
-        "device_pairs": _records(whole.pairs),
+        "overlap": plain(whole.overlap),
+        "device_pairs": plain(whole.pairs),
         "concurrency": _concurrency(whole),
         "concurrency_reason": None if aligned else _NOT_ALIGNED,
         "parallelism": whole.parallelism,
         "phases": [_phase(report, row) for row in records(report.phases)],
         "verdicts": report.verdicts,
-        "known_by": _records(report.known_by),
-        "guessed": _records(report.guessed.head(MAX_GUESSES)),
+        "known_by": plain(report.known_by),
+        "guessed": plain(report.guessed.head(MAX_GUESSES)),
         "notes": list(report.notes),
     }
 
@@ -79,22 +78,12 @@ def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
     inside: Stretch = report.inside[name]
     stretch = report.stretch[report.stretch["name"] == name].drop(columns="name")
     return {
-        **{key: _plain(value) for key, value in row.items()},
+        **{key: plain_value(value) for key, value in row.items()},
         "busy": [{"device": one["device"], "busy_ps": one["busy_ps"]} for one in records(inside.partition)],
-        "stretch": _records(stretch),
-        "overlap": _records(inside.overlap),
-        "device_pairs": _records(inside.pairs),
+        "stretch": plain(stretch),
+        "overlap": plain(inside.overlap),
+        "device_pairs": plain(inside.pairs),
         "concurrency": _concurrency(inside),
         "parallelism": inside.parallelism,
         "verdict": report.verdicts[name],
     }
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{key: _plain(value) for key, value in row.items()} for row in records(table)]
-
-
-def _plain(value: Any) -> Any:
-    if pd.isna(value):
-        return None
-    return value.item() if hasattr(value, "item") else value

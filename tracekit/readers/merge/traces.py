@@ -12,6 +12,7 @@ import pandas as pd
 from tracekit.readers.merge import clocks, same_host, shared_ends
 from tracekit.readers.merge.clocks import Clock, listed
 from tracekit.readers.merge.same_host import Part
+from tracekit.rows import natural
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -24,7 +25,6 @@ from tracekit.trace import (
     frame,
     labelled,
 )
-from tracekit.unions import natural
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000

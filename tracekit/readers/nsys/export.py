@@ -19,6 +19,7 @@ from tracekit.readers.nsys import cuda, nccl, nvtx, target
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.schema import MISSING, Export, opened, strings
+from tracekit.rows import natural
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -30,7 +31,6 @@ from tracekit.trace import (
     frame,
     labelled,
 )
-from tracekit.unions import natural
 
 # CUPTI's correlation ids are 32 bits wide and count for each process.
 _CORRELATION_BITS = 32

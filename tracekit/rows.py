@@ -1,0 +1,122 @@
+"""The rows of an events frame as numpy columns, by device and start, sorted once for all analyses."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+
+# The code of each kind in `Rows.kind`.
+CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows by device, then start, then end, then place in the frame; columns have shape (n,), times are in ps.
+
+    `devices` are the names of the d devices that have rows, in natural order; `hosts`, `clocks` and `placed` say of
+    each (d,) its host, its clock ("" where the trace has one) and whether it is a device at all and not `cpu:?`. The
+    rows of device k are `first[k]:first[k + 1]`. `at` is the place of each row in `events`.
+    """
+
+    events: pd.DataFrame
+    devices: tuple[str, ...]
+    hosts: tuple[str, ...]
+    clocks: tuple[str, ...]
+    placed: tuple[bool, ...]
+    first: NDArray[np.int64]
+    at: NDArray[np.int64]
+    device: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def of(self, device: int) -> slice:
+        """Where the rows of device k stand."""
+        return slice(int(self.first[device]), int(self.first[device + 1]))
+
+    def codes(self, column: str) -> NDArray[np.int64]:
+        """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
+        key = f"codes {column}"
+        if key not in self._known:
+            self._known[key] = self.events[column].cat.codes.to_numpy().astype(np.int64)[self.at]
+        found: NDArray[np.int64] = self._known[key]
+        return found
+
+    def labels(self, column: str) -> list[str]:
+        """The categories of a categorical column."""
+        return [str(label) for label in self.events[column].cat.categories]
+
+    def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
+        if column not in self._known:
+            known = self.events[column].notna().to_numpy(bool)
+            values = self.events[column].to_numpy(np.int64, na_value=0)
+            self._known[column] = values[self.at], known[self.at]
+        found: tuple[NDArray[np.int64], NDArray[np.bool_]] = self._known[column]
+        return found
+
+
+def rows(events: "pd.DataFrame | Rows") -> Rows:
+    """The rows of an events frame (EVENT_COLUMNS); Rows pass through, so that analyses can share them.
+
+    A device is told by its name, which is unique over the trace.
+    """
+    if isinstance(events, Rows):
+        return events
+    device = events["device"].cat
+    code = device.codes.to_numpy().astype(np.int64)
+    labels = [str(label) for label in device.categories]
+    used = np.flatnonzero(np.bincount(code, minlength=len(device.categories)))
+    used = np.array(sorted(used.tolist(), key=lambda one: natural(labels[one])), np.int64)
+    number = np.zeros(len(device.categories), np.int64)
+    number[used] = np.arange(len(used))
+    number = number[code]
+    start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
+    at = _order(number, start, end)
+    first = np.searchsorted(number[at], np.arange(len(used) + 1))
+    clock = clock_of_hosts(events)
+    of_device = events["host"].cat.codes.to_numpy()[at[first[:-1]]]
+    hosts = tuple(str(events["host"].cat.categories[one]) for one in of_device)
+    names = tuple(labels[one] for one in used)
+    return Rows(
+        events,
+        devices=names,
+        hosts=hosts,
+        clocks=tuple(clock[host] for host in hosts),
+        placed=tuple(not name.endswith(UNKNOWN_DEVICE_SUFFIX) for name in names),
+        first=first.astype(np.int64),
+        at=at,
+        device=number[at],
+        start=start[at],
+        end=end[at],
+        kind=events["kind"].cat.codes.to_numpy().astype(np.int8)[at],
+    )
+
+
+def _order(device: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order by device, start and end, stable; linear where the rows are in order already."""
+    same = device[1:] == device[:-1]
+    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
+    if ((device[1:] > device[:-1]) | (same & later)).all():
+        return np.arange(len(device))
+    return np.lexsort((end, start, device))
+
+
+def clock_of_hosts(events: pd.DataFrame) -> dict[str, str]:
+    """The clock of every host that has rows; "" where the trace has only one."""
+    known = events[["host", "clock"]].drop_duplicates().astype(object)
+    return {str(host): "" if pd.isna(clock) else str(clock) for host, clock in known.itertuples(index=False)}
+
+
+def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
+    """A sort key that puts `gpu:2` before `gpu:10`."""
+    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))
