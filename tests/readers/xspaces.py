@@ -36,7 +36,7 @@ class PlaneText:
         self.described: dict[str, str] = {}
         self.own = self._stats(stats)
 
-    def event(self, line: str, name: str, start_ns: int, duration_ns: int, **stats: Value) -> "PlaneText":
+    def event(self, line: str, name: str, start_ns: int, duration_ns: int, /, **stats: Value) -> "PlaneText":
         """Add an event to `line`. `_` before digits stays as it is."""
         number = self.events.setdefault(name, len(self.events) + 1)
         self.lines.setdefault(line, []).append(

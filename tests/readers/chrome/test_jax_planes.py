@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -203,7 +204,7 @@ def test_both_forms_of_one_capture_give_the_same_rows():
     path = DATA / "jax_two_cpu_devices.trace.json.gz"
     found = jax_planes.read(chrome.load(path), path)
     truth = xplane.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")
-    unknown = ("host", "category", "known_by", "bytes", "dtype", "ranks", "group")
+    unknown = ("host", "category", "known_by", "bytes", "dtype", "ranks", "group", "correlation_id", "op")
     columns = [name for name in truth.events if name not in unknown]
     pool = truth.events["name"].isin(["copy between devices"])
     assert pool.sum() == 3
@@ -211,6 +212,51 @@ def test_both_forms_of_one_capture_give_the_same_rows():
     columns = [name for name in truth.spans if name != "host"]
     order = ["start_ps", "end_ps", "name"]
     assert table(found.spans.sort_values(order), *columns) == table(truth.spans.sort_values(order), *columns)
+
+
+def test_of_cpu_launches_only_those_for_several_devices_are_told_since_the_ids_of_the_pool_are_missing():
+    path = DATA / "jax_two_cpu_devices.trace.json.gz"
+    trace = jax_planes.read(chrome.load(path), path)
+    rows = trace.events.merge(trace.launches, on="correlation_id", suffixes=("", "_of_call"), validate="many_to_one")
+    assert set(rows["name_of_call"]) == {"CommonPjRtLoadedExecutable::Execute (jit__lambda)"}
+    assert len(rows) == 3 * 2 * 2  # three calls, two devices, a product and a sum
+    assert (rows["start_ps_of_call"] < rows["start_ps"]).all()
+    ops = len(trace.events[trace.events["hlo_op"].notna()])
+    assert f"{ops - len(rows)} of {ops} CPU ops do not lead back to the call that started them." in trace.notes
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
+def test_a_real_tpu_trace_tells_its_ops_costs_lines_and_operands():
+    path = REAL / "chrome" / "jax-tpu-2chip-vllm.trace.json.gz"
+    trace = jax_planes.read(chrome.load(path), path)
+    with gzip.open(path, "rt") as file:
+        events = [one["args"] for one in json.load(file)["traceEvents"] if "hlo_category" in one.get("args", {})]
+    told: dict = {}
+    for one in events:
+        told.setdefault(one["long_name"].split(" = ")[0].removeprefix("%"), []).append(one)
+    for op in trace.ops.astype(object).where(trace.ops.notna(), None).itertuples():
+        # Several programs may hold an op of one name.
+        assert (op.flops, op.bytes_accessed, op.source) in {
+            (int(args["model_flops"]) or None, int(args["bytes_accessed"]) or None, args.get("source"))
+            for args in told[op.hlo_op]
+            if f" {op.opcode}(" in args["long_name"]
+        }
+    assert trace.events["op"].notna().all()
+    assert set(trace.ops["program"]) == {"jit_step_fun(5120112285394406626)", *OTHER_PROGRAMS}
+    names = trace.ops["hlo_op"].astype(str)
+    for op, operand in trace.operands.sample(200, random_state=1).itertuples(index=False):
+        texts = [args["long_name"].partition(" = ")[2] for args in told[names[op]]]
+        # What a copy brings is read from its done.
+        read = {operand_name for text in texts for operand_name in re.findall(r"%([\w.-]+)", text)}
+        done = {name for name in read for args in told.get(name, []) if f"%{names[operand]})" in args["long_name"]}
+        assert names[operand] in read or done
+
+
+OTHER_PROGRAMS = (
+    "jit__select_from_array_fn(2075894867643732319)",
+    "jit_compute_logits_func(14478353077513490656)",
+    "jit_sample(9401537312596110889)",
+)
 
 
 def innermost(path: Path, plane: str) -> dict[str, int]:

@@ -5,6 +5,7 @@ import pytest
 from tests.readers.xplane import hlo_modules
 from tests.readers.xplane.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import PlaneText, metadata_plane, write
+from tracekit.errors import TraceError
 from tracekit.readers import read
 
 STREAM = "Stream #1(Compute)"
@@ -66,6 +67,74 @@ def test_copies_have_direction_and_bytes_and_memsets_neither(tmp_path):
         ["memcpy", None, None, 8],
         ["memcpy", "H2D", 3, None],
     ]
+
+
+@pytest.mark.parametrize(
+    ("stats", "ratio"),
+    [
+        ({"theoretical_occupancy_pct": 62.5}, 0.625),
+        ({"theoretical_occupancy_pct": 100}, 1.0),
+        ({"kernel_details": "regs:12 grid:3,1,1 block:128,1,1 occ_pct:37.5"}, 0.375),
+        # ROCm writes 0, which no kernel has; older details hold none.
+        ({"kernel_details": " grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0 occ_pct:0"}, None),
+        ({"kernel_details": "registers_per_thread:32 grid_x:4"}, None),
+        ({}, None),
+    ],
+)
+def test_occupancy_is_a_ratio_where_it_was_computed(tmp_path, stats, ratio):
+    plane = PlaneText("/device:GPU:0").event(STREAM, "kernel", 0, 5, **stats).event(STREAM, "MemcpyD2D", 9, 1)
+    assert rows(tmp_path, plane.text(), "name", "occupancy_ratio") == [["kernel", ratio], ["MemcpyD2D", None]]
+
+
+def test_rows_of_one_op_of_one_program_share_it_and_kernels_without_an_op_have_none(tmp_path):
+    text = ""
+    ops = [("fusion.1", 6), ("dot.2", 6), ("fusion.1", 8)]
+    for ordinal, ran in enumerate((ops, ops[:0:-1])):
+        plane = PlaneText(f"/device:GPU:{ordinal}")
+        for at, (op, number) in enumerate(ran):
+            plane.event(STREAM, "kernel", at, 1, hlo_op=op, hlo_module="jit_f", program_id=number)
+        text += plane.event(STREAM, "plain kernel", 9, 1).text()
+    found = read(write(tmp_path / "h.xplane.pb", text))
+    assert found.ops[["program", "hlo_op"]].values.tolist() == [
+        ["jit_f(6)", "fusion.1"],
+        ["jit_f(6)", "dot.2"],
+        ["jit_f(8)", "fusion.1"],
+    ]
+    assert found.events["op"].astype(object).where(found.events["op"].notna(), None).tolist() == [
+        0,
+        1,
+        2,
+        None,
+        2,
+        1,
+        None,
+    ]
+    assert found.ops[["opcode", "source", "flops"]].isna().all().all()
+    assert len(found.operands) == 0
+
+
+@needs_xla_parser
+def test_the_proto_of_the_program_tells_which_op_needs_which(tmp_path):
+    plane = PlaneText("/device:GPU:0")
+    for at, op in enumerate(("ags", "fusion.1", "cps", "copy_fusion", "dot")):
+        plane.event(STREAM, f"kernel of {op}", at, 1, hlo_op=op, hlo_module="jit_f", program_id=6)
+    text = metadata_plane(jit_f_6=hlo_modules.module().as_serialized_hlo_module_proto()) + plane.text()
+    found = read(write(tmp_path / "h.xplane.pb", text))
+    names = found.ops["hlo_op"]
+    assert [(names[op], names[operand]) for op, operand in found.operands.itertuples(index=False)] == [
+        ("cps", "copy_fusion"),
+        ("copy_fusion", "fusion.1"),
+        ("dot", "cps"),  # what it needs of a call is called from elsewhere too
+    ]
+    assert found.ops["opcode"].tolist() == ["all-gather-start", "fusion", "collective-permute-start", "fusion", "dot"]
+    assert found.ops.set_index("hlo_op").loc["dot", "flops"] == 2 * 8 * 8 * 8
+
+
+def test_a_broken_program_is_an_error_that_names_it(tmp_path):
+    plane = PlaneText("/device:GPU:0").event(STREAM, "k", 0, 1, hlo_op="dot", hlo_module="jit_f", program_id=6)
+    path = write(tmp_path / "h.xplane.pb", metadata_plane(jit_f_6=b"\x1a\x7f") + plane.text())
+    with pytest.raises(TraceError, match=r"holds a broken HLO proto of jit_f\(6\)"):
+        read(path)
 
 
 def test_a_copy_that_leaves_its_gpu_is_p2p_and_one_that_stays_is_d2d(tmp_path):

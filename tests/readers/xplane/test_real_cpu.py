@@ -43,6 +43,42 @@ def test_every_phase_holds_the_work_the_program_asked_for_and_no_other(trace):
     assert found == ASKED
 
 
+HELPER = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
+BOTH = [
+    ("[0] CommonPjRtLoadedExecutable::Execute (jit__lambda)", "cpu:0", 2),
+    ("[1] CommonPjRtLoadedExecutable::Execute (jit__lambda)", "cpu:1", 2),
+]
+# What the program called in each phase, in order, with the device that it started and how many rows that has.
+CALLED = {
+    "device 0": [(HELPER, "cpu:0", 8)],
+    "device 1": [(HELPER, "cpu:1", 8)],
+    "both": [(HELPER, "cpu:0", 8), (HELPER, "cpu:1", 8)],
+    "copies": [
+        *[(HELPER, "cpu:0", 1), ("CopyToMemorySpace", "cpu:?", 1)],
+        *[(HELPER, "cpu:0", 1), ("CopyToMemorySpace", "cpu:0", 1)] * 2,
+    ],
+    "sums": BOTH * 2,
+}
+
+
+def test_every_row_leads_back_to_the_call_that_the_program_made(trace):
+    found = {}
+    events = trace.events.merge(
+        trace.launches, on=["host", "correlation_id"], suffixes=("", "_of_call"), validate="many_to_one"
+    )
+    for phase in marked(trace.spans).itertuples():
+        mine = events[events["start_ps_of_call"].between(phase.start_ps, phase.end_ps)]
+        assert mine["start_ps"].between(phase.start_ps, phase.end_ps).all()
+        assert (mine["start_ps_of_call"] <= mine["start_ps"]).all()
+        calls = mine.groupby(["start_ps_of_call", "name_of_call", "device"], observed=True).size()
+        found[phase.name] = [(name.removesuffix("_Direct"), device, n) for (_, name, device), n in calls.items()]
+    assert found == CALLED
+    launched = trace.events["correlation_id"].notna()
+    # A copy from the host is a call itself.
+    assert set(trace.events.loc[~launched, "direction"]) == {"H2D"}
+    assert len(trace.launches) == len(CALLED) + 9 + 5
+
+
 def test_steps_waits_and_directions_are_there(trace):
     steps = trace.spans[trace.spans["step"].notna()]
     assert steps[["name", "step"]].values.tolist() == [["train", 0], ["train", 1]]
@@ -53,6 +89,38 @@ def test_steps_waits_and_directions_are_there(trace):
     assert min(waits) == 0 < max(waits)
     assert set(trace.events.loc[trace.events["kind"] == "memcpy", "direction"]) <= {"P2P", "H2D"}
     assert not any("HLO proto" in note for note in trace.notes)
+
+
+def test_ops_tell_their_line_what_they_need_and_what_they_cost(trace):
+    ops = trace.ops.astype(object).where(trace.ops.notna(), None)
+    names = ops["program"] + " " + ops["hlo_op"]
+    rows = trace.events[trace.events["op"].notna()]
+    assert rows["hlo_op"].astype(str).tolist() == ops["hlo_op"][rows["op"]].tolist()
+    assert set(rows["op"]) == set(range(len(ops)))
+    assert len(trace.events) - len(rows) == (trace.events["kind"] == "memcpy").sum()
+    # Two programs, one for each device, hold the same loop.
+    products = ops[ops["framework_op"].str.endswith("/dot_general").eq(True)]
+    assert products["program"].tolist() == ["jit_looped(0)", "jit_looped(2)"]
+    assert products["flops"].tolist() == [2 * 64 * 64 * 64] * 2
+    assert products["bytes_accessed"].tolist() == [3 * 64 * 64 * 4] * 2
+    assert products["source"].tolist() == [f"two_cpu_devices.py:{line_of('y @ x')}"] * 2
+    (summed,) = ops[ops["opcode"] == "all-reduce"].itertuples()
+    assert (summed.source, summed.bytes_accessed) == (f"two_cpu_devices.py:{line_of('lax.psum')}", None)
+    needed = {(names[op], names[operand]) for op, operand in trace.operands.itertuples(index=False)}
+    assert needed == {
+        *((f"jit_looped({n}) {op}", f"jit_looped({n}) {operand}") for n in (0, 2) for op, operand in LOOPED),
+        ("jit__lambda(4) psum_invariant.7", "jit__lambda(4) broadcast_multiply_fusion"),
+    }
+
+
+# By the text of the program: the product needs what the loop began with, its result is copied for the next round.
+LOOPED = [("ynn_fusion", "copy.1"), ("copy.5", "ynn_fusion"), ("wrapped_add", "copy.6")]
+
+
+def line_of(text):
+    lines = (DATA / "two_cpu_devices.py").read_text().splitlines()
+    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return found
 
 
 def test_two_files_joined_are_refused_and_not_read_as_one(tmp_path):

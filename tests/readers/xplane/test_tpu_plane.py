@@ -222,3 +222,43 @@ def test_programs_without_their_ops_are_noted(tmp_path):
     found = trace(tmp_path, PlaneText("/device:TPU:0").event("XLA Modules", "jit_f(7)", 0, 9))
     assert len(found.events) == 0
     assert found.notes == ("tpu:0: 1 executions of programs were recorded, but none of their ops.",)
+
+
+def test_ops_carry_what_their_metadata_tells_and_need_the_operands_of_their_text(tmp_path):
+    texts = {
+        "fusion.1": "%fusion.1 = f32[8]{0:T(8,128)} fusion(f32[8]{0:T(8,128)} %p), kind=kLoop, calls=%c",
+        "copy-start.2": "%copy-start.2 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %fusion.1)",
+        "copy-done.2": "%copy-done.2 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %copy-start.2)",
+        "call.3": '%call.3 = f32[8] custom-call(f32[8] %copy-done.2, f32[8] %fusion.1), custom_call_target="k"',
+    }
+    told = {
+        "fusion.1": {"flops": 7, "model_flops": 9, "bytes_accessed": 64, "source": "/a.py:3", "tf_op": "jit(f)/add:"},
+        "call.3": {"flops": 0, "model_flops": 5, "bytes_accessed": 0},
+    }
+    planes = []
+    for chip, names in ((0, texts), (1, ("fusion.1",))):
+        plane = Tpu(f"/device:TPU:{chip}").event("XLA Modules", "jit_f(77)", 0, 50)
+        for at, name in enumerate(names):
+            plane.op(texts[name], 5 * at, 2).describe(texts[name], name, program_id=77, **told.get(name, {}))
+        planes.append(plane)
+    found = trace(tmp_path, *planes)
+    ops = found.ops.astype(object).where(found.ops.notna(), None)
+    assert ops.values.tolist() == [
+        ["jit_f(77)", "fusion.1", "fusion", "/a.py:3", "jit(f)/add", 7, 64],
+        ["jit_f(77)", "copy-start.2", "copy-start", None, None, None, None],
+        ["jit_f(77)", "call.3", "custom-call", None, None, 5, None],
+    ]
+    assert table(found, "device", "op") == [["tpu:0", 0], ["tpu:0", 1], ["tpu:0", 2], ["tpu:1", 0]]
+    assert found.operands.values.tolist() == [[1, 0], [2, 1], [2, 0]]
+
+
+def test_an_op_that_does_not_tell_its_program_is_of_the_one_that_ran_then(tmp_path):
+    plane = Tpu().op("fusion.1", 0, 2).op("fusion.1", 20, 2).op("fusion.1", 40, 2)
+    plane.event("XLA Modules", "jit_f(7)", 0, 9).event("XLA Modules", "jit_f(8)", 20, 9)
+    found = trace(tmp_path, plane)
+    assert found.ops["program"].astype(object).where(found.ops["program"].notna(), None).tolist() == [
+        "jit_f(7)",
+        "jit_f(8)",
+        None,
+    ]
+    assert table(found, "op") == [[0], [1], [2]]

@@ -76,6 +76,9 @@ def test_stats_keep_their_type_and_all_64_bits(path, way):
     assert (values[1].astype(np.uint64), there.tolist()) == (2**64 - 1, [False, True, False, False])
     assert plane.values[plane.stat_rows["ratio"]][1:2].view(np.float64)[0] == -2.5
     assert plane.types[plane.stat_rows["ratio"]].tolist() == [0, xspace.DOUBLE, 0, 0]
+    np.testing.assert_array_equal(plane.reals("ratio"), [np.nan, -2.5, np.nan, np.nan])
+    assert (plane.reals("correlation_id")[0], plane.reals("run_id")[1]) == (-2, 2.0**64)
+    assert np.isnan(plane.reals("blob")).all()
     # The last of two values counts, and `str` and `ref` give the same kind of text.
     assert list(plane.strings("hlo_category").astype(object)) == [np.nan, "twice", np.nan, "referred to"]
     assert list(plane.strings("blob").astype(object)) == [np.nan, np.nan, "\\xffx", np.nan]

@@ -99,6 +99,11 @@ class JsonPlane:
         bits = np.array([(value or 0) & 2**64 - 1 for value in values], np.uint64).view(np.int64)
         return bits[codes], np.array([value is not None for value in values], bool)[codes]
 
+    def reals(self, stat: str) -> NDArray[np.float64]:
+        """The numeric stat of every event, shape (n,), nan where absent or no number."""
+        texts = self.strings(stat)
+        return np.asarray(np.array([*map(_real, texts.categories), np.nan])[texts.codes])
+
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat."""
         return self.links[stat][1] if stat in self.links else self.strings(stat).codes >= 0
@@ -275,6 +280,13 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categori
 def _values(args: dict[str, Any]) -> dict[str, Any]:
     """The stats of an event's metadata, integers as such; the event's own stand among them."""
     return {key: value if (number := _integer(value)) is None else number for key, value in args.items()}
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
 
 
 def _integer(text: Any) -> int | None:

@@ -2,35 +2,40 @@
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
-from tracekit.readers.xplane import completeness, cpu_plane, device_planes, hlo, launches, ops, wire, xspace
-from tracekit.readers.xplane.instruction import Op
+from tracekit.readers.xplane import (
+    completeness,
+    cpu_plane,
+    device_planes,
+    host_events,
+    host_waits,
+    launches,
+    tpu_launches,
+    wire,
+    xspace,
+)
+from tracekit.readers.xplane import programs as found_programs
+from tracekit.readers.xplane.host_events import HostEvents
 from tracekit.readers.xplane.planes import XSpace
 from tracekit.trace import (
     DEVICE_COLUMNS,
-    EVENT_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     SPAN_COLUMNS,
+    SYNC_COLUMNS,
     Trace,
     concat,
-    constant,
     frame,
-    labelled,
 )
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
-STATS = (*cpu_plane.STATS, *device_planes.STATS, *_SPAN_STATS)
-_PROGRAM_STAT = "Hlo Proto"
+STATS = (*cpu_plane.STATS, *device_planes.STATS, *tpu_launches.STATS, *host_waits.STATS, *_SPAN_STATS)
 _YEAR_2000_NS = 946_684_800 * 10**9
 _CAPTURE_MODULE = "jit_tracekit_end"
 
@@ -58,51 +63,65 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     notes = [f"The profiler wrote an error: {text}" for text in space.errors]
     notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
     base_ns, zero = _origin(space, path)
-    lookup = _lookup(space, path)
+    unix_ns = _unix_ns(space, base_ns + zero // 1000)
+    programs = found_programs.held(space, path)
     named = [(plane, device_planes.name(plane.name)) for plane in space.planes]
+    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if launches.of_host(plane)]
+    calls = launches.calls(space)
+    first_id = _free_id(calls, unix_ns)
     within = device_planes.Context(
         host,
         gpus=sum((device or "").startswith("gpu") for _, device in named),
         profile_ps=completeness.profile_ps(space),
-        lookup=lookup,
-        calls=launches.calls(space),
+        lookup=programs.op,
+        calls=calls,
+        enqueued=tpu_launches.enqueued(host, hosts, first_id),
     )
-    rows, spans, launched, devices = [], [], [], []
+    rows, operations = [], []
     said: dict[str, list[str]] = defaultdict(list)
     for plane, device in named:
         if device:
-            found, more = device_planes.read(plane, plane.start_ps(base_ns) - zero, within)
+            found, of_rows, more = device_planes.read(plane, plane.start_ps(base_ns) - zero, within)
             rows.append(found)
-            devices.append(device_planes.facts(host, plane))
+            operations.append(of_rows)
             for note in more:
                 said[note].append(device)
-        if launches.of_host(plane):
-            events = cpu_plane.HostEvents(plane, plane.start_ps(base_ns) - zero)
-            launched.append(_launches(host, events))
-            if plane.name != completeness.HOST:
-                continue
-            found, more = cpu_plane.read(host, events, lookup, accelerated=any(device for _, device in named))
-            rows.append(found)
-            notes += more
-            spans.append(_spans(host, events))
+    started = [within.enqueued.launches]
+    threads = [events for events in hosts if events.plane.name == completeness.HOST]
+    for events in threads:
+        free = first_id + len(within.enqueued.launches)
+        work = cpu_plane.read(host, events, programs.op, any(device for _, device in named), free)
+        rows.append(work.events)
+        operations.append(work.operations)
+        started.append(work.launches)
+        notes += work.notes
     notes += [f"{', '.join(those)}: {note}" for note, those in said.items()] + device_planes.plane_notes(space)
+    done, ops, operands = found_programs.joined([_without_capture(one) for one in rows], operations, programs)
+    on = device_planes.waited(space)
     return Trace(
-        events=_without_capture(concat(EVENT_COLUMNS, rows)),
-        spans=concat(SPAN_COLUMNS, spans),
-        launches=concat(LAUNCH_COLUMNS, launched),
-        devices=concat(DEVICE_COLUMNS, devices),
+        events=done,
+        ops=ops,
+        operands=operands,
+        spans=concat(SPAN_COLUMNS, [_spans(host, events) for events in threads]),
+        launches=concat(LAUNCH_COLUMNS, [*(_launches(host, events) for events in hosts), *_of(done, started)]),
+        syncs=concat(SYNC_COLUMNS, [host_waits.waits(host, events, on) for events in hosts]),
+        devices=concat(DEVICE_COLUMNS, [device_planes.facts(host, plane) for plane, device in named if device]),
         notes=tuple(notes),
         source=str(path),
-        hosts=frame(
-            HOST_COLUMNS,
-            {"host": [host], "source": [str(path)], "origin_ns": [_unix_ns(space, base_ns + zero // 1000)]},
-        ),
+        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
         format=form,
     )
 
 
+def _of(events: pd.DataFrame, started: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Of the launches that were given an id here, those that have rows."""
+    return [one[one["correlation_id"].isin(events["correlation_id"])].reset_index(drop=True) for one in started]
+
+
 def _without_capture(events: pd.DataFrame) -> pd.DataFrame:
     """The rows without those of the tiny program with which a capture finds out that the devices are done."""
+    if _CAPTURE_MODULE not in events["hlo_module"].cat.categories:
+        return events
     return events[events["hlo_module"] != _CAPTURE_MODULE].reset_index(drop=True)
 
 
@@ -128,62 +147,34 @@ def _unix_ns(space: XSpace, time_ns: int) -> int | None:
     return None if started is None or started < _YEAR_2000_NS else started + time_ns
 
 
-def _lookup(space: XSpace, path: Path) -> ops.Lookup:
-    """A look-up of (module, program id, op) in the HLO protos of `/host:metadata`, each parsed when first asked for."""
-    programs: dict[str, bytes] = {}
-    for plane in space.planes:
-        if plane.name != completeness.METADATA:
-            continue
-        for metadata in map(plane.event_metadata, plane.event_ids):
-            proto = metadata.stats.get(_PROGRAM_STAT)
-            if isinstance(proto, bytes):
-                programs[metadata.name] = proto
-                # `jit_f(12)`: a TPU names the program by its id alone.
-                programs.setdefault(metadata.name[metadata.name.rfind("(") :], proto)
+def _free_id(calls: launches.Calls, unix_ns: int | None) -> int:
+    """The first of the ids that no call has.
 
-    @cache
-    def of_program(key: str) -> hlo.Program:
-        return hlo.Program(programs.get(key, b""))
-
-    def find(module: str, program: str, op: str) -> Op | None:
-        key = f"{module}({program})"
-        try:
-            return of_program(key).op(op)
-        except wire.Broken as broken:
-            raise TraceError(
-                f"{path} holds a broken HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace once more."
-            ) from None
-
-    return find
+    It is the microsecond at which the file begins, if that is known: windows of one process, read from several files,
+    then share no ids, since a call takes longer than that.
+    """
+    return max(calls.highest + 1, (unix_ns or 0) // 1000)
 
 
-def _spans(host: str, events: cpu_plane.HostEvents) -> pd.DataFrame:
+def _spans(host: str, events: HostEvents) -> pd.DataFrame:
     """The named host spans (SPAN_COLUMNS)."""
     rows = np.flatnonzero(~events.bookkeeping())
     step, has_step = events.plane.numbers("step_num")
     return frame(
         SPAN_COLUMNS,
         {
-            **_named(host, events, rows),
+            **host_events.described(host, events, rows),
             "step": pd.Series(step[rows], dtype="Int64").where(has_step[rows]),
             **{stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
         },
     )
 
 
-def _launches(host: str, events: cpu_plane.HostEvents) -> pd.DataFrame:
+def _launches(host: str, events: HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
     ids, has_id = events.plane.numbers("correlation_id")
     rows = np.flatnonzero(has_id)
-    return frame(LAUNCH_COLUMNS, {**_named(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")})
-
-
-def _named(host: str, events: cpu_plane.HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
-    """Where, what and when: the columns that spans and launches share."""
-    return {
-        "host": constant(host, len(rows)),
-        "thread": labelled(ops.line_names(events.plane), events.line[rows]),
-        "name": events.names[rows],
-        "start_ps": events.start[rows],
-        "end_ps": events.end[rows],
-    }
+    return frame(
+        LAUNCH_COLUMNS,
+        {**host_events.described(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")},
+    )

@@ -5,91 +5,74 @@ several threads, whose names differ between JAX versions, so that only the stats
 """
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import intervals, kinds
+from tracekit import intervals
 from tracekit.readers.distinct import distinct
-from tracekit.readers.xplane import ops
+from tracekit.readers.xplane import cpu_copies, cpu_launches, host_events, ops
+from tracekit.readers.xplane.host_events import HostEvents
 from tracekit.readers.xplane.ops import Lookup
-from tracekit.readers.xplane.planes import Plane
-from tracekit.trace import EVENT_COLUMNS, Kind, concat, constant, frame, labelled
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Kind, concat, constant, frame, labelled
 
-STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "_pt", "_p", "_ct", "_c", "group_id", "name")
+STATS = (*cpu_launches.STATS, *cpu_copies.STATS, "program_id", "_pt", "_ct", "group_id")
 
-_LISTENER = "ThreadpoolListener::"
-_AFTER_EXECUTE = "ThunkExecutor::Execute (wait for completion)"
-_COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
-_HOST_TO_DEVICE = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
-_UNKNOWN = "cpu:?"
 # `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
 _RENDEZVOUS = re.compile(r"([a-z ]+) RendezvousKey\b")
 
 
-class HostEvents:
-    """Columns of the `/host:CPU` plane that several rules share, all of shape (n,), and masks for what each event
-    is."""
+@dataclass(frozen=True)
+class Work:
+    """What CPU devices did (EVENT_COLUMNS), the operations that its `op` numbers, the calls that started it
+    (LAUNCH_COLUMNS), and notes on what had to be guessed."""
 
-    def __init__(self, plane: Plane, start: NDArray[np.int64]) -> None:
-        self.plane = plane
-        self.start = start
-        self.end = start + plane.duration_ps
-        self.line = plane.line
-        self.names = plane.names
-        self.thunk = plane.has("hlo_op") & plane.has("device_ordinal")
-
-    def named(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
-        """Which events have a name that passes `test`, asked once per distinct name."""
-        codes = np.flatnonzero([test(name) for name in self.names.categories])
-        return np.isin(self.names.codes, codes)
-
-    def rows(self, mask: NDArray[np.bool_]) -> intervals.Intervals:
-        """The intervals of the events in `mask`."""
-        return intervals.intervals(self.start[mask], self.end[mask])
-
-    def latest(self, mask: NDArray[np.bool_], line: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of the last event in `mask` on each `line` that starts before each `time` (both (m,)); -1 if none."""
-        rows = np.flatnonzero(mask)
-        found = np.full(len(line), -1, np.int64)
-        for one in np.unique(line):
-            mine = rows[self.line[rows] == one]
-            mine = mine[np.argsort(self.start[mine], kind="stable")]
-            asked = np.flatnonzero(line == one)
-            at = np.searchsorted(self.start[mine], time[asked], side="left") - 1
-            found[asked[at >= 0]] = mine[at[at >= 0]]
-        return found
-
-    def bookkeeping(self) -> NDArray[np.bool_]:
-        """Events that only serve to rebuild the device rows; they are no spans."""
-        internal = ("ThreadpoolListener::", "end: ", "ThunkExecutor::", "Rendezvous", "InvokeRendezvous", "Wait: ")
-        return self.thunk | self.named(lambda name: name.startswith(internal))
+    events: pd.DataFrame
+    operations: list[ops.Operation]
+    launches: pd.DataFrame
+    notes: list[str]
 
 
-def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool) -> tuple[pd.DataFrame, list[str]]:
-    """The device rows of a CPU backend (EVENT_COLUMNS) and notes on what had to be guessed.
+def read(host: str, events: HostEvents, lookup: Lookup, accelerated: bool, first_id: int) -> Work:
+    """The work of a CPU backend.
 
-    Beside an accelerator (`accelerated`) the host's copy calls serve that, so only thunks are rows.
+    Beside an accelerator (`accelerated`) the host's copy calls serve that, so only thunks are rows. XLA gives CPU work
+    no correlation ids; the calls get ids from `first_id` on.
     """
-    thunks, notes = _thunks(host, events, lookup)
-    if accelerated:
-        return thunks, notes
-    copies, copy_notes = _copies(host, events)
-    return concat(EVENT_COLUMNS, [thunks, copies]), notes + copy_notes
+    rows, operations, calls, notes = _thunks(host, events, lookup)
+    if (calls >= 0).any() and (calls < 0).any():
+        notes.append(f"{(calls < 0).sum()} of {len(calls)} CPU ops do not lead back to the call that started them.")
+    if not accelerated:
+        copies, copy_calls, copy_notes = cpu_copies.copies(host, events)
+        rows, calls = concat(EVENT_COLUMNS, [rows, copies]), np.concatenate([calls, copy_calls])
+        notes += copy_notes
+    started = np.unique(calls[calls >= 0])
+    started = started[np.argsort(events.start[started], kind="stable")]
+    ids = np.zeros(len(events.line), np.int64)
+    ids[started] = first_id + np.arange(len(started))
+    launches = host_events.described(host, events, started) | {"correlation_id": ids[started]}
+    # Without an event there is no id to take, not even for a row that no call started.
+    of_row = ids[calls] if len(ids) else calls
+    rows = rows.assign(correlation_id=pd.arrays.IntegerArray(of_row, calls < 0))
+    return Work(rows, operations, frame(LAUNCH_COLUMNS, launches), notes)
 
 
-def _thunks(host: str, events: HostEvents, lookup: Lookup) -> tuple[pd.DataFrame, list[str]]:
+def _thunks(
+    host: str, events: HostEvents, lookup: Lookup
+) -> tuple[pd.DataFrame, list[ops.Operation], NDArray[np.int64], list[str]]:
+    """The rows that are thunks, the operations that their `op` numbers, the event of the call that started each row, -1
+    for none, and notes."""
     plane = events.plane
     rows = np.flatnonzero(events.thunk)
     if len(rows) == 0:
-        return frame(EVENT_COLUMNS), []
+        return frame(EVENT_COLUMNS), [], rows, []
     start, line = events.start[rows], events.line[rows]
     device = plane.numbers("device_ordinal")[0][rows]
     end, unproven = _true_end(events, rows, device, plane.numbers("run_id")[0][rows])
 
-    which, found = ops.hlo_ops(plane, rows, lookup)
+    which, found, operations = ops.hlo_ops(plane, rows, lookup)
     met = _met(events, rows, which)
     control_of = np.array([ops.is_control_flow(name, one) for name, one in found], bool)
 
@@ -113,6 +96,7 @@ def _thunks(host: str, events: HostEvents, lookup: Lookup) -> tuple[pd.DataFrame
         "hlo_op": plane.strings("hlo_op")[rows][at],
         "hlo_module": plane.strings("hlo_module")[rows][at],
         "category": labelled([one.category if one else met.get(at) for at, (_, one) in enumerate(found)], op),
+        "op": op,
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
     for stat in ("run_id", "group_id"):
@@ -126,7 +110,7 @@ def _thunks(host: str, events: HostEvents, lookup: Lookup) -> tuple[pd.DataFrame
         notes.append(
             f"{missing} of {len(found)} distinct CPU ops have no HLO proto; their kind was read from their name."
         )
-    return frame(EVENT_COLUMNS, data), notes
+    return frame(EVENT_COLUMNS, data), operations, cpu_launches.calls(events, rows)[at], notes
 
 
 def _met(events: HostEvents, rows: NDArray[np.int64], which: NDArray[np.int64]) -> dict[int, str]:
@@ -195,87 +179,3 @@ def _rendezvous_wait(
         met = intervals.within(events.rows(meets & (events.line == one)), windows) > 0
         wait.iloc[rows[met]] = intervals.within(events.rows(waits & (events.line == one)), windows)[met]
     return wait
-
-
-def _copies(host: str, events: HostEvents) -> tuple[pd.DataFrame, list[str]]:
-    """Copies between CPU devices and from the host: pool regions whose producer stands in a copy call, and host calls.
-
-    A copy belongs to its source device where the trace proves it, else to `cpu:?`. Bytes are not written, so null.
-    """
-    rows, notes = _device_copies(events)
-    to_device = np.flatnonzero(events.named(lambda name: name in _HOST_TO_DEVICE))
-    rows += [(_UNKNOWN, "H2D", int(one), int(events.start[one]), int(events.end[one])) for one in to_device]
-    lanes = ops.line_names(events.plane)
-    data = {
-        "host": constant(host, len(rows)),
-        "device": [row[0] for row in rows],
-        "lane": [lanes[events.line[row[2]]] for row in rows],
-        "kind": [Kind.MEMCPY.value] * len(rows),
-        "known_by": [kinds.KnownBy.STAT.value] * len(rows),
-        "name": ["copy to device" if row[1] == "H2D" else "copy between devices" for row in rows],
-        "start_ps": np.array([row[3] for row in rows], np.int64),
-        "end_ps": np.array([row[4] for row in rows], np.int64),
-        "direction": [row[1] for row in rows],
-    }
-    return frame(EVENT_COLUMNS, data), notes
-
-
-def _device_copies(events: HostEvents) -> tuple[list[tuple[str, str, int, int, int]], list[str]]:
-    """(device, direction, StartRegion's row, start, end) of every device-to-device copy, and notes."""
-    calls = np.flatnonzero(events.named(lambda name: name in _COPY_CALLS))
-    if len(calls) == 0:
-        return [], []
-    starts, stops, unclosed = _regions(events)
-    producer = _producers(events, starts)
-    starts, stops, producer = starts[producer >= 0], stops[producer >= 0], producer[producer >= 0]
-    thunk = events.latest(events.thunk, events.line[starts], stops)
-    holds_thunk = (thunk >= 0) & (events.start[thunk] >= events.start[starts])
-    call = events.latest(np.isin(np.arange(len(events.line)), calls), events.line[producer], events.start[producer])
-    direct = (call >= 0) & (events.start[producer] <= events.end[call])
-    before = events.latest(
-        ~events.named(lambda name: name.startswith(_LISTENER)), events.line[producer], events.start[producer]
-    )
-    after_run = (before >= 0) & (
-        events.names.codes[before] == events.names.categories.get_indexer(pd.Index([_AFTER_EXECUTE]))[0]
-    )
-    source = events.plane.numbers("device_ordinal")[0][before]
-    # A copy whose source was not ready is queued by the thread that computed it, after the call that asked for it.
-    waiting = sorted(events.start[np.setdiff1d(calls, call[direct])].tolist())
-    rows = []
-    for at in np.argsort(events.start[producer], kind="stable"):
-        if holds_thunk[at]:
-            continue
-        if direct[at]:
-            device = _UNKNOWN
-        elif after_run[at] and waiting and waiting[0] <= events.start[producer[at]]:
-            waiting.pop(0)
-            device = f"cpu:{source[at]}"
-        else:
-            continue
-        rows.append((device, "P2P", int(starts[at]), int(events.start[starts[at]]), int(stops[at])))
-    notes = [f"{unclosed} pool regions were still open when the profile stopped; they end there."] if unclosed else []
-    unknown = sum(row[0] == _UNKNOWN for row in rows)
-    if unknown:
-        notes.append(
-            f"{unknown} of {len(rows)} copies between CPU devices do not say from which device "
-            f"(their source was ready): they stand on {_UNKNOWN}, which counts in no device pair."
-        )
-    return rows, notes
-
-
-def _regions(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """StartRegion rows, the time each region ends, and how many never did (they end with the trace)."""
-    edges = np.flatnonzero(events.named(lambda name: name in (f"{_LISTENER}StartRegion", f"{_LISTENER}StopRegion")))
-    edges = edges[np.lexsort((events.start[edges], events.line[edges]))]
-    begins = events.named(lambda name: name == f"{_LISTENER}StartRegion")[edges]
-    follows = np.append(events.line[edges][1:] == events.line[edges][:-1], False)
-    times = np.append(events.start[edges][1:], 0)
-    ends = np.where(follows, times, events.end.max(initial=0))
-    return edges[begins], ends[begins], int((begins & ~follows).sum())
-
-
-def _producers(events: HostEvents, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The row of the `Record` that queued each region (`_p` = `_c`), -1 where none did."""
-    records = np.flatnonzero(events.named(lambda name: name == f"{_LISTENER}Record"))
-    by_id = dict(zip(events.plane.numbers("_p")[0][records].tolist(), records.tolist(), strict=True))
-    return np.array([by_id.get(one, -1) for one in events.plane.numbers("_c")[0][starts].tolist()], np.int64)

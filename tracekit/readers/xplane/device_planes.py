@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.readers.xplane import gpu_plane, tpu_plane
+from tracekit.readers.xplane import gpu_plane, ops, tpu_plane
 from tracekit.readers.xplane.launches import Calls
 from tracekit.readers.xplane.ops import Lookup
 from tracekit.readers.xplane.planes import Plane, XSpace
+from tracekit.readers.xplane.tpu_launches import Enqueued
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, frame
 
 STATS = (*gpu_plane.STATS, *tpu_plane.STATS)
@@ -24,13 +25,15 @@ _LONGEST_PS = 86_400 * 10**12
 @dataclass(frozen=True)
 class Context:
     """What is known of a file beside the plane that is read: the host's name, the number of its GPUs, how long its
-    profile ran (None if it does not say), what HLO says of its ops, and the calls of its host."""
+    profile ran (None if it does not say), what HLO says of its ops, the calls of its host, and those that started
+    programs on TPUs."""
 
     host: str
     gpus: int
     profile_ps: int | None
     lookup: Lookup
     calls: Calls
+    enqueued: Enqueued
 
 
 def name(plane_name: str) -> str | None:
@@ -71,6 +74,20 @@ def plane_notes(space: XSpace) -> list[str]:
     return notes
 
 
+def waited(space: XSpace) -> dict[int, tuple[str, str]]:
+    """The device and the lane on which the GPU planes hold a record of waiting, by its correlation id."""
+    found: dict[int, tuple[str, str]] = {}
+    for plane in space.planes:
+        device = name(plane.name) or ""
+        if not device.startswith("gpu"):
+            continue
+        rows = gpu_plane.waits(plane)
+        lanes = ops.line_names(plane)
+        ids, has_id = plane.numbers("correlation_id")
+        found.update((int(ids[row]), (device, lanes[plane.line[row]])) for row in rows[has_id[rows]])
+    return found
+
+
 def facts(host: str, plane: Plane) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
     stats = plane.stats
@@ -86,15 +103,18 @@ def facts(host: str, plane: Plane) -> pd.DataFrame:
             "device": [name(plane.name)],
             "model": [model],
             "memory_bandwidth_bytes_per_s": [bandwidth],
-            "peak_flops_per_s": [None if flops is None else round(flops * 10**12)],
+            "peak_flops_per_s": [round(flops * 10**12) if flops else None],
         },
     )
 
 
-def read(plane: Plane, start: NDArray[np.int64], within: Context) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of one device plane (EVENT_COLUMNS) and notes; `start` (n,) holds the events' starts in ps."""
+def read(
+    plane: Plane, start: NDArray[np.int64], within: Context
+) -> tuple[pd.DataFrame, list[ops.Operation], list[str]]:
+    """The rows of one device plane (EVENT_COLUMNS), the operations that their `op` numbers, and notes; `start` (n,)
+    holds the events' starts in ps."""
     if len(plane) == 0:
-        return frame(EVENT_COLUMNS), []
+        return frame(EVENT_COLUMNS), [], []
     device = name(plane.name) or ""
     end = start + plane.duration_ps
     # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
@@ -106,7 +126,9 @@ def read(plane: Plane, start: NDArray[np.int64], within: Context) -> tuple[pd.Da
         gpu = gpu_plane.Gpu(
             within.host, device, int(device.removeprefix("gpu:")), alone=within.gpus == 1, calls=within.calls
         )
-        found, more = gpu_plane.read(gpu, plane, start, end, rows, within.lookup)
+        found, operations, more = gpu_plane.read(gpu, plane, start, end, rows, within.lookup)
     else:
-        found, more = tpu_plane.read(within.host, device, plane, start, end, rows, within.lookup)
-    return found, notes + more
+        found, operations, more = tpu_plane.read(
+            within.host, device, plane, start, end, rows, within.lookup, within.enqueued
+        )
+    return found, operations, notes + more

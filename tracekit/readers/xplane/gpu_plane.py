@@ -24,6 +24,7 @@ _MEMORY_STATS = ("MemoryResidency_details", "memalloc_details", "MemFree_details
 STATS = (
     *("correlation_id", "hlo_op", "hlo_module", "program_id", "run_id", "group_id"),
     *("memcpy_details", "Memset_details", "cuda_graph_id", *_MEMORY_STATS),
+    *("theoretical_occupancy_pct", "kernel_details"),
 )
 
 OVERHEAD = "CUPTI overhead"
@@ -36,6 +37,8 @@ DERIVED = frozenset(
     }
 )
 _WAITS = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)\w*(Synchronize|WaitEvent)\w*|unknown synchroni.*")
+# Of `kernel_details`; older versions write no occupancy there.
+_OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
 _UNIFIED = "UM_"
 _GRAPH_AS_A_WHOLE = "CudaGraphExec:"
 _ROCM = ("kind:", "__amd_rocclr")
@@ -60,11 +63,12 @@ def read(
     end: NDArray[np.int64],
     rows: NDArray[np.int64],
     lookup: ops.Lookup,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The rows (EVENT_COLUMNS) of the events `rows`, and notes; `start` and `end` are those of all events, in ps."""
+) -> tuple[pd.DataFrame, list[ops.Operation], list[str]]:
+    """The rows (EVENT_COLUMNS) of the events `rows`, the operations that `op` numbers, and notes; `start` and `end` are
+    those of all events, in ps."""
     rows, notes = _work(plane, rows)
     data = ops.base(gpu.host, gpu.device, plane, rows)
-    op, found = ops.hlo_ops(plane, rows, lookup)
+    op, found, operations = ops.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
     sets = plane.has("Memset_details")[rows]
     which, first = distinct(op, data["name"].codes, data["lane"].codes, details.codes, sets)
@@ -89,6 +93,8 @@ def read(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
     )
     data["start_ps"], data["end_ps"] = start[rows], end[rows]
+    data["op"] = pd.arrays.IntegerArray(op, np.array([name == "" for name, _ in found], bool)[op])
+    data["occupancy_ratio"] = _occupancy(plane, rows)
     if unproven:
         notes.append(
             f"{unproven} copies go from device to device, within one or between two: ROCm does not say which, and "
@@ -98,7 +104,14 @@ def read(
     if missing:
         notes.append(f"{missing} of {len(found)} distinct ops have no HLO proto; their kernels' names told their kind.")
     nameless = np.array([one is None or one.does in kinds.CONTROL_FLOW for _, one in found], bool)[op]
-    return frame(EVENT_COLUMNS, data), notes + _graph_notes(gpu, plane, rows, nameless, start[rows], end[rows])
+    notes += _graph_notes(gpu, plane, rows, nameless, start[rows], end[rows])
+    return frame(EVENT_COLUMNS, data), operations, notes
+
+
+def waits(plane: Plane) -> NDArray[np.int64]:
+    """The events that record waiting: they are no work."""
+    codes = np.flatnonzero([bool(_WAITS.fullmatch(name)) for name in plane.names.categories])
+    return np.flatnonzero(np.isin(plane.names.codes, codes)) if len(codes) else codes
 
 
 def _work(plane: Plane, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
@@ -124,6 +137,16 @@ def _work(plane: Plane, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], lis
         notes.append(f"{idle.sum()} records of memory and of waiting, which are no work, were left out.")
         rows = rows[~idle]
     return rows, notes
+
+
+def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The theoretical occupancy of each row, 0..1, nan where it was not computed (a copy, and all of ROCm)."""
+    percent = plane.reals("theoretical_occupancy_pct")[rows]
+    if np.isnan(percent).all():
+        details = plane.strings("kernel_details")[rows]
+        texts = [_OCCUPANCY.search(str(text)) for text in details.categories]
+        percent = np.array([*(float(text[1]) if text else np.nan for text in texts), np.nan])[details.codes]
+    return np.where((percent > 0) & (percent <= 100), percent / 100, np.nan)
 
 
 def _directions(

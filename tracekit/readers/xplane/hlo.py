@@ -2,7 +2,7 @@
 
 Schema: xla/service/hlo.proto and xla/xla_data.proto. Field numbers used:
 HloProto.hlo_module = 1;
-HloModuleProto.computations = 3;
+HloModuleProto.computations = 3, entry_computation_id = 6;
 HloComputationProto.instructions = 2, id = 5, root_id = 6;
 HloInstructionProto.name = 1, opcode = 2, shape = 3, channel_id = 26, custom_call_target = 28, id = 35,
 operand_ids = 36, called_computation_ids = 38, is_host_transfer = 47, replica_groups = 49, source_target_pairs = 52,
@@ -36,8 +36,8 @@ _WRAPPERS = frozenset({ASYNC, "fusion"})
 
 
 @dataclass(frozen=True)
-class _Computation:
-    """Where the instructions of one computation stand."""
+class Computation:
+    """Where the instructions of one computation stand, and the id of its root."""
 
     spans: list[Span]
     root: int
@@ -53,32 +53,51 @@ class Program:
     def op(self, name: str) -> Op | None:
         """What the instruction `name` does, None if the program has none of that name."""
         if name not in self._ops:
-            at = self._index[0].get(name)
+            at = self.places.get(name)
             self._ops[name] = None if at is None else self._describe(*at)
         return self._ops[name]
 
     def names(self) -> list[str]:
         """The names of all instructions."""
-        return list(self._index[0])
+        return list(self.places)
 
     def instruction(self, name: str) -> Instruction | None:
         """The instruction `name` with all that is known of it, None if there is none."""
-        at = self._index[0].get(name)
+        at = self.places.get(name)
         return None if at is None else self._instruction(*at)
 
     def _describe(self, span: Span, computation: int) -> Op:
-        opcode = _head(self.proto, *span)[1]
+        opcode = head(self.proto, *span)[1]
         base = kinds.whole(opcode)
         if base not in TOLD and not (base == "fusion" and self._inside(span, base)):
             return Op(opcode, base)
         return describe(self._instruction(span, computation))
 
+    @property
+    def places(self) -> dict[str, tuple[Span, int]]:
+        """Where each instruction stands, and the id of its computation, by name."""
+        return self._index[0]
+
+    @property
+    def computations(self) -> dict[int, Computation]:
+        """The computations by id."""
+        return self._index[1]
+
     @cached_property
-    def _index(self) -> tuple[dict[str, tuple[Span, int]], dict[int, _Computation]]:
-        """Where each instruction stands and in which computation, by name; the computations by id."""
+    def modules(self) -> list[Span]:
+        """Where the module stands: one place, or none if the proto is empty."""
+        return _messages(self.proto, (0, len(self.proto)), 1)
+
+    @property
+    def entries(self) -> list[int]:
+        """The id of the computation that a run of the program begins with."""
+        return [one for module in self.modules for one in Fields(self.proto, module).numbers(6)]
+
+    @cached_property
+    def _index(self) -> tuple[dict[str, tuple[Span, int]], dict[int, Computation]]:
         found: dict[str, tuple[Span, int]] = {}
-        computations: dict[int, _Computation] = {}
-        for module in _messages(self.proto, (0, len(self.proto)), 1):
+        computations: dict[int, Computation] = {}
+        for module in self.modules:
             for at in _messages(self.proto, module, 3):
                 spans, computation, root = [], 0, 0
                 for number, wire_type, start, end in wire.fields(self.proto, *at):
@@ -88,9 +107,9 @@ class Program:
                         computation = wire.varint(self.proto, start, end)[0]
                     elif number == 6 and wire_type == wire.VARINT:
                         root = wire.varint(self.proto, start, end)[0]
-                computations[computation] = _Computation(spans, root)
+                computations[computation] = Computation(spans, root)
                 for span in spans:
-                    found[_head(self.proto, *span)[0]] = span, computation
+                    found[head(self.proto, *span)[0]] = span, computation
         return found, computations
 
     @cached_property
@@ -98,20 +117,21 @@ class Program:
         """Where the instructions of a computation stand, by id; each computation is filled when it is asked for."""
         return {}
 
-    def _span(self, computation: int, instruction: int) -> Span | None:
+    def span(self, computation: int, instruction: int) -> Span | None:
+        """Where the instruction with an id stands in a computation, None if it holds none of that id."""
         if computation not in self._by_id:
             self._by_id[computation] = {
                 next((wire.varint(self.proto, at, to)[0] for _, at, to in _numbered(self.proto, span, 35)), 0): span
-                for span in self._index[1][computation].spans
+                for span in self.computations[computation].spans
             }
         return self._by_id[computation].get(instruction)
 
     def _instruction(self, span: Span, computation: int) -> Instruction:
         proto = self.proto
-        seen = _Fields(proto, span)
-        name, opcode = _head(proto, *span)
-        operands = [self._span(computation, one) for one in seen.numbers(36)]
-        shapes = [None if at is None else _Fields(proto, at).shape(3) for at in operands]
+        seen = Fields(proto, span)
+        name, opcode = head(proto, *span)
+        operands = [self.span(computation, one) for one in seen.numbers(36)]
+        shapes = [None if at is None else Fields(proto, at).shape(3) for at in operands]
         base = kinds.whole(opcode)
         channel = seen.number(26)
         inner = self._inside(span, base) if base in _WRAPPERS else None
@@ -122,27 +142,27 @@ class Program:
             opcode,
             shape=seen.shape(3),
             operands=tuple(one for one in shapes if one is not None),
-            operand_names=tuple(_head(proto, *at)[0] for at in operands if at is not None),
+            operand_names=tuple(head(proto, *at)[0] for at in operands if at is not None),
             ranks=seen.ranks(),
             channel=channel if channel > 0 else None,
             host_transfer=any(seen.numbers(47)),
-            target=next((wire.text(proto, *at) for at in seen.messages(28)), ""),
+            target=seen.text(28),
             inner=inner,
         )
 
     def _inside(self, span: Span, base: str) -> Instruction | None:
         """What an async wrapper runs: its root, or the collective that this holds. Of a fusion or a call: the
         collective it holds, None if it holds none."""
-        for called in _Fields(self.proto, span).numbers(38):
-            computation = self._index[1].get(called)
+        for called in Fields(self.proto, span).numbers(38):
+            computation = self.computations.get(called)
             if computation is None:
                 continue
-            if base == ASYNC and (root := self._span(called, computation.root)) is not None:
-                opcode = _head(self.proto, *root)[1]
+            if base == ASYNC and (root := self.span(called, computation.root)) is not None:
+                opcode = head(self.proto, *root)[1]
                 held = self._inside(root, opcode) if opcode in _HOLDERS else None
                 return held or self._instruction(root, called)
             for inner in computation.spans:
-                opcode = kinds.whole(_head(self.proto, *inner)[1])
+                opcode = kinds.whole(head(self.proto, *inner)[1])
                 if opcode in kinds.COLLECTIVE_OPCODES:
                     return self._instruction(inner, called)
                 if opcode in _HOLDERS and (found := self._inside(inner, opcode)) is not None:
@@ -150,7 +170,7 @@ class Program:
         return None
 
 
-class _Fields:
+class Fields:
     """The fields of one message, to be asked for by number."""
 
     def __init__(self, proto: bytes, span: Span) -> None:
@@ -174,13 +194,17 @@ class _Fields:
         """The spans of a message or string field."""
         return [(start, end) for wire_type, start, end in self.found.get(number, []) if wire_type == wire.LENGTH]
 
-    def of(self, number: int) -> "list[_Fields]":
+    def of(self, number: int) -> "list[Fields]":
         """The fields of each message in a field."""
-        return [_Fields(self.proto, span) for span in self.messages(number)]
+        return [Fields(self.proto, span) for span in self.messages(number)]
 
     def shape(self, number: int) -> Shape | None:
         """The ShapeProto in a field, None if there is none."""
-        return next((_shape(one) for one in self.of(number)), None)
+        return next((shape_of(one) for one in self.of(number)), None)
+
+    def text(self, number: int) -> str:
+        """The string of a field, "" if it is not written."""
+        return next((wire.text(self.proto, *span) for span in self.messages(number)), "")
 
     def number(self, number: int, absent: int = 0) -> int:
         """The integer of a field, `absent` if it is not written."""
@@ -202,7 +226,7 @@ class _Fields:
         return replica_groups.members([one.numbers(1) for one in listed])
 
 
-def _along_mesh(found: _Fields) -> replica_groups.Groups:
+def _along_mesh(found: Fields) -> replica_groups.Groups:
     """The groups of a MeshAxesReplicaGroupListProto."""
     mesh = next(iter(found.of(1)), None)
     if mesh is None:
@@ -221,16 +245,17 @@ def _along_mesh(found: _Fields) -> replica_groups.Groups:
     return replica_groups.mesh(sizes, ids, axes)
 
 
-def _shape(found: _Fields) -> Shape:
+def shape_of(found: Fields) -> Shape:
+    """The shape that the fields of a ShapeProto tell."""
     kind = found.number(2)
     if kind == _TUPLE:
-        return tuple(_shape(one) for one in found.of(4))
+        return tuple(shape_of(one) for one in found.of(4))
     layout = next(iter(found.of(5)), None)
     space, bits = (layout.number(number) if layout else 0 for number in (8, 7))
     return array(_TYPES.get(kind, ""), found.numbers(3), space, bits) if kind in _TYPES else Array("opaque", 0)
 
 
-def _head(proto: bytes, start: int, end: int) -> tuple[str, str]:
+def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
     """Name and opcode of an instruction; they stand first, as every writer has it, or are looked for."""
     texts = ["", ""]
     at = start

@@ -23,6 +23,9 @@ _SPACE = re.compile(r"S\((\d+)\)")
 _ELEMENT_BITS = re.compile(r"E\((\d+)\)")
 _CHANNEL = re.compile(r"\bchannel_id=(\d+)")
 _TARGET = re.compile(r'\bcustom_call_target="([^"]*)"')
+# Where the operands end, in which `)` stands only before a layout's end or another operand.
+_ATTRIBUTES = re.compile(r"\), [\w-]+=")
+_MARKED = re.compile(r"%([\w.$-]+)")
 _GROUPS = re.compile(r"\breplica_groups=")
 _PAIRS = re.compile(r"\bsource_target_pairs=")
 
@@ -62,6 +65,15 @@ def parse(text: str) -> Instruction | None:
         host_transfer="is_host_transfer=true" in text[at:],
         target=target[1] if target else "",
     )
+
+
+def operand_names(text: str) -> tuple[str, ...]:
+    """The names of the operands of the instruction that `text` prints, without parsing all of it; () if it is none."""
+    found = _HEAD.match(text)
+    if found is None:
+        return ()
+    end = _ATTRIBUTES.search(text, found.end())
+    return tuple(_MARKED.findall(text, found.end(), end.start() if end else len(text)))
 
 
 def _shape(text: str, at: int) -> tuple[Shape, int]:

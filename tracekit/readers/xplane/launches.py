@@ -43,6 +43,15 @@ class Calls:
         """The correlation ids of the calls that launch a CUDA graph, which its kernels share."""
         return self.ids(lambda name: bool(_GRAPH.match(name)))
 
+    @property
+    def highest(self) -> int:
+        """The highest correlation id of any call, 0 if there is none."""
+        found = [0]
+        for plane in self.planes:
+            ids, there = plane.numbers("correlation_id")
+            found.append(int(ids[there].max(initial=0)))
+        return max(found)
+
     @cached_property
     def _first(self) -> tuple[NDArray[np.int64], pd.Categorical]:
         """The correlation ids in rising order and the name of the first call of each."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,28 @@ def base(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[
     return data
 
 
+@dataclass(frozen=True)
+class Operation:
+    """One op of a compiled program: its name, its opcode where HLO tells it, and what the trace itself says of it.
+
+    `program` is `jit_f(12)`, "" where no event tells. `operands` are names that the op's text gives.
+    """
+
+    program: str
+    name: str
+    opcode: str | None = None
+    source: str | None = None
+    framework_op: str | None = None
+    flops: int | None = None
+    bytes_accessed: int | None = None
+    operands: tuple[str, ...] = ()
+
+
 def hlo_ops(
     plane: Plane, rows: NDArray[np.int64], lookup: Lookup
-) -> tuple[NDArray[np.int64], list[tuple[str, Op | None]]]:
-    """The distinct ops of the events `rows` as (hlo_op, what HLO says of it), and which of them each event is, shape
-    (len(rows),).
+) -> tuple[NDArray[np.int64], list[tuple[str, Op | None]], list[Operation]]:
+    """The distinct ops of the events `rows`, and which of them each event is, shape (len(rows),): as (hlo_op, what HLO
+    says of it), and as operations of their programs.
 
     An event without hlo_op is the op "".
     """
@@ -47,10 +65,18 @@ def hlo_ops(
     which, first = distinct(op.codes, module.codes, program)
     # The code of what is absent is -1, the last.
     op_names, modules = [*op.categories, ""], [*module.categories, ""]
-    return which, [
-        (op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None)
-        for a, b, number in zip(op.codes[first], module.codes[first], program[first], strict=True)
+    keys = zip(op.codes[first], module.codes[first], program[first], strict=True)
+    found = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
+    numbered = plane.numbers("program_id")[1][rows[first]]
+    programs = [
+        f"{modules[b]}({number})" if there else modules[b]
+        for b, number, there in zip(module.codes[first], program[first], numbered, strict=True)
     ]
+    return (
+        which,
+        found,
+        [Operation(key, name, one.opcode if one else None) for (name, one), key in zip(found, programs, strict=True)],
+    )
 
 
 def judge(

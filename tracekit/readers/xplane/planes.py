@@ -81,6 +81,9 @@ class Plane(Protocol):
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
 
+    def reals(self, stat: str) -> NDArray[np.float64]:
+        """The numeric stat of every event, shape (n,), nan where absent."""
+
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
 

@@ -6,43 +6,29 @@ only: it serves where the halves are missing. `XLA Modules` tells which program 
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import kinds
-from tracekit.readers.xplane import hlo_text, instruction, ops
+from tracekit.readers.distinct import distinct
+from tracekit.readers.xplane import ops, tpu_ops
 from tracekit.readers.xplane.halves import pair
-from tracekit.readers.xplane.instruction import ASYNC, MOVES, TOLD, Instruction, Op
+from tracekit.readers.xplane.instruction import ASYNC
 from tracekit.readers.xplane.planes import Plane
-from tracekit.trace import EVENT_COLUMNS, Kind, frame, labelled
+from tracekit.readers.xplane.tpu_launches import Enqueued
+from tracekit.readers.xplane.tpu_ops import Seen
+from tracekit.trace import EVENT_COLUMNS, frame, labelled
 
-STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module")
+STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "_c")
 OPS = ("XLA Ops", "Sparse Core Ops")
 IN_FLIGHT = ("Async XLA Ops",)
 MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*OPS, *IN_FLIGHT, *MODULES})
 
-# `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
-_HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")
-# A fusion of another category is known by that, whatever it holds: an asynchronous collective may run beside a product.
-_PLAIN_FUSIONS = (None, "fusion", "custom fusion", "loop fusion")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One distinct op: what it is, which half it is ("start", "update", "done" or ""), and the name of its partner."""
-
-    name: str
-    op: Op | None
-    judged: kinds.Judged
-    category: str | None
-    program: int
-    half: str = ""
-    partner: str = ""
-    control: bool = False
+# A SparseCore counts its runs for itself.
+_CHIP = re.compile(r"tpu:(\d+)")
 
 
 def read(
@@ -53,8 +39,10 @@ def read(
     end: NDArray[np.int64],
     rows: NDArray[np.int64],
     lookup: ops.Lookup,
-) -> tuple[pd.DataFrame, list[str]]:
-    """The rows (EVENT_COLUMNS) of the events `rows`, and notes; `start` and `end` are those of all events, in ps."""
+    calls: Enqueued,
+) -> tuple[pd.DataFrame, list[ops.Operation], list[str]]:
+    """The rows (EVENT_COLUMNS) of the events `rows`, the operations that `op` numbers, and notes; `start` and `end` are
+    those of all events, in ps."""
     line = [one.name for one in plane.lines]
     truth, flying, modules = (
         rows[np.isin(plane.line[rows], [at for at, name in enumerate(line) if name in names])]
@@ -62,10 +50,10 @@ def read(
     )
     if len(truth) == 0 and len(flying) == 0:
         lost = f"{len(modules)} executions of programs were recorded, but none of their ops."
-        return frame(EVENT_COLUMNS), [lost] if len(modules) else []
+        return frame(EVENT_COLUMNS), [], [lost] if len(modules) else []
     used = np.concatenate([truth, flying])
     ids, distinct = pd.factorize(plane.metadata_id[used])
-    seen = [_seen(plane, int(one), lookup) for one in distinct]
+    seen = [tpu_ops.seen(plane, int(one), lookup) for one in distinct]
     control = np.array([one.control for one in seen], bool)
     ran = _Executions(plane, start, end, modules)
 
@@ -93,12 +81,22 @@ def read(
     data["known_by"] = labelled([one.judged.known_by.value for one in seen], which)
     data["start_ps"], data["end_ps"] = starts, ends
     data["wait_ps"] = pd.arrays.IntegerArray(wait, wait < 0)
+    run = ran.of(starts)
+    data["op"], operations = _operations(seen, which, ran, run)
     if ran.names:
-        run = ran.of(starts)
         data["hlo_module"] = labelled([*ran.names, None], run)
         absent = data["run_id"].isna()
         data["run_id"][absent] = pd.arrays.IntegerArray(ran.ids[run], ~ran.has_id[run])[absent]
-    return frame(EVENT_COLUMNS, data), notes + _async_notes(seen, which)
+        chip = _CHIP.fullmatch(device)
+        called = calls.of(ran.flow, ran.ids[:-1], ran.has_id[:-1], int(chip[1]) if chip else -1)
+        if (ahead := calls.ahead(called, ran.start)) > 0:
+            notes.append(
+                f"executions start up to {ahead / 10**6:.0f} us before the host asked for them: the clocks of the host "
+                "and of the chip differ by that or more, and times between a launch and its rows mean nothing."
+            )
+        called = np.append(called, -1)[run]
+        data["correlation_id"] = pd.arrays.IntegerArray(called, called < 0)
+    return frame(EVENT_COLUMNS, data), operations, notes + _async_notes(seen, which)
 
 
 class _Executions:
@@ -108,100 +106,49 @@ class _Executions:
         self, plane: Plane, start: NDArray[np.int64], end: NDArray[np.int64], modules: NDArray[np.int64]
     ) -> None:
         rows = modules[np.argsort(start[modules], kind="stable")]
-        self._start, self._end = start[rows], end[rows]
+        self.start, self._end = start[rows], end[rows]
         ids, has_id = plane.numbers("run_id")
+        flow, has_flow = plane.numbers("_c")
+        self.flow = np.where(has_flow, flow, 0)[rows]
         # The last of each stands for no execution.
         self.ids, self.has_id = np.r_[ids[rows], 0], np.r_[has_id[rows], False]
-        self.names = [str(name).rpartition("(")[0] or str(name) for name in plane.names[rows]]
+        self.programs = [str(name) for name in plane.names[rows]]
+        self.names = [name.rpartition("(")[0] or name for name in self.programs]
 
     def of(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """The execution in which each time lies, -1 if in none, shape (n,)."""
-        at = np.searchsorted(self._start, times, side="right") - 1
-        if len(self._start) == 0:
+        at = np.searchsorted(self.start, times, side="right") - 1
+        if len(self.start) == 0:
             return at
         return np.where((at >= 0) & (times < self._end[at]), at, -1)
 
 
-def _seen(plane: Plane, event_id: int, lookup: ops.Lookup) -> Seen:
-    """What the metadata of an event tells: its name is often the op's whole HLO text, its `hlo_category` a stat."""
-    metadata = plane.event_metadata(event_id)
-    head = hlo_text.head(metadata.name)
-    name = head[0] if head else metadata.display_name or metadata.name
-    category = metadata.stats.get("hlo_category") or None
-    program = metadata.stats.get("program_id", 0)
-    program = program if isinstance(program, int) else 0
-    printed = None
-    if head is not None:
-        told = kinds.whole(head[1]) in TOLD or kinds.whole(head[1]) != head[1]
-        printed = hlo_text.parse(metadata.name) if told else Instruction(*head)
-    op, by_name = _op(name, printed, category, lookup("", str(program & 2**64 - 1), name))
-    judged = _judged(name, op, category, by_name)
-    half = op.half if op is not None and judged.kind != Kind.COMPUTE else ""
-    partner = ""
-    if half in ("update", "done"):
-        partner = printed.operand_names[0] if printed and printed.operand_names else name.replace(f"-{half}", "-start")
-    return Seen(
-        name,
-        op,
-        judged,
-        category=_category(category, op),
-        program=program,
-        half=half,
-        partner=partner,
-        control=not half and (kinds.is_control_flow(category, "") or ops.is_control_flow(name, op)),
-    )
+def _operations(
+    seen: list[Seen], which: NDArray[np.int64], ran: _Executions, run: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], list[ops.Operation]]:
+    """The operation of each row and what is known of these; `which` and `run` (n,) are each row's op and execution.
 
-
-def _op(name: str, printed: Instruction | None, category: str | None, proto: Op | None) -> tuple[Op | None, bool]:
-    """What HLO says of an op, by its text, its proto and its category; and whether its name had to tell what it
-    does."""
-    if printed is None:
-        if proto is not None or category is not None:
-            return proto or Op(category or "", kinds.whole(category or "")), False
-        found, does = _HALF_NAME.fullmatch(name), _named(name)
-        return (Op(f"{does}-{found[2]}", does), True) if found and does else (None, False)
-    base = kinds.whole(printed.opcode)
-    joins = proto is not None and proto.does in kinds.COLLECTIVE_OPCODES
-    by_name = False
-    if base != printed.opcode and base not in MOVES | kinds.COLLECTIVE_OPCODES:
-        # What a wrapper runs is not printed: the proto tells it, or the name that XLA made of it.
-        if proto is not None and joins:
-            return replace(proto, opcode=printed.opcode), False
-        does = proto.does if proto is not None and proto.does not in (ASYNC, base) else _named(name)
-        by_name = does is not None and (proto is None or proto.does != does)
-        printed = replace(printed, inner=Instruction(name, does) if does else None)
-    op = instruction.describe(printed)
-    if proto is not None and joins and op.does == "fusion" and category in _PLAIN_FUSIONS:
-        return proto, False
-    if proto is not None and joins and op.does == proto.does:
-        op = replace(op, ranks=op.ranks or proto.ranks, group=op.group or proto.group)
-    return op, by_name
-
-
-def _named(name: str) -> str | None:
-    """What a half does by its name, `slice` of `slice-start.3`, if that is a copy or a collective."""
-    found = _HALF_NAME.fullmatch(name)
-    return found[1] if found and found[1] in MOVES | kinds.COLLECTIVE_OPCODES else None
-
-
-def _category(category: str | None, op: Op | None) -> str | None:
-    """The category to show: what an async wrapper or a plain fusion does says more than that it is one."""
-    vague = category is None or kinds.whole(category) == ASYNC
-    if op is None or not (vague or (category in _PLAIN_FUSIONS and op.does in kinds.COLLECTIVE_OPCODES)):
-        return category
-    return op.category
-
-
-def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Judged:
-    """The kind of an op: by its category if that tells a copy or a collective, else by its opcode."""
-    way = op.direction if op else None
-    told = kinds.classify(name, opcode=category, direction=way) if category else None
-    if told is None or told.kind == Kind.COMPUTE or told.known_by != kinds.KnownBy.OPCODE:
-        told = ops.judge(name, op)
-    if op is not None and op.does in MOVES and (op.half or op.to_or_from_host):
-        # What moves data beside the ops copies; in their midst it computes, unless the host is at one end.
-        told = kinds.Judged(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
-    return replace(told, known_by=kinds.KnownBy.NAME) if by_name else told
+    The program of an op that does not tell it is the one that ran then.
+    """
+    code, programs = pd.factorize(np.array([*ran.programs, ""], object)[run])
+    named = {program[program.rfind("(") :]: program for program in ran.programs}
+    told = np.array([one.program != 0 for one in seen], bool)[which]
+    number, first = distinct(which, np.where(told, -1, code))
+    found = []
+    starts = {(one.program, one.name): one.partner for one in seen if one.half in ("update", "done")}
+    for row in first:
+        one = seen[which[row]]
+        key = f"({one.program & 2**64 - 1})"
+        operands = []
+        for name in one.operation.operands:
+            for _ in range(len(starts)):
+                if (one.program, name) not in starts:
+                    break
+                name = starts[one.program, name]
+            operands.append(name)
+        program = named.get(key, key) if one.program else programs[code[row]]
+        found.append(replace(one.operation, program=program, operands=tuple(operands)))
+    return number, found
 
 
 def _joined(

@@ -52,17 +52,28 @@ def skip(buf: Any, pos: int, end: int, wire_type: int) -> int:
 def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Each field of the message in [start, end): its number, wire type, and the [from, to) of its value.
 
-    A length-delimited value is given without its length prefix.
+    A length-delimited value is given without its length prefix. `buf` is bytes or a memory map.
     """
     pos = start
     while pos < end:
-        tag, after = varint(buf, pos, end)
+        # Tags and lengths are mostly one byte, and a call for each would take most of the time.
+        tag, after = buf[pos], pos + 1
+        if tag > 0x7F:
+            tag, after = varint(buf, pos, end)
         number, wire_type = tag >> 3, tag & 7
         if number <= 0:
             raise Broken(pos)
-        pos = skip(buf, after, end, wire_type)
-        if wire_type == LENGTH:
-            after = varint(buf, after, end)[1]
+        if wire_type == LENGTH and after < end and buf[after] < 0x80:
+            pos = after + 1 + buf[after]
+            if pos > end:
+                raise Broken(after)
+            after += 1
+        elif wire_type == VARINT and after < end and buf[after] < 0x80:
+            pos = after + 1
+        else:
+            pos = skip(buf, after, end, wire_type)
+            if wire_type == LENGTH:
+                after = varint(buf, after, end)[1]
         yield number, wire_type, after, pos
 
 

@@ -103,6 +103,16 @@ class WirePlane:
         row = self.stat_rows[stat]
         return self.values[row], (self.types[row] == INT64) | (self.types[row] == UINT64)
 
+    def reals(self, stat: str) -> NDArray[np.float64]:
+        """The numeric stat of every event, shape (n,), nan where absent."""
+        if stat not in self.stat_rows:
+            return np.full(len(self), np.nan)
+        row = self.stat_rows[stat]
+        values, types = self.values[row], self.types[row]
+        found = np.where(types == DOUBLE, values.view(np.float64), values)
+        found[types == UINT64] = values[types == UINT64].view(np.uint64)
+        return np.where((types == DOUBLE) | (types == UINT64) | (types == INT64), found, np.nan)
+
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
         return self.types[self.stat_rows[stat]] != ABSENT if stat in self.stat_rows else np.zeros(len(self), np.bool_)
