@@ -1,5 +1,7 @@
 """Many files as one trace: hosts told apart, devices unique, one time axis, nothing counted twice."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 
 from tests.frames import events, spans
 from tracekit.readers.merge import merge
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, frame
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
+    frame,
+)
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 NOON_NS = 1_700_000_000_000_000_000
@@ -36,6 +46,19 @@ def rank(host, *ends, origin_ns=NOON_NS, device="gpu:0", **more):
     """A rank that computes for the first 5 ps and ends an all-reduce at each of `ends`."""
     reduces = [(device, "collective", end - 50, end, REDUCE) for end in ends]
     return one(host, (device, "compute", 0, 5), *reduces, origin_ns=origin_ns, devices=(device,), **more)
+
+
+def with_syncs(trace, *waits):
+    """`trace` with waits of (start, end, device, lane, on_device, on_lane, recorded)."""
+    named = ("start_ps", "end_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
+    columns = dict(zip(named, map(list, zip(*waits, strict=True)), strict=True))
+    same = {"host": ["?"] * len(waits), "thread": ["t"] * len(waits), "name": ["Stream Wait Event"] * len(waits)}
+    return replace(trace, syncs=frame(SYNC_COLUMNS, {**same, **columns}))
+
+
+def waits(trace):
+    table = trace.syncs[["host", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps"]].astype(object)
+    return table.where(table.notna(), None).values.tolist()
 
 
 def rows(trace, *columns):
@@ -78,6 +101,35 @@ def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_
     assert merged.spans[["host", "start_ps", "end_ps"]].values.tolist() == [["rank1", 10, 20]]
     assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 1000, "rank0", -1_000_000, 0]
     assert "rank1 was 1 us ahead of rank0's" in merged.notes[0]
+
+
+def test_waits_move_in_time_with_their_hosts_and_name_the_merged_devices():
+    lane = (10, 12, "gpu:0", "s1", "gpu:0", "s0", 8)
+    thread = (20, 29, None, None, "gpu:0", None, None)
+    merged = merge(
+        [
+            with_syncs(rank("rank0", 300, 500, 700), lane),
+            with_syncs(rank("rank1", 298, 498, 698, origin_ns=NOON_NS + 1), lane, thread),
+        ]
+    )
+    by = int(merged.launches["start_ps"].iat[1])
+    assert waits(merged) == [
+        ["rank0", 10, "rank0/gpu:0", "s1", "rank0/gpu:0", "s0", 8],
+        ["rank1", 10 + by, "rank1/gpu:0", "s1", "rank1/gpu:0", "s0", 8 + by],
+        ["rank1", 20 + by, None, None, "rank1/gpu:0", None, None],
+    ]
+    assert merged.syncs["end_ps"].tolist() == [12, 12 + by, 29 + by]
+
+
+def test_a_wait_that_two_windows_of_a_rank_both_hold_counts_once():
+    lane = (10, 12, "gpu:0", "s1", "gpu:0", "s0", 8)
+    other = (10, 12, "gpu:0", "s2", "gpu:0", "s0", 8)
+    work = [("gpu:0", "compute", at, at + 5) for at in (0, 10)]
+    merged = merge([with_syncs(one("a", *work), lane), with_syncs(one("a", *work, source="b.json"), lane, other)])
+    assert waits(merged) == [
+        ["a", 10, "gpu:0", "s1", "gpu:0", "s0", 8],
+        ["a", 10, "gpu:0", "s2", "gpu:0", "s0", 8],
+    ]
 
 
 def test_hosts_that_share_no_collective_have_a_clock_each():

@@ -65,6 +65,18 @@ class Tables:
             nameId=self.string(name),
         )
 
+    def sync(self, correlation: int, stream: int = 13, process: int = 7, **row) -> "Tables":
+        """CUPTI's record of a synchronisation; its `deviceId` is 0 whatever the device."""
+        usual = {"start": 0, "end": 1, "deviceId": 0, "contextId": 1, "syncType": 1, "eventId": 2**32 - 1}
+        known = {"streamId": stream, "correlationId": correlation, "globalPid": pid(process)}
+        return self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **(usual | known | row))
+
+    def event(self, event: int, correlation: int, stream: int = 13, process: int = 7, **row) -> "Tables":
+        """CUPTI's record of an event that was recorded on a stream."""
+        usual = {"deviceId": 0, "contextId": 1, "streamId": stream, "correlationId": correlation}
+        known = {"globalPid": pid(process), "eventId": event}
+        return self.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", **(usual | known | row))
+
     def range(
         self,
         text: str | None,

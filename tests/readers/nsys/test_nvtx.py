@@ -1,13 +1,10 @@
 """NVTX ranges of Nsight Systems exports: names, domains and steps, and what XLA and NCCL say in them of the work."""
 
-import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.readers.nsys.exports import Tables, nccl_payload, nccl_schema, rows, tid
 from tracekit.readers import nsys
-from tracekit.readers.nsys.nvtx import Ranges, enclosing
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
 
@@ -70,24 +67,50 @@ def test_steps_are_read_from_the_documented_forms_only(read, text, step):
     assert rows(read(Tables().range(text, 0, 1)).spans, "step") == [[step]]
 
 
-moments = st.integers(0, 12)
+def launched(tables, *moments, thread=1):
+    """`tables` with a kernel for each moment at which one was launched."""
+    for at in moments:
+        tables.call("cuLaunchKernel", at, at + 1, at + 1, thread=thread)
+        tables.kernel("k", 100 + at, 101 + at, correlationId=at + 1)
+    return tables
 
 
-@given(
-    ranges=st.lists(st.tuples(st.integers(0, 2), moments, moments), max_size=8),
-    asked=st.lists(st.tuples(st.integers(0, 2), moments), max_size=8),
-)
-def test_the_enclosing_range_is_the_one_that_a_search_through_all_finds(ranges, asked):
-    ranges = [(thread, min(a, b), max(a, b)) for thread, a, b in ranges]
-    columns = np.array(ranges, np.int64).reshape(-1, 3)
-    names = np.zeros(len(ranges), np.int64)
-    held = Ranges(columns[:, 1], columns[:, 2], columns[:, 0], names, ("",))
-    wanted = np.array(asked, np.int64).reshape(-1, 2)
-    found = enclosing(wanted[:, 1], wanted[:, 0], held).tolist()
-    for (thread, at), one in zip(asked, found, strict=True):
-        begun = [(start, place) for place, (on, start, _) in enumerate(ranges) if on == thread and start <= at]
-        last = max(begun, default=(0, -1))[1]
-        assert one == (last if last >= 0 and ranges[last][2] >= at else -1)
+def operations(trace):
+    """The operation of each device row as (program, hlo_op, framework_op), None where it has none."""
+    told = rows(trace.ops, "program", "hlo_op", "framework_op")
+    return [None if pd.isna(op) else told[op] for op in trace.events["op"]]
+
+
+def test_the_innermost_range_around_a_launch_is_the_operation_of_its_kernel(read):
+    tables = Tables().range("forward", 10, 90).range("layer", 20, 40).range("layer", 50, 60)
+    trace = read(launched(tables, 5, 15, 25, 45, 55))
+    assert operations(trace) == [None, *([None, None, name] for name in ("forward", "layer", "forward", "layer"))]
+    assert rows(trace.ops, "framework_op") == [["forward"], ["layer"]]
+
+
+def test_ranges_of_other_threads_and_those_that_no_thread_pushed_are_no_operations(read):
+    tables = (
+        Tables().range("elsewhere", 0, 99, thread=2).range("request", 0, 99, kind=60).range("step#step_num=3#", 1, 98)
+    )
+    trace = read(launched(tables, 25))
+    assert (operations(trace), len(trace.ops)) == ([None], 0)
+
+
+def test_the_calls_of_one_pytorch_operator_are_one_operation(read):
+    tables = Tables().range("aten::mm, op_id = 4, seq = 7", 10, 20)
+    tables.range("aten::mm, seq = 8, op_id = 5, sizes = [[1, 2],\n [3]]", 30, 40)
+    assert operations(read(launched(tables, 15, 35))) == [[None, None, "aten::mm"]] * 2
+
+
+def test_an_op_of_xla_is_one_operation_with_the_range_around_it_and_a_module_alone_is_none(read):
+    tables = Tables().range("TSL", 0, None, kind=75, domainId=3).range("train", 5, 95)
+    tables.range("XlaModule:#hlo_module=jit_f,program_id=4#", 0, 99, domainId=3)
+    tables.range("Thunk:#hlo_op=fusion.1#", 20, 30, domainId=3)
+    assert operations(read(launched(tables, 2, 10, 25))) == [
+        None,
+        ["jit_f", None, "train"],
+        ["jit_f", "fusion.1", "train"],
+    ]
 
 
 def test_xlas_ranges_around_a_launch_name_the_op_and_module_of_its_kernel(read):
@@ -130,6 +153,12 @@ def test_a_collective_has_the_size_and_communicator_of_the_nccl_call_that_launch
         [ALL_REDUCE, "collective", 4096, "0xfedcba9876543210"],
         ["prepare", "compute", None, None],
     ]
+
+
+@pytest.mark.parametrize("op", ["AllGather", "ReduceScatter"])
+def test_one_ranks_part_is_not_taken_for_the_message(read, op):
+    kernel = f"ncclDevKernel_{op}_RING_LL(args)"
+    assert rows(read(nccl((12, kernel), payload=nccl_payload(1, 4096))).events, "bytes", "group") == [[None, "0x1"]]
 
 
 def test_kernels_that_one_call_launched_together_or_a_group_later_have_no_size(read):

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.readers.chrome import Document, kineto_work
+from tracekit.readers.chrome import Document, kineto_ops, kineto_syncs, kineto_work
 from tracekit.readers.chrome.kineto_args import Call, whole
 from tracekit.readers.distinct import distinct
 from tracekit.trace import (
@@ -36,6 +36,7 @@ _CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "xpu_runtime", "xp
 _CALLS |= {"privateuse1_runtime", "privateuse1_driver"}
 _ANNOTATIONS = frozenset({"user_annotation"})
 _HOST_OPS = frozenset({"cpu_op", "operator"})
+_FRAMES = frozenset({"python_function"})
 # Work of devices of which no row is made, for want of an account of what these events mean.
 _OTHER_WORK = frozenset({"mtia_ccp_events", "hpu_op", "glow_runtime", "cuda_profiler_range"})
 _STEP = re.compile(r"ProfilerStep\s?#(\d+)")
@@ -70,11 +71,20 @@ def read(document: Document, path: Path) -> Trace:
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
     calls, ids = calls[ids != 0], ids[ids != 0]
     events = kineto_work.read(document, host, np.flatnonzero(valid & work), annotations, calls, ids)
+    operators, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
+    order = np.argsort(document.start_ps[calls], kind="stable")
+    launches = _launches(events, calls[order], ids[order])
+    ops, op = kineto_ops.read(
+        document, launches, operators[step[operators] < 0], np.flatnonzero(valid & document.of(*_FRAMES))
+    )
     threads = _threads(document)
+    called = frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids})
     return Trace(
-        events=events,
-        spans=_spans(document, host, annotations, np.flatnonzero(valid & document.of(*_HOST_OPS)), threads),
-        launches=frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids}),
+        events=events.assign(op=op),
+        spans=_spans(document, host, np.concatenate([annotations, operators[step[operators] >= 0]]), step, threads),
+        launches=called,
+        syncs=kineto_syncs.read(document, called, events["device"].cat.categories.tolist()),
+        ops=ops,
         devices=_devices(document, host, events),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_origin_ns(document)]}),
         notes=(*document.notes, *notes, *_missing(document, complete, events)),
@@ -143,14 +153,28 @@ def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[
     }
 
 
-def _spans(document: Document, host: str, annotations: Rows, ops: Rows, threads: Threads) -> pd.DataFrame:
+def _launches(events: pd.DataFrame, calls: Rows, ids: Rows) -> Rows:
+    """The event that launched each device row, the first of `calls` with its id in `ids`; -1 where there is none."""
+    wanted = events["correlation_id"].to_numpy(np.int64, na_value=0)
+    known, first = np.unique(ids, return_index=True)
+    place = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+    found: Rows = np.where(np.append(known, 0)[place] == wanted, np.append(calls[first], -1)[place], -1)
+    return found
+
+
+def _steps(document: Document) -> Rows:
+    """The number in the name of every event that is a step of the profiler, -1 for the others."""
+    found = [_STEP.fullmatch(name) for name in document.name.categories]
+    step: Rows = np.array([int(one[1]) if one else -1 for one in found] + [-1], np.int64)[document.name.codes]
+    return step
+
+
+def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threads) -> pd.DataFrame:
     """The annotations of the user and of PyTorch's own code, and the profiler's steps (SPAN_COLUMNS).
 
     Older files write steps among the ops.
     """
-    found = [_STEP.fullmatch(name) for name in document.name.categories]
-    step = np.array([int(one[1]) if one else -1 for one in found] + [-1], np.int64)[document.name.codes]
-    rows = np.sort(np.concatenate([annotations, ops[step[ops] >= 0]]))
+    rows = np.sort(rows)
     steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
     return frame(SPAN_COLUMNS, {**_named(document, host, rows, threads), "step": steps})
 

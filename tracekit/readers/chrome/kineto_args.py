@@ -7,7 +7,7 @@ or by Intel's PTI (`Memcpy M2D(Memory -> Device)`).
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +43,8 @@ _TERMS = {
 ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
 _TERM = re.compile("|".join(sorted(_TERMS, key=len, reverse=True)))
 _COPY = re.compile(r"Memcpy ([A-Z])(?:to|2)([A-Z])\b")
+# Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
+_HALF_A_PERCENT_WARPS = 0.32
 # H: host, M: host memory that is not pinned (Intel); D: device, A: a CUDA array, on the device.
 _HOST, _DEVICE = frozenset("HM"), frozenset("DA")
 
@@ -65,6 +67,8 @@ class Work(msgspec.Struct):
     description: Any = msgspec.field(name="Process Group Description", default=None)
     ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
     sequence: Any = msgspec.field(name="Seq", default=None)
+    occupancy_percent: Any = msgspec.field(name="est. achieved occupancy %", default=None)
+    warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
 
 
 class Call(msgspec.Struct):
@@ -73,6 +77,16 @@ class Call(msgspec.Struct):
     correlation: Any = None
     bytes: Any = None
     size: Any = None
+
+
+class Sync(msgspec.Struct):
+    """The args of a synchronisation: what waits, on which device, and the call that recorded the event waited for."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    wait_on_stream: Any = None
+    recorded_by: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
 
 
 class Annotation(msgspec.Struct):
@@ -146,6 +160,25 @@ def ranks(work: Work, groups: Mapping[str, object]) -> str | None:
         if re.fullmatch(r"\d+(,\d+)*", text):
             return text
     return None
+
+
+def occupancies(told: Sequence[Work]) -> pd.arrays.FloatingArray:
+    """The share of its device's warps that each kernel keeps busy, 0 to 1, as Kineto estimates it.
+
+    Kineto rounds to whole percent and writes 0 also where it could not tell (libkineto/src/DeviceProperties.cpp): 0 is
+    known only of kernels too small to reach half a percent.
+    """
+    percent = np.array([_float(args.occupancy_percent) for args in told], np.float64)
+    zeros = np.flatnonzero(percent == 0)
+    warps = np.array([_float(told[row].warps_per_sm) for row in zeros.tolist()], np.float64)
+    percent[zeros[~(warps < _HALF_A_PERCENT_WARPS)]] = np.nan
+    known = (percent >= 0) & (percent <= 100)
+    return pd.arrays.FloatingArray(np.where(known, percent, 0) / 100, ~known)
+
+
+def _float(value: object) -> float:
+    """`value` as a float, NaN if it is no number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def annotated(work: Work, name: str, args: Annotation) -> Work:

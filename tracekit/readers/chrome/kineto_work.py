@@ -55,8 +55,8 @@ def read(
         {
             **judged,
             "host": constant(host, len(rows)),
-            "device": _labels([_device_of(args) for args in told], document.pid[rows], _device),
-            "lane": _labels([args.stream for args in told], document.tid[rows], _lane),
+            "device": _labels([_device_of(args) for args in told], document.pid[rows], device),
+            "lane": _labels([args.stream for args in told], document.tid[rows], lane),
             "name": name,
             "start_ps": document.start_ps[rows],
             "end_ps": document.start_ps[rows] + document.duration_ps[rows],
@@ -67,6 +67,7 @@ def read(
             "ranks": _sparse([kineto_args.ranks(told[row], groups) for row in talk], talk, len(rows)),
             "sequence": integers(sequence),
             "dtype": _sparse([told[row].dtype for row in talk], talk, len(rows)),
+            "occupancy_ratio": kineto_args.occupancies(told),
         },
     )
 
@@ -149,12 +150,14 @@ def _device_of(args: Work) -> object:
     return args.in_device if args.device is None else args.device
 
 
-def _device(text: str | None) -> str:
+def device(text: str | None) -> str:
+    """The name of the device that Kineto calls so."""
     found = re.search(r"\d+$", text or "")
     return f"gpu:{int(found[0])}" if found else f"gpu{UNKNOWN_DEVICE_SUFFIX}"
 
 
-def _lane(text: str | None) -> str:
+def lane(text: str | None) -> str:
+    """The name of the lane whose stream Kineto calls so."""
     return f"stream {text}" if re.fullmatch(r"-?\d+", text or "") else text or "stream ?"
 
 

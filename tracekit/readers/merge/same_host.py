@@ -19,7 +19,13 @@ _ONE_SESSION_PS = 600 * 10**12
 # A number that counts the processes of a job, in the name of a host, a file or a directory; `-w-3` is how TPU workers
 # are called.
 NUMBERED = re.compile(r"(?:^|[^a-z])(rank|worker|process|proc|task|w)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
-_WHAT = {"events": ("device", "lane", "name"), "spans": ("thread", "name"), "launches": ("thread", "name")}
+# What two rows have in common, beside their times, if they are one.
+_WHAT = {
+    "events": ("device", "lane", "name"),
+    "spans": ("thread", "name"),
+    "launches": ("thread", "name"),
+    "syncs": ("thread", "name", "device", "lane", "on_device", "on_lane"),
+}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.readers.merge import clocks, same_host, shared_ends
+from tracekit.readers.merge import clocks, programs, same_host, shared_ends
 from tracekit.readers.merge.clocks import Clock, listed
 from tracekit.readers.merge.same_host import Part
 from tracekit.rows import natural
@@ -19,6 +19,7 @@ from tracekit.trace import (
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     SPAN_COLUMNS,
+    SYNC_COLUMNS,
     Trace,
     concat,
     constant,
@@ -53,12 +54,21 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     parts = [replace(part, at_ps=part.at_ps + (known[part.host].shift_ps or 0)) for part in parts]
     zero = min(part.at_ps for part in parts)
     several = len(hosts) > 1
+    ops = programs.joined([part.trace for part in parts])
+    events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
     return Trace(
         events=_on_clocks(
-            concat(EVENT_COLUMNS, [_moved(part, part.trace.events, zero, several) for part in parts]), known
+            concat(
+                EVENT_COLUMNS,
+                [_moved(part, table, zero, several) for part, table in zip(parts, events, strict=True)],
+            ),
+            known,
         ),
         spans=concat(SPAN_COLUMNS, [_moved(part, part.trace.spans, zero, several) for part in parts]),
         launches=concat(LAUNCH_COLUMNS, [_moved(part, part.trace.launches, zero, several) for part in parts]),
+        syncs=concat(SYNC_COLUMNS, [_moved(part, part.trace.syncs, zero, several) for part in parts]),
+        ops=ops.ops,
+        operands=ops.operands,
         devices=concat(DEVICE_COLUMNS, [_named(part, part.trace.devices, several) for part in parts])
         .drop_duplicates("device")
         .reset_index(drop=True),
@@ -108,17 +118,18 @@ def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Cloc
 def _named(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
     """`table` with the part's host, and with several hosts its devices named after it."""
     more: dict[str, Any] = {"host": constant(part.host, len(table))}
-    if several and "device" in table:
-        more["device"] = table["device"].cat.rename_categories(
-            {device: f"{part.host}/{device}" for device in table["device"].cat.categories}
-        )
+    for column in ("device", "on_device") if several else ():
+        if column in table:
+            devices = {device: f"{part.host}/{device}" for device in table[column].cat.categories}
+            more[column] = table[column].cat.rename_categories(devices)
     return table.assign(**more)
 
 
 def _moved(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.DataFrame:
     """`table` with the part's names, its times counted from `zero`."""
+    times = [column for column in ("start_ps", "end_ps", "recorded_ps") if column in table]
     by = part.at_ps - zero
-    return _named(part, table, several).assign(start_ps=table["start_ps"] + by, end_ps=table["end_ps"] + by)
+    return _named(part, table, several).assign(**{column: table[column] + by for column in times})
 
 
 def _on_clocks(events: pd.DataFrame, known: Mapping[str, Clock]) -> pd.DataFrame:

@@ -96,8 +96,8 @@ class Calls:
     correlation: NDArray[np.int64]
     name_id: NDArray[np.int64]
 
-    def where(self, keep: NDArray[np.bool_]) -> "Calls":
-        """The calls of `keep`, a mask."""
+    def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> "Calls":
+        """The calls of `keep`, a mask or places."""
         return replace(self, **{one.name: getattr(self, one.name)[keep] for one in fields(self)})
 
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers.distinct import distinct
-from tracekit.readers.nsys import cuda, nccl, nvtx, target
+from tracekit.readers.nsys import cuda, nccl, nvtx, syncs, target
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.schema import MISSING, Export, opened, strings
+from tracekit.readers.nsys.syncs import Waits
 from tracekit.rows import natural
 from tracekit.trace import (
     DEVICE_COLUMNS,
@@ -26,6 +27,7 @@ from tracekit.trace import (
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
     SPAN_COLUMNS,
+    SYNC_COLUMNS,
     Trace,
     constant,
     frame,
@@ -52,19 +54,25 @@ def read(path: Path) -> Trace:
         work, notes = cuda.work(export)
         ranges, more = nvtx.read(export)
         host = target.host(export)
-        work, calls, said = _joined(work, cuda.calls(export))
-        zero = _earliest(path, work, calls, ranges)
-        events, devices, told = _events(export, host, work, calls, ranges, zero)
+        work, every, said = _joined(work, cuda.calls(export))
+        calls = every.where(pd.Index(every.correlation).isin(work.correlation) & (every.correlation != MISSING))
+        device, devices, placed = _devices(export, host, work)
+        waits = syncs.read(export, work, every, device.codes.astype(np.int64))
+        waiting = every.where(waits.call)
+        zero = _earliest(path, work, calls, ranges, waiting)
+        events, ops, told = _events(export, host, work, calls, ranges, zero, device)
         return Trace(
             events=events,
             spans=_spans(export, host, ranges, zero),
             launches=_launches(export, host, calls, zero),
+            syncs=_syncs(waits, _launches(export, host, waiting, zero), events, zero),
+            ops=ops,
             devices=devices,
             hosts=frame(
                 HOST_COLUMNS,
                 {"host": [host], "source": [str(path)], "origin_ns": [target.unix_ns(export, zero)]},
             ),
-            notes=(*target.warnings(export), *notes, *more, *said, *told),
+            notes=(*target.warnings(export), *notes, *more, *said, *placed, *told),
             source=str(path),
             format="nsys",
         )
@@ -85,7 +93,7 @@ def export_hint(path: Path) -> str:
 
 
 def _joined(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
-    """Rows and calls with correlation ids that are unique over the processes, only the calls that started a row."""
+    """Rows and calls with correlation ids that are unique over the processes, and notes."""
     notes = []
     process, called = work.process, calls.process
     owners, callers = _known(process), _known(called)
@@ -104,9 +112,7 @@ def _joined(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
             "added to those of the k-th after the first."
         )
     work = replace(work, process=process, correlation=_unique(process, work.correlation, order))
-    calls = replace(calls, correlation=_unique(called, calls.correlation, order))
-    started = pd.Index(calls.correlation).isin(work.correlation)
-    return work, calls.where(started & (calls.correlation != MISSING)), notes
+    return work, replace(calls, process=called, correlation=_unique(called, calls.correlation, order)), notes
 
 
 def _known(process: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -123,10 +129,10 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
     return np.where(known, (place << _CORRELATION_BITS) + np.where(known, correlation, 0), MISSING)
 
 
-def _earliest(path: Path, work: Work, calls: Calls, ranges: Ranges) -> int:
+def _earliest(path: Path, *events: Work | Calls | Ranges) -> int:
     """The time of the first event in ns, 0 without any. TraceError if int64 picoseconds cannot hold what follows it."""
-    starts = [one.start_ns.min() for one in (work, calls, ranges) if len(one.start_ns)]
-    ends = [one.end_ns.max() for one in (work, calls, ranges) if len(one.end_ns)]
+    starts = [one.start_ns.min() for one in events if len(one.start_ns)]
+    ends = [one.end_ns.max() for one in events if len(one.end_ns)]
     if not starts:
         return 0
     first, last = int(min(starts)), int(max(ends))
@@ -146,17 +152,32 @@ def _nullable(values: NDArray[np.int64]) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values, values == MISSING)
 
 
-def _events(
-    export: Export, host: str, work: Work, calls: Calls, ranges: Ranges, zero: int
-) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """The device rows (EVENT_COLUMNS), the devices (DEVICE_COLUMNS) and notes."""
+def _devices(export: Export, host: str, work: Work) -> tuple[pd.Categorical, pd.DataFrame, list[str]]:
+    """The device of each row, all devices (DEVICE_COLUMNS), and notes."""
     pair, first = distinct(work.process, work.device)
     gpus, notes = target.gpus(export, [(int(work.process[row]), int(work.device[row])) for row in first])
-    device = labelled([gpu.name for gpu in gpus], pair)
+    facts = sorted({gpu.name: gpu for gpu in gpus}.values(), key=lambda gpu: natural(gpu.name))
+    devices = frame(
+        DEVICE_COLUMNS,
+        {
+            "host": [host] * len(facts),
+            "device": [gpu.name for gpu in facts],
+            "model": [gpu.model for gpu in facts],
+            "memory_bandwidth_bytes_per_s": [gpu.memory_bandwidth_bytes_per_s for gpu in facts],
+        },
+    )
+    return labelled([gpu.name for gpu in gpus], pair), devices, notes
+
+
+def _events(
+    export: Export, host: str, work: Work, calls: Calls, ranges: Ranges, zero: int, device: pd.Categorical
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """The device rows (EVENT_COLUMNS), their operations (OP_COLUMNS) and notes."""
     launch = _launch_of(work, calls)
     size, group, said = nccl.messages(export, work, calls, launch)
+    hlo, ops, op = nvtx.operations(calls.start_ns, calls.thread, ranges, launch)
     data = {
-        "host": constant(host, len(pair)),
+        "host": constant(host, len(launch)),
         "device": device,
         "lane": _lanes(work, device),
         "kind": labelled([what.kind for what in work.labels], work.label),
@@ -169,19 +190,10 @@ def _events(
         "correlation_id": _nullable(work.correlation),
         "known_by": labelled([what.known_by for what in work.labels], work.label),
         "group": group,
-        **_of_launch(nvtx.xla(calls.start_ns, calls.thread, ranges), launch),
+        **hlo,
+        "op": op,
     }
-    facts = sorted({gpu.name: gpu for gpu in gpus}.values(), key=lambda gpu: natural(gpu.name))
-    devices = frame(
-        DEVICE_COLUMNS,
-        {
-            "host": [host] * len(facts),
-            "device": [gpu.name for gpu in facts],
-            "model": [gpu.model for gpu in facts],
-            "memory_bandwidth_bytes_per_s": [gpu.memory_bandwidth_bytes_per_s for gpu in facts],
-        },
-    )
-    return frame(EVENT_COLUMNS, data), devices, [*notes, *said]
+    return frame(EVENT_COLUMNS, data), ops, said
 
 
 def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:
@@ -192,15 +204,6 @@ def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:
     ids = calls.correlation[order]
     place = np.minimum(np.searchsorted(ids, work.correlation), len(ids) - 1)
     return np.where(ids[place] == work.correlation, order[place], -1)
-
-
-def _of_launch(columns: dict[str, pd.Categorical], launch: NDArray[np.int64]) -> dict[str, pd.Categorical]:
-    """What is said of the launches, for the rows that they started."""
-    found = {}
-    for column, values in columns.items():
-        codes = np.append(values.codes.astype(np.int64), -1)[launch]
-        found[column] = pd.Categorical.from_codes(codes, categories=values.categories)
-    return found
 
 
 def _lanes(work: Work, device: pd.Categorical) -> pd.Categorical:
@@ -259,6 +262,24 @@ def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFram
             "correlation_id": _nullable(calls.correlation),
         },
     )
+
+
+def _syncs(waits: Waits, calls: pd.DataFrame, events: pd.DataFrame, zero: int) -> pd.DataFrame:
+    """The waits (SYNC_COLUMNS) of the host calls `calls` (LAUNCH_COLUMNS), one for each."""
+    nowhere = len(events)
+    columns = {}
+    for column, row in (
+        ("device", waits.lane),
+        ("lane", waits.lane),
+        ("on_device", waits.on_device),
+        ("on_lane", waits.on_lane),
+    ):
+        values = events[column.removeprefix("on_")].array
+        codes = np.append(values.codes, -1)[np.where(row < 0, nowhere, row)]
+        columns[column] = pd.Categorical.from_codes(codes, categories=values.categories)
+    recorded = np.where(waits.recorded_ns == MISSING, MISSING, _ps(waits.recorded_ns, zero))
+    same = {str(name): calls[name].array for name in calls if name != "correlation_id"}
+    return frame(SYNC_COLUMNS, {**same, **columns, "recorded_ps": _nullable(recorded)})
 
 
 def _threads(export: Export, thread: NDArray[np.int64]) -> pd.Categorical:

@@ -23,6 +23,8 @@ _WORDS = (18, 22)  # uint64, size_t
 _SIZE = "Message size [bytes]"
 _COMMUNICATOR = "NCCL communicator ID"
 _LARGEST = 1 << 62
+# Collectives whose message, as NCCL counts it, is one rank's part.
+_PARTS = ("all-gather", "reduce-scatter")
 
 # (domain, schema) -> size of the fields, offset of the message size, offset of the communicator.
 _Fields = Mapping[tuple[int, int], tuple[int, int, int]]
@@ -34,8 +36,8 @@ def messages(
     """Message size in bytes (else MISSING) and communicator (else null) of each device row, and notes.
 
     A collective has those of the NCCL call in which it was launched, if it is the only one from there. Calls in a group
-    are launched together at the group's end, outside of each call: theirs stay unknown. The size is what NCCL counts
-    for one rank: the buffer of an all-reduce, what one rank sends to an all-gather, what it gets from a reduce-scatter.
+    are launched together at the group's end, outside of each call: theirs stay unknown. NCCL counts what one rank sends
+    to an all-gather and gets from a reduce-scatter; the whole, of as many ranks as no export tells, stays unknown too.
     `launch` is the place in `calls` of the call that started each row, -1 where it is unknown.
     """
     fields = _fields(export)
@@ -52,15 +54,15 @@ def messages(
     inside = np.where(np.append(single, False)[inside], inside, -1)
     codes, values = pd.factorize(communicator)
     groups = labelled([*(f"{one:#x}" for one in values.tolist()), None], np.append(codes, len(values))[inside])
-    return np.append(size, MISSING)[inside], groups, notes
+    parts = np.array([what.category in _PARTS for what in work.labels], bool)[work.label]
+    return np.where(parts, MISSING, np.append(size, MISSING)[inside]), groups, notes
 
 
 def _nccl_calls(export: Export, fields: _Fields) -> tuple[Ranges, NDArray[np.int64], NDArray[np.uint64], list[str]]:
     """The NCCL calls that tell their message: range, size in bytes and communicator of each; and notes."""
     tables = [one for one in named(export, nvtx.TABLE) if "binaryData" in export.tables[one]]
-    nothing = np.zeros(0, np.int64)
     if not tables or not fields:
-        return Ranges(nothing, nothing, nothing, nothing, ()), nothing, nothing.astype(np.uint64), []
+        return nvtx.NO_RANGES, np.zeros(0, np.int64), np.zeros(0, np.uint64), []
     domains = ", ".join(str(one) for one in sorted({domain for domain, _ in fields}))
     conditions = [f"length(binaryData) > 0 AND domainId IN ({domains})", nvtx.where(export, tables[0])]
     where = " AND ".join(one for one in conditions if one)
@@ -69,7 +71,7 @@ def _nccl_calls(export: Export, fields: _Fields) -> tuple[Ranges, NDArray[np.int
     size, communicator, odd = _payloads(blobs, found["domainId"], fields)
     good = (size != MISSING) & (found["end"] >= found["start"])
     unnamed = np.zeros(len(good), np.int64)
-    ranges = Ranges(found["start"], found["end"], found["globalTid"], unnamed, ("",)).where(good)
+    ranges = Ranges(found["start"], found["end"], found["globalTid"], unnamed, good, ("",)).where(good)
     notes = [f"{odd} payloads of NCCL calls are not laid out as their schemas say; their message sizes are unknown."]
     return ranges, size[good], communicator[good], notes if odd else []
 

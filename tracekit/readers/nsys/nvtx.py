@@ -5,26 +5,28 @@ XLA marks what it launches (domain TSL: `Thunk:#hlo_op=…#` inside `XlaModule:#
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.readers.distinct import distinct
+from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.schema import MISSING, Export, decoded, integers, named, strings, texts
 from tracekit.readers.nsys.target import process_of
-from tracekit.trace import labelled
+from tracekit.trace import OP_COLUMNS, frame, labelled
 
 TABLE = "NVTX_EVENTS"
 # Ids of ENUM_NSYS_EVENT_TYPE, the same in every version: ranges of one thread, ranges from any to any thread, the same
 # two from NVTXT files, and the row that names a domain.
 _RANGES = (59, 60, 70, 71)
+_PUSHED = (59, 70)
 _DOMAIN = 75
 _UNNAMED = "unnamed range"
-_NOTHING = np.zeros(0, np.int64)
 
 _STEP = re.compile(r"ProfilerStep#(\d+)$|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#$")
+_CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
 _XLA = {
     "hlo_op": re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)"),
     "hlo_module": re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)"),
@@ -33,23 +35,32 @@ _XLA = {
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges, one per row: times in ns, serialized thread id, and the place of the name in `names`."""
+    """Ranges, one per row: times in ns, serialized thread id, and the place of the name in `names`.
+
+    `pushed`: whether it was pushed onto its thread's stack; others may begin and end on any threads.
+    """
 
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.int64]
     name: NDArray[np.int64]
+    pushed: NDArray[np.bool_]
     names: tuple[str, ...]
 
     def where(self, keep: NDArray[np.bool_]) -> "Ranges":
         """The ranges of `keep`, a mask."""
-        return Ranges(self.start_ns[keep], self.end_ns[keep], self.thread[keep], self.name[keep], self.names)
+        return replace(self, **{name: getattr(self, name)[keep] for name in _COLUMNS})
 
     def steps(self) -> pd.Series:
         """The step number in each name (`ProfilerStep#3`, `train#step_num=3#`), null elsewhere, Int64."""
         found = [_STEP.search(name) for name in self.names]
         numbers = np.array([int(one[1] or one[2]) if one else -1 for one in found], np.int64)[self.name]
         return pd.Series(numbers, dtype="Int64").where(numbers >= 0)
+
+
+_NOTHING = np.zeros(0, np.int64)
+NO_RANGES = Ranges(_NOTHING, _NOTHING, _NOTHING, _NOTHING, _NOTHING.astype(bool), ())
+_COLUMNS = tuple(one.name for one in fields(Ranges) if one.name != "names")
 
 
 def read(export: Export) -> tuple[Ranges, list[str]]:
@@ -60,14 +71,15 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     notes: list[str] = []
     tables = named(export, TABLE)
     if not tables:
-        return Ranges(_NOTHING, _NOTHING, _NOTHING, _NOTHING, ()), notes
+        return NO_RANGES, notes
     condition = where(export, tables[0])
-    found = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId"), condition)
+    found = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
     good = (found["start"] != MISSING) & (found["end"] >= found["start"])
     if left := int((~good).sum()):
         notes.append(f"{left} NVTX ranges without a valid end were left out: they were open when the profile ended.")
     name, names = _names(export, tables[0], condition, found)
-    return Ranges(found["start"], found["end"], found["globalTid"], name, names).where(good), notes
+    pushed = np.isin(found["eventType"], (*_PUSHED, MISSING))
+    return Ranges(found["start"], found["end"], found["globalTid"], name, pushed, names).where(good), notes
 
 
 def where(export: Export, table: str, types: Sequence[int] = _RANGES) -> str:
@@ -114,30 +126,45 @@ def _domains(export: Export, table: str) -> dict[tuple[int, int], str]:
 
 
 def enclosing(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> NDArray[np.int64]:
-    """For each moment on a thread the range there that started last before it, -1 if that has ended or there is none.
+    """For each moment on a thread the innermost range around it there, -1 if there is none."""
+    return innermost(at_ns, thread, ranges.start_ns, ranges.end_ns, ranges.thread)
 
-    Exact where the ranges of a thread do not nest; where they do, a moment after an inner range finds nothing.
+
+def operations(
+    at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges, launch: NDArray[np.int64]
+) -> tuple[dict[str, pd.Categorical], pd.DataFrame, pd.arrays.IntegerArray]:
+    """Of each device row `hlo_op` and `hlo_module`; all operations (OP_COLUMNS), and that of each row.
+
+    They are those of the launch, a moment and a thread, that stands at the place `launch`, shape (rows,), -1 for none.
     """
-    count = len(ranges.start_ns)
-    is_moment = np.repeat([False, True], [count, len(at_ns)])
-    times = np.concatenate([ranges.start_ns, at_ns])
-    on = np.concatenate([ranges.thread, thread])
-    # Stable: a range comes before a moment at its very start, as above.
-    order = np.lexsort((times, on))
-    # The place of the last range at or before each place.
-    last = np.maximum.accumulate(np.where(is_moment[order], -1, np.arange(len(order))))
-    at = np.flatnonzero(is_moment[order])
-    moment = order[at] - count
-    candidate = np.where(last[at] >= 0, order[last[at]], -1)
-    inside = candidate >= 0
-    inside[inside] &= ranges.thread[candidate[inside]] == thread[moment[inside]]
-    inside[inside] &= ranges.end_ns[candidate[inside]] >= at_ns[moment[inside]]
-    found = np.full(len(at_ns), -1, np.int64)
-    found[moment] = np.where(inside, candidate, -1)
-    return found
+    told = {**_xla(at_ns, thread, ranges), "framework_op": _framework(at_ns, thread, ranges)}
+    codes = [np.append(values.codes.astype(np.int64), -1)[launch] for values in told.values()]
+    which, first = distinct(*codes)
+    op, _, framework = (code[first] for code in codes)
+    # A module alone is no operation.
+    known = (op >= 0) | (framework >= 0)
+    row = np.append(np.where(known, np.cumsum(known) - 1, -1), -1)[which]
+    of_row = {
+        name: pd.Categorical.from_codes(code, dtype=told[name].dtype) for name, code in zip(told, codes, strict=True)
+    }
+    named = {"program": "hlo_module", "hlo_op": "hlo_op", "framework_op": "framework_op"}
+    ops = frame(OP_COLUMNS, {name: of_row[column][first[known]] for name, column in named.items()})
+    return {name: of_row[name] for name in _XLA}, ops, pd.arrays.IntegerArray(row, row < 0)
 
 
-def xla(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> dict[str, pd.Categorical]:
+def _framework(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> pd.Categorical:
+    """The name of the innermost range that was pushed around each launch, null where there is none.
+
+    Steps, and what XLA marks for the profiler, are no operations. PyTorch's names lose the numbers that differ from
+    call to call (`aten::mm, op_id = 12, seq = 4`).
+    """
+    marks = (_STEP, *_XLA.values())
+    label = [None if any(mark.search(name) for mark in marks) else _CALL.sub("", name) for name in ranges.names]
+    some = ranges.where(ranges.pushed & np.array([one is not None for one in label], bool)[ranges.name])
+    return labelled([*label, None], np.append(some.name, len(label))[enclosing(at_ns, thread, some)])
+
+
+def _xla(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> dict[str, pd.Categorical]:
     """`hlo_op` and `hlo_module` of each launch (moment and thread), null where XLA marked none around it."""
     columns = {}
     for column, pattern in _XLA.items():
