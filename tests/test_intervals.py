@@ -71,6 +71,32 @@ def test_depth_counts_the_sets_that_hold_each_point(many):
         assert found == sum(p in points(one) for one in many)
 
 
+@given(st.lists(sets, max_size=4))
+def test_cells_tell_which_of_the_sets_hold_each_point(many):
+    edges, code = iv.cells(*many)
+    assert (edges.dtype, code.dtype, len(edges)) == (np.int64, np.int8, len(code) + 1 if len(code) else 0)
+    assert (code[1:] != code[:-1]).all()
+    assert code[:1].all()
+    assert code[-1:].all()
+    for p in range(-22, 32):
+        at = np.searchsorted(edges, p, side="right") - 1
+        found = int(code[at]) if 0 <= at < len(code) else 0
+        assert found == sum(1 << k for k, one in enumerate(many) if p in points(one))
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2**62))))
+def test_sums_are_exact_and_by_group(rows):
+    lengths, group = (np.array([row[at] for row in rows], np.int64) for at in (1, 0))
+    assert iv.sums(lengths, group, 5) == [sum(size for one, size in rows if one == k) for k in range(5)]
+
+
+def test_a_set_that_is_merged_already_is_given_back_as_it_is():
+    a = iv.intervals([0, 5], [3, 9])
+    assert iv.union(a) is a
+    assert iv.union(a[::-1]).tolist() == a.tolist()
+    assert iv.union(iv.intervals([0, 3], [3, 9])).tolist() == [[0, 9]]
+
+
 @given(sets, sets)
 def test_arguments_are_left_as_they_were(a, b):
     before = a.copy(), b.copy()

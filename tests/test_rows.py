@@ -1,9 +1,11 @@
 import numpy as np
 import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.links import launch_of
-from tracekit.rows import rows
+from tracekit.rows import clock_of_hosts, rows
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
 
 
@@ -25,6 +27,13 @@ def test_rows_stand_by_device_start_and_end_whatever_their_order():
     assert found.end.tolist() == [2, 3, 4, 8, 9]
     assert found.start[found.of(1)].tolist() == [1, 1, 7]
     assert [found.labels("direction")[code] for code in found.codes("direction") if code >= 0] == ["H2D"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 3)), min_size=1))
+def test_rows_stand_by_device_start_end_and_place(some):
+    found = rows(events(*((f"gpu:{device}", "compute", start, start + size) for device, start, size in some)))
+    assert found.at.tolist() == sorted(range(len(some)), key=lambda at: (some[at][0], some[at][1], some[at][2], at))
 
 
 def test_an_empty_frame_has_no_rows_and_no_devices():
@@ -72,3 +81,49 @@ def test_numbers_are_zero_where_they_are_missing():
     values, known = rows(table).numbers("bytes")
     assert (values.tolist(), known.tolist()) == ([5, 0], [True, False])
     assert values.dtype == np.int64
+
+
+def test_the_clock_of_each_host_with_rows_is_told_by_a_frame_and_by_its_rows():
+    one = ("gpu:0", "compute", 0, 1)
+    several = concat(
+        EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b", clock="y"), events(one, host="a", clock="x")]
+    )
+    single = concat(EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b"), events(one, host="a")])
+    for table, clocks in ((several, {"a": "x", "b": "y"}), (single, {"a": "", "b": ""}), (several[:1], {"b": "y"})):
+        assert clock_of_hosts(table) == clock_of_hosts(rows(table)) == clocks
+    assert clock_of_hosts(frame(EVENT_COLUMNS)) == {}
+
+
+def test_what_is_derived_from_rows_is_made_once():
+    found, calls = rows(events(("gpu:0", "compute", 0, 1))), []
+    assert [found.once("it", lambda: calls.append(1) or "made") for _ in range(2)] == ["made", "made"]
+    assert calls == [1]
+    assert found.codes("name") is found.codes("name")
+
+
+ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), ids)), st.lists(st.tuples(st.sampled_from("ab"), ids, st.integers(0, 9)))
+)
+def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
+    table = events(*((f"{host}/gpu:0", "compute", 0, 1) for host, _ in some))
+    table["host"] = pd.Categorical([host for host, _ in some])
+    table["correlation_id"] = pd.array([one for _, one in some], "Int64")
+    launches = frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": [host for host, _, _ in calls],
+            "thread": ["t"] * len(calls),
+            "name": ["call"] * len(calls),
+            "start_ps": [start for _, _, start in calls],
+            "end_ps": [start for _, _, start in calls],
+            "correlation_id": pd.array([one for _, one, _ in calls], "Int64"),
+        },
+    )
+    found = rows(table)
+    for at, place in zip(found.at.tolist(), launch_of(found, launches).tolist(), strict=True):
+        host, wanted = some[at]
+        same = [number for number, call in enumerate(calls) if call[:2] == (host, wanted) and wanted is not None]
+        assert place == min(same, key=lambda number: calls[number][2], default=-1)

@@ -6,6 +6,7 @@ Touching intervals are one interval; an empty interval [a, a) holds nothing and 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,17 +22,39 @@ def intervals(starts: ArrayLike, ends: ArrayLike) -> Intervals:
 
 
 def union(*sets: Intervals) -> Intervals:
-    """The merged union of any number of sets."""
+    """The merged union of any number of sets; a single set that is merged already is given back as it is."""
     rows = sets[0] if len(sets) == 1 else np.concatenate([EMPTY, *sets])
-    rows = rows[rows[:, 1] > rows[:, 0]]
-    if len(rows) == 0:
-        return EMPTY
+    if _merged(rows):
+        return rows
+    if not (rows[:, 1] > rows[:, 0]).all():
+        rows = rows[rows[:, 1] > rows[:, 0]]
+        if len(rows) == 0:
+            return EMPTY
     if not (rows[1:, 0] >= rows[:-1, 0]).all():
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
     reach = np.maximum.accumulate(rows[:, 1])
-    first = np.concatenate([[True], rows[1:, 0] > reach[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.column_stack([rows[first, 0], reach[last]])
+    gap = np.flatnonzero(rows[1:, 0] > reach[:-1])
+    return np.column_stack([rows[np.append(0, gap + 1), 0], reach[np.append(gap, len(rows) - 1)]])
+
+
+def _merged(rows: Intervals) -> bool:
+    """Whether the rows are sorted, disjoint, not touching and not empty: their edges, one after the other, grow."""
+    edges = rows.ravel()
+    return bool((edges[1:] > edges[:-1]).all())
+
+
+def cells(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """The step function "which of the sets hold this point", of at most seven sets.
+
+    Returns `edges` (m + 1,) and `code` (m,): bit k of `code[i]` tells whether set k holds [edges[i], edges[i + 1]).
+    Codes beside each other differ; a gap between the sets is a cell of code 0. Both are empty if all sets are.
+    """
+    merged = [union(one) for one in sets]
+    edges, order = _sorted_edges(merged)
+    bits = np.repeat(np.left_shift(1, np.arange(len(merged))).astype(np.int8), [2 * len(one) for one in merged])
+    code = np.bitwise_xor.accumulate(bits[order])
+    last = _last_of_equal(edges)
+    return edges[last], code[last][:-1]
 
 
 def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -40,29 +63,34 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     Returns `edges` (m,) and `count` (m,): `count[i]` sets hold [edges[i], edges[i + 1]); the last count is 0.
     Both are empty if all sets are.
     """
-    merged = [union(one) for one in sets]
-    points = np.concatenate([np.empty(0, np.int64), *[one.T.ravel() for one in merged]])
-    steps = np.concatenate(
-        [np.empty(0, np.int64), *[np.repeat(np.array([1, -1], np.int64), len(one)) for one in merged]]
-    )
-    if len(points) == 0:
-        return points, steps
-    order = np.argsort(points, kind="stable")
-    points, count = points[order], np.cumsum(steps[order])
-    last = np.concatenate([points[1:] != points[:-1], [True]])
-    return points[last], count[last]
+    edges, order = _sorted_edges([union(one) for one in sets])
+    count = np.cumsum(1 - 2 * (order & 1))
+    last = _last_of_equal(edges)
+    return edges[last], count[last]
 
 
-def _where(edges: NDArray[np.int64], held: NDArray[np.bool_]) -> Intervals:
-    """The merged set of the stretches after each edge for which `held` is true (the last is never held)."""
-    inside = np.flatnonzero(held)
-    return union(np.column_stack([edges[inside], edges[np.minimum(inside + 1, len(edges) - 1)]]))
+def _sorted_edges(merged: Sequence[Intervals]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All edges of merged sets in order, and the place of each among those of all sets: even for a start, odd for an
+    end."""
+    edges = np.concatenate([EMPTY, *merged]).ravel()
+    # The edges of each set grow, and a stable sort is linear on a few such runs.
+    order = np.argsort(edges, kind="stable")
+    return edges[order], order
+
+
+def _last_of_equal(edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.append(edges[1:] != edges[:-1], np.ones(min(len(edges), 1), bool))
 
 
 def intersection(a: Intervals, b: Intervals) -> Intervals:
     """What both sets hold, merged."""
-    edges, count = depth(a, b)
-    return _where(edges, count == 2)
+    few, many = sorted((union(a), union(b)), key=len)
+    # Each of the few meets the many from the first that ends after its start to the last that starts before its end.
+    first = np.searchsorted(many[:, 1], few[:, 0], side="right")
+    met = np.searchsorted(many[:, 0], few[:, 1], side="left") - first
+    one = np.repeat(np.arange(len(few)), met)
+    other = np.arange(len(one)) + np.repeat(first - np.cumsum(met) + met, met)
+    return np.column_stack([np.maximum(few[one, 0], many[other, 0]), np.minimum(few[one, 1], many[other, 1])])
 
 
 def difference(a: Intervals, b: Intervals) -> Intervals:
@@ -111,6 +139,15 @@ def sum_exactly(lengths: NDArray[np.int64]) -> int:
     """The sum of int64 values as a Python int, without overflow."""
     high, low = lengths >> 32, lengths & 0xFFFFFFFF
     return (int(high.sum()) << 32) + int(low.sum())
+
+
+def sums(lengths: NDArray[np.int64], group: NDArray[np.integer[Any]], groups: int) -> list[int]:
+    """The sum of the lengths of each group 0..groups-1 as Python ints, without overflow; `group` has one per length."""
+    # Of numbers of at most two bytes, numpy finds a stable order in linear time.
+    order = np.argsort(group.astype(np.min_scalar_type(groups)), kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+    lengths = lengths[order]
+    return [sum_exactly(lengths[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def span(sets: Sequence[Intervals]) -> tuple[int, int] | None:

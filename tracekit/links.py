@@ -24,10 +24,21 @@ def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
         mine = np.flatnonzero((host_of_row == names.get(str(host), -2)) & has_id)
         if len(calls) == 0 or len(mine) == 0:
             continue
-        # The earliest first among equal ids.
-        calls = calls[np.lexsort((starts[calls], call_ids[calls]))]
-        known = call_ids[calls]
-        at = np.searchsorted(known, ids[mine])
-        hit = (at < len(known)) & (known[np.minimum(at, len(known) - 1)] == ids[mine])
-        found[mine[hit]] = calls[at[hit]]
+        found[mine] = _of_id(calls, call_ids[calls], starts, ids[mine])
     return found
+
+
+def _of_id(
+    calls: NDArray[np.int64], call_ids: NDArray[np.int64], starts: NDArray[np.int64], ids: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The call with each of `ids` (m,), the earliest of those with the same id, -1 for none."""
+    low, high = int(call_ids.min()), int(call_ids.max())
+    if high - low < 8 * len(calls) and np.bincount(call_ids - low).max() == 1:
+        # Most profilers count their ids up: a table of them all is small, and needs no sorting.
+        table = np.full(high - low + 2, -1)
+        table[call_ids - low] = calls
+        return table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
+    order = np.lexsort((starts[calls], call_ids))
+    calls, call_ids = calls[order], call_ids[order]
+    at = np.minimum(np.searchsorted(call_ids, ids), len(calls) - 1)
+    return np.where(call_ids[at] == ids, calls[at], -1)

@@ -1,8 +1,9 @@
 """The rows of an events frame as numpy columns, by device and start, sorted once for all analyses."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,8 @@ from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
 
 # The code of each kind in `Rows.kind`.
 CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,26 +46,28 @@ class Rows:
         """Where the rows of device k stand."""
         return slice(int(self.first[device]), int(self.first[device + 1]))
 
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives, called for the first time only: for what several analyses derive from the same rows."""
+        if key not in self._known:
+            self._known[key] = make()
+        return cast(T, self._known[key])
+
     def codes(self, column: str) -> NDArray[np.int64]:
         """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
-        key = f"codes {column}"
-        if key not in self._known:
-            self._known[key] = self.events[column].cat.codes.to_numpy().astype(np.int64)[self.at]
-        found: NDArray[np.int64] = self._known[key]
-        return found
+        return self.once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy().astype(np.int64)[self.at])
 
     def labels(self, column: str) -> list[str]:
         """The categories of a categorical column."""
-        return [str(label) for label in self.events[column].cat.categories]
+        return self.once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
 
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
-        if column not in self._known:
-            known = self.events[column].notna().to_numpy(bool)
-            values = self.events[column].to_numpy(np.int64, na_value=0)
-            self._known[column] = values[self.at], known[self.at]
-        found: tuple[NDArray[np.int64], NDArray[np.bool_]] = self._known[column]
-        return found
+
+        def made() -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+            values, known = self.events[column].to_numpy(np.int64, na_value=0), self.events[column].notna()
+            return values[self.at], known.to_numpy(bool)[self.at]
+
+        return self.once(f"numbers {column}", made)
 
 
 def rows(events: "pd.DataFrame | Rows") -> Rows:
@@ -83,15 +88,13 @@ def rows(events: "pd.DataFrame | Rows") -> Rows:
     start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
     at = _order(number, start, end)
     first = np.searchsorted(number[at], np.arange(len(used) + 1))
-    clock = clock_of_hosts(events)
-    of_device = events["host"].cat.codes.to_numpy()[at[first[:-1]]]
-    hosts = tuple(str(events["host"].cat.categories[one]) for one in of_device)
+    host, clock = (_labels_at(events[column], at[first[:-1]]) for column in ("host", "clock"))
     names = tuple(labels[one] for one in used)
     return Rows(
         events,
         devices=names,
-        hosts=hosts,
-        clocks=tuple(clock[host] for host in hosts),
+        hosts=host,
+        clocks=clock,
         placed=tuple(not name.endswith(UNKNOWN_DEVICE_SUFFIX) for name in names),
         first=first.astype(np.int64),
         at=at,
@@ -102,19 +105,38 @@ def rows(events: "pd.DataFrame | Rows") -> Rows:
     )
 
 
+def _labels_at(column: pd.Series, places: NDArray[np.int64]) -> tuple[str, ...]:
+    """What a categorical column holds in some places, "" where it is null."""
+    labels = [*map(str, column.cat.categories), ""]
+    return tuple(labels[code] for code in column.cat.codes.to_numpy()[places])
+
+
 def _order(device: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order by device, start and end, stable; linear where the rows are in order already."""
     same = device[1:] == device[:-1]
     later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     if ((device[1:] > device[:-1]) | (same & later)).all():
         return np.arange(len(device))
-    return np.lexsort((end, start, device))
+    # Streams are runs of growing starts, which a stable sort merges; numbers of two bytes it sorts in linear time.
+    at = np.argsort(start, kind="stable")
+    at = at[np.argsort(device[at].astype(np.min_scalar_type(device.max())), kind="stable")]
+    # Few rows start at once with another, so only those are sorted by their ends.
+    tied = (device[at[1:]] == device[at[:-1]]) & (start[at[1:]] == start[at[:-1]])
+    where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    some = at[where]
+    at[where] = some[np.lexsort((end[some], start[some], device[some]))]
+    return at
 
 
-def clock_of_hosts(events: pd.DataFrame) -> dict[str, str]:
+def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
     """The clock of every host that has rows; "" where the trace has only one."""
-    known = events[["host", "clock"]].drop_duplicates().astype(object)
-    return {str(host): "" if pd.isna(clock) else str(clock) for host, clock in known.itertuples(index=False)}
+    if isinstance(events, Rows):
+        return dict(zip(events.hosts, events.clocks, strict=True))
+    hosts, clocks = events["host"].cat, events["clock"].cat
+    names = [*map(str, clocks.categories), ""]
+    host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
+    found = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
+    return {str(hosts.categories[one // len(names)]): names[one % len(names)] for one in found}
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:

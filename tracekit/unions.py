@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.rows import clock_of_hosts, natural
-from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.rows import CODE, Rows, rows
+from tracekit.trace import DIRECTION_DTYPE, Kind
 
-_CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
+# The bits of a cell's code.
+COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,25 @@ class Device:
     memory: Intervals
     directions: Mapping[str, Intervals]
 
-    @property
+    @cached_property
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """What kinds ran at once, from first start to last end: `edges` (m + 1,) int64 in ps, and `code` (m,) int8.
+
+        From edges[i] to edges[i + 1] exactly the kinds in code[i] ran, the sum of COMPUTE, COLLECTIVE and MEMORY, 0 for
+        none. Codes beside each other differ; both arrays are empty if the device did nothing.
+        """
+        return iv.cells(self.compute, self.collective, self.memory)
+
+    @cached_property
     def busy(self) -> Intervals:
         """Compute, collective or memory work."""
-        return iv.union(self.compute, self.collective, self.memory)
+        return self.ran(COMPUTE | COLLECTIVE | MEMORY)
+
+    def ran(self, kinds: int) -> Intervals:
+        """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
+        edges, code = self.cells
+        held = np.concatenate([[False], code & kinds != 0, [False]])
+        return edges[np.flatnonzero(held[1:] != held[:-1])].reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -70,42 +88,45 @@ class Unions:
         )
 
 
-def unions(events: "pd.DataFrame | Unions", window: tuple[int, int] | None = None) -> Unions:
-    """The unions of an events frame inside `window` [start, end) in ps, default first start to last end.
+def unions(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> Unions:
+    """The unions of an events frame, or its Rows, inside `window` [start, end) in ps.
 
-    Unions pass through unchanged (cut to `window` if one is given), so that analyses can share one pass over the rows.
-    Each clock has a default window of its own. Without rows and window there is none.
+    By default the window is from first start to last end, on each clock its own; without rows there is none. Unions
+    pass through unchanged (cut to `window` if one is given), so that analyses can share one pass over the rows.
     """
     if isinstance(events, Unions):
-        return events if window is None else events.inside(np.array([window], np.int64))
-    clocks = clock_of_hosts(events)
+        made = events
+    else:
+        sorted_rows = rows(events)
+        made = sorted_rows.once("unions", lambda: _made(sorted_rows))
+    return made if window is None else made.inside(np.array([window], np.int64))
+
+
+def _made(rows: Rows) -> Unions:
     devices: dict[str, Device] = {}
     unplaced: dict[str, Device] = {}
-    needed = events[["host", "device", "kind", "direction", "start_ps", "end_ps"]]
-    for (host, name), rows in needed.groupby(["host", "device"], observed=True, sort=False):
-        spans = iv.intervals(rows["start_ps"], rows["end_ps"])
-        kind = rows["kind"].cat.codes.to_numpy()
-        copies = rows["direction"].cat.codes.to_numpy()
-        device = Device(
-            str(host),
-            clocks[str(host)],
-            iv.union(spans[kind == _CODE[Kind.COMPUTE]]),
-            iv.union(spans[kind == _CODE[Kind.COLLECTIVE]]),
-            iv.union(spans[(kind == _CODE[Kind.MEMCPY]) | (kind == _CODE[Kind.MEMSET])]),
-            {
-                way: iv.union(spans[copies == code])
-                for code, way in enumerate(DIRECTION_DTYPE.categories)
-                if (copies == code).any()
-            },
-        )
-        (unplaced if str(name).endswith(UNKNOWN_DEVICE_SUFFIX) else devices)[str(name)] = device
-    ends = events.groupby("host", observed=True, sort=False).agg({"start_ps": "min", "end_ps": "max"})
-    whole: dict[str, list[tuple[int, int]]] = {}
-    for host, start, end in ends.itertuples():
-        whole.setdefault(clocks[str(host)], []).append((start, end))
-    windows = {
-        clock: iv.intervals([min(start for start, _ in parts)], [max(end for _, end in parts)])
-        for clock, parts in whole.items()
-    }
-    made = Unions(windows, {name: devices[name] for name in sorted(devices, key=natural)}, unplaced)
-    return made if window is None else made.inside(np.array([window], np.int64))
+    windows: dict[str, Intervals] = {}
+    for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
+        (devices if rows.placed[number] else unplaced)[name] = _device(rows, number)
+        mine = rows.of(number)
+        whole = iv.intervals([rows.start[mine][0]], [rows.end[mine].max()])
+        windows[clock] = np.array([iv.span([whole, windows.get(clock, iv.EMPTY)])])
+    return Unions(windows, devices, unplaced)
+
+
+def _device(rows: Rows, number: int) -> Device:
+    mine = rows.of(number)
+    spans, kind = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
+    way = rows.codes("direction")[mine]
+
+    def merged(held: NDArray[np.bool_]) -> Intervals:
+        return iv.union(spans[np.flatnonzero(held)])
+
+    return Device(
+        rows.hosts[number],
+        rows.clocks[number],
+        merged(kind == CODE[Kind.COMPUTE]),
+        merged(kind == CODE[Kind.COLLECTIVE]),
+        merged((kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])),
+        {label: merged(way == code) for code, label in enumerate(DIRECTION_DTYPE.categories) if (way == code).any()},
+    )

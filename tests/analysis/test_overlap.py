@@ -1,9 +1,14 @@
 """Overlap where the answer is known beforehand, and what is said when there is none."""
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.frames import events
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap
+from tracekit import intervals as iv
+from tracekit import jit
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, shared_times
 from tracekit.analysis.partition import partition
 
 
@@ -63,3 +68,30 @@ def test_the_frame_is_left_as_it_was(swap):
     before = frame.copy(deep=True)
     overlap(frame), partition(frame, (1, 8)), device_pairs(frame), concurrency(frame)
     assert frame.equals(before)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=6), min_size=1, max_size=5))
+def test_the_shared_times_of_sets_count_points_compiled_or_not(many):
+    sets = [iv.union(np.array([(at, at + size) for at, size in one], np.int64).reshape(-1, 2)) for one in many]
+    points = [{p for start, end in one.tolist() for p in range(start, end)} for one in sets]
+    k = len(sets)
+    expected = [[len(points[a] & points[b]) if a < b else 0 for b in range(k)] for a in range(k)]
+    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
+    given_to_it = (np.cumsum([0, *map(len, sets)]), start, end)
+    assert shared_times(*given_to_it).tolist() == jit.compiled(shared_times)(*given_to_it).tolist() == expected
+
+
+def test_of_64_devices_each_pair_and_every_count_is_told():
+    # Device k is busy in [0, k + 1), so k devices are busy at once in [64 - k, 65 - k).
+    frame = events(*((f"gpu:{k}", "compute", 0, k + 1) for k in range(64)))
+    pairs = device_pairs(frame)
+    assert len(pairs) == 2016
+    assert [(row.a, row.b, row.overlap_ps) for row in pairs.iloc[[0, 62, 2015]].itertuples()] == [
+        ("gpu:0", "gpu:1", 1),
+        ("gpu:0", "gpu:63", 1),
+        ("gpu:62", "gpu:63", 63),
+    ]
+    assert pairs["overlap_ps"].sum() == sum((k + 1) * (63 - k) for k in range(64))
+    assert concurrency(frame)["time_ps"].tolist() == [0, *[1] * 64]
+    assert partition(frame)["idle"].tolist() == [63 - k for k in range(64)]

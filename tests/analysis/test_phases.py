@@ -1,6 +1,10 @@
 """Phases on hand-made experiments whose speedup, efficiency and stretch are known beforehand."""
 
+import statistics
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.frames import events, spans
 from tracekit.analysis.phases import marked, phases
@@ -122,3 +126,61 @@ def test_copies_on_an_unknown_device_are_stretched_together_with_those_on_known_
 def test_a_device_whose_copies_are_unplaced_counts_for_no_device():
     table, _ = run(spans(("copy", 0, 10)), ("cpu:?", "memcpy", 0, 5, "copy", "P2P"))
     assert table.loc["copy", "devices"] == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gpu:0", "gpu:1"]),
+            st.sampled_from(["compute", "memcpy", "memset"]),
+            st.integers(0, 30),
+            st.integers(0, 9),
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=4),
+)
+def test_walls_and_busy_times_are_the_medians_of_the_rounds(some, gaps):
+    work = [(device, kind, start, start + size) for device, kind, start, size in some]
+    marks, at = [], 0
+    for gap, size in gaps:
+        marks.append(("a", at + gap, at + gap + size))
+        at += gap + size
+    table, stretch = run(spans(*marks), *work)
+    reach = [(start, max([end, *(row[3] for row in work if start <= row[2] < end)])) for _, start, end in marks]
+    row = table.loc["a"]
+    assert row["wall_ps"] == round(statistics.median(end - start for start, end in reach))
+    assert row["unfinished_ps"] == int(
+        statistics.median(e - mark[2] for (_, e), mark in zip(reach, marks, strict=True))
+    )
+    for device in {row[0] for row in work}:
+        for kind, kinds in (("compute", {"compute"}), ("memory", {"memcpy", "memset"})):
+            held = {p for d, k, start, end in work if d == device and k in kinds for p in range(start, end)}
+            busy = int(statistics.median(len(held & set(range(*one))) for one in reach))
+            assert stretch["busy_ps"].get(("a", device, kind), 0) == busy
+
+
+def test_work_begun_in_two_rounds_at_once_counts_once():
+    # Rounds of one host that overlap: the op at 6 began in both.
+    marks = spans(("solo", 20, 30), ("both", 0, 8, "solo"), ("both", 5, 10, "solo"))
+    _, stretch = run(marks, ("gpu:0", "compute", 6, 8), ("gpu:0", "compute", 1, 3), ("gpu:0", "compute", 20, 22))
+    # Two ops in two rounds are one a round, as in the solo phase.
+    assert stretch.loc[("both", "gpu:0", "compute"), "alone_ps"] == 2
+    assert stretch.loc[("both", "gpu:0", "compute"), "stretch"] == 1.5
+
+
+def test_stretch_is_null_where_only_the_copies_differ():
+    _, stretch = run(
+        spans(("a", 0, 10), ("more", 10, 30, "a")),
+        ("gpu:0", "compute", 0, 5),
+        ("gpu:0", "memcpy", 5, 8, "op"),
+        ("gpu:0", "compute", 10, 16),
+        ("gpu:0", "memcpy", 16, 18, "op"),
+        ("gpu:0", "memset", 20, 22, "op"),
+    )
+    assert stretch.loc[("more", "gpu:0", "compute"), "stretch"] == 1.2
+    assert stretch.loc[("more", "gpu:0", "memory"), "reason"] == (
+        "the work differs from that of the phases it is compared with"
+    )

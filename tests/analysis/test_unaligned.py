@@ -5,7 +5,7 @@ import pandas as pd
 from tests.frames import events, spans
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.analysis.phases import marked, phases, rounds
+from tracekit.analysis.phases import marked, phases, rounds, windows
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat
 
 
@@ -82,3 +82,31 @@ def test_on_several_clocks_a_phase_is_measured_on_each_and_lasts_as_long_as_the_
     assert table[["name", "n", "wall_ps", "devices"]].values.tolist() == [["solo", 1, 10, 2], ["step", 1, 16, 2]]
     busy = stretch.loc[stretch["name"] == "step", ["device", "busy_ps"]].values.tolist()
     assert busy == [["a/gpu:0", 9], ["b/gpu:0", 16]]
+
+
+def test_a_phase_of_one_clock_counts_no_work_of_another_at_the_same_times():
+    marks = marked(spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a"))
+    rows = two_hosts([(0, 10), (20, 31)], [(1, 12), (3, 14), (22, 90)])
+    table, stretch = phases(marks, rows)
+    assert table[["name", "wall_ps", "unfinished_ps", "devices"]].values.tolist() == [
+        ["solo", 10, 0, 1],
+        ["step", 11, 1, 1],
+    ]
+    assert stretch.loc[stretch["name"] == "step", ["device", "busy_ps", "stretch"]].values.tolist() == [
+        ["a/gpu:0", 11, 1.1]
+    ]
+    assert set(windows(marks, rows)["step"]) == {"a"}
+
+
+def test_the_copies_of_any_device_are_those_on_the_clock_of_the_phase():
+    marks = marked(spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a"))
+    rows = concat(
+        EVENT_COLUMNS,
+        [
+            events(("a/cpu:?", "memcpy", 0, 2), ("a/cpu:?", "memcpy", 20, 23), host="a", clock="a"),
+            events(("b/cpu:?", "memcpy", 4, 9), ("b/gpu:0", "memcpy", 40, 46), host="b", clock="b"),
+        ],
+    )
+    _, stretch = phases(marks, rows)
+    step = stretch[stretch["name"] == "step"].set_index("device")
+    assert step.loc["any device", ["busy_ps", "alone_ps", "stretch"]].tolist() == [3, 2, 1.5]

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.intervals import sum_exactly
+from tracekit.jit import loop
 from tracekit.kinds import KnownBy
-from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX
+from tracekit.rows import Rows, rows
+from tracekit.trace import KIND_DTYPE
 
 # The most trustworthy first; from NAME on a kind is a guess.
 LEVELS = tuple(KnownBy)
@@ -19,7 +19,7 @@ _GUESS = LEVELS.index(KnownBy.NAME)
 _NUMBER = re.compile(r"(?<=[^.])(\.\d+)+$")
 
 
-def known_by(events: pd.DataFrame) -> pd.DataFrame:
+def known_by(events: pd.DataFrame | Rows) -> pd.DataFrame:
     """For how much of the busy time each level told what ran.
 
     One row per level in LEVELS: `level`, `busy_ps` (Python int) and `ratio`, its share of the busy times of all
@@ -27,15 +27,16 @@ def known_by(events: pd.DataFrame) -> pd.DataFrame:
     trustworthy of them, so no share overstates what is known, and the levels sum to the busy time exactly. A row whose
     known_by is null or no level counts as NOTHING. Rows on unknown devices (`cpu:?`) count in no busy time.
     """
-    rows = _rows(events)
+    seen = rows(events)
+    told = _told(seen)
     busy: list[int] = []
     for level in reversed(range(len(LEVELS))):
         # What ran at this level or at one less trustworthy, less what ran at those alone.
-        busy.append(_busy(rows.take(rows.level >= level)) - sum(busy) if (rows.level == level).any() else 0)
+        busy.append(_busy(seen, told >= level) - sum(busy) if (told == level).any() else 0)
     return _table({"level": [level.value for level in LEVELS], "busy_ps": busy[::-1]}, sum(busy))
 
 
-def guessed(events: pd.DataFrame) -> pd.DataFrame:
+def guessed(events: pd.DataFrame | Rows) -> pd.DataFrame:
     """The names whose kind was read from the name, or taken for compute since nothing told it; the longest first.
 
     One row per name (without the number that XLA gives it: `fusion.17` is `fusion`), kind and level (NAME or NOTHING):
@@ -43,107 +44,77 @@ def guessed(events: pd.DataFrame) -> pd.DataFrame:
     over the devices; Python int) and `ratio`, device_time_ps over the busy times of all devices. Names that run at once
     share that time, so the ratios may sum to more than 1.
     """
-    rows = _rows(events)
-    guesses = rows.take(rows.level >= _GUESS)
+    seen = rows(events)
+    told = _told(seen)
+    guess = told >= _GUESS
     kinds = KIND_DTYPE.categories
-    name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in events["name"].cat.categories], object))
-    what = name_of[events["name"].cat.codes.to_numpy()[guesses.at]] * len(kinds)
-    what = (what + events["kind"].cat.codes.to_numpy()[guesses.at]) * len(LEVELS) + guesses.level
+    name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in seen.labels("name")], object))
+    what = name_of[seen.codes("name")[guess]] * len(kinds)
+    what = (what + seen.kind[guess]) * len(LEVELS) + told[guess]
     which, found = pd.factorize(what)
     rest, level = np.divmod(found, len(LEVELS))
     name, kind = np.divmod(rest, len(kinds))
-    # Stable, so the rows of one name on one device stay in order of start.
-    order = _argsort(which)
+    group = np.full(len(seen), -1)
+    group[guess] = which
     table = _table(
         {
             "name": names[name],
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
             "intervals": np.bincount(which, minlength=len(found)),
-            "device_time_ps": _sums(which[order], _added(guesses.take(order), which[order]), len(found)),
+            "device_time_ps": _times(seen, group, len(found)),
         },
-        _busy(rows),
+        _busy(seen, told >= 0),
     )
     return table.sort_values(["device_time_ps", "name"], ascending=[False, True], ignore_index=True)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows as columns of shape (n,); `at` is the place of each in the events frame."""
-
-    at: NDArray[np.int64]
-    device: NDArray[np.integer[Any]]
-    level: NDArray[np.int8]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-
-    def take(self, which: NDArray[Any]) -> "_Rows":
-        if which.dtype == bool:
-            if which.all():
-                return self
-            which = np.flatnonzero(which)
-        return _Rows(self.at[which], self.device[which], self.level[which], self.start[which], self.end[which])
+def _told(seen: Rows) -> NDArray[np.int64]:
+    """The level that told each row's kind, a place in LEVELS, -1 on unknown devices; (n,)."""
+    level = [
+        LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in seen.labels("known_by")
+    ]
+    told = np.array([*level, len(LEVELS) - 1])[seen.codes("known_by")]
+    return told if all(seen.placed) else np.where(np.array(seen.placed)[seen.device], told, -1)
 
 
-def _rows(events: pd.DataFrame) -> _Rows:
-    """The rows on known devices, by device and start."""
-    at = np.argsort(events["start_ps"].to_numpy(), kind="stable")
-    at = at[_argsort(events["device"].cat.codes.to_numpy()[at])]
-    device = events["device"].cat.codes.to_numpy()[at]
-    told = events["known_by"].cat
-    levels = [LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in told.categories]
-    level = np.array([*levels, len(LEVELS) - 1], np.int8)[told.codes.to_numpy()[at]]
-    rows = _Rows(at, device, level, events["start_ps"].to_numpy()[at], events["end_ps"].to_numpy()[at])
-    placed = [not str(name).endswith(UNKNOWN_DEVICE_SUFFIX) for name in events["device"].cat.categories]
-    return rows if all(placed) else rows.take(np.array(placed)[device])
+def _busy(seen: Rows, held: NDArray[np.bool_]) -> int:
+    """The unions of the held rows on each device, summed over the devices, in ps."""
+    (busy,) = _times(seen, held - 1, 1)
+    return busy
 
 
-def _argsort(codes: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """A stable order of codes from 0 on; of at most two bytes, numpy finds it in linear time."""
-    return np.argsort(codes.astype(np.min_scalar_type(codes.max(initial=0))), kind="stable")
+def _times(seen: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
+    """The unions of the rows of each group on each device, summed over the devices, in ps; -1 is no group."""
+    high, low = loop(union_times, len(seen))(seen.device, seen.start, seen.end, group, groups)
+    return [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)]
 
 
-def _busy(rows: _Rows) -> int:
-    """The unions of the rows on each device, summed over the devices, in ps."""
-    return sum_exactly(_added(rows))
+def union_times(
+    device: NDArray[np.int64],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    group: NDArray[np.int64],
+    groups: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The unions of the rows of each group on each device, summed over the devices: 2**32 ps and the rest, (groups,).
 
-
-def _added(rows: _Rows, which: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """What each row adds to the union of the rows before it of its device (and `which`), in ps, shape (n,).
-
-    Rows that belong together stand together, in order of start; so the sum over them is the length of their union.
+    Rows stand by device and start; those of group -1 do not count.
     """
-    new = rows.device[1:] != rows.device[:-1]
-    if which is not None:
-        new |= which[1:] != which[:-1]
-    before = np.concatenate([rows.start[:1], _reach(np.append(0, np.cumsum(new)), rows.end)[:-1]])
-    before[1:][new] = rows.start[1:][new]
-    added: NDArray[np.int64] = np.maximum(rows.end - np.maximum(rows.start, before), 0)
-    return added
-
-
-def _reach(group: NDArray[np.integer[Any]], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The largest end so far in each row's group; equal groups stand together.
-
-    Each pass doubles how far a row looks back; one that changes nothing is the last, mostly the first or second, since
-    the ends of rows in order of start are nearly in order too.
-    """
-    reach, back = end.copy(), 1
-    while back < len(end):
-        earlier = np.where(group[back:] == group[:-back], reach[:-back], reach[back:])
-        if (earlier <= reach[back:]).all():
-            break
-        reach[back:] = np.maximum(reach[back:], earlier)
-        back *= 2
-    return reach
-
-
-def _sums(which: NDArray[np.int64], lengths: NDArray[np.int64], count: int) -> list[int]:
-    """The sum of the lengths of each group 0..count-1, without overflow."""
-    high, low = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    np.add.at(high, which, lengths >> 32)
-    np.add.at(low, which, lengths & 0xFFFFFFFF)
-    return [(int(a) << 32) + int(b) for a, b in zip(high, low, strict=True)]
+    high, low = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    reach, on = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
+    for row in range(len(group)):
+        one = group[row]
+        if one < 0:
+            continue
+        if on[one] != device[row]:
+            on[one], reach[one] = device[row], start[row]
+        added = end[row] - max(start[row], reach[one])
+        if added > 0:
+            high[one] += added >> 32
+            low[one] += added & 0xFFFFFFFF
+            reach[one] = end[row]
+    return high, low
 
 
 def _table(columns: Mapping[str, Any], whole: int) -> pd.DataFrame:

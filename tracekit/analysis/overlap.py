@@ -1,10 +1,15 @@
 """Did things run at the same time: copies and collectives behind compute, and devices beside each other."""
 
+from collections.abc import Sequence
 from itertools import combinations
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.jit import loop
+from tracekit.rows import Rows
 from tracekit.unions import Unions, unions
 
 OVERLAP_COLUMNS = {
@@ -18,7 +23,7 @@ OVERLAP_COLUMNS = {
 }
 
 
-def overlap(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def overlap(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """How much of each device's collective and memory time ran behind its own compute.
 
     One row per device and `what` (collective, memory, and each copy direction that occurs): `hidden_ps` =
@@ -53,7 +58,7 @@ PAIR_COLUMNS = {
 }
 
 
-def device_pairs(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def device_pairs(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """How long each two devices were busy at the same time.
 
     One row per pair: `overlap_ps` = |Ba & Bb|, `ratio_min` = that over the shorter busy time, `ratio_union` = that over
@@ -61,14 +66,14 @@ def device_pairs(events: pd.DataFrame | Unions, window: tuple[int, int] | None =
     not compared, all three are null: their overlap is not known.
     """
     seen = unions(events, window)
-    busy = {name: device.busy for name, device in seen.devices.items()}
-    lengths = {name: iv.total(held) for name, held in busy.items()}
+    lengths = {name: iv.total(device.busy) for name, device in seen.devices.items()}
+    shared = _shared([device.busy for device in seen.devices.values()])
     rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
-    for a, b in combinations(busy, 2):
+    for (one, a), (other, b) in combinations(enumerate(seen.devices), 2):
         if seen.devices[a].clock != seen.devices[b].clock:
             rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
             continue
-        both = iv.total(iv.intersection(busy[a], busy[b]))
+        both = int(shared[one, other])
         shorter = min(lengths[a], lengths[b])
         either = lengths[a] + lengths[b] - both
         idle = " and ".join(name for name in (a, b) if not lengths[name])
@@ -77,7 +82,33 @@ def device_pairs(events: pd.DataFrame | Unions, window: tuple[int, int] | None =
     return pd.DataFrame(rows, columns=list(PAIR_COLUMNS)).astype(PAIR_COLUMNS)
 
 
-def concurrency(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def _shared(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
+    """For how long each two of k merged sets hold the same points, in ps, shape (k, k); only above the diagonal."""
+    first = np.cumsum([0, *map(len, sets)])
+    start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
+    # A step of this loop is short, and there are as many as intervals times devices.
+    return loop(shared_times, len(start) * len(sets) // 16)(first, start, end)
+
+
+def shared_times(first: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For how long each two of k merged sets, rows first[k]:first[k + 1], hold the same points: (k, k), above the
+    diagonal."""
+    sets = len(first) - 1
+    shared = np.zeros((sets, sets), np.int64)
+    for a in range(sets):
+        for b in range(a + 1, sets):
+            one, other, both = first[a], first[b], 0
+            while one < first[a + 1] and other < first[b + 1]:
+                both += max(0, min(end[one], end[other]) - max(start[one], start[other]))
+                if end[one] < end[other]:
+                    one += 1
+                else:
+                    other += 1
+            shared[a, b] = both
+    return shared
+
+
+def concurrency(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """For how long exactly k devices were busy: `devices` = k from 0 to all of them, `time_ps`; they sum to the
     window.
 
@@ -87,7 +118,6 @@ def concurrency(events: pd.DataFrame | Unions, window: tuple[int, int] | None = 
     times: list[int] = []
     if len(seen.windows) < 2:
         edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
-        lengths = edges[1:] - edges[:-1]
-        times = [iv.sum_exactly(lengths[count[:-1] == k]) for k in range(len(seen.devices) + 1)]
+        times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(seen.devices) + 1)
         times[0] = sum(map(iv.total, seen.windows.values())) - sum(times[1:])
     return pd.DataFrame({"devices": range(len(times)), "time_ps": times}).astype("int64")

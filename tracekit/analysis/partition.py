@@ -3,9 +3,10 @@
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit.rows import Rows
 from tracekit.unions import Unions, unions
 
-# Bit 0 = compute, bit 1 = collective, bit 2 = memory.
+# By the codes of `Device.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
 CELLS = (
     "idle",
     "compute",
@@ -18,7 +19,7 @@ CELLS = (
 )
 
 
-def partition(events: pd.DataFrame | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """One row per device: `window_start_ps`, `window_ps`, `span_ps`, `busy_ps` and the cells in CELLS, int64
     picoseconds.
 
@@ -32,18 +33,13 @@ def partition(events: pd.DataFrame | Unions, window: tuple[int, int] | None = No
         windows = seen.windows[device.clock]
         window_ps = iv.total(windows)
         start = int(windows[0, 0]) if len(windows) else 0
-        held = (device.compute, device.collective, device.memory)
-        # |exactly these| by inclusion and exclusion would subtract; walking the subsets keeps every term a measured
-        # set.
-        cells = []
-        for cell in range(8):
-            inside = windows
-            for bit, one in enumerate(held):
-                inside = iv.intersection(inside, one) if cell >> bit & 1 else iv.difference(inside, one)
-            cells.append(iv.total(inside))
+        edges, code = device.cells
+        cells = iv.sums(edges[1:] - edges[:-1], code, len(CELLS))
+        busy = sum(cells[1:])
+        # Idle is also what lies before the first work and after the last.
+        cells[0] = window_ps - iv.sum_exactly(iv.within(device.busy, windows))
         if sum(cells) != window_ps:
             raise AssertionError(f"the cells of {name} sum to {sum(cells)} ps, the window is {window_ps} ps")
-        ends = iv.span([device.busy])
-        rows.append((name, start, window_ps, ends[1] - ends[0] if ends else 0, iv.total(device.busy), *cells))
+        rows.append((name, start, window_ps, int(edges[-1] - edges[0]) if len(edges) else 0, busy, *cells))
     numbers = ["window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS]
     return pd.DataFrame(rows, columns=["device", *numbers]).astype({"device": "str", **dict.fromkeys(numbers, "int64")})

@@ -9,8 +9,8 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.rows import clock_of_hosts
-from tracekit.trace import records
+from tracekit.rows import Rows, clock_of_hosts, rows
+from tracekit.trace import KIND_DTYPE
 from tracekit.unions import unions
 
 PHASE_COLUMNS = {
@@ -35,6 +35,8 @@ STRETCH_COLUMNS = {
     "reason": "str",
 }
 _KINDS = ("compute", "collective", "memory")
+# The place in _KINDS of each code of a row's kind.
+_KIND_OF = np.array([_KINDS.index(kind if kind in _KINDS else "memory") for kind in KIND_DTYPE.categories])
 # Where copies stand on an unknown device, their stretch is told for all devices together.
 ANY_DEVICE = "any device"
 
@@ -51,7 +53,7 @@ class _Phase:
     alone: tuple[str, ...]
     baseline: str | None
     busy: Mapping[tuple[str, str], int]
-    work: Mapping[tuple[str, str], Mapping[str, Fraction]]
+    work: Mapping[tuple[str, str], Mapping[int, Fraction]]
     devices: int
 
     @property
@@ -101,7 +103,7 @@ def marked(
     ).reset_index(drop=True)
 
 
-def rounds(marked: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+def rounds(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> pd.DataFrame:
     """`marked` with one row a round: columns clock, name, start_ps, end_ps, alone, baseline, by start.
 
     Where several hosts run a phase, each marks its own span of every round: the k-th spans of all hosts on one clock
@@ -134,28 +136,30 @@ def rounds(marked: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def windows(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, dict[str, Intervals]]:
+def windows(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
     begun inside it."""
-    clocks = clock_of_hosts(events)
-    sorted_ends = {}
-    for clock in set(clocks.values()):
-        rows = events[events["host"].isin([host for host, on in clocks.items() if on == clock])]
-        order = np.argsort(rows["start_ps"].to_numpy(), kind="stable")
-        sorted_ends[clock] = rows["start_ps"].to_numpy()[order], rows["end_ps"].to_numpy()[order]
+    seen = rows(events)
     found: dict[str, dict[str, Intervals]] = {}
-    nothing = np.empty(0, np.int64)
-    for (name, on), spans in rounds(marked, events).groupby(["name", "clock"], sort=False):
-        starts, ends = sorted_ends.get(str(on), (nothing, nothing))
-        reach = []
-        for start, end in zip(spans["start_ps"], spans["end_ps"], strict=True):
-            first, last = np.searchsorted(starts, [start, end])
-            reach.append((start, max(end, int(ends[first:last].max(initial=end)))))
-        found.setdefault(str(name), {})[str(on)] = np.array(reach, np.int64)
+    for (name, on), spans in rounds(marked, seen).groupby(["name", "clock"], sort=False):
+        round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
+        reach = round_of.copy()
+        for device in _on_clock(seen, str(on)):
+            mine = seen.of(device)
+            first, stop = np.searchsorted(seen.start[mine], round_of).T
+            # One more end, so that a round may begin after the last row; of an empty one this gives a row outside it.
+            ends = np.append(seen.end[mine], 0)
+            last = np.maximum.reduceat(ends, np.column_stack([first, stop]).ravel())[::2]
+            reach[:, 1] = np.maximum(reach[:, 1], np.where(first < stop, last, reach[:, 1]))
+        found.setdefault(str(name), {})[str(on)] = reach
     return found
 
 
-def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _on_clock(seen: Rows, clock: str) -> list[int]:
+    return [device for device, on in enumerate(seen.clocks) if on == clock]
+
+
+def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Wall, speedup and efficiency per phase (PHASE_COLUMNS); busy time and stretch per device and kind
     (STRETCH_COLUMNS).
 
@@ -166,7 +170,7 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
     equally often. What cannot be said is null with a `reason`.
     """
     known = _measured(marked, events)
-    rows, stretches = [], []
+    table, stretches = [], []
     for name, phase in known.items():
         others = phase.alone or ((phase.baseline,) if phase.baseline else ())
         missing = [other for other in others if other not in known]
@@ -181,7 +185,7 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
             speedup = sum(known[other].wall for other in others) / phase.wall
             if phase.baseline and phase.devices and known[phase.baseline].devices:
                 efficiency = speedup * known[phase.baseline].devices / phase.devices
-        rows.append(
+        table.append(
             (
                 name,
                 phase.n,
@@ -198,33 +202,30 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame) -> tuple[pd.DataFrame, pd
         solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
     return (
-        pd.DataFrame(rows, columns=list(PHASE_COLUMNS)).astype(PHASE_COLUMNS),
+        pd.DataFrame(table, columns=list(PHASE_COLUMNS)).astype(PHASE_COLUMNS),
         pd.DataFrame(stretches, columns=list(STRETCH_COLUMNS)).astype(STRETCH_COLUMNS),
     )
 
 
-def _measured(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, _Phase]:
-    seen = unions(events)
-    all_rounds = rounds(marked, events)
-    clocks = events["host"].map(clock_of_hosts(events)).to_numpy(object)
-    starts = events["start_ps"].to_numpy()
+def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _Phase]:
+    all_rows = rows(events)
+    seen = unions(all_rows)
+    devices = {**seen.devices, **seen.unplaced}
+    all_rounds = rounds(marked, all_rows)
     found = {}
-    for name, reach in windows(marked, events).items():
+    for name, reach in windows(marked, all_rows).items():
         mine = all_rounds[all_rounds["name"] == name]
         spans = {str(clock): iv.intervals(one["start_ps"], one["end_ps"]) for clock, one in mine.groupby("clock")}
-        begun = np.zeros(len(events), bool)
-        for clock, start, end in zip(mine["clock"], mine["start_ps"], mine["end_ps"], strict=True):
-            begun |= (starts >= start) & (starts < end) & (clocks == clock)
         baseline = mine["baseline"].iloc[-1]
         busy = {
             (device, kind): int(np.median(iv.within(getattr(one, kind), reach[one.clock])))
-            for device, one in {**seen.devices, **seen.unplaced}.items()
+            for device, one in devices.items()
             if one.clock in reach
             for kind in _KINDS
         }
-        work = _work(events[begun], max(map(len, reach.values())))
-        if seen.unplaced and len(reach) == 1:
-            everywhere = iv.union(*(one.memory for one in (*seen.devices.values(), *seen.unplaced.values())))
+        work = _work(all_rows, spans)
+        if any(one.clock in reach for one in seen.unplaced.values()) and len(reach) == 1:
+            everywhere = iv.union(*(one.memory for one in devices.values() if one.clock in reach))
             busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, *reach.values())))
             work[ANY_DEVICE, "memory"] = _added(ops for (_, kind), ops in work.items() if kind == "memory")
         found[name] = _Phase(
@@ -239,20 +240,30 @@ def _measured(marked: pd.DataFrame, events: pd.DataFrame) -> dict[str, _Phase]:
     return found
 
 
-def _work(rows: pd.DataFrame, rounds: int) -> dict[tuple[str, str], dict[str, Fraction]]:
-    """How often each op ran a round, by device and kind."""
-    found: dict[tuple[str, str], dict[str, Fraction]] = {}
-    counts = rows.groupby(["device", "kind", "name"], observed=True).size().reset_index(name="n")
-    for row in records(counts):
-        kind = row["kind"] if row["kind"] in _KINDS else "memory"
-        ops = found.setdefault((row["device"], kind), {})
-        ops[row["name"]] = ops.get(row["name"], Fraction(0)) + Fraction(row["n"], rounds)
+def _work(seen: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
+    """How often each op (a code of `name`) ran a round, by device and kind."""
+    rounds = max(map(len, spans.values()))
+    names, kinds = len(seen.labels("name")), len(_KINDS)
+    op = seen.codes("name") * kinds + _KIND_OF[seen.kind]
+    found: dict[tuple[str, str], dict[int, Fraction]] = {}
+    for clock, of_clock in spans.items():
+        # Merged, so that what began in two rounds at once counts once.
+        begun = iv.union(of_clock)
+        for device in _on_clock(seen, clock):
+            mine = seen.of(device)
+            parts = np.searchsorted(seen.start[mine], begun).tolist()
+            ran = np.concatenate([op[:0], *(op[mine][first:stop] for first, stop in parts)])
+            counts = np.bincount(ran, minlength=names * kinds)
+            for one in np.flatnonzero(counts).tolist():
+                name, kind = divmod(one, kinds)
+                ops = found.setdefault((seen.devices[device], _KINDS[kind]), {})
+                ops[name] = Fraction(int(counts[one]), rounds)
     return found
 
 
-def _added(parts: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+def _added(parts: Iterable[Mapping[int, Fraction]]) -> dict[int, Fraction]:
     """The counts of all `parts`, added op by op."""
-    found: dict[str, Fraction] = {}
+    found: dict[int, Fraction] = {}
     for part in parts:
         for op, count in part.items():
             found[op] = found.get(op, Fraction(0)) + count
