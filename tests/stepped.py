@@ -1,0 +1,87 @@
+"""Literal frames for tests of steps: annotations, and device rows with the times of their launches."""
+
+import numpy as np
+import pandas as pd
+
+from tracekit.links import launch_of
+from tracekit.rows import rows
+from tracekit.stepping.boundaries import Boundaries, boundaries
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, frame
+
+# Columns of events whose categories are fixed.
+_FIXED = {"kind", "direction"}
+
+
+def annotated(*marks: tuple, host: str = "h", thread: str = "python") -> pd.DataFrame:
+    """Rows of (name, step, start, end) as spans of one host; `step` None is another span."""
+    return frame(
+        SPAN_COLUMNS,
+        {
+            "host": [host] * len(marks),
+            "thread": [thread] * len(marks),
+            "name": [mark[0] for mark in marks],
+            "step": pd.array([mark[1] for mark in marks], "Int64"),
+            "start_ps": [mark[2] for mark in marks],
+            "end_ps": [mark[3] for mark in marks],
+        },
+    )
+
+
+def work(*done: tuple, host: str = "h", clock: str | None = None, **more) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of (device, kind, start, end[, launched]) as events and launches; `more` are columns of the events."""
+    launched = [row[4] if len(row) > 4 else None for row in done]
+    called = [number for number, at in enumerate(launched) if at is not None]
+    events = frame(
+        EVENT_COLUMNS,
+        {
+            "host": [host] * len(done),
+            "device": [row[0] for row in done],
+            "lane": [row[1] for row in done],
+            "kind": [row[1] for row in done],
+            "name": ["op"] * len(done),
+            "start_ps": [row[2] for row in done],
+            "end_ps": [row[3] for row in done],
+            "correlation_id": pd.array([None if at is None else n for n, at in enumerate(launched)], "Int64"),
+            "clock": [clock] * len(done),
+            **{name: pd.array(values, EVENT_COLUMNS[name]) for name, values in more.items()},
+        },
+    )
+    launches = frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": [host] * len(called),
+            "thread": ["python"] * len(called),
+            "name": ["launch"] * len(called),
+            "start_ps": [launched[number] for number in called],
+            "end_ps": [launched[number] + 1 for number in called],
+            "correlation_id": called,
+        },
+    )
+    return events, launches
+
+
+def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of several such frames, with categories again."""
+    one = pd.concat(frames, ignore_index=True)
+    texts = [name for name, dtype in frames[0].dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    return one.astype({**dict.fromkeys(texts, "category"), **{name: EVENT_COLUMNS[name] for name in _FIXED & {*one}}})
+
+
+def found(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Boundaries:
+    """The boundaries of such work."""
+    held = rows(done[0])
+    return boundaries(held, annotated() if spans is None else spans, launch_of(held, done[1]), done[1])
+
+
+def table(made: Boundaries, *columns: str) -> list[tuple]:
+    """Some columns of the steps as tuples; null is None."""
+    some = made.table[list(columns)].astype(object)
+    return list(some.where(some.notna(), None).itertuples(index=False, name=None))
+
+
+def steps_of(made: Boundaries, done: tuple[pd.DataFrame, pd.DataFrame]) -> list[int]:
+    """The step of each row, in the order of the events."""
+    at = rows(done[0]).at
+    of = np.empty(len(at), np.int64)
+    of[at] = made.of
+    return of.tolist()
