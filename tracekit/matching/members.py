@@ -1,0 +1,69 @@
+"""Which devices of a trace are the ranks that a collective lists.
+
+The numbers in a list of replica groups are places in the program's device assignment, which a trace does not tell. So
+devices are told apart by them only where the list leaves one choice, or where one host has exactly as many devices:
+then number k is taken for device k, as JAX orders the devices of one process unless a mesh reorders them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_GROUP = re.compile(r"\{([\d,]+)\}")
+# A SparseCore is none of the devices that a program counts.
+_ORDINAL = re.compile(r"(?:^|/)(?!sc:)\w+:(\d+)$")
+
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Members:
+    """Who of d devices took part together.
+
+    `group` says of each which of the collective's groups it is in, -1 where the trace does not prove that; `size` how
+    many ranks its group has, 0 if that is not told; `in_order` whether the numbers of the ranks were taken for those of
+    the devices.
+    """
+
+    group: tuple[int, ...]
+    size: tuple[int, ...]
+    in_order: bool = False
+
+
+def groups(ranks: str, pairs: bool) -> Groups:
+    """The ranks that take part together, of the text in `events.ranks`: `0,1` or `{{0,2},{1,3}}`.
+
+    `pairs`: the text lists the source and the target of every transfer of a permute; what they connect is together.
+    """
+    listed = [[int(one) for one in text.split(",") if one] for text in _GROUP.findall(ranks) or [ranks]]
+    if not pairs:
+        return listed
+    joined: Groups = []
+    for pair in listed:
+        touched = [one for one in joined if set(one) & set(pair)]
+        joined = [one for one in joined if one not in touched]
+        joined.append(sorted({*pair, *(rank for one in touched for rank in one)}))
+    return sorted(joined)
+
+
+def members(ranks: str, pairs: bool, devices: Sequence[str], hosts: Sequence[str]) -> Members:
+    """How the `devices` that ran a collective, on `hosts` (one each), are told apart by its `ranks` ("" if unknown)."""
+    count = len(devices)
+    if not ranks:
+        return Members((0,) * count, (0,) * count)
+    listed = groups(ranks, pairs)
+    numbers = {rank: at for at, group in enumerate(listed) for rank in group}
+    sizes = {len(group) for group in listed}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    if len(listed) == 1 and count <= size:
+        return Members((0,) * count, (size,) * count)
+    own = list(dict.fromkeys(hosts))
+    if len(listed) == 1 and all(hosts.count(host) == size for host in own):  # as many programs, each with its own ranks
+        return Members(tuple(own.index(host) for host in hosts), (size,) * count)
+    ordinals = [int(found[1]) if (found := _ORDINAL.search(device)) else -1 for device in devices]
+    fits = set(ordinals) >= set(numbers) if pairs else set(ordinals) == set(numbers)
+    if len(own) == 1 and len(set(ordinals)) == count and fits:
+        group = [numbers.get(ordinal, -1) for ordinal in ordinals]
+        # A permute's device that neither sends nor receives is alone with itself.
+        return Members(tuple(group), tuple(len(listed[one]) if one >= 0 else 1 for one in group), True)
+    return Members((-1,) * count, (size,) * count)
