@@ -1,0 +1,1 @@
+"""What exposed time costs: whose it is, where it comes from, what ran meanwhile."""

@@ -1,0 +1,1 @@
+"""What devices are able to do, from the trace or from data sheets."""
