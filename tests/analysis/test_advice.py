@@ -1,0 +1,179 @@
+"""Each rule speaks past its threshold, and is silent just below it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.frames import events
+from tracekit.analysis import advice
+from tracekit.analysis.advice import Finding
+from tracekit.analysis.overlap import device_pairs
+from tracekit.analysis.partition import partition
+from tracekit.rows import rows
+from tracekit.unions import unions
+
+
+def waited(ps: int | None) -> pd.DataFrame:
+    return pd.DataFrame({"exposed_wait_ps": pd.array([ps], "Int64")})
+
+
+def two_gpus(exposed: int, kind: str = "collective", *more) -> pd.DataFrame:
+    """Two GPUs in a window of 100: the second computes throughout, the first has `exposed` of `kind` alone."""
+    return events(
+        ("gpu:0", "compute", 0, 100 - exposed),
+        ("gpu:0", kind, 100 - exposed, 100, "op", *more),
+        ("gpu:1", "compute", 0, 100),
+    )
+
+
+def test_exposed_collectives_are_told_from_a_tenth_of_the_devices_time_on():
+    assert advice.exposed_collectives(partition(two_gpus(20)), waited(None)) == Finding(
+        "exposed_collectives", 20, 0.1, {"device": "gpu:0", "most": 0.2}
+    )
+    assert advice.exposed_collectives(partition(two_gpus(19)), waited(0)) is None
+
+
+def test_exposed_collectives_that_mostly_wait_are_not_for_a_scheduler_to_hide():
+    table = partition(two_gpus(50))
+    assert advice.exposed_collectives(table, waited(25)) is not None
+    assert advice.exposed_collectives(table, waited(26)) is None
+
+
+def late(straggler: bool, cost: int) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "device": ["gpu:0", "gpu:1"],
+            "n": [10, 10],
+            "last": [9, 1],
+            "exposed_cost_ps": [cost, 3],
+            "straggler": [straggler, False],
+        }
+    )
+
+
+def test_a_straggler_is_told_by_what_it_cost_the_others():
+    window = partition(two_gpus(0))
+    assert advice.late_peer(late(True, 10), window) == Finding(
+        "late_peer", 10, 0.05, {"device": "gpu:0", "last": 9, "n": 10}
+    )
+    assert advice.late_peer(late(True, 9), window) is None
+    assert advice.late_peer(late(False, 50), window) is None
+    assert advice.late_peer(late(True, 50)[:0], window) is None
+
+
+def test_exposed_copies_name_the_direction_that_was_most_of_them():
+    rows_ = events(
+        ("gpu:0", "compute", 0, 80),
+        ("gpu:0", "memcpy", 70, 90, "in", "H2D"),
+        ("gpu:0", "memcpy", 90, 95, "out", "D2H"),
+        ("gpu:0", "compute", 95, 100),
+    )
+    found = advice.exposed_copies(partition(rows_), unions(rows_))
+    assert found == Finding("exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}})
+    below = two_gpus(9, "memcpy", "H2D")
+    assert advice.exposed_copies(partition(below), unions(below)) is None
+
+
+def test_copies_without_a_known_direction_have_none():
+    found = two_gpus(30, "memcpy")
+    assert advice.exposed_copies(partition(found), unions(found)).evidence["direction"] is None
+
+
+def on_lanes(device: str, *lanes: str) -> pd.DataFrame:
+    """A kernel of 80 and two copies of 10, on three lanes."""
+    table = events(
+        (device, "compute", 0, 80), (device, "memcpy", 80, 90, "a", "H2D"), (device, "memcpy", 90, 100, "b", "H2D")
+    )
+    return table.assign(lane=pd.Categorical(lanes))
+
+
+@pytest.mark.parametrize(
+    ("device", "lanes", "expected"),
+    [
+        ("gpu:0", ("s1", "s1", "s1"), 1.0),
+        ("gpu:0", ("s1", "s1", "s2"), 0.5),
+        ("gpu:0", ("s1", "s2", "s2"), None),
+        ("tpu:0", ("s1", "s1", "s1"), None),
+    ],
+)
+def test_copies_on_streams_that_also_run_kernels_are_told_of_gpus_alone(device, lanes, expected):
+    table = on_lanes(device, *lanes)
+    found = advice.copies_in_compute_lane(rows(table), partition(table))
+    assert (found.evidence["ratio"] if found else None) == expected
+
+
+def test_the_same_stream_name_on_another_device_is_another_stream():
+    table = events(("gpu:0", "compute", 0, 100), ("gpu:1", "memcpy", 0, 100)).assign(lane=pd.Categorical(["s", "s"]))
+    assert advice.copies_in_compute_lane(rows(table), partition(table)) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "ratio"),
+    [
+        (("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"), 0.5),
+        (("Memcpy HtoD (Pinned -> Device)", "copy"), None),
+    ],
+)
+def test_pageable_copies_are_told_by_their_names(names, ratio):
+    table = events(
+        ("gpu:0", "compute", 0, 80, "pageable"),
+        ("gpu:0", "memcpy", 80, 90, names[0], "H2D"),
+        ("gpu:0", "memcpy", 90, 100, names[1], "H2D"),
+    )
+    found = advice.pageable_copies(rows(table), partition(table))
+    assert (found.evidence["ratio"] if found else None) == ratio
+
+
+@pytest.mark.parametrize(("cause", "rule"), [(cause, rule) for cause, (rule, _) in advice.IDLE.items()])
+def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
+    window = partition(two_gpus(0))
+    least = round(advice.IDLE[cause][1] * 200)
+    by_device = pd.DataFrame({"device": ["gpu:0"], "cause": [cause], "gaps": [7], "idle_ps": [least]})
+    assert advice.idle(by_device, window) == [Finding(rule, least, least / 200, {"gaps": 7})]
+    assert advice.idle(by_device.assign(idle_ps=least - 1), window) == []
+    assert advice.idle(by_device.assign(cause="unexplained"), window) == []
+
+
+@pytest.mark.parametrize(("overlap", "stretch", "told"), [(0.9, 1.25, True), (0.89, 2.0, False), (1.0, 1.24, False)])
+def test_contention_needs_both_overlap_and_stretch(overlap, stretch, told):
+    phases = pd.DataFrame({"name": ["both"]})
+    pairs = {"both": pd.DataFrame({"ratio_min": [overlap]})}
+    slowed = pd.DataFrame(
+        {
+            "name": ["both", "both"],
+            "device": ["cpu:0", "cpu:1"],
+            "kind": ["compute", "memory"],
+            "busy_ps": [int(100 * stretch), 10],
+            "alone_ps": [100, 10],
+            "stretch": [stretch, 1.0],
+        }
+    )
+    found = advice.contention(phases, pairs, slowed)
+    assert bool(found) is told
+    if told:
+        assert (found[0].cost_ps, found[0].evidence["device"]) == (25, "cpu:0")
+
+
+def test_devices_that_took_turns_are_told():
+    turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
+    found = advice.took_turns(partition(turns), device_pairs(turns))
+    assert found == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
+    together = events(("gpu:0", "compute", 0, 55), ("gpu:1", "compute", 46, 100))
+    assert advice.took_turns(partition(together), device_pairs(together)) is None
+
+
+def test_a_device_that_hardly_worked_takes_no_turns():
+    rare = events(("gpu:0", "compute", 0, 90), ("gpu:1", "compute", 91, 100))
+    assert advice.took_turns(partition(rare), device_pairs(rare)) is None
+
+
+def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_do():
+    small, large = Finding("host_bound", 1, 0.1), Finding("exposed_collectives", 2, 0.2)
+    on_gpu = advice.advice([small, None, large], rows(two_gpus(0)))
+    assert (on_gpu.findings, on_gpu.backend, on_gpu.xla) == ((large, small), "gpu", False)
+    table = events(("h/cpu:0", "compute", 0, 1))
+    table["hlo_op"] = pd.Categorical(["dot"])
+    on_cpu = advice.advice([small, large], rows(table))
+    assert (on_cpu.findings, on_cpu.backend, on_cpu.xla) == ((small,), "cpu", True)
+    assert advice.advice([], rows(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))).backend == ""
+    assert np.isclose(sum(one.share for one in on_gpu.findings), 0.3)

@@ -1,0 +1,208 @@
+"""Findings: what costs time, by figures that passed a threshold. Each rule is one function; the report has the words.
+
+The thresholds are choices, not measurements: below them a finding is seldom worth a change of a program.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals as iv
+from tracekit.rows import CODE, Rows
+from tracekit.trace import Kind, records
+from tracekit.unions import COLLECTIVE, COMPUTE, Unions
+
+# Shares of the devices' windows from which on a finding is told.
+EXPOSED_COLLECTIVES = 0.10
+EXPOSED_COPIES = 0.05
+LATE_PEER = 0.05
+# By cause of idle time (analysis.idle) the rule's name and its share.
+IDLE = {
+    "host-bound": ("host_bound", 0.10),
+    "input pipeline": ("input_bound", 0.05),
+    "compiling": ("compiling", 0.05),
+    "launch latency": ("launch_latency", 0.05),
+    "waiting for a copy": ("waits_for_copies", 0.05),
+}
+# Shares of the copies' time.
+IN_COMPUTE_LANE = 0.5
+PAGEABLE = 0.5
+# A phase must pass both: at once, and yet slowed down.
+CONTENDED_OVERLAP = 0.9
+CONTENDED_STRETCH = 1.25
+# Devices that overlap less take turns, if each works for this share of the window.
+TURNS_OVERLAP = 0.1
+TURNS_BUSY = 0.1
+_NEVER_ON_CPU = ("exposed_collectives",)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding; `rule` says which.
+
+    `cost_ps` is the time it stands for, summed over the devices, and `share` that of the sum of their windows; both
+    None where it stands for no time. `evidence` has the figures that passed the threshold and what the words need.
+    """
+
+    rule: str
+    cost_ps: int | None
+    share: float | None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The findings, the costliest first, and what they are about.
+
+    `backend` is "gpu", "tpu", "cpu" or "" for a mixture; `xla` tells whether XLA compiled the program.
+    """
+
+    findings: tuple[Finding, ...]
+    backend: str
+    xla: bool
+
+
+def advice(found: Sequence[Finding | None], rows: Rows) -> Advice:
+    """What the rules found, in order of cost, for the devices and the compiler that `rows` show.
+
+    A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
+    should.
+    """
+    backends = {_backend(device) for device in rows.devices}
+    backend = backends.pop() if len(backends) == 1 else ""
+    kept = [one for one in found if one and not (backend == "cpu" and one.rule in _NEVER_ON_CPU)]
+    kept.sort(key=lambda one: -(one.cost_ps or 0))
+    return Advice(tuple(kept), backend, bool((rows.codes("hlo_op") >= 0).any()))
+
+
+def exposed_collectives(partition: pd.DataFrame, total: pd.DataFrame) -> Finding | None:
+    """Collectives beside which nothing computed; not where most of that was waiting for a peer.
+
+    `total` is as analysis.collectives gives it, one row or none.
+    """
+    exposed = partition[["collective", "collective+memory"]].sum(axis=1)
+    cost, share = _cost(exposed, partition)
+    waited = sum(map(int, total["exposed_wait_ps"].dropna()))
+    if share < EXPOSED_COLLECTIVES or 2 * waited > cost:
+        return None
+    at = int(np.argmax((exposed / partition["window_ps"]).to_numpy()))
+    most = {"device": str(partition["device"].iloc[at]), "most": float((exposed / partition["window_ps"]).iloc[at])}
+    return Finding("exposed_collectives", cost, share, most)
+
+
+def late_peer(by_device: pd.DataFrame, partition: pd.DataFrame) -> Finding | None:
+    """One device for which the others waited in collectives, with nothing computing beside.
+
+    `by_device` is as analysis.collectives gives it.
+    """
+    late = by_device[by_device["straggler"]] if len(by_device) else by_device
+    if not len(late):
+        return None
+    worst = records(late.sort_values("exposed_cost_ps", ascending=False, kind="stable"))[0]
+    cost, share = _cost([worst["exposed_cost_ps"]], partition)
+    if share < LATE_PEER:
+        return None
+    return Finding(
+        "late_peer", cost, share, {"device": worst["device"], "last": int(worst["last"]), "n": int(worst["n"])}
+    )
+
+
+def exposed_copies(partition: pd.DataFrame, seen: Unions) -> Finding | None:
+    """Copies beside which nothing ran, and the direction that was most of it, None where no row tells one."""
+    cost, share = _cost(partition["memory"], partition)
+    if share < EXPOSED_COPIES:
+        return None
+    by_way: dict[str, int] = {}
+    for device in seen.devices.values():
+        other = device.ran(COMPUTE | COLLECTIVE)
+        for way, held in device.directions.items():
+            by_way[way] = by_way.get(way, 0) + iv.total(iv.difference(held, other))
+    return Finding(
+        "exposed_copies",
+        cost,
+        share,
+        {"direction": max(by_way, key=lambda way: by_way[way], default=None), "by_direction_ps": by_way},
+    )
+
+
+def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | None:
+    """Exposed GPU copies that stand, for most of their time, on streams that also run kernels."""
+    cost, share = _cost(partition["memory"], partition)
+    gpu = np.array([_backend(device) == "gpu" for device in rows.devices], bool)
+    if share < EXPOSED_COPIES or not gpu.any():
+        return None
+    copies = ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.MEMSET])) & gpu[rows.device]
+    lane = rows.device * (rows.codes("lane").max(initial=0) + 1) + rows.codes("lane")
+    mixed = copies & np.isin(lane, np.unique(lane[rows.kind == CODE[Kind.COMPUTE]]))
+    part = _ratio(rows, mixed, copies)
+    return Finding("copies_in_compute_lane", cost, share, {"ratio": part}) if part >= IN_COMPUTE_LANE else None
+
+
+def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
+    """Exposed copies that go, for most of the copies' time, through pageable host memory, as their names say."""
+    cost, share = _cost(partition["memory"], partition)
+    pageable = np.array([*("pageable" in name.lower() for name in rows.labels("name")), False], bool)
+    if share < EXPOSED_COPIES or not pageable.any():
+        return None
+    copies = rows.kind == CODE[Kind.MEMCPY]
+    part = _ratio(rows, copies & pageable[rows.codes("name")], copies)
+    return Finding("pageable_copies", cost, share, {"ratio": part}) if part >= PAGEABLE else None
+
+
+def idle(by_device: pd.DataFrame, partition: pd.DataFrame) -> list[Finding]:
+    """Idle time of a cause that a user can act on; `by_device` is as analysis.idle gives it."""
+    found = []
+    for cause, (rule, threshold) in IDLE.items():
+        rows = by_device[by_device["cause"] == cause]
+        cost, share = _cost(rows["idle_ps"], partition)
+        if share >= threshold:
+            found.append(Finding(rule, cost, share, {"gaps": int(rows["gaps"].sum())}))
+    return found
+
+
+def contention(phases: pd.DataFrame, pairs: Mapping[str, pd.DataFrame], stretch: pd.DataFrame) -> list[Finding]:
+    """Compared phases in which devices ran at once and slowed each other down; `pairs` are those of each phase."""
+    found = []
+    for name in phases["name"]:
+        mine = stretch[(stretch["name"] == name) & stretch["stretch"].notna()]
+        overlap = pairs[name]["ratio_min"].max()
+        if not len(mine) or pd.isna(overlap) or overlap < CONTENDED_OVERLAP:
+            continue
+        worst = records(mine.sort_values("stretch", ascending=False, kind="stable"))[0]
+        if worst["stretch"] >= CONTENDED_STRETCH:
+            told = {key: worst[key] for key in ("device", "kind")}
+            figures = {"phase": name, "overlap_ratio": float(overlap), "stretch": float(worst["stretch"]), **told}
+            found.append(Finding("contention", int(worst["busy_ps"]) - int(worst["alone_ps"]), None, figures))
+    return found
+
+
+def took_turns(partition: pd.DataFrame, pairs: pd.DataFrame) -> Finding | None:
+    """Devices that all worked, and hardly ever at once. Not for a trace with phases, which may want just that."""
+    busy = partition[partition["busy_ps"] >= TURNS_BUSY * partition["window_ps"]]
+    among = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
+    ratio = among["ratio_min"].max()
+    if not len(among) or among["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:
+        return None
+    cost, share = _cost([sum(map(int, busy["busy_ps"])) - int(busy["busy_ps"].max())], partition)
+    return Finding("took_turns", cost, share, {"devices": len(busy), "ratio_min": float(ratio)})
+
+
+def _backend(device: str) -> str:
+    """What a device is, by its name: `gpu` of `rank0/gpu:0`."""
+    return device.rpartition("/")[2].partition(":")[0]
+
+
+def _cost(lasted: Any, partition: pd.DataFrame) -> tuple[int, float]:
+    """The time summed over the devices, and its share of their windows."""
+    cost, whole = sum(map(int, lasted)), sum(map(int, partition["window_ps"]))
+    return cost, cost / whole if whole else 0.0
+
+
+def _ratio(rows: Rows, part: Any, whole: Any) -> float:
+    """The durations of the rows `part` over those of `whole`, 0 without any."""
+    lasted = rows.end - rows.start
+    total = iv.sum_exactly(lasted[whole])
+    return iv.sum_exactly(lasted[part]) / total if total else 0.0
