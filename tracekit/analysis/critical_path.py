@@ -1,0 +1,340 @@
+"""What determined the length of each step, and how long it would be if some of that took no time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.dependencies.graph import Graph, graph
+from tracekit.dependencies.plan import Plan, plan
+from tracekit.dependencies.replay import Without, replay
+from tracekit.dependencies.walk import Part, Walked, walk
+from tracekit.intervals import sum_exactly
+from tracekit.rows import CODE, Rows
+from tracekit.trace import Kind, Trace
+
+Column = NDArray[np.int64]
+
+STEP_COLUMNS = {
+    "clock": "str",
+    "step": "Int64",
+    "name": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "wall_ps": "int64",
+    "replayed_ps": "int64",
+    "error_ratio": "Float64",
+    "unexplained_ps": "int64",
+    "pieces": "Int64",
+    "shown": "str",
+}
+COMPOSITION_COLUMNS = {"at": "int64", "part": "str", "time_ps": "int64", "ratio": "Float64"}
+TOTAL_COLUMNS = {"part": "str", "time_ps": "int64", "ratio": "Float64"}
+PATH_COLUMNS = {
+    "at": "int64",
+    "part": "str",
+    "on": "str",
+    "name": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "time_ps": "int64",
+    "frame": "str",
+    "place": "Int64",
+}
+WHAT_IF_COLUMNS = {
+    "what": "str",
+    "name": "str",
+    "measured_ps": "int64",
+    "replayed_ps": "int64",
+    "without_ps": "int64",
+    "predicted_ps": "Int64",
+    "ratio": "Float64",
+    "reason": "str",
+}
+STEP_WHAT_IF_COLUMNS = {"at": "int64", "what": "str", "name": "str", "predicted_ps": "Int64", "ratio": "Float64"}
+
+LATENCY_COLUMNS = {"device": "str", "latency_ps": "Int64"}
+
+# The names of the parts of a path, in their order.
+PARTS = {
+    Part.COMPUTE: "compute",
+    Part.COLLECTIVE: "collective transfer",
+    Part.MEMCPY: "memcpy",
+    Part.MEMSET: "memset",
+    Part.HOST_LAUNCH: "host launch",
+    Part.HOST_WORK: "host work",
+    Part.LAUNCH_LATENCY: "launch latency",
+    Part.ALONE_COLLECTIVE: "collective, waiting included",
+    Part.UNEXPLAINED: "unexplained",
+}
+# Of a path more of which no dependency explains than this, no what-if is drawn.
+MOST_UNEXPLAINED = 0.1
+# How many ops are tried, and how many pieces of a path are kept.
+OPS, PIECES = 5, 1000
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The critical paths of the counted steps; times in ps, ratios in 0..1.
+
+    `steps`: one row a step; `replayed_ps` is its length if everything began as soon as what it is proven to wait for
+    had ended, `error_ratio` that over `wall_ps`, less 1, never above 0. What is missing is `unexplained_ps`: times on
+    the path at which nothing tells why it did not go on. `shown` marks the `median` and the `longest` step, of whose
+    paths `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of
+    `steps`. `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is
+    a device or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the
+    second. `what_if`: all counted steps together if `what` took no
+    time; null with a `reason` where too little is explained. `step_what_if`: the same for each step. `edges`: the
+    dependencies that were found, by sort (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out.
+    `lacking`: why there is nothing.
+    """
+
+    steps: pd.DataFrame
+    composition: pd.DataFrame
+    total: pd.DataFrame
+    path: pd.DataFrame
+    what_if: pd.DataFrame
+    step_what_if: pd.DataFrame
+    edges: pd.DataFrame
+    latency: pd.DataFrame
+    notes: tuple[str, ...]
+    lacking: str
+
+
+def critical_path(
+    rows: Rows, launch: Column, instance: Column, trace: Trace, step_table: pd.DataFrame | None = None
+) -> CriticalPath:
+    """The critical paths of the steps of `step_table` that are not left out; without any, of all rows of each clock.
+
+    `launch` and `instance` (len(rows),) are what `links.launch_of` and `instances.instances` give. `step_table` has at
+    least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
+    """
+    table = _counted(rows, step_table)
+    dag = graph(rows, launch, instance, trace)
+    lacking = _lacking(rows, table)
+    if lacking:
+        return _nothing(dag, lacking)
+    clock = np.array([dag.clocks.index(one) for one in table["clock"]], np.int64)
+    held = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
+    wall = held.end - held.start
+    shown = _shown(wall)
+    walked = walk(dag, held, np.array([bool(one) for one in shown]))
+    op, labels = _ops(rows, dag)
+    wanted = _without(dag, held, walked, op, labels)
+    lengths = replay(dag, held, [Without(), *(one for _, _, one in wanted)], op)
+    unexplained = walked.parts[:, Part.UNEXPLAINED]
+    table = table.assign(
+        wall_ps=wall,
+        replayed_ps=lengths[:, 0],
+        error_ratio=lengths[:, 0] / wall - 1,
+        unexplained_ps=unexplained,
+        pieces=pd.array([None if not one else int((walked.step == at).sum()) for at, one in enumerate(shown)], "Int64"),
+        shown=pd.array([one or None for one in shown], "str"),
+    )[list(STEP_COLUMNS)].astype(STEP_COLUMNS)
+    return CriticalPath(
+        table,
+        *_composition(walked.parts, wall),
+        _path(rows, trace, dag, walked),
+        *_what_if(wall, lengths, unexplained, [one[:2] for one in wanted], _unknown_copies(rows)),
+        dag.edges,
+        _latency(rows, dag),
+        _notes(dag),
+        "",
+    )
+
+
+def _counted(rows: Rows, step_table: pd.DataFrame | None) -> pd.DataFrame:
+    """The steps that count, with clock, step, name, start_ps and end_ps, by clock and start."""
+    wanted = ["clock", "step", "name", "start_ps", "end_ps"]
+    if step_table is not None:
+        kept = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
+        kept = kept[kept["clock"].fillna("").isin(rows.clocks)].assign(clock=kept["clock"].fillna(""))
+        if len(kept):
+            return kept.sort_values(["clock", "start_ps"], kind="stable")[wanted].reset_index(drop=True)
+    windows: dict[str, tuple[int, int]] = {}
+    for device, clock in enumerate(rows.clocks):
+        if rows.placed[device]:
+            mine = rows.of(device)
+            low, high = windows.get(clock, (int(rows.start[mine][0]), int(rows.end[mine].max())))
+            windows[clock] = min(low, int(rows.start[mine][0])), max(high, int(rows.end[mine].max()))
+    found = [(clock, None, "whole trace", low, high) for clock, (low, high) in windows.items() if high > low]
+    return pd.DataFrame(found, columns=wanted)
+
+
+def _lacking(rows: Rows, table: pd.DataFrame) -> str:
+    if not any(rows.placed):
+        return "The trace holds no work of a known device, so no path through it can be told."
+    if len(table) == 0:
+        return "All work of the trace takes no time, so there is no path through it."
+    return ""
+
+
+def _nothing(dag: Graph, lacking: str) -> CriticalPath:
+    def empty(columns: dict[str, str]) -> pd.DataFrame:
+        return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns.items()})
+
+    frames = (STEP_COLUMNS, COMPOSITION_COLUMNS, TOTAL_COLUMNS, PATH_COLUMNS, WHAT_IF_COLUMNS, STEP_WHAT_IF_COLUMNS)
+    steps_, composition, total, path, what_if, step_what_if = map(empty, frames)
+    return CriticalPath(
+        steps_, composition, total, path, what_if, step_what_if, dag.edges, empty(LATENCY_COLUMNS), (), lacking
+    )
+
+
+def _shown(wall: Column) -> list[str]:
+    """The steps whose paths are kept: the one of median length (of an even number the shorter) and the longest."""
+    shown = [""] * len(wall)
+    order = np.argsort(wall, kind="stable")
+    shown[order[(len(wall) - 1) // 2]] = "median"
+    if len(wall) > 1 and not shown[int(np.argmax(wall))]:
+        shown[int(np.argmax(wall))] = "longest"
+    return shown
+
+
+def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
+    """The number of the name of each node's row (N,), -1 for the host and for unknown devices, and the names."""
+    op = np.full(len(dag.start), -1, np.int32)
+    names = np.where(np.array([*rows.placed, False])[rows.device], rows.codes("name"), -1)
+    op[dag.first[3] : dag.first[4]] = names
+    op[dag.first[4] :] = names[dag.pair]
+    return op, rows.labels("name")
+
+
+def _without(
+    dag: Graph, held: Plan, walked: Walked, op: NDArray[np.int32], labels: list[str]
+) -> list[tuple[str, str | None, Without]]:
+    """What is tried: the kinds of work that the steps hold, and the ops that were longest on the paths."""
+    kinds = set(np.unique(dag.kind[held.node]).tolist())
+    found: list[tuple[str, str | None, Without]] = []
+    if Part.COLLECTIVE in kinds:
+        # That nobody waits for a late peer any more is another saving than a faster network.
+        found.append(("collective transfers", None, Without((Part.COLLECTIVE,))))
+        found.append(("collectives", None, Without((Part.COLLECTIVE,), apart=True)))
+    if Part.MEMCPY in kinds:
+        found.append(("copies", None, Without((Part.MEMCPY,))))
+    if kinds & {Part.HOST_LAUNCH, Part.HOST_WORK}:
+        found.append(("the host", None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
+    time = np.zeros(len(labels), np.int64)
+    some = np.flatnonzero((walked.on_path > 0) & (op >= 0))
+    np.add.at(time, op[some], walked.on_path[some])
+    longest = np.argsort(-time, kind="stable")[:OPS]
+    return found + [("op", labels[one], Without(op=one)) for one in longest.tolist() if time[one]]
+
+
+def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The parts of each path that are not 0, and of all paths."""
+    at, part = np.nonzero(parts)
+    names = np.array([PARTS[one] for one in Part])
+    composition = pd.DataFrame(
+        {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]}
+    ).astype(COMPOSITION_COLUMNS)
+    sums = [sum_exactly(parts[:, one]) for one in Part]
+    some = [one for one in Part if sums[one]]
+    whole = sum(sums)
+    if whole != sum_exactly(wall):
+        raise AssertionError("the parts of the critical paths do not sum to the steps")
+    total = pd.DataFrame(
+        [(PARTS[one], sums[one], sums[one] / whole) for one in some], columns=list(TOTAL_COLUMNS)
+    ).astype(TOTAL_COLUMNS)
+    return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
+    """The pieces that were kept, in order of time within each step, at most the PIECES longest of each."""
+    length = walked.until - walked.since
+    kept = np.zeros(len(length), bool)
+    for step in np.unique(walked.step).tolist():
+        mine = np.flatnonzero(walked.step == step)
+        kept[mine[np.argsort(-length[mine], kind="stable")[:PIECES]]] = True
+    at = np.flatnonzero(kept)[::-1]
+    at = at[np.argsort(walked.step[at], kind="stable")]
+    found = []
+    of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
+    named = {
+        "events": (rows.events["device"].array, rows.events["name"].array),
+        "launches": (trace.launches["thread"].array, trace.launches["name"].array),
+        "syncs": (trace.syncs["thread"].array, trace.syncs["name"].array),
+    }
+    for one in at.tolist():
+        node = int(walked.node[one])
+        frame, place = dag.source(node) if node >= 0 else ("", -1)
+        if frame == "events":
+            place = int(rows.at[place])
+        elif frame == "syncs":
+            place = int(of_waits[place])
+        on, name = (str(column[place]) for column in named[frame]) if frame else (None, None)
+        times = int(walked.since[one]), int(walked.until[one]), int(length[one])
+        part = PARTS[Part(int(walked.part[one]))]
+        if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
+            name = f"until {name}"
+        found.append((int(walked.step[one]), part, on, name, *times, frame or None, place if frame else None))
+    return pd.DataFrame(found, columns=list(PATH_COLUMNS)).astype(PATH_COLUMNS)
+
+
+def _what_if(
+    wall: Column, lengths: Column, unexplained: Column, wanted: list[tuple[str, str | None]], unknown: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The prediction for all steps together, and for each; null where too little of a path is explained.
+
+    What nothing explains has no length in a replay, and is kept as it was measured. `unknown`: why nothing can be said
+    of copies, "" if it can.
+    """
+    predicted = wall[:, None] - (lengths[:, :1] - lengths)
+    whole, base = sum_exactly(wall), sum_exactly(lengths[:, 0])
+    share = sum_exactly(unexplained) / whole
+    reason = f"no dependency explains {100 * share:.0f} % of the critical paths" if share > MOST_UNEXPLAINED else ""
+    reasons = [(unknown if what == "copies" else "") or reason or None for what, _ in wanted]
+    sums = [(sum_exactly(lengths[:, at]), sum_exactly(predicted[:, at])) for at in range(1, len(wanted) + 1)]
+    told = [
+        (each, each / whole, None) if not why else (None, None, why)
+        for why, (_, each) in zip(reasons, sums, strict=True)
+    ]
+    found = [(*one, whole, base, left, *rest) for one, (left, _), rest in zip(wanted, sums, told, strict=True)]
+    table = pd.DataFrame(found, columns=list(WHAT_IF_COLUMNS)).astype(WHAT_IF_COLUMNS)
+    steps, tried = len(wall), len(wanted)
+    refused = [bool(unknown) and what == "copies" for what, _ in wanted]
+    doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
+    each_step = pd.DataFrame(
+        {
+            "at": np.tile(np.arange(steps), tried),
+            "what": np.repeat(np.array([what for what, _ in wanted], object), steps),
+            "name": np.repeat(np.array([name for _, name in wanted], object), steps),
+            "predicted_ps": pd.arrays.IntegerArray(predicted[:, 1:].T.ravel(), doubtful),
+            "ratio": pd.arrays.FloatingArray((predicted[:, 1:] / wall[:, None]).T.ravel(), doubtful.copy()),
+        }
+    ).astype(STEP_WHAT_IF_COLUMNS)
+    return table, each_step
+
+
+def _unknown_copies(rows: Rows) -> str:
+    """Why nothing can be said of copies: their device is not known, so neither is what waited for them."""
+    placed = np.array(rows.placed)
+    some = ~placed[rows.device] & (rows.kind == CODE[Kind.MEMCPY])
+    if not some.any():
+        return ""
+    names = ", ".join(name for name, one in zip(rows.devices, rows.placed, strict=True) if not one)
+    return f"the trace does not tell what waited for the {int(some.sum())} copies on {names}"
+
+
+def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
+    """The launch latency of each device, null where too few rows tell it."""
+    known = dag.latency_ps[:-1]
+    names = [name for name, placed in zip(rows.devices, rows.placed, strict=True) if placed]
+    values = [int(one) or None for one, placed in zip(known.tolist(), rows.placed, strict=True) if placed]
+    return pd.DataFrame({"device": names, "latency_ps": values}).astype(LATENCY_COLUMNS)
+
+
+def _notes(dag: Graph) -> tuple[str, ...]:
+    """What the times contradicted, and which waits are not understood."""
+    notes = [
+        f'Of the critical path\'s dependencies, {dropped} of {edges + dropped} of the sort "{edge}" contradict the '
+        "measured times and were dropped."
+        for edge, edges, dropped in dag.edges.itertuples(index=False)
+        if dropped
+    ]
+    if dag.blank_waits:
+        notes.append(
+            f"The trace does not tell what {dag.blank_waits} waits of the host waited for: on a critical path their "
+            "time is unexplained."
+        )
+    return tuple(notes)
