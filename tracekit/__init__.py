@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.phases import marked, phases
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
+    from tracekit.reasons import Reasons, explain
     from tracekit.trace import Kind, Trace
 
 __version__ = "0.1.0"
@@ -22,12 +23,14 @@ __version__ = "0.1.0"
 _WHERE = {
     "CaptureError": "errors",
     "Kind": "trace",
+    "Reasons": "reasons",
     "Trace": "trace",
     "TraceError": "errors",
     "TracekitError": "errors",
     "ViewError": "errors",
     "concurrency": "analysis.overlap",
     "device_pairs": "analysis.overlap",
+    "explain": "reasons",
     "marked": "analysis.phases",
     "overlap": "analysis.overlap",
     "partition": "analysis.partition",
@@ -38,6 +41,7 @@ _WHERE = {
 __all__ = [
     "CaptureError",
     "Kind",
+    "Reasons",
     "Trace",
     "TraceError",
     "TracekitError",
@@ -45,6 +49,7 @@ __all__ = [
     "capture",
     "concurrency",
     "device_pairs",
+    "explain",
     "marked",
     "overlap",
     "partition",

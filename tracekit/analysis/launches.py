@@ -117,26 +117,29 @@ def launches(
     counts = np.bincount(launch[launch >= 0], minlength=len(launches))
     interval, threads = _intervals(np.flatnonzero(counts), launches)
     placed = [device for device, good in enumerate(rows.placed) if good and (launch[rows.of(device)] >= 0).any()]
-    first = {device: _first(rows, device, launch, counts, called) for device in placed}
-    inside = {device: _inside(rows, device, windows) for device in placed}
-    queues, depth, bound, by_device = [], [], [], []
-    for device, work in first.items():
+    queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
+    delays, tiny = [], []
+    for device in placed:
+        work, inside = _first(rows, device, launch, counts, called), _inside(rows, device, windows)
         unlinked = int((launch[rows.of(device)] < 0).sum())
-        by_device.append((rows.devices[device], *_delays(work.start - work.called), unlinked))
-        queue, means, stretches = _queue(rows, device, work, inside[device])
+        delays.append((work.launch, work.start - work.called))
+        by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
+        queue, means, stretches = _queue(rows, device, work, inside)
         queues.append(queue)
         depth.append(means)
         bound += stretches
-    tiny, tiny_by_device = _tiny(rows, counts, interval, first, inside)
+        kernels, line = _tiny(rows, device, work, counts, interval, inside)
+        tiny.append(kernels)
+        tiny_by_device.append(line)
     return Launches(
         _table(by_device, BY_DEVICE_COLUMNS),
-        _table(_by_call(launches, list(first.values())), BY_CALL_COLUMNS),
+        _table(_by_call(launches, delays), BY_CALL_COLUMNS),
         _table(queues, QUEUE_COLUMNS),
         pd.concat(depth, ignore_index=True) if depth else _table([], DEPTH_COLUMNS),
         _table(bound, BOUND_COLUMNS),
         threads,
-        tiny,
-        tiny_by_device,
+        _table(_by_name(rows, tiny), TINY_COLUMNS),
+        _table(tiny_by_device, TINY_BY_DEVICE_COLUMNS),
         lacking,
     )
 
@@ -178,11 +181,15 @@ def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None,
     return len(delay), len(delay) - len(good), median, p90, p99
 
 
-def _by_call(launches: pd.DataFrame, first: Sequence[_First]) -> list[tuple[Any, ...]]:
-    """The delays by name of the host call, the most frequent first."""
+def _by_call(
+    launches: pd.DataFrame, delays: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+) -> list[tuple[Any, ...]]:
+    """The delays by name of the host call, the most frequent first; each device gives its launches and delays."""
     names = launches["name"].cat
-    delay = np.concatenate([np.empty(0, np.int64), *(one.start - one.called for one in first)])
-    launch = np.concatenate([np.empty(0, np.int64), *(one.launch for one in first)])
+    empty = np.empty(0, np.int64)
+    launch, delay = (
+        (np.concatenate([empty, *column]) for column in zip(*delays, strict=True)) if delays else (empty,) * 2
+    )
     code = names.codes.to_numpy()[launch]
     found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in np.unique(code).tolist()]
     return sorted(found, key=lambda one: (-one[1], one[0]))
@@ -296,47 +303,49 @@ def _intervals(used: NDArray[np.int64], launches: pd.DataFrame) -> tuple[NDArray
 
 def _tiny(
     rows: Rows,
+    device: int,
+    work: _First,
     counts: NDArray[np.int64],
     interval: NDArray[np.int64],
-    first: Mapping[int, _First],
-    inside: Mapping[int, Intervals],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The kernels that are shorter than the host needs to launch one, by name and by device.
+    inside: Intervals,
+) -> tuple[tuple[NDArray[np.int64], ...], tuple[Any, ...]]:
+    """The kernels of a device that are shorter than the host needs to launch one: the code of the name, the time and
+    the cost of each, and the device's row of `tiny_by_device`.
 
     Only kernels with a launch of their own count (`counts`: rows of each launch). Each costs the part of the idle
     interval that it ends in which it was not launched yet, but no more than one distance of launches: that is what not
     launching it would save at most.
     """
+    start = int(rows.first[device])
+    # The kernel that ends a gap costs the host's part of it.
+    lost = np.zeros(int(rows.first[device + 1]) - start, np.int64)
+    kernels = np.flatnonzero((rows.kind[work.row] == CODE[Kind.COMPUTE]) & (counts[work.launch] == 1))
+    row, least = work.row[kernels], interval[work.launch[kernels]]
+    lasted = rows.end[row] - rows.start[row]
+    tiny = np.flatnonzero(lasted < least)
+    called = np.full(len(lost), np.iinfo(np.int64).min)
+    called[row[tiny] - start] = work.called[kernels[tiny]]
+    begin = rows.end[work.before]
+    late = np.minimum(np.maximum(called[work.after - start], begin), rows.start[work.after]) - begin
+    if len(inside) > 1:
+        late = iv.within(inside, iv.intervals(begin, begin + late))
+    lost[work.after - start] = late
+    row, lasted = row[tiny], lasted[tiny]
+    cost = np.minimum(lost[row - start], least[tiny])
+    total, span = iv.sum_exactly(cost), iv.total(inside)
+    share = len(tiny) / len(kernels) if len(kernels) else None
+    times = iv.sum_exactly(lasted), total, total / span if span else None
+    return (rows.codes("name")[row], lasted, cost), (rows.devices[device], len(tiny), share, *times)
+
+
+def _by_name(rows: Rows, tiny: Sequence[tuple[NDArray[np.int64], ...]]) -> list[tuple[Any, ...]]:
+    """The kernels that `_tiny` found, by name, the costliest first."""
     empty = np.empty(0, np.int64)
-    found, by_device = [(empty, empty, empty)], []
-    for device, work in first.items():
-        start = int(rows.first[device])
-        # The kernel that ends a gap costs the host's part of it.
-        lost = np.zeros(int(rows.first[device + 1]) - start, np.int64)
-        kernels = np.flatnonzero((rows.kind[work.row] == CODE[Kind.COMPUTE]) & (counts[work.launch] == 1))
-        row, least = work.row[kernels], interval[work.launch[kernels]]
-        lasted = rows.end[row] - rows.start[row]
-        tiny = np.flatnonzero(lasted < least)
-        called = np.full(len(lost), np.iinfo(np.int64).min)
-        called[row[tiny] - start] = work.called[kernels[tiny]]
-        begin = rows.end[work.before]
-        late = np.minimum(np.maximum(called[work.after - start], begin), rows.start[work.after]) - begin
-        if len(inside[device]) > 1:
-            late = iv.within(inside[device], iv.intervals(begin, begin + late))
-        lost[work.after - start] = late
-        row, lasted = row[tiny], lasted[tiny]
-        cost = np.minimum(lost[row - start], least[tiny])
-        found.append((rows.codes("name")[row], lasted, cost))
-        total, span = iv.sum_exactly(cost), iv.total(inside[device])
-        share = len(tiny) / len(kernels) if len(kernels) else None
-        times = iv.sum_exactly(lasted), total, total / span if span else None
-        by_device.append((rows.devices[device], len(tiny), share, *times))
-    code, time, cost = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    code, time, cost = (np.concatenate(columns) for columns in zip((empty,) * 3, *tiny, strict=True))
     labels = rows.labels("name")
     count = np.bincount(code, minlength=len(labels))
     some = np.flatnonzero(count)
     which = (np.cumsum(count > 0) - 1)[code]
     sums = iv.sums(time, which, len(some)), iv.sums(cost, which, len(some))
     table = [(labels[one], int(count[one]), spent, lost) for one, spent, lost in zip(some.tolist(), *sums, strict=True)]
-    table.sort(key=lambda one: (-one[3], -one[2], one[0]))
-    return _table(table, TINY_COLUMNS), _table(by_device, TINY_BY_DEVICE_COLUMNS)
+    return sorted(table, key=lambda one: (-one[3], -one[2], one[0]))

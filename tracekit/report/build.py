@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis import known
+from tracekit.analysis import advice, known
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
+from tracekit.reasons import Reasons, explain
 from tracekit.report import missing, verdict
-from tracekit.rows import clock_of_hosts
+from tracekit.report.detail import sections
+from tracekit.report.section import Section
+from tracekit.rows import CODE, Rows, rows
 from tracekit.trace import Kind, Trace, records
 from tracekit.unions import Unions, unions
 
@@ -51,7 +55,8 @@ class Report:
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `shown` is the part of the trace that the timeline shows, [start, end) in ps: from the first phase to the last
     end of one, None (all of it) where there are no phases or several clocks.
-    `known_by` and `guessed` say how the kind of the work is known, as analysis.known gives them.
+    `known_by` and `guessed` say how the kind of the work is known, as analysis.known gives them. The `reasons` and
+    the `advice` are those of the `compared` phases, or of the whole trace without any.
     """
 
     trace: Trace
@@ -67,6 +72,14 @@ class Report:
     shown: tuple[int, int] | None
     known_by: pd.DataFrame
     guessed: pd.DataFrame
+    reasons: Reasons
+    advice: advice.Advice
+    compared: tuple[str, ...]
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The reasons and the advice as the report shows them, those without evidence among them."""
+        return sections(self.reasons, self.advice)
 
 
 def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Report:
@@ -74,12 +87,13 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
 
     `phases` names annotations to take as phases too, the last of them compared with `alone` or `baseline`.
     """
-    seen = unions(trace.events)
+    sorted_rows = rows(trace.events)
+    seen = unions(sorted_rows)
     marks = phasing.marked(trace.spans, phases, alone, baseline)
-    table, stretch = phasing.phases(marks, trace.events)
-    windows = phasing.windows(marks, trace.events)
-    inside = {name: _stretch(name, seen.inside(window), trace.events) for name, window in windows.items()}
-    whole = _stretch("whole trace", seen, trace.events)
+    table, stretch = phasing.phases(marks, sorted_rows)
+    windows = phasing.windows(marks, sorted_rows)
+    inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
+    whole = _stretch("whole trace", seen, sorted_rows)
     cores = _too_few_cores(trace, seen)
     verdicts = {
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
@@ -89,11 +103,14 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     lacking = missing.device_work(trace)
     if lacking or not verdicts:
         verdicts = {whole.name: lacking or verdict.whole(whole, cores)} | verdicts
+    # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
+    compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
+    found = explain(trace, sorted_rows, seen, _rounds({name: windows[name] for name in windows if name in compared}))
     return Report(
         trace=trace,
         windows=seen.windows,
         whole=whole,
-        marks=phasing.rounds(marks, trace.events),
+        marks=phasing.rounds(marks, sorted_rows),
         phases=table,
         stretch=stretch,
         inside=inside,
@@ -103,36 +120,69 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         shown=iv.span([one for window in windows.values() for one in window.values()])
         if len(seen.windows) < 2
         else None,
-        known_by=known.known_by(trace.events),
-        guessed=known.guessed(trace.events),
+        known_by=known.known_by(sorted_rows),
+        guessed=known.guessed(sorted_rows),
+        reasons=found,
+        advice=_advice(whole, found, table, inside, stretch),
+        compared=tuple(sorted(compared)),
     )
 
 
-def _stretch(name: str, seen: Unions, events: pd.DataFrame) -> Stretch:
+def _rounds(windows: Mapping[str, Mapping[str, iv.Intervals]]) -> pd.DataFrame | None:
+    """The rounds of phases, by name and clock, as a table for `explain`; None without any."""
+    rounds = [
+        (clock, name, int(start), int(end))
+        for name, by_clock in windows.items()
+        for clock, each in by_clock.items()
+        for start, end in each
+    ]
+    return pd.DataFrame(rounds, columns=["clock", "name", "start_ps", "end_ps"]) if rounds else None
+
+
+def _advice(
+    whole: Stretch, found: Reasons, phases: pd.DataFrame, inside: Mapping[str, Stretch], stretch: pd.DataFrame
+) -> advice.Advice:
+    """What every rule says: of the compared phases, or of the whole trace where there are none."""
+    cells = partitions.partition(found.seen)
+    return advice.advice(
+        [
+            advice.exposed_collectives(cells, found.collectives.total),
+            advice.late_peer(found.collectives.by_device, cells),
+            advice.exposed_copies(cells, found.seen),
+            advice.copies_in_compute_lane(found.rows, cells),
+            advice.pageable_copies(found.rows, cells),
+            *advice.idle(found.idle.by_device, cells),
+            *advice.contention(phases, {name: one.pairs for name, one in inside.items()}, stretch),
+            None if len(phases) else advice.took_turns(cells, whole.pairs),
+        ],
+        found.rows,
+    )
+
+
+def _stretch(name: str, seen: Unions, sorted_rows: Rows) -> Stretch:
     return Stretch(
         name,
         partitions.partition(seen),
         overlaps.overlap(seen),
         overlaps.device_pairs(seen),
         overlaps.concurrency(seen),
-        _waiting_ratio(seen, events),
+        _waiting_ratio(seen, sorted_rows),
     )
 
 
-def _waiting_ratio(seen: Unions, events: pd.DataFrame) -> float | None:
-    rows = events[(events["kind"] == Kind.COLLECTIVE.value).to_numpy() & events["wait_ps"].notna().to_numpy()]
-    if len(rows) == 0:
-        return None
-    starts = rows["start_ps"].to_numpy()
-    clocks = rows["host"].map(clock_of_hosts(rows)).to_numpy(object)
-    inside = np.zeros(len(rows), bool)
+def _waiting_ratio(seen: Unions, sorted_rows: Rows) -> float | None:
+    wait, known = sorted_rows.numbers("wait_ps")
+    at = np.flatnonzero((sorted_rows.kind == CODE[Kind.COLLECTIVE]) & known)
+    starts = sorted_rows.start[at]
+    clocks = np.array(sorted_rows.clocks, object)[sorted_rows.device[at]]
+    inside = np.zeros(len(at), bool)
     for clock, windows in seen.windows.items():
-        at = np.searchsorted(windows[:, 0], starts, side="right") - 1
+        window = np.searchsorted(windows[:, 0], starts, side="right") - 1
         if len(windows):
-            inside |= (clocks == clock) & (at >= 0) & (starts < windows[:, 1][at])
-    rows = rows[inside]
-    lasted = int((rows["end_ps"] - rows["start_ps"]).sum())
-    return int(rows["wait_ps"].sum()) / lasted if lasted else None
+            inside |= (clocks == clock) & (window >= 0) & (starts < windows[:, 1][window])
+    at = at[inside]
+    lasted = iv.sum_exactly(sorted_rows.end[at] - sorted_rows.start[at])
+    return iv.sum_exactly(wait[at]) / lasted if lasted else None
 
 
 def _cpus(seen: Unions) -> list[str]:

@@ -6,8 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.trace import records
-
 # Title, head and rows of a table whose cells are text.
 Titled = tuple[str, list[str], list[list[str]]]
 
@@ -30,8 +28,13 @@ class Section:
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as plain data for JSON."""
-    return [{key: plain_value(value) for key, value in row.items()} for row in records(table)]
+    """The rows of a table as plain data for JSON; null is None."""
+    columns = [
+        [None if missing else value for value, missing in zip(table[name].tolist(), table[name].isna(), strict=True)]
+        for name in table.columns
+    ]
+    names = [str(name) for name in table.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def plain_value(value: Any) -> Any:

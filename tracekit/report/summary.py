@@ -5,6 +5,7 @@ from typing import Any
 from tracekit.analysis.partition import CELLS
 from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
+from tracekit.report.detail import important
 from tracekit.report.section import plain, plain_value
 from tracekit.trace import records
 
@@ -39,6 +40,10 @@ def summary(report: Report) -> dict[str, Any]:
         "parallelism": whole.parallelism,
         "phases": [_phase(report, row) for row in records(report.phases)],
         "verdicts": report.verdicts,
+        "important": important(report.sections),
+        "compared": list(report.compared),
+        **{section.key: None if section.lacking else section.data for section in report.sections},
+        "lacking": {section.key: section.lacking for section in report.sections if section.lacking},
         "known_by": plain(report.known_by),
         "guessed": plain(report.guessed.head(MAX_GUESSES)),
         "notes": list(report.notes),

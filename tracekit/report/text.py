@@ -7,11 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tracekit.report.build import Report, Stretch
+from tracekit.report.detail import important
+from tracekit.report.section import Titled
 from tracekit.report.units import factor, percent, time
 from tracekit.trace import records
 
 Rows = list[list[str]]
-Titled = tuple[str, list[str], Rows]
 _MANY_DEVICES = 4
 
 _MAX_GUESSES, _MAX_NAME = 5, 36
@@ -26,15 +27,36 @@ _TOLD = {
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the verdicts first, then the tables, then the notes."""
+    """Print the verdicts first and what matters most, then the tables, then what is lacking, then the notes."""
     for name, said in report.verdicts.items():
         console.print(f"{name}: {said}", markup=False, highlight=False)
     console.print()
+    if lines := important(report.sections):
+        console.print("What matters most", style="bold")
+        for number, line in enumerate(lines, 1):
+            _wrapped(line, console, f"{number}. ")
+        console.print()
     for table in tables(report):
         _show_table(table, console)
+    if about := compared(report):
+        _wrapped(about, console)
+        console.print()
+    for section in report.sections:
+        if section.lacking:
+            continue
+        console.print(section.title, style="bold")
+        for said in section.said:
+            _wrapped(said, console, "* " if len(section.said) > 1 else "")
+        console.print()
+        for table in section.tables:
+            _show_table(table, console)
+    if lacking := [section for section in report.sections if section.lacking]:
+        console.print("Not in this report", style="bold")
+        for section in lacking:
+            _wrapped(f"{section.title}: {section.lacking}", console, "* ")
+        console.print()
     if told := known_by(report):
-        for line in textwrap.wrap(told.replace(" %", "\u00a0%"), console.width):  # a number keeps its unit
-            console.print(line.replace("\u00a0", " "), markup=False, highlight=False)
+        _wrapped(told, console)
         console.print()
     for table in guesses(report):
         _show_table(table, console)
@@ -42,9 +64,17 @@ def show(report: Report, console: Console) -> None:
         console.print(f"Note: {note}", markup=False, highlight=False)
 
 
+def _wrapped(said: str, console: Console, mark: str = "") -> None:
+    """Print a sentence after a `mark`, its lines aligned behind that."""
+    kept = said.replace(" %", "\u00a0%")  # a number keeps its unit
+    for line in textwrap.wrap(kept, console.width, initial_indent=mark, subsequent_indent=" " * len(mark)):
+        console.print(line.replace("\u00a0", " "), markup=False, highlight=False)
+
+
 def _show_table(table: Titled, console: Console) -> None:
     title, head, rows = table
-    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    console.print(title, style="italic", markup=False, highlight=False)  # rich would fold it to the table's width
+    shown = Table(box=None, pad_edge=False, header_style="bold")
     for at, column in enumerate(head):
         shown.add_column(column, justify="left" if at == 0 else "right", overflow="fold")
     for row in rows:
@@ -57,8 +87,19 @@ def markdown(report: Report, figure: str) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, which stands beside it."""
     lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", "", f"![Timeline]({figure})", ""]
     lines += [f"* **{_cell(name)}**: {_cell(said)}" for name, said in report.verdicts.items()] + [""]
+    if first := important(report.sections):
+        lines += ["## What matters most", "", *(f"{number}. {_cell(line)}" for number, line in enumerate(first, 1)), ""]
     for table in tables(report):
         lines += _markdown_table(table)
+    if about := compared(report):
+        lines += [_cell(about), ""]
+    for section in report.sections:
+        if not section.lacking:
+            lines += [f"## {section.title}", "", *(f"* {_cell(said)}" for said in section.said), ""]
+            for table in section.tables:
+                lines += _markdown_table(table, "###")
+    if lacking := [section for section in report.sections if section.lacking]:
+        lines += ["## Not in this report", "", *(f"* {one.title}: {_cell(one.lacking)}" for one in lacking), ""]
     if told := known_by(report):
         lines += ["## How it is known what ran", "", _cell(told), ""]
     for table in guesses(report):
@@ -68,9 +109,9 @@ def markdown(report: Report, figure: str) -> str:
     return "\n".join(lines)
 
 
-def _markdown_table(table: Titled) -> list[str]:
+def _markdown_table(table: Titled, level: str = "##") -> list[str]:
     title, head, rows = table
-    lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines = [f"{level} {title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     return lines + ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows] + [""]
 
 
@@ -180,6 +221,13 @@ def _pairs(report: Report) -> tuple[str, list[str], Rows]:
                 ]
             )
     return "Devices busy at the same time", ["phase", "devices", "together", "of the shorter", "of either"], rows
+
+
+def compared(report: Report) -> str:
+    """What the sections are about, where that is not the whole trace."""
+    if not report.compared:
+        return ""
+    return f"From here on, only what ran inside the compared phases counts: {', '.join(report.compared)}."
 
 
 def known_by(report: Report) -> str:

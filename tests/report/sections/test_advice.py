@@ -1,0 +1,81 @@
+"""The words of every finding: what is so, with its figures, and one thing to try."""
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from tracekit.analysis import advice
+from tracekit.analysis.advice import Advice, Finding
+from tracekit.report.sections.advice import _NEXT, _SAID, line, section
+
+DOCS = Path(__file__).parents[3] / "docs"
+FINDINGS = {
+    "exposed_collectives": {"device": "gpu:1", "most": 0.4},
+    "late_peer": {"device": "gpu:3", "last": 14, "n": 16},
+    "exposed_copies": {"direction": "H2D", "by_direction_ps": {"H2D": 5}},
+    "copies_in_compute_lane": {"ratio": 0.75},
+    "pageable_copies": {"ratio": 0.5},
+    **{rule: {"gaps": 12} for rule, _ in advice.IDLE.values()},
+    "contention": {"phase": "both", "overlap_ratio": 0.98, "stretch": 1.9, "device": "cpu:1", "kind": "compute"},
+    "took_turns": {"devices": 2, "ratio_min": 0.03},
+}
+
+
+def given(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
+    return Advice((Finding(rule, 3 * 10**9, 0.25, FINDINGS[rule]),), backend, xla)
+
+
+@pytest.mark.parametrize("rule", FINDINGS)
+@pytest.mark.parametrize("xla", [True, False])
+def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
+    result = given(rule, xla=xla)
+    said, tried = line(result.findings[0], result).split(". Try: ")
+    assert any(letter.isdigit() for letter in said)
+    assert tried.endswith(".")
+    assert len(said) + len(tried) < 260
+
+
+def test_every_rule_has_words_and_no_words_lack_a_rule():
+    source = inspect.getsource(advice)
+    assert set(FINDINGS) == set(_SAID) == set(_NEXT)
+    assert all(f'"{rule}"' in source for rule in FINDINGS)
+
+
+def test_the_scheduler_flag_is_for_xla_on_gpus_alone():
+    flag = "xla_gpu_enable_latency_hiding_scheduler"
+    told = {
+        (backend, xla): flag in section(given("exposed_collectives", backend, xla)).said[0]
+        for backend in ("gpu", "tpu")
+        for xla in (True, False)
+    }
+    assert told == {("gpu", True): True, ("gpu", False): False, ("tpu", True): False, ("tpu", False): False}
+
+
+def test_the_section_holds_the_figures_as_plain_data():
+    found = section(given("late_peer"))
+    assert json.loads(json.dumps(found.data)) == [
+        {
+            "rule": "late_peer",
+            "said": (
+                "gpu:3 came last to 14 of 16 collectives, and the others waited for it for 25.0 % of the devices' "
+                "time (3.00 ms)"
+            ),
+            "next": (
+                "see what gpu:3 does before them that the others do not: more work, a slower input, a slower clock"
+            ),
+            "cost_ps": 3 * 10**9,
+            "share": 0.25,
+            "evidence": {"device": "gpu:3", "last": 14, "n": 16},
+        }
+    ]
+
+
+def test_without_findings_the_section_says_so():
+    assert section(Advice((), "gpu", True)).lacking.startswith("No finding")
+
+
+def test_the_docs_list_every_rule():
+    page = (DOCS / "concepts.md").read_text("utf-8")
+    assert [rule for rule in FINDINGS if f"`{rule}`" not in page] == []

@@ -1,0 +1,127 @@
+import json
+
+from tests.collective_frames import row, table
+from tracekit.analysis.collectives import collectives
+from tracekit.matching.instances import instances
+from tracekit.report.section import Section
+from tracekit.report.sections.collectives import section
+from tracekit.rows import rows
+from tracekit.unions import unions
+
+MS = 10**9
+
+
+def shown(*made: dict) -> Section:
+    events = table(*made)
+    sorted_rows = rows(events)
+    return section(collectives(sorted_rows, instances(sorted_rows), unions(events)))
+
+
+def steps(devices: int, count: int, late: int) -> list[dict]:
+    """`count` all-reduces of 1 MB over devices of which `late` starts 4 ms after the others; all end 1 ms after it."""
+    return [
+        row(
+            f"rank{k}/gpu:{k}",
+            (10 * step + (4 if k == late else 0)) * MS,
+            (10 * step + 5) * MS,
+            host=f"rank{k}",
+            bytes=10**6,
+            ranks=",".join(map(str, range(devices))),
+            hlo_op=f"all-reduce.{step}",
+        )
+        for step in range(count)
+        for k in range(devices)
+    ]
+
+
+def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
+    found = shown(*steps(4, 16, late=3))
+    assert (found.key, found.title, found.lacking) == ("collectives", "Collectives", "")
+    assert found.said == [
+        "16 all-reduces over 4 devices: 75.0 % of the time was waiting for the last device to start; 256.0 ms of "
+        "256.0 ms ran beside no compute.",
+        "rank3/gpu:3 was last in 16 of 16 and cost the others 192.0 ms of waiting.",
+    ]
+
+
+def test_the_tables_tell_operations_devices_and_the_longest_waits():
+    operations, devices, longest = shown(*steps(4, 16, late=3)).tables
+    assert operations == (
+        "Collectives by operation and size",
+        ["what", "from", "n", "median", "waiting", "alg GB/s", "bus GB/s", "exposed"],
+        [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1", "1.5", "256.0 ms"]],
+    )
+    assert devices[0] == "Who was last"
+    assert devices[2][3] == ["rank3/gpu:3", "16 of 16", "192.0 ms", "0 ps", "16.00 ms", "0 ps", "16.00 ms"]
+    assert len(longest[2]) == 5
+    assert longest[2][0] == ["0 ps", "all-reduce.0", "rank3/gpu:3", "4.00 ms", "12.00 ms", "1.00 ms"]
+
+
+def test_waiting_that_compute_hides_is_told_apart():
+    beneath = [row(f"rank0/gpu:{0}", 10 * k * MS, (10 * k + 4) * MS, kind="compute", host="rank0") for k in range(16)]
+    assert shown(*steps(4, 16, late=3), *beneath).said[1] == (
+        "rank3/gpu:3 was last in 16 of 16 and cost the others 192.0 ms of waiting, 128.0 ms of it beside no compute."
+    )
+
+
+def test_without_a_straggler_it_says_who_was_last_most_often():
+    made = [one for step in range(8) for one in steps(2, 8, late=step % 2)[2 * step : 2 * step + 2]]
+    assert shown(*made).said[1] == (
+        "No straggler: no device was last far more often than chance has it and cost the others enough (most often "
+        "rank0/gpu:0, 4 of 8)."
+    )
+
+
+def test_few_collectives_do_not_tell_a_straggler():
+    assert shown(*steps(4, 7, late=3)).said[1] == "Fewer than 8 on a device are too few to tell a straggler."
+
+
+def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
+    found = shown(*(one for one in steps(4, 3, late=3) if one["host"] == "rank0"))
+    assert found.said == [
+        "3 all-reduces on 1 device: 15.00 ms of 15.00 ms ran beside no compute.",
+        "The trace shows the collectives of one device only: waiting, skew, who was last and stragglers are not "
+        "computable from one rank alone.",
+    ]
+    assert [title for title, _, _ in found.tables] == ["Collectives by operation and size"]
+    assert found.tables[0][2] == [["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=0.2", ">=0.3", "15.00 ms"]]
+    assert found.data["alone"] == found.said[1]
+
+
+def test_what_could_not_be_matched_is_said():
+    lone = row("rank0/gpu:0", 900 * MS, 901 * MS, "all-gather", host="rank0", ranks="{{0,4},{1,5}}")
+    found = shown(*steps(4, 8, late=3), lone)
+    assert found.said[0].startswith(
+        "8 all-reduces and 1 all-gather over 4 devices: 75.0 % of the time of the 8 seen on several devices was waiting"
+    )
+    assert found.said[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not told")
+    assert found.data["notes"] == [found.said[-1]]
+
+
+def test_without_collectives_there_is_only_that_sentence():
+    found = shown(row("gpu:0", 0, 10, kind="compute"))
+    assert found == Section("collectives", "Collectives", lacking="The trace holds no collectives.")
+
+
+def test_the_data_are_plain_and_hold_at_most_a_thousand_instances():
+    found = shown(*steps(2, 1003, late=1))
+    data = json.loads(json.dumps(found.data))
+    assert list(data) == ["total", "alone", "by_device", "by_operation", "instances", "notes"]
+    assert (data["total"]["collectives"], len(data["instances"])) == (1003, 1000)
+    assert [one["instance"] for one in data["instances"]] == list(range(1000))
+    assert data["by_device"][1]["straggler"] is True
+    assert data["alone"] is None
+
+
+def test_tables_fit_80_columns_with_many_devices_and_long_names():
+    made = [
+        one | {"hlo_op": None, "name": "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)"}
+        for one in steps(16, 12, late=11)
+    ]
+    found = shown(*made, *(row("rank0/gpu:0", 10**12 + k, 10**12 + k, "reduce-scatter", host="rank0") for k in (1, 2)))
+    for title, head, cells in found.tables:
+        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+        assert sum(widths) + 2 * (len(widths) - 1) <= 80, title
+        assert len(cells) <= 8
+    assert found.tables[1][0] == "Who was last, the 8 that cost the others most"
+    assert found.tables[2][2][0][1] == "ncclDevKernel_AllRedu…"

@@ -1,0 +1,63 @@
+"""The section on idle time: the finding first, tables of a terminal's width, plain data."""
+
+import json
+
+from tests.analysis.test_idle import CALLED, FIRST, US, call, calls, idle, row, work
+from tracekit.report.sections.idle import section
+
+
+def test_the_idlest_device_comes_first_with_what_most_of_it_was():
+    events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 800))
+    made = section(idle(events, calls(CALLED, call(2, 950, 990))))
+    assert list(made.said) == [
+        "gpu:0 was idle 81.8 % of the window: 94.4 % of that host-bound (the next launch came late), 5.6 % launch "
+        "latency.",
+        "Of the idle time of all 2 devices 70.8 % is host-bound, 25.0 % is after last work.",
+    ]
+    causes, devices, gaps = made.tables
+    assert causes == (
+        "Idle time by cause",
+        ["cause", "gaps", "time", "of idle"],
+        [
+            ["host-bound", "1", "850.0 us", "70.8 %"],
+            ["after last work", "1", "300.0 us", "25.0 %"],
+            ["launch latency", "1", "50.00 us", "4.2 %"],
+        ],
+    )
+    assert devices[2] == [
+        ["gpu:0", "900.0 us", "81.8 %", "host-bound", "94.4 %"],
+        ["gpu:1", "300.0 us", "27.3 %", "after last work", "100 %"],
+    ]
+    assert gaps[2] == [
+        ["gpu:0", "100.0 us", "900.0 us", "host-bound", "late"],
+        ["gpu:1", "800.0 us", "300.0 us", "after last work", "-"],
+    ]
+    assert made.key == "idle"
+    assert made.data["largest"][1]["next"] is None
+    assert made.data["devices"][0] == {
+        "device": "gpu:0",
+        "window_ps": 1100 * US,
+        "idle_ps": 900 * US,
+        "ratio": 900 / 1100,
+        "cause": "host-bound",
+        "cause_ratio": 850 / 900,
+    }
+    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+
+
+def test_tables_fit_a_terminal_of_80_columns():
+    rows = [row(f"host{at}/gpu:{at}", at, at + 1, name="kernel<" + "x" * 90 + ">") for at in range(0, 50, 2)]
+    made = section(idle(work(*rows, row("host0/gpu:0", 90, 91, 7)), calls(call(7, 60, 80))))
+    for _, head, body in made.tables:
+        assert len(body) <= 11
+        assert sum(max(map(len, column)) + 1 for column in zip(head, *body, strict=True)) <= 81
+
+
+def test_devices_that_were_never_idle_are_said_to_be_so():
+    assert list(section(idle(work(row("gpu:0", 0, 5)))).said) == ["No device was ever idle."]
+
+
+def test_without_evidence_only_the_reason_stands_there():
+    made = section(idle(work(row("gpu:0", 0, 1), row("gpu:0", 9, 10))))
+    assert "no host launches" in made.lacking
+    assert (made.said, made.tables, made.data) == ((), (), None)

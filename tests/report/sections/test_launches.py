@@ -1,0 +1,86 @@
+"""The section on host launches: the finding first, tables of a terminal's width, plain data."""
+
+import json
+from unittest import mock
+
+from tests.launch_frames import calls, work
+from tracekit.analysis import launches as analysis
+from tracekit.links import launch_of
+from tracekit.report.sections.launches import section
+from tracekit.rows import rows
+
+
+def made_of(events, called):
+    ordered = rows(events)
+    return section(analysis.launches(ordered, launch_of(ordered, called), called))
+
+
+def row(start, end, id=None, **more):
+    return {"device": "gpu:0", "start": start, "end": end, "id": id, **more}
+
+
+def late(count):
+    """Kernels of 2 ps every 10 ps, each launched 1 ps before it starts."""
+    starts = range(0, 10 * count, 10)
+    return work(*(row(at, at + 2, at) for at in starts)), calls(*((at, at - 1, at) for at in starts))
+
+
+def test_a_starved_device_and_what_fusing_would_buy_come_first():
+    made = made_of(*late(100))
+    assert list(made.said) == [
+        "gpu:0 was idle with nothing launched 69.9 % of its time; 0.1 launches were queued on average, 1 at most.",
+        "100 kernels of gpu:0 (100 %) are shorter than the host's time per launch; fusing them would save at most "
+        "693 ps, 69.9 % of its time.",
+    ]
+    assert [title for title, _, _ in made.tables] == [
+        "Launched, not started",
+        "From launch to start",
+        "Kernels shorter than a launch takes",
+    ]
+    assert made.tables[0][2] == [["gpu:0", "0.1", "1", "90.0 %", "69.9 %"]]
+    assert made.tables[1][2] == [["launch", "100", "1 ps", "1 ps", "1 ps"]]
+    assert made.tables[2][2] == [["op", "100", "200 ps", "693 ps"]]
+    assert made.key == "launches"
+    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+
+
+def test_stretches_bound_by_launches_have_a_table():
+    with mock.patch.object(analysis, "SLOTS", 50):
+        made = made_of(*late(100))
+    assert made.tables[2] == (
+        "Stretches bound by launches",
+        ["device", "at", "time", "launches", "idle, none"],
+        [["gpu:0", "0 ps", "992 ps", "100", "69.9 %"]],
+    )
+
+
+def test_launches_that_kept_up_and_clocks_that_disagree_are_said_to_be_so():
+    events = work(row(0, 50, 1), row(50, 99, 2))
+    assert list(made_of(events, calls((1, -9, -8), (2, -8, -7))).said) == [
+        "The launches kept up: no device idled with nothing launched for 1.0 % of its time."
+    ]
+    assert made_of(events, calls((1, -9, -8), (2, 51, 52))).said[-1] == (
+        "1 of 2 launches seem to start after their work: the clocks of host and device disagree, and these count in no "
+        "figure."
+    )
+
+
+def test_calls_whose_delays_are_all_unknown_have_dashes():
+    made = made_of(work(row(0, 50, 1)), calls((1, 3, 4)))
+    assert made.tables[1][2] == [["launch", "1", "-", "-", "-"]]
+    json.dumps(made.data, allow_nan=False)
+
+
+def test_tables_fit_a_terminal_of_80_columns():
+    name = "void kernel<" + "x" * 90 + ">"
+    starts = range(0, 10**8 * 40, 10**8)
+    events = work(*(row(at, at + 2 * 10**7, at, name=name, device="host12/gpu:12") for at in starts))
+    made = made_of(events, calls(*((at, at - 10**7, at, "main", "cuda" + "y" * 80) for at in starts)))
+    for _, head, body in made.tables:
+        assert sum(max(map(len, column)) + 1 for column in zip(head, *body, strict=True)) <= 81
+
+
+def test_without_evidence_only_the_reason_stands_there():
+    made = made_of(work(row(0, 1)), calls())
+    assert "no host launches" in made.lacking
+    assert (made.said, made.tables, made.data) == ((), (), None)

@@ -1,0 +1,90 @@
+"""What the report shows first, what it shows at all, and what it says that it lacks."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from tests.frames import events, spans, trace
+from tracekit.report import text
+from tracekit.report.build import build
+from tracekit.report.detail import MOST, important
+from tracekit.report.section import Section
+from tracekit.report.summary import summary
+
+KEYS = ("findings", "critical_path", "steps", "offenders", "collectives", "idle", "launches", "bandwidth")
+# Two GPUs that take turns, and a collective that the second waits for.
+TURNS = trace(
+    events(
+        ("gpu:0", "compute", 0, 40),
+        ("gpu:1", "compute", 40, 80),
+        ("gpu:0", "collective", 80, 100, "all-reduce.1"),
+        ("gpu:1", "collective", 80, 100, "all-reduce.1"),
+    )
+)
+PHASES = trace(
+    events(*[("gpu:0", "compute", at, at + 10) for at in (0, 20)], ("gpu:1", "compute", 20, 30)),
+    spans(("alone", 0, 10), ("both", 20, 30, None, "alone")),
+)
+
+
+def shown(report) -> list[str]:
+    console = Console(file=io.StringIO(), width=80, force_terminal=False)
+    text.show(report, console)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
+def test_the_verdict_and_at_most_five_lines_come_first(given):
+    report = build(given)
+    lines = shown(report)
+    blank = lines.index("")
+    told = important(report.sections)
+    assert 0 <= len(told) <= MOST
+    assert " ".join(lines[:blank]).startswith(next(iter(report.verdicts)))
+    if told:
+        assert lines[blank + 1 : blank + 3][0] == "What matters most"
+        assert lines[blank + 2].startswith(f"1. {told[0][:40]}")
+
+
+@pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
+def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
+    report = build(given)
+    assert [section.key for section in report.sections] == list(KEYS)
+    lines, page, found = shown(report), text.markdown(report, "x.png"), summary(report)
+    json.dumps(found, allow_nan=False)
+    for section in report.sections:
+        assert (section.title in lines) is not bool(section.lacking)
+        assert (f"## {section.title}\n" in page) is not bool(section.lacking)
+        assert (f"* {section.title}: " in page) is bool(section.lacking)
+        assert (found[section.key] is None) is bool(section.lacking)
+        assert found["lacking"].get(section.key, "") == section.lacking
+        assert not (section.lacking and (section.said or section.tables))
+
+
+def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
+    assert [line for given in (TURNS, PHASES) for line in shown(build(given)) if len(line) > 80] == []
+
+
+def test_the_costliest_findings_lead_and_the_path_follows():
+    report = build(TURNS)
+    told = important(report.sections)
+    assert told[0].startswith("Collectives ran with nothing computing beside them for 20.0 % of the devices' time")
+    assert any("critical path" in line for line in told[1:4])
+
+
+def test_three_findings_leave_room_for_what_else_matters():
+    findings = Section("findings", "What to try", said=[f"finding {at}" for at in range(6)])
+    path = Section("critical_path", "Path", said=["the path", "more of it"])
+    assert important([findings, path]) == ["finding 0", "finding 1", "finding 2", "the path more of it", "finding 3"]
+    assert important([Section("steps", "Steps", lacking="none")]) == []
+
+
+def test_with_compared_phases_the_reasons_are_told_of_them_alone():
+    report = build(PHASES)
+    assert report.compared == ("both",)
+    assert "From here on, only what ran inside the compared phases counts: both." in shown(report)
+    assert report.reasons.rows.start.tolist() == [20, 20]
+    assert summary(report)["compared"] == ["both"]
+    assert build(TURNS).compared == ()

@@ -1,0 +1,84 @@
+"""All reasons at once: of the whole trace, and of the stretches that are compared."""
+
+import pandas as pd
+
+import tracekit
+from tests.frames import events, spans, trace
+from tracekit.trace import SPAN_COLUMNS, concat, frame
+
+
+def within(*rows: tuple) -> pd.DataFrame:
+    return pd.DataFrame([("", *row) for row in rows], columns=["clock", "name", "start_ps", "end_ps"])
+
+
+# Alone, each device leaves the other idle; together they are idle for 10 of 100 each.
+APART = trace(
+    events(
+        ("gpu:0", "compute", 0, 100),
+        ("gpu:1", "compute", 100, 200),
+        ("gpu:0", "compute", 200, 290),
+        ("gpu:1", "compute", 210, 300),
+    )
+)
+
+
+def test_reasons_are_of_the_whole_trace_or_of_the_stretches_that_count():
+    whole = tracekit.explain(APART)
+    assert whole.idle.devices.set_index("device")["idle_ps"].to_dict() == {"gpu:0": 110, "gpu:1": 110}
+    inside = tracekit.explain(APART, within=within(("both", 200, 300)))
+    assert inside.idle.devices.set_index("device")["idle_ps"].to_dict() == {"gpu:0": 10, "gpu:1": 10}
+    assert inside.idle.devices["window_ps"].tolist() == [100, 100]
+    assert inside.rows.start.tolist() == [200, 210]
+
+
+def test_stretches_stand_for_steps_of_the_critical_path():
+    found = tracekit.explain(APART, within=within(("both", 200, 300), ("both", 0, 100)))
+    assert found.critical_path.steps[["name", "start_ps", "wall_ps"]].to_numpy().tolist() == [
+        ["both", 0, 100],
+        ["both", 200, 100],
+    ]
+    assert found.steps.lacking
+
+
+def test_a_stretch_that_begins_inside_another_is_no_step_of_its_own():
+    found = tracekit.explain(APART, within=within(("outer", 200, 300), ("inner", 250, 260)))
+    assert found.critical_path.steps["name"].tolist() == ["outer"]
+
+
+def test_steps_that_are_annotated_inside_the_stretches_are_kept():
+    marks = frame(
+        SPAN_COLUMNS,
+        {
+            "host": ["h"] * 2,
+            "thread": ["main"] * 2,
+            "name": ["train"] * 2,
+            "start_ps": [200, 250],
+            "end_ps": [250, 300],
+            "step": pd.array([0, 1], "Int64"),
+        },
+    )
+    stepped = trace(
+        events(*[("gpu:0", "compute", at, at + 50) for at in (0, 200, 250)]),
+        concat(SPAN_COLUMNS, [spans(("both", 200, 300)), marks]),
+    )
+    found = tracekit.explain(stepped, within=within(("both", 200, 300)))
+    assert found.steps.lacking == ""
+    assert found.steps.table["step"].tolist() == [0, 1]
+    assert found.critical_path.steps["step"].tolist() == [0, 1]
+
+
+def test_a_trace_without_device_work_has_no_reasons_and_says_why():
+    found = tracekit.explain(trace(events()))
+    lacking = [
+        one.lacking
+        for one in (
+            found.steps,
+            found.collectives,
+            found.idle,
+            found.launches,
+            found.critical_path,
+            found.offenders,
+            found.bandwidth,
+        )
+    ]
+    assert [one for one in lacking if not one.endswith(".")] == []
