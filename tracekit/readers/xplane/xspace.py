@@ -274,6 +274,7 @@ def _plane(
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
+    _give_back(buf, start, end)
     return WirePlane(
         id=plane_id,
         name=name,
@@ -291,6 +292,13 @@ def _plane(
         _event_spans=event_spans,
         _stat_spans=stat_spans,
     )
+
+
+def _give_back(buf: Any, start: int, end: int) -> None:
+    """Let go of the pages of a map that lie in [start, end): what is asked for again comes from the file once more."""
+    first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first and isinstance(buf, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        buf.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
