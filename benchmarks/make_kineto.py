@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 SMALLEST = 100
 DEVICES = 8
@@ -22,6 +23,16 @@ _CALLS = ("cudaLaunchKernel", "cudaStreamIsCapturing", "cudaFuncGetAttributes")
 _LAYOUTS = ("RING_LL", "TREE_LL128")
 _COLLECTIVES = (("allreduce", "AllReduce", 1, 1), ("_allgather_base", "AllGather", 1, 8))
 _COPIES = ("Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)", "Memcpy DtoD (Device -> Device)")
+
+
+class _Ran(NamedTuple):
+    """One piece of device work; its duration in ns."""
+
+    cat: str
+    name: str
+    stream: int
+    duration: int
+    args: str
 
 
 def write(path: Path, events: int, seed: int = 0) -> int:
@@ -49,8 +60,13 @@ def _events(events: int, rng: random.Random) -> Iterator[str]:
         left -= 1
     names = [_kernel_name(at) for at in range(300)]
     now, device, work = _FIRST_NS, _FIRST_NS + 50_000, 0
+    free: dict[int, int] = {}
     while left > 0:
-        group = _work(now, device, work, names, rng)
+        ran = _device(work, names, rng)
+        # A stream runs one after the other, and nothing before its launch.
+        start = max(device, now + 5_000, free.get(ran.stream, 0))
+        free[ran.stream] = start + ran.duration
+        group = _work(now, start, work, ran, rng)
         if work % _STEP_WORK == 0:
             step = f"ProfilerStep#{work // _STEP_WORK}"
             group.insert(0, _complete("user_annotation", step, _PROCESS, _PROCESS, now, 9_900_000, '"External id": 1'))
@@ -71,7 +87,7 @@ def _metadata() -> Iterator[str]:
         yield _named("thread_name", _PROCESS, thread, f"thread {thread} (python3)")
 
 
-def _work(now: int, device: int, work: int, names: list[str], rng: random.Random) -> list[str]:
+def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> list[str]:
     """One piece of device work with the ops and calls that led to it."""
     thread = (_PROCESS, _BACKWARD)[work // 500 % 2]
     first = 3 * work + 1
@@ -90,14 +106,13 @@ def _work(now: int, device: int, work: int, names: list[str], rng: random.Random
         args = f'"External id": {5 * work + 4}, "cbid": {211 - at}, "correlation": {first + at}'
         found.append(_complete("cuda_runtime", _CALLS[at], _PROCESS, thread, start, 1_200, args))
         found.append(_flow("f" if at else "s", first + at, _PROCESS, thread, start))
-    cat, name, stream, duration, args = _device(work, names, rng)
-    placed = f'"External id": {5 * work + 4},\n      "device": 0, "context": 1, "stream": {stream}, '
-    placed += f'"correlation": {first},\n      {args}'
-    return [*found, _complete(cat, name, 0, stream, device, duration, placed), _flow("f", first, 0, stream, device)]
+    placed = f'"External id": {5 * work + 4},\n      "device": 0, "context": 1, "stream": {ran.stream}, '
+    placed += f'"correlation": {first},\n      {ran.args}'
+    event = _complete(ran.cat, ran.name, 0, ran.stream, device, ran.duration, placed)
+    return [*found, event, _flow("f", first, 0, ran.stream, device)]
 
 
-def _device(work: int, names: list[str], rng: random.Random) -> tuple[str, str, int, int, str]:
-    """Category, name, stream, duration in ns and args of one piece of device work."""
+def _device(work: int, names: list[str], rng: random.Random) -> _Ran:
     if work % 25 == 24:
         call, kernel, given, got = _COLLECTIVES[work % len(_COLLECTIVES)]
         size = 1 << rng.randrange(10, 24)
@@ -106,17 +121,17 @@ def _device(work: int, names: list[str], rng: random.Random) -> tuple[str, str, 
         args += '"[]", "Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": '
         args += f'"{list(range(DEVICES))}", "grid": [24, 1, 1], "block": [640, 1, 1]'
         name = f"ncclDevKernel_{kernel}_{_LAYOUTS[work % 2]}(ncclDevKernelArgsStorage<4096ul>)"
-        return "kernel", name, 20, rng.randrange(20_000, 400_000), args
+        return _Ran("kernel", name, 20, rng.randrange(20_000, 400_000), args)
     if work % 4 == 3:
         size = 1 << rng.randrange(4, 24)
         args = f'"bytes": {size}, "memory bandwidth (GB/s)": {size / 5_000}'
         if work % 16 == 3:
-            return "gpu_memset", "Memset (Device)", 7, 1_000 + size // 1_000, args
-        return "gpu_memcpy", _COPIES[work % len(_COPIES)], 24, 1_000 + size // 20, args
+            return _Ran("gpu_memset", "Memset (Device)", 7, 1_000 + size // 1_000, args)
+        return _Ran("gpu_memcpy", _COPIES[work % len(_COPIES)], 24, 1_000 + size // 20, args)
     args = '"queued": 0, "registers per thread": 40, "shared memory": 400,\n      "blocks per SM": 4.740741, '
     args += f'"warps per SM": 75.851852, "grid": [{rng.randrange(1, 4096)}, 1, 1], "block": [512, 1, 1],\n      '
     args += '"est. achieved occupancy %": 75'
-    return "kernel", names[work % len(names)], 7, rng.randrange(1_500, 12_000), args
+    return _Ran("kernel", names[work % len(names)], 7, rng.randrange(1_500, 12_000), args)
 
 
 def _kernel_name(at: int) -> str:

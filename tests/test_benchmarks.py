@@ -168,3 +168,66 @@ def test_the_chrome_benchmark_measures_every_reader_on_the_same_events(tmp_path)
     assert set(counted.values()) == {2_000}
     assert 0 < rows < 2_000
     assert {"tracekit, columns", "msgspec, all objects", "json, all objects"} <= set(counted)
+
+
+def test_in_a_generated_kineto_trace_streams_run_in_order_and_nothing_before_its_launch(make_kineto, tmp_path):
+    path = tmp_path / "rank.json"
+    make_kineto.write(path, 20_000)
+    trace = tracekit.read(path)
+    rows = trace.events.sort_values(["lane", "start_ps"])
+    same = rows["lane"].astype(str).shift() == rows["lane"].astype(str)
+    assert (rows["start_ps"] >= rows["end_ps"].shift())[same].all()
+    launched = trace.launches.drop_duplicates("correlation_id").set_index("correlation_id")["start_ps"]
+    assert (trace.events["start_ps"] > trace.events["correlation_id"].map(launched)).all()
+
+
+def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
+    out = tmp_path / "result.json"
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [
+            *(sys.executable, BENCHMARKS / "analyse.py", "--rounds", "1", "--json", out),
+            *("--intervals", "500", "--kineto", "300"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    peers = json.loads(out.read_text())["peers"]
+    skipped = {name for name, peer in peers.items() if "skipped" in peer}
+    here = set() if importlib.util.find_spec("xprof") else {"XProf, XSpace"}
+    assert skipped == {"HTA, Kineto", "TraceLens, Kineto"} | here
+    assert not [name for name, peer in peers.items() if "failed" in peer]
+    assert 200 < peers["tracekit, XSpace"]["intervals"] < 1000
+    assert 250 < peers["tracekit, Kineto"]["intervals"] < 350
+    for kind in ("XSpace", "Kineto"):
+        ours = peers[f"tracekit, {kind}"]
+        assert ours["again_s"] > 0
+        assert 0 < ours["loaded"] <= ours["peak"]
+        assert {"analysis/partition.partition", "analysis/overlap.overlap", "analysis/known.known_by"} <= set(
+            ours["parts"]
+        )
+    assert all(name in ran.stdout for name in peers)
+
+
+def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_without(tmp_path):
+    out = tmp_path / "result.json"
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    ran = subprocess.run(
+        [
+            *(sys.executable, BENCHMARKS / "what_if.py", "--rounds", "1", "--json", out),
+            *("--only", "collectives", "--steps", "4", "--width", "64", "--rows", "16"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ((what, (round_,)),) = json.loads(out.read_text())["pairs"].items()
+    assert what == "collectives"
+    assert 0 < round_["predicted_s"] < round_["with_s"]
+    assert round_["error"] == pytest.approx(round_["predicted_s"] / round_["without_s"] - 1)
+    assert "error of the prediction" in ran.stdout

@@ -1,0 +1,154 @@
+"""Is it right what the critical path says of a step without its collectives or copies? `python benchmarks/what_if.py`.
+
+Out of sample: a program is captured with its all-reduce, and the length of its step without is predicted from that
+trace alone; then the same program without it is captured, and the two are compared. The same with copies. Rounds
+interleave the programs, each in a process of its own; the one without is captured twice, so that what two runs of one
+program differ by stands beside the error of the prediction, and how much longer the same compute took without.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tracekit
+from tracekit.analysis.critical_path import critical_path
+from tracekit.analysis.steps import steps
+from tracekit.links import launch_of
+from tracekit.matching.instances import instances
+from tracekit.rows import rows
+from tracekit.stepping.boundaries import boundaries
+from tracekit.unions import unions
+
+# What is taken away, the program with it and the one without.
+PAIRS = (("collectives", "reduced", "alone"), ("copies", "copied", "resident"))
+_PROGRAM = Path(__file__).with_name("what_if_program.py")
+# One thread a device, or the products of one device would take turns with those of the other on every core.
+_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+
+
+def capture(program: str, more: list[str], out: Path) -> None:
+    """Capture one program in a process of its own."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {_ONE_THREAD}".strip()
+    ran = subprocess.run(
+        [sys.executable, "-m", "tracekit", "capture", "--out", out, _PROGRAM, program, *more],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    if ran.returncode != 0:
+        sys.exit(f"what_if.py: capturing {program} failed:\n{ran.stderr}")
+
+
+def measure(path: Path, what: str) -> dict[str, Any]:
+    """The median step of a trace, and how long it would be without `what`, if the trace has any of it."""
+    trace = tracekit.read(path)
+    held = rows(trace.events)
+    launch = launch_of(held, trace.launches)
+    table = steps(held, boundaries(held, trace.spans, launch, trace.launches), unions(held)).table
+    found = critical_path(held, launch, instances(held), trace, table)
+    tried = found.what_if[found.what_if["what"] == what].to_dict("records")
+    wall = found.steps["wall_ps"].sum()
+    result: dict[str, Any] = {
+        "step_ps": statistics.median(found.steps["wall_ps"].tolist()),
+        "compute_ps": int(found.total.loc[found.total["part"] == "compute", "time_ps"].sum()),
+        "unexplained": float(found.steps["unexplained_ps"].sum() / wall),
+    }
+    for one in tried:
+        # The change of all steps together, put on the median step; told here even where the report refuses it. What
+        # nothing explains is kept as it was, as in the report, or shrinks with the rest.
+        result["predicted_ps"] = result["step_ps"] * (1 - (one["replayed_ps"] - one["without_ps"]) / wall)
+        result["scaled_ps"] = result["step_ps"] * one["without_ps"] / one["replayed_ps"]
+        result["refused"] = isinstance(one["reason"], str)
+    return result
+
+
+def one_round(
+    scratch: Path, number: int, pairs: list[tuple[str, str, str]], more: list[str]
+) -> dict[str, dict[str, float]]:
+    """Each pair once: predicted and measured lengths in seconds, and ratios."""
+    found = {}
+    for what, with_it, without in pairs:
+        told = {}
+        for name, program in (("with", with_it), ("without", without), ("again", without)):
+            path = scratch / f"{number}-{what}-{name}"
+            capture(program, more, path)
+            told[name] = measure(path, what)
+        real = told["without"]["step_ps"]
+        found[what] = {
+            "with_s": told["with"]["step_ps"] / 1e12,
+            "without_s": real / 1e12,
+            "predicted_s": told["with"]["predicted_ps"] / 1e12,
+            "error": told["with"]["predicted_ps"] / real - 1,
+            "scaled_error": told["with"]["scaled_ps"] / real - 1,
+            "again": told["again"]["step_ps"] / real - 1,
+            "compute": told["without"]["compute_ps"] / told["with"]["compute_ps"] - 1,
+            "unexplained": told["with"]["unexplained"],
+            "refused": float(told["with"]["refused"]),
+        }
+    return found
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print for each pair the medians over the rounds, and the range of what is a ratio."""
+    print(f"{result['cores']} cores, load {result['load']:.1f}, {result['rounds']} rounds of {result['steps']} steps\n")
+    for what, rounds in result["pairs"].items():
+
+        def over(key: str, rounds: list[dict[str, float]] = rounds) -> list[float]:
+            return sorted(one[key] for one in rounds)
+
+        def ratio(key: str) -> str:
+            values = over(key)
+            return f"{100 * statistics.median(values):+.1f} % ({100 * values[0]:+.1f} to {100 * values[-1]:+.1f})"
+
+        times = [1000 * statistics.median(over(key)) for key in ("with_s", "predicted_s", "without_s")]
+        print(f"without {what}: a step of {times[0]:.1f} ms would take {times[1]:.1f} ms; it takes {times[2]:.1f} ms")
+        print(f"  error of the prediction   {ratio('error')}")
+        print(f"  had it scaled the rest    {ratio('scaled_error')}")
+        print(f"  the same program again    {ratio('again')}")
+        print(f"  its compute took          {ratio('compute')}")
+        print(f"  unexplained in the trace  {ratio('unexplained')}")
+        print(f"  refused by the report in {int(sum(over('refused')))} of {len(rounds)} rounds\n")
+
+
+def main() -> int:
+    """Capture, predict, compare, print."""
+    parser = argparse.ArgumentParser(description="Test what-if predictions on programs with and without a part.")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds, of which medians are taken (default: 7)")
+    parser.add_argument("--steps", type=int, default=16, help="steps of each capture (default: 16)")
+    parser.add_argument("--width", type=int, default=1024, help="of the layer (default: 1024)")
+    parser.add_argument("--rows", type=int, default=128, help="of a batch (default: 128)")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="also write everything measured to OUT")
+    parser.add_argument("--only", choices=[what for what, _, _ in PAIRS], help="only this pair of programs")
+    given = parser.parse_args()
+    if min(given.rounds, given.steps, given.width, given.rows) < 1:
+        parser.error("everything must be at least 1")
+    more = [f"--steps={given.steps}", f"--width={given.width}", f"--rows={given.rows}"]
+    pairs = [pair for pair in PAIRS if given.only in (None, pair[0])]
+    with tempfile.TemporaryDirectory() as scratch:
+        rounds = []
+        for number in range(given.rounds):
+            print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
+            rounds.append(one_round(Path(scratch), number, pairs, more))
+    result = {
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "rounds": given.rounds,
+        "steps": given.steps,
+        "pairs": {what: [one[what] for one in rounds] for what, _, _ in pairs},
+    }
+    show(result)
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        print(f"Wrote {given.json}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
