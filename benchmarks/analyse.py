@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from analyse_peers import PEERS
+from fresh import figures
 from read_xspace import machine
 
 # How many events of a generated file make one device interval: a kernel stands in an XSpace three times, and in a
@@ -40,18 +41,7 @@ def run(name: str, path: Path, pythons: Mapping[str, str | None], numba_cache: P
         # XProf writes caches beside what it reads.
         copy = Path(scratch, path.name)
         shutil.copyfile(path, copy)
-        ran = subprocess.run(
-            [python, _HERE / "analyse_peers.py", name, copy],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(numba_cache), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-    if ran.returncode != 0:
-        last = ran.stderr.strip().splitlines()[-1:] or [""]
-        return {"failed": f"exit code {ran.returncode}: {last[0]}"}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+        return figures([python, _HERE / "analyse_peers.py", name, copy], numba_cache)
 
 
 def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fresh import figures
 from read_peers import Peer, measure
 from read_xspace import machine, summarise
 
@@ -96,14 +97,7 @@ def measured(peer: str, warm_up: Path, path: Path, hta_python: str | None) -> di
     if peer == _HTA and hta_python is None:
         return {"skipped": "no interpreter that has HTA was named (--hta)"}
     python = hta_python if peer == _HTA and hta_python else sys.executable
-    ran = subprocess.run(
-        [python, __file__, "--measure", peer, warm_up, path], capture_output=True, text=True, check=False
-    )
-    if ran.returncode != 0:
-        last = ran.stderr.strip().splitlines()[-1:] or [""]
-        return {"failed": f"exit code {ran.returncode}: {last[0]}"}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return figures([python, Path(__file__), "--measure", peer, warm_up, path])
 
 
 def show(result: dict[str, Any]) -> None:

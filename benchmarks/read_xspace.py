@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fresh import figures
 from read_peers import PEERS
 
 # Every peer is compared with these three ways to read, A, B and C.
@@ -67,18 +68,7 @@ def generate(path: Path, events: int) -> None:
 
 def measure(peer: str, warm_up: Path, path: Path, numba_cache: Path) -> dict[str, Any]:
     """What `read_peers.py` prints for one peer, or why there is no figure."""
-    ran = subprocess.run(
-        [sys.executable, _HERE / "read_peers.py", peer, warm_up, path],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "NUMBA_CACHE_DIR": str(numba_cache), "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    if ran.returncode != 0:
-        last = ran.stderr.strip().splitlines()[-1:] or [""]
-        return {"failed": f"exit code {ran.returncode}: {last[0]}"}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return figures([sys.executable, _HERE / "read_peers.py", peer, warm_up, path], numba_cache)
 
 
 def summarise(rounds: list[dict[str, Any]], events: int) -> dict[str, Any]:

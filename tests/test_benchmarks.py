@@ -17,6 +17,20 @@ ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 
 
+def ran(script: str, out: Path, *options: str) -> tuple[dict, str]:
+    """What the benchmark `script` wrote to `out` in one round, and what it printed."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / script, "--rounds", "1", "--json", out, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(out.read_text()), done.stdout
+
+
 @pytest.fixture
 def make_xspace(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
@@ -100,17 +114,7 @@ def test_too_few_events_are_refused(make_xspace):
 
 
 def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
-    out = tmp_path / "result.json"
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    ran = subprocess.run(
-        [sys.executable, BENCHMARKS / "read_xspace.py", "--events", "2000", "--rounds", "1", "--json", out],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    result = json.loads(out.read_text())
+    result, printed = ran("read_xspace.py", tmp_path / "result.json", "--events", "2000")
     skipped = {name for name, peer in result["peers"].items() if "skipped" in peer}
     assert skipped == (
         set() if importlib.util.find_spec("xprof") else {name for name in result["peers"] if "XProf" in name}
@@ -120,7 +124,7 @@ def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
     assert {name: result["peers"][name]["events"] for name in complete} == dict.fromkeys(complete, 2_000)
     assert all(peer["seconds"] > 0 for name, peer in result["peers"].items() if name not in skipped)
     assert {goal["goal"] for goal in result["goals"]} == ({25} if skipped else {25, 50})
-    assert all(name in ran.stdout for name in result["peers"])
+    assert all(name in printed for name in result["peers"])
 
 
 @pytest.fixture
@@ -150,17 +154,8 @@ def test_too_few_events_for_a_kineto_trace_are_refused(make_kineto, tmp_path):
 
 
 def test_the_chrome_benchmark_measures_every_reader_on_the_same_events(tmp_path):
-    out = tmp_path / "result.json"
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    ran = subprocess.run(
-        [sys.executable, BENCHMARKS / "read_chrome.py", "--events", "2000", "--rounds", "1", "--json", out],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    peers = json.loads(out.read_text())["peers"]
+    result, _ = ran("read_chrome.py", tmp_path / "result.json", "--events", "2000")
+    peers = result["peers"]
     assert not [name for name, peer in peers.items() if "failed" in peer]
     assert "skipped" in peers["HTA, TraceAnalysis"]
     counted = {name: peer["events"] for name, peer in peers.items() if "skipped" not in peer}
@@ -182,20 +177,8 @@ def test_in_a_generated_kineto_trace_streams_run_in_order_and_nothing_before_its
 
 
 def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
-    out = tmp_path / "result.json"
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    ran = subprocess.run(
-        [
-            *(sys.executable, BENCHMARKS / "analyse.py", "--rounds", "1", "--json", out),
-            *("--intervals", "500", "--kineto", "300"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    peers = json.loads(out.read_text())["peers"]
+    result, printed = ran("analyse.py", tmp_path / "result.json", "--intervals", "500", "--kineto", "300")
+    peers = result["peers"]
     skipped = {name for name, peer in peers.items() if "skipped" in peer}
     here = set() if importlib.util.find_spec("xprof") else {"XProf, XSpace"}
     assert skipped == {"HTA, Kineto", "TraceLens, Kineto"} | here
@@ -209,25 +192,17 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
         assert {"analysis/partition.partition", "analysis/overlap.overlap", "analysis/known.known_by"} <= set(
             ours["parts"]
         )
-    assert all(name in ran.stdout for name in peers)
+    assert all(name in printed for name in peers)
 
 
 def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_without(tmp_path):
-    out = tmp_path / "result.json"
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    ran = subprocess.run(
-        [
-            *(sys.executable, BENCHMARKS / "what_if.py", "--rounds", "1", "--json", out),
-            *("--only", "collectives", "--steps", "4", "--width", "64", "--rows", "16"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    result, printed = ran(
+        "what_if.py",
+        tmp_path / "result.json",
+        *("--only", "collectives", "--steps", "4", "--width", "64", "--rows", "16"),
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    ((what, (round_,)),) = json.loads(out.read_text())["pairs"].items()
+    ((what, (round_,)),) = result["pairs"].items()
     assert what == "collectives"
     assert 0 < round_["predicted_s"] < round_["with_s"]
     assert round_["error"] == pytest.approx(round_["predicted_s"] / round_["without_s"] - 1)
-    assert "error of the prediction" in ran.stdout
+    assert "error of the prediction" in printed

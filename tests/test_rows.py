@@ -98,7 +98,7 @@ def test_what_is_derived_from_rows_is_made_once():
     found, calls = rows(events(("gpu:0", "compute", 0, 1))), []
     assert [found.once("it", lambda: calls.append(1) or "made") for _ in range(2)] == ["made", "made"]
     assert calls == [1]
-    assert found.codes("name") is found.codes("name")
+    assert found.labels("name") is found.labels("name")
 
 
 ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))

@@ -122,12 +122,13 @@ def critical_path(
     walked = walk(dag, held, np.array([bool(one) for one in shown]))
     op, labels = _ops(rows, dag)
     wanted = _without(dag, held, walked, op, labels)
-    lengths = replay(dag, held, [Without(), *(one for _, _, one in wanted)], op)
+    lengths = replay(dag, held, [one for _, _, one in wanted], op)
     unexplained = walked.parts[:, Part.UNEXPLAINED]
+    replayed, unknown = wall - unexplained, _unknown_copies(rows)
     table = table.assign(
         wall_ps=wall,
-        replayed_ps=lengths[:, 0],
-        error_ratio=lengths[:, 0] / wall - 1,
+        replayed_ps=replayed,
+        error_ratio=replayed / wall - 1,
         unexplained_ps=unexplained,
         pieces=pd.array([None if not one else int((walked.step == at).sum()) for at, one in enumerate(shown)], "Int64"),
         shown=pd.array([one or None for one in shown], "str"),
@@ -136,7 +137,7 @@ def critical_path(
         table,
         *_composition(walked.parts, wall),
         _path(rows, trace, dag, walked),
-        *_what_if(wall, lengths, unexplained, [one[:2] for one in wanted], _unknown_copies(rows)),
+        *_what_if(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),

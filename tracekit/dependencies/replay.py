@@ -36,16 +36,17 @@ def replay(graph: Graph, steps: Plan, what: Sequence[Without], op_of: NDArray[np
         return np.zeros((len(steps.start), 0), np.int64)
     kinds = np.array([[kind in one.kinds for kind in range(WORK + 1)] for one in what])
     found: Column = loop(replayed, len(steps.node))(
-        int(np.diff(steps.first).max(initial=1)), steps.first, steps.node, steps.before, steps.lag_ps, steps.launch,
-        steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.kind, graph.instance, len(graph.gate),
-        op_of, kinds, np.array([one.op for one in what], np.int64), np.array([one.apart for one in what]),
+        int(np.diff(steps.first).max(initial=1)), steps.first, steps.before, steps.lag_ps, steps.launch,
+        steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.kind[steps.node],
+        graph.instance[steps.node], len(graph.gate), op_of[steps.node], kinds,
+        np.array([one.op for one in what], np.int64), np.array([one.apart for one in what]),
         np.array([one.prompt for one in what]),
     )  # fmt: skip
     return found
 
 
 def replayed(
-    largest: int, first: Column, node: NDArray[np.int32], before: NDArray[np.int32], lag: Column,
+    largest: int, first: Column, before: NDArray[np.int32], lag: Column,
     launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32], edge: NDArray[np.int32],
     kind: NDArray[np.int8], instance: NDArray[np.int32], instances: int, op: NDArray[np.int32],
     kinds: NDArray[np.bool_], ops: Column, apart: NDArray[np.bool_], prompt: NDArray[np.bool_],
@@ -66,22 +67,22 @@ def replayed(
             together, host = not apart[v], not prompt[v]
             length_of_all = 0
             for p in range(base, first[step + 1]):
-                i, gap, x = node[p], lag[p], before[p]
+                gap, x = lag[p], before[p]
                 if gap > 0 and not host:
                     gap = 0
                 ready = gap
                 if x >= 0:
-                    m = instance[node[base + x]]
+                    m = instance[base + x]
                     ready = max(done[x] + gap + (met[m] if m >= 0 and together else 0), 0)
                 for q in range(edge_first[p], edge_first[p + 1]):
-                    m = instance[node[base + edge[q]]]
+                    m = instance[base + edge[q]]
                     ready = max(ready, done[edge[q]] + (met[m] if m >= 0 and together else 0))
                 x = launch[p]
                 if x >= 0:
-                    begun = done[x] - (0 if kinds[v, kind[node[base + x]]] else length[base + x])
+                    begun = done[x] - (0 if kinds[v, kind[base + x]] else length[base + x])
                     ready = max(ready, begun + delay[p] if host else begun)
-                own = 0 if kinds[v, kind[i]] or (op[i] >= 0 and op[i] == ops[v]) else length[p]
-                m = instance[i]
+                own = 0 if kinds[v, kind[p]] or (op[p] >= 0 and op[p] == ops[v]) else length[p]
+                m = instance[p]
                 if m >= 0 and together:
                     if run_of[m] != step * many + v:
                         run_of[m], met[m], longest[m] = step * many + v, ready, own
