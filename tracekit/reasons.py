@@ -8,12 +8,15 @@ import pandas as pd
 
 from tracekit import focus, links
 from tracekit.analysis import bandwidth, collectives, critical_path, idle, launches, offenders, steps
+from tracekit.dependencies.graph import graph
 from tracekit.matching import instances
 from tracekit.rows import Rows
 from tracekit.rows import rows as sorted_rows
 from tracekit.stepping import boundaries
 from tracekit.trace import Trace
 from tracekit.unions import Unions, unions
+
+_NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,9 @@ def explain(
     `within` (columns clock, name, start_ps, end_ps; clock "" where the trace has one) are the only stretches that
     count, such as the rounds of phases. They then stand for steps, unless steps are annotated inside them.
     """
-    if within is not None and len(within):
+    if within is not None and not len(within):
+        within = None
+    if within is not None:
         windows = {str(clock): one[["start_ps", "end_ps"]].to_numpy() for clock, one in within.groupby("clock")}
         rows = sorted_rows(focus.inside(trace.events, windows))
         seen = unions(rows).inside(windows)
@@ -51,13 +56,15 @@ def explain(
     seen = unions(rows) if seen is None else seen
     launch = links.launch_of(rows, trace.launches)
     instance = instances.instances(rows)
-    bounds = boundaries.boundaries(rows, trace.spans, launch, trace.launches)
-    if within is not None and len(within) and not bounds.lacking and not (bounds.table["host_start_ps"].notna()).all():
-        bounds = replace(bounds, table=bounds.table[:0], lacking="Its phases name the parts of this trace, not steps.")
-    by_step = steps.steps(rows, bounds, seen)
-    stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
-    with ThreadPoolExecutor(1) as beside:  # its loops hold no GIL, and it takes half of the time
-        path = beside.submit(critical_path.critical_path, rows, launch, instance, trace, stretches)
+    with ThreadPoolExecutor(1) as beside:  # dependencies take half of the time, in loops that hold no GIL
+        dag = beside.submit(graph, rows, launch, instance, trace)
+        bounds = boundaries.boundaries(rows, trace.spans, launch, trace.launches)
+        if within is not None and not bounds.lacking and bounds.table["host_start_ps"].isna().any():
+            bounds = replace(bounds, table=bounds.table[:0], lacking=_NOT_ANNOTATED)
+        by_step = steps.steps(rows, bounds, seen)
+        stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
+        known = rows, launch, instance, trace, stretches
+        path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
         joined = collectives.collectives(rows, instance, seen)
         gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
         return Reasons(

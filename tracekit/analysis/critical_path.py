@@ -103,15 +103,21 @@ class CriticalPath:
 
 
 def critical_path(
-    rows: Rows, launch: Column, instance: Column, trace: Trace, step_table: pd.DataFrame | None = None
+    rows: Rows,
+    launch: Column,
+    instance: Column,
+    trace: Trace,
+    step_table: pd.DataFrame | None = None,
+    dag: Graph | None = None,
 ) -> CriticalPath:
     """The critical paths of the steps of `step_table` that are not left out; without any, of all rows of each clock.
 
     `launch` and `instance` (len(rows),) are what `links.launch_of` and `instances.instances` give. `step_table` has at
-    least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
+    least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap. `dag` is the graph
+    of the same rows, where it is at hand.
     """
     table = _counted(rows, step_table)
-    dag = graph(rows, launch, instance, trace)
+    dag = graph(rows, launch, instance, trace) if dag is None else dag
     lacking = _lacking(rows, table)
     if lacking:
         return _nothing(dag, lacking)

@@ -47,6 +47,7 @@ def busiest_names(
     """
     time: list[dict[str, int]] = [{} for _ in range(len(device))]
     labels = [*rows.labels("hlo_op"), *rows.labels("name")]
+    op_of, name_of = rows.codes("hlo_op"), rows.codes("name")
     first = np.searchsorted(owner, np.arange(len(device) + 1))
     for number, name in enumerate(rows.devices):
         if name not in seen.devices:
@@ -60,8 +61,7 @@ def busiest_names(
             # Rows before these have all ended, rows after them have not begun.
             begin = np.searchsorted(reach, held[0, 0], side="right")
             at = mine.start + np.arange(begin, np.searchsorted(rows.start[mine], held[-1, 1], side="left"))
-            op = rows.codes("hlo_op")[at]
-            label = np.where(op >= 0, op, len(labels) - len(rows.labels("name")) + rows.codes("name")[at])
+            label = np.where(op_of[at] >= 0, op_of[at], len(labels) - len(rows.labels("name")) + name_of[at])
             which, found = np.unique(label, return_inverse=True)
             length = np.zeros(len(which), np.int64)
             np.add.at(length, found, iv.within(held, iv.intervals(rows.start[at], rows.end[at])))

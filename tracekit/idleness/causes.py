@@ -124,7 +124,7 @@ def _one_program(evidence: Evidence, before: NDArray[np.int64], after: NDArray[n
     called: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
     run, has_run = rows.numbers("run_id")
     _, has_id = rows.numbers("correlation_id")
-    if not has_run.any():
+    if not has_run.any() or has_id.all():
         return called
     module = rows.codes("hlo_module")
     same = has_run[before] & has_run[after] & (run[before] == run[after]) & (module[before] == module[after])

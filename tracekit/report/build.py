@@ -1,6 +1,7 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -92,8 +93,15 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     marks = phasing.marked(trace.spans, phases, alone, baseline)
     table, stretch = phasing.phases(marks, sorted_rows)
     windows = phasing.windows(marks, sorted_rows)
-    inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
-    whole = _stretch("whole trace", seen, sorted_rows)
+    # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
+    compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
+    rounds = _rounds({name: windows[name] for name in windows if name in compared})
+    with ThreadPoolExecutor(1) as beside:
+        reasons = beside.submit(explain, trace, sorted_rows, seen, rounds)
+        inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
+        whole = _stretch("whole trace", seen, sorted_rows)
+        told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
+        found = reasons.result()
     cores = _too_few_cores(trace, seen)
     verdicts = {
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
@@ -103,9 +111,6 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     lacking = missing.device_work(trace)
     if lacking or not verdicts:
         verdicts = {whole.name: lacking or verdict.whole(whole, cores)} | verdicts
-    # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
-    compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
-    found = explain(trace, sorted_rows, seen, _rounds({name: windows[name] for name in windows if name in compared}))
     return Report(
         trace=trace,
         windows=seen.windows,
@@ -120,8 +125,8 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         shown=iv.span([one for window in windows.values() for one in window.values()])
         if len(seen.windows) < 2
         else None,
-        known_by=known.known_by(sorted_rows),
-        guessed=known.guessed(sorted_rows),
+        known_by=told,
+        guessed=guesses,
         reasons=found,
         advice=_advice(whole, found, table, inside, stretch),
         compared=tuple(sorted(compared)),
