@@ -51,6 +51,7 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "clock": "category",
     "op": "Int64",
     "occupancy_ratio": "Float64",
+    "host_memory": "category",
 }
 SPAN_COLUMNS: Mapping[str, Any] = {
     "host": "category",

@@ -124,6 +124,14 @@ def test_pageable_copies_are_told_by_their_names(names, ratio):
     assert (found.evidence["ratio"] if found else None) == ratio
 
 
+def test_pageable_copies_are_told_by_the_profilers_record_too():
+    table = two_gpus(20, "memcpy", "H2D")
+    table["host_memory"] = pd.Categorical([None, "pageable", None])
+    assert advice.pageable_copies(rows(table), partition(table)) == Finding("pageable_copies", 20, 0.1, {"ratio": 1.0})
+    table["host_memory"] = pd.Categorical([None, "pinned", None])
+    assert advice.pageable_copies(rows(table), partition(table)) is None
+
+
 @pytest.mark.parametrize(("cause", "rule"), [(cause, rule) for cause, (rule, _) in advice.IDLE.items()])
 def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     window = partition(two_gpus(0))

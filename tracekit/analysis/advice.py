@@ -142,13 +142,18 @@ def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | Non
 
 
 def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
-    """Exposed copies that go, for most of the copies' time, through pageable host memory, as their names say."""
+    """Exposed copies that go, for most of the copies' time, through pageable host memory: `host_memory` tells it, or
+    the name."""
     cost, share = _cost(partition["memory"], partition)
-    pageable = np.array([*("pageable" in name.lower() for name in rows.labels("name")), False], bool)
-    if share < EXPOSED_COPIES or not pageable.any():
+    told = {
+        column: np.array([*("pageable" in label.lower() for label in rows.labels(column)), False], bool)
+        for column in ("host_memory", "name")
+    }
+    if share < EXPOSED_COPIES or not any(one.any() for one in told.values()):
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    part = _ratio(rows, copies & pageable[rows.codes("name")], copies)
+    pageable = told["host_memory"][rows.codes("host_memory")] | told["name"][rows.codes("name")]
+    part = _ratio(rows, copies & pageable, copies)
     return Finding("pageable_copies", cost, share, {"ratio": part}) if part >= PAGEABLE else None
 
 

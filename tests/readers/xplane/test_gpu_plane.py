@@ -59,13 +59,13 @@ def test_copies_have_direction_and_bytes_and_memsets_neither(tmp_path):
     plane.event(
         "Stream #4", "MemcpyOther", 8, 1, memcpy_details="kind_src:pageable kind_dst:device size:3 dest:0 async:1"
     )
-    assert rows(tmp_path, plane.text(), "kind", "direction", "bytes", "correlation_id") == [
-        ["memcpy", "H2D", 112, None],
-        ["memcpy", "D2H", 8, None],
-        ["memset", None, None, None],
-        ["memset", None, None, None],
-        ["memcpy", None, None, 8],
-        ["memcpy", "H2D", 3, None],
+    assert rows(tmp_path, plane.text(), "kind", "direction", "bytes", "correlation_id", "host_memory") == [
+        ["memcpy", "H2D", 112, None, None],
+        ["memcpy", "D2H", 8, None, None],
+        ["memset", None, None, None, None],
+        ["memset", None, None, None, None],
+        ["memcpy", None, None, 8, None],
+        ["memcpy", "H2D", 3, None, "pageable"],
     ]
 
 

@@ -8,9 +8,9 @@ from tracekit.readers.xplane.memcpy import Details, details, launched, unified
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("kind_src:pinned kind_dst:device size:112 dest:2 async:1", Details("H2D", 112)),
-        ("kind_src:pageable kind_dst:array size:1 dest:2 async:0", Details("H2D", 1)),
-        ("kind_src:device kind_dst:pageable size:9 dest:2 async:1", Details("D2H", 9)),
+        ("kind_src:pinned kind_dst:device size:112 dest:2 async:1", Details("H2D", 112, host_memory="pinned")),
+        ("kind_src:pageable kind_dst:array size:1 dest:2 async:0", Details("H2D", 1, host_memory="pageable")),
+        ("kind_src:device kind_dst:pageable size:9 dest:2 async:1", Details("D2H", 9, host_memory="pageable")),
         ("kind_src:device kind_dst:device_static size:9 dest:2 async:1", Details("D2D", 9)),
         ("kind_src:device kind_dst:device size:9 dest:3 async:1", Details("P2P", 9, leaves=True)),
         ("kind_src:managed kind_dst:device size:9 dest:2 async:1", Details(None, 9)),

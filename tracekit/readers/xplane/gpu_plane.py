@@ -85,6 +85,7 @@ def read(
     data["kind"] = labelled([one.kind.value for one in judged], which)
     data["known_by"] = labelled([one.known_by.value for one in judged], which)
     leaves = np.array([one.leaves for one in told], bool)[details.codes]
+    data["host_memory"] = labelled([one.host_memory for one in told], details.codes)
     way, unproven = _directions(gpu, plane, rows, judged, of_first, which, leaves)
     data["direction"] = labelled(_WAYS, way)
     sizes = np.array([-1 if one.bytes is None else one.bytes for one in told], np.int64)[details.codes]

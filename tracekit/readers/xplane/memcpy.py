@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 # CUPTI's memory kinds (GetMemoryKindName); managed memory may be anywhere.
 _HOST_KINDS = frozenset({"pageable", "pinned", "host"})
+_HOST_TOLD = ("pageable", "pinned")
 _DEVICE_KINDS = frozenset({"device", "device_static", "array"})
 
 _FIELD = re.compile(r"(\w+):(\S+)")
@@ -22,12 +23,13 @@ _LAUNCH_WAYS = {"htod": "H2D", "htoa": "H2D", "dtoh": "D2H", "atoh": "D2H", "dto
 
 @dataclass(frozen=True)
 class Details:
-    """Direction and size of a copy, each None where the text does not tell; `leaves` if it goes to another GPU, should
-    it go from device to device."""
+    """Direction and size of a copy and the kind of the host's memory at one end ("pageable", "pinned"), each None where
+    the text does not tell; `leaves` if it goes to another GPU, should it go from device to device."""
 
     direction: str | None = None
     bytes: int | None = None
     leaves: bool = False
+    host_memory: str | None = None
 
 
 def details(text: str, ordinal: int) -> Details:
@@ -43,7 +45,8 @@ def details(text: str, ordinal: int) -> Details:
         way = "D2H"
     elif source in _DEVICE_KINDS and target in _DEVICE_KINDS:
         way = "P2P" if leaves else "D2D"
-    return Details(way, int(size) if size.isdecimal() and int(size) > 0 else None, leaves)
+    memory = next((kind for kind in (source, target) if kind in _HOST_TOLD), None)
+    return Details(way, int(size) if size.isdecimal() and int(size) > 0 else None, leaves, memory)
 
 
 def unified(name: str) -> str | None:
