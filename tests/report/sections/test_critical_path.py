@@ -1,6 +1,7 @@
 """The section on critical paths: the median step in words, tables of a terminal's width, plain data."""
 
 import json
+from dataclasses import replace
 
 from tests.analysis.test_critical_path import US, known, path, step_table
 from tests.dependencies.test_graph import trace
@@ -15,7 +16,7 @@ def test_the_median_step_comes_first_and_what_it_would_save():
         "transfer, 9.2 % memcpy, 6.9 % unexplained, 2.3 % host launch.",
         "It would take 77.00 us (-11.5 %) without collectives, 79.00 us (-9.2 %) without copies, 73.00 us (-16.1 %) if "
         "the host took no time.",
-        "Replayed from what is proven to wait for what, it takes 81.00 us (-6.9 % of what was measured).",
+        "Replayed from what is proven to wait for what, it takes 81.00 us, an error of -6.9 %.",
     ]
     parts, longest, tried, proven = made.tables
     assert parts == (
@@ -67,7 +68,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
         "Whole trace (40 ps): its critical path is 75.0 % unexplained, 25.0 % compute.",
         "What it would take without collectives, copies or the host cannot be told: no dependency explains 75 % of the "
         "critical paths.",
-        "Replayed from what is proven to wait for what, it takes 10 ps (-75.0 % of what was measured).",
+        "Replayed from what is proven to wait for what, it takes 10 ps, an error of -75.0 %.",
     ]
     assert [title for title, _, _ in made.tables] == [
         "The critical paths of 1 step",
@@ -75,6 +76,11 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
         "What is proven to wait for what",
     ]
     assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+
+
+def test_what_contradicts_the_times_is_told():
+    made = section(replace(path(known(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
+    assert made.said[-1] == "Something was dropped."
 
 
 def test_where_nothing_but_ops_holds_a_step_up_it_is_said():

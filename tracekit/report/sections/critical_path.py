@@ -24,7 +24,7 @@ def section(result: CriticalPath) -> Section:
     title = "What determines the length of a step"
     if result.lacking:
         return Section("critical_path", title, lacking=result.lacking)
-    return Section("critical_path", title, _said(result), _tables(result), _data(result))
+    return Section("critical_path", title, [*_said(result), *result.notes], _tables(result), _data(result))
 
 
 def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:
@@ -60,10 +60,9 @@ def _said(result: CriticalPath) -> list[str]:
     elif len(result.what_if):
         reason = next((one for one in result.what_if["reason"].dropna()), "too little of its path is explained")
         said.append(f"What it would take without collectives, copies or the host cannot be told: {reason}.")
-    said.append(
-        f"Replayed from what is proven to wait for what, it takes {time(step['replayed_ps'])} "
-        f"({_change(1 + step['error_ratio'])} of what was measured)."
-    )
+    error = 100 * step["error_ratio"]
+    off = "no error" if not error else "an error below 0.1 %" if abs(error) < 0.1 else f"an error of {error:+.1f} %"
+    said.append(f"Replayed from what is proven to wait for what, it takes {time(step['replayed_ps'])}, {off}.")
     return said
 
 
