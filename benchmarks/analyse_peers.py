@@ -14,11 +14,13 @@ import pstats
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from read_peers import peak_bytes
 
@@ -184,21 +186,42 @@ def _status(key: str) -> int | None:
     return int(fields[key].split()[0]) * 1024
 
 
+class _Here(Executor):
+    """Runs what is submitted at once, in the same thread."""
+
+    def __init__(self, max_workers: int) -> None:
+        pass
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """A future that is done."""
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
 def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, float]:
-    """Seconds of each function of tracekit below the report, as the report calls it; profiled, so a little too long."""
+    """Seconds of each function of tracekit below the report, as the report calls it, one after the other in one thread;
+    profiled, so a little too long."""
     profile = cProfile.Profile()
-    for ask in asked.values():
-        profile.runcall(ask, read)
+    with (
+        mock.patch("tracekit.reasons.ThreadPoolExecutor", _Here),
+        mock.patch("tracekit.report.build.ThreadPoolExecutor", _Here),
+    ):
+        for ask in asked.values():
+            profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent
+    above = (root / "report", root / "reasons.py", Path(__file__))
     found: dict[str, float] = {}
     stats: Any = pstats.Stats(profile)
     for (file, _, function), (*_, callers) in stats.stats.items():
         path = Path(file)
-        if root not in path.parents or root / "report" in path.parents:
+        if root not in path.parents or root / "report" in path.parents or path == root / "reasons.py":
             continue
         part = f"{path.relative_to(root).with_suffix('').as_posix()}.{function}"
         seconds = sum(
-            timing[3] for (caller, _, _), timing in callers.items() if root / "report" in Path(caller).parents
+            timing[3]
+            for (caller, _, _), timing in callers.items()
+            if any(one in (Path(caller), *Path(caller).parents) for one in above)
         )
         if seconds:
             found[part] = found.get(part, 0) + seconds
