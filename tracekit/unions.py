@@ -15,6 +15,17 @@ from tracekit.trace import DIRECTION_DTYPE, Kind
 
 # The bits of a cell's code.
 COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4
+# By the codes of `Device.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
+CELLS = (
+    "idle",
+    "compute",
+    "collective",
+    "compute+collective",
+    "memory",
+    "compute+memory",
+    "collective+memory",
+    "compute+collective+memory",
+)
 
 
 @dataclass(frozen=True)

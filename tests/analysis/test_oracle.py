@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-from tracekit.analysis.partition import CELLS, partition
+from tracekit.analysis.partition import partition
+from tracekit.unions import CELLS
 
 KINDS = {"compute": "compute", "collective": "collective", "memcpy": "memory", "memset": "memory"}
 

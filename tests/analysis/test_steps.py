@@ -10,8 +10,7 @@ from tracekit.links import launch_of
 from tracekit.readers import read
 from tracekit.rows import rows
 from tracekit.stepping.boundaries import boundaries
-from tracekit.stepping.windows import CELLS
-from tracekit.unions import unions
+from tracekit.unions import CELLS, unions
 
 
 def measured(done, spans=None):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.analysis.test_oracle import KINDS, some_rows
 from tests.frames import events
 from tracekit import intervals as iv
-from tracekit.stepping.windows import CELLS, spent
-from tracekit.unions import COLLECTIVE, COMPUTE, unions
+from tracekit.stepping.windows import spent
+from tracekit.unions import CELLS, COLLECTIVE, COMPUTE, unions
 
 
 @settings(max_examples=60, deadline=None)

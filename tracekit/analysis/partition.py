@@ -4,19 +4,7 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.rows import Rows
-from tracekit.unions import Unions, unions
-
-# By the codes of `Device.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
-CELLS = (
-    "idle",
-    "compute",
-    "collective",
-    "compute+collective",
-    "memory",
-    "compute+memory",
-    "collective+memory",
-    "compute+collective+memory",
-)
+from tracekit.unions import CELLS, Unions, unions
 
 
 def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:

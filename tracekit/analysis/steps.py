@@ -11,8 +11,8 @@ from tracekit import intervals as iv
 from tracekit.rows import Rows
 from tracekit.stepping.boundaries import BOUNDARY_COLUMNS, Boundaries
 from tracekit.stepping.left_out import FEWEST, left_out, outliers, series
-from tracekit.stepping.windows import CELLS, spent
-from tracekit.unions import COLLECTIVE, COMPUTE, MEMORY, Unions
+from tracekit.stepping.windows import spent
+from tracekit.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, Unions
 
 # A window falls into four parts that sum to it, the first that explains a slow step is named: the columns of each.
 PARTS = {

@@ -9,10 +9,6 @@ from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.unions import COLLECTIVE, COMPUTE, MEMORY, Device
 
-_BITS = {COMPUTE: "compute", COLLECTIVE: "collective", MEMORY: "memory"}
-# The cells of the partition, by the code of what runs in them.
-CELLS = tuple("+".join(name for bit, name in _BITS.items() if code & bit) or "idle" for code in range(8))
-
 
 @dataclass(frozen=True)
 class Spent:
