@@ -203,10 +203,7 @@ def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, fl
     """Seconds of each function of tracekit below the report, as the report calls it, one after the other in one thread;
     profiled, so a little too long."""
     profile = cProfile.Profile()
-    with (
-        mock.patch("tracekit.reasons.ThreadPoolExecutor", _Here),
-        mock.patch("tracekit.report.build.ThreadPoolExecutor", _Here),
-    ):
+    with mock.patch("tracekit.reasons.ThreadPoolExecutor", _Here):
         for ask in asked.values():
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent

@@ -65,6 +65,7 @@ def explain(
         stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
         known = rows, launch, instance, trace, stretches
         path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
+        waited = beside.submit(launches.launches, rows, launch, trace.launches, seen.windows)
         joined = collectives.collectives(rows, instance, seen)
         gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
         return Reasons(
@@ -73,7 +74,7 @@ def explain(
             steps=by_step,
             collectives=joined,
             idle=gaps,
-            launches=launches.launches(rows, launch, trace.launches, seen.windows),
+            launches=waited.result(),
             offenders=offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance),
             bandwidth=bandwidth.bandwidth(rows, trace.devices, trace.ops, seen),
             critical_path=path.result(),

@@ -64,12 +64,11 @@ class Rows:
 
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
-
-        def made() -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-            values, known = self.events[column].to_numpy(np.int64, na_value=0), self.events[column].notna()
-            return values[self.at], known.to_numpy(bool)[self.at]
-
-        return self.once(f"numbers {column}", made)
+        # Not kept: most are asked for once or twice, and each is 9 MB a million rows.
+        known = self.events[column].notna().to_numpy(bool)
+        if not known.any():
+            return np.zeros(len(self), np.int64), np.zeros(len(self), bool)
+        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known[self.at]
 
 
 def rows(events: "pd.DataFrame | Rows") -> Rows:

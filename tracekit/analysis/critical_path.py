@@ -125,9 +125,9 @@ def critical_path(
     held = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
     wall = held.end - held.start
     shown = _shown(wall)
-    walked = walk(dag, held, np.array([bool(one) for one in shown]))
     op, labels = _ops(rows, dag)
-    wanted = _without(dag, held, walked, op, labels)
+    walked = walk(dag, held, np.array([bool(one) for one in shown]), op)
+    wanted = _without(dag, held, walked, labels)
     lengths = replay(dag, held, [one for _, _, one in wanted], op)
     unexplained = walked.parts[:, Part.UNEXPLAINED]
     replayed, unknown = wall - unexplained, _unknown_copies(rows)
@@ -207,9 +207,7 @@ def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
     return op, rows.labels("name")
 
 
-def _without(
-    dag: Graph, held: Plan, walked: Walked, op: NDArray[np.int32], labels: list[str]
-) -> list[tuple[str, str | None, Without]]:
+def _without(dag: Graph, held: Plan, walked: Walked, labels: list[str]) -> list[tuple[str, str | None, Without]]:
     """What is tried: the kinds of work that the steps hold, and the ops that were longest on the paths."""
     kinds = set(np.unique(dag.kind[held.node]).tolist())
     found: list[tuple[str, str | None, Without]] = []
@@ -221,11 +219,8 @@ def _without(
         found.append(("copies", None, Without((Part.MEMCPY,))))
     if kinds & {Part.HOST_LAUNCH, Part.HOST_WORK}:
         found.append(("the host", None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
-    time = np.zeros(len(labels), np.int64)
-    some = np.flatnonzero((walked.on_path > 0) & (op >= 0))
-    np.add.at(time, op[some], walked.on_path[some])
-    longest = np.argsort(-time, kind="stable")[:OPS]
-    return found + [("op", labels[one], Without(op=one)) for one in longest.tolist() if time[one]]
+    longest = np.argsort(-walked.of_op, kind="stable")[:OPS]
+    return found + [("op", labels[one], Without(op=one)) for one in longest.tolist() if walked.of_op[one]]
 
 
 def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.idleness.causes import CAUSE_CODE, CAUSES, Cause, causes, evidence
+from tracekit.idleness.causes import CAUSE_CODE, CAUSES, Cause, Evidence, causes, evidence
 from tracekit.idleness.pieces import Pieces, clip, joined
 from tracekit.intervals import Intervals
 from tracekit.rows import Rows
@@ -82,7 +82,16 @@ def idle(
     window less its busy time, which is checked here.
     """
     placed = [device for device, good in enumerate(rows.placed) if good]
-    known = evidence(rows, launch, instance, launches, spans, syncs)
+    found = _pieces(rows, placed, evidence(rows, launch, instance, launches, spans, syncs), seen)
+    lacking = _lacking(rows, launch, launches, found)
+    of_device = np.repeat(np.arange(len(placed)), [len(one) for one in found]).astype(np.int64)
+    whole = joined(found)
+    found.clear()  # 25 MB a million rows, which the tables need not stand beside
+    return _result(rows, seen, placed, whole, of_device, lacking)
+
+
+def _pieces(rows: Rows, placed: Sequence[int], known: Evidence, seen: Unions) -> list[Pieces]:
+    """The idle pieces of each device, checked against its window and its busy time."""
     found = []
     for device in placed:
         name, windows = rows.devices[device], seen.windows[rows.clocks[device]]
@@ -92,7 +101,7 @@ def idle(
         if length != wanted:
             raise AssertionError(f"the idle pieces of {name} sum to {length} ps, its idle time is {wanted} ps")
         found.append(pieces)
-    return _result(rows, seen, placed, found, _lacking(rows, launch, launches, found))
+    return found
 
 
 def _lacking(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, found: Sequence[Pieces]) -> str:
@@ -131,9 +140,9 @@ def _edged(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Piece
     return joined([one for one in parts if len(one) and one.end[0] > one.start[0]] or [inner])
 
 
-def _result(rows: Rows, seen: Unions, placed: Sequence[int], found: Sequence[Pieces], lacking: str) -> Idle:
-    whole = joined(found)
-    of_device = np.repeat(np.arange(len(placed)), [len(one) for one in found]).astype(np.int64)
+def _result(
+    rows: Rows, seen: Unions, placed: Sequence[int], whole: Pieces, of_device: NDArray[np.int64], lacking: str
+) -> Idle:
     new = (np.diff(whole.interval) != 0) | (np.diff(of_device) != 0)
     whole = replace(whole, interval=np.append(0, np.cumsum(new))[: len(whole)])
     names = [rows.devices[device] for device in placed]
@@ -171,7 +180,8 @@ def _result(rows: Rows, seen: Unions, placed: Sequence[int], found: Sequence[Pie
                 ),
                 "next": pd.arrays.IntegerArray(next_row, whole.next < 0),
                 "interval": whole.interval,
-            }
+            },
+            copy=False,
         ),
         pd.DataFrame(by_device, columns=list(BY_DEVICE_COLUMNS)).astype(BY_DEVICE_COLUMNS),
         pd.DataFrame(by_cause, columns=list(BY_CAUSE_COLUMNS)).astype(BY_CAUSE_COLUMNS),

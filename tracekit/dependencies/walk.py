@@ -34,12 +34,12 @@ class Walked:
     """The critical paths of m steps; times in ps.
 
     `parts` (m, len(Part)): how long each path was what; a row sums to the step's length, and without UNEXPLAINED to the
-    length of its replay. `on_path` (N,): how long each node itself was on a path. The q pieces of the steps that were
-    asked for, each step's from the last to the first: `step`, `node` (-1: none), `part`, `since`, `until` (q,).
+    length of its replay. `of_op`: how long each op itself was on a path, by its number. The q pieces of the steps that
+    were asked for, each step's from the last to the first: `step`, `node` (-1: none), `part`, `since`, `until` (q,).
     """
 
     parts: Column
-    on_path: Column
+    of_op: Column
     step: Column
     node: Column
     part: Column
@@ -47,8 +47,10 @@ class Walked:
     until: Column
 
 
-def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_]) -> Walked:
+def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_], op_of: NDArray[np.int32] | None = None) -> Walked:
     """The longest chain of each step in which every node waits for the one before; `wanted` (m,): whose to keep.
+
+    `op_of` (N,): the number of each node's op, -1 for none.
 
     It is what determines the length of the step's replay. Where a node of the chain did not begin when the one before
     had ended, nothing explains the time between. Of chains of one length, that through a queue or a thread goes before
@@ -58,29 +60,30 @@ def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_]) -> Walked:
     member = graph.instance >= 0
     alone[member] = graph.members[graph.instance[member]] < 2
     alone |= ~member & (graph.kind == Part.COLLECTIVE)
+    op = np.full(len(graph.start), -1, np.int32) if op_of is None else op_of
     run = loop(walked, len(steps.node))
     arguments = (
         int(np.diff(steps.first).max(initial=1)), steps.start, steps.end, steps.first, steps.node, steps.before,
         steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.start,
-        graph.end, graph.kind, graph.instance, graph.gate, alone, wanted,
+        graph.end, graph.kind, graph.instance, graph.gate, alone, op, int(op.max(initial=-1)) + 1, wanted,
     )  # fmt: skip
-    parts, on_path, kept, *pieces = run(*arguments, 0)
+    parts, of_op, kept, *pieces = run(*arguments, 0)
     if kept:
         _, _, _, *pieces = run(*arguments, kept)
-    return Walked(parts, on_path, *pieces)
+    return Walked(parts, of_op, *pieces)
 
 
 def walked(
     largest: int, begin: Column, finish: Column, first: Column, node: NDArray[np.int32], before: NDArray[np.int32],
     lag: Column, launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32],
     edge: NDArray[np.int32], start: Column, end: Column, kind: NDArray[np.int8], instance: NDArray[np.int32],
-    gate: Column, alone: NDArray[np.bool_], wanted: NDArray[np.bool_], room: int,
+    gate: Column, alone: NDArray[np.bool_], op: NDArray[np.int32], ops: int, wanted: NDArray[np.bool_], room: int,
 ) -> tuple[Column, Column, int, Column, Column, Column, Column, Column]:  # fmt: skip
     """See `walk`; with `room` for so many pieces as the third result says, only the wanted steps are walked."""
     # The numbers of Part.
     host, working, latency, alone_collective, unexplained = 4, 5, 6, 7, 8
     parts = np.zeros((len(begin), unexplained + 1), np.int64)
-    on_path = np.zeros(len(start), np.int64)
+    of_op = np.zeros(ops, np.int64)
     of_step, of_node, of_part = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int64)
     since, until = np.zeros(room, np.int64), np.zeros(room, np.int64)
     kept = 0
@@ -159,8 +162,8 @@ def walked(
                 now, pieces = s, pieces + 1
             for x in range(pieces):
                 parts[step, part[x]] += t - down[x]
-                if who[x] >= 0 and (part[x] == kind[who[x]] or part[x] == alone_collective):
-                    on_path[who[x]] += t - down[x]
+                if who[x] >= 0 and op[who[x]] >= 0 and (part[x] == kind[who[x]] or part[x] == alone_collective):
+                    of_op[op[who[x]]] += t - down[x]
                 if wanted[step]:
                     if kept < room:
                         of_step[kept], of_node[kept], of_part[kept] = step, who[x], part[x]
@@ -170,4 +173,4 @@ def walked(
             p, at_end = chosen, kind_of != 1
             if p < 0:
                 break
-    return parts, on_path, kept, of_step, of_node, of_part, since, until
+    return parts, of_op, kept, of_step, of_node, of_part, since, until

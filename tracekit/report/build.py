@@ -1,7 +1,6 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,12 +95,10 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
     compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
     rounds = _rounds({name: windows[name] for name in windows if name in compared})
-    with ThreadPoolExecutor(1) as beside:
-        reasons = beside.submit(explain, trace, sorted_rows, seen, rounds)
-        inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
-        whole = _stretch("whole trace", seen, sorted_rows)
-        told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
-        found = reasons.result()
+    inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
+    whole = _stretch("whole trace", seen, sorted_rows)
+    told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
+    found = explain(trace, sorted_rows, seen, rounds)
     cores = _too_few_cores(trace, seen)
     verdicts = {
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
