@@ -126,10 +126,10 @@ def measure(name: str, path: Path) -> dict[str, Any]:
     start = time.perf_counter()
     read = peer.read(path)
     read_s, peak = time.perf_counter() - start, peak_bytes()
-    loaded = _reset_peak()
+    loaded = reset_peak()
     try:
         first_s = _seconds(peer.asked, read)
-        most = _status("VmHWM") if loaded else None
+        most = status("VmHWM") if loaded else None
         again_s = _seconds(peer.asked, read)
     except Unanswered as error:
         return {"failed": str(error)}
@@ -163,7 +163,7 @@ def _seconds(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, 
     return found
 
 
-def _reset_peak() -> int | None:
+def reset_peak() -> int | None:
     """What this process holds now, from which on its peak counts anew; None where the system cannot do that.
 
     What reading left free is given back first: else it would hide what an answer needs.
@@ -175,10 +175,10 @@ def _reset_peak() -> int | None:
         _CLEAR.write_text("5")
     except OSError:
         return None
-    return _status("VmRSS")
+    return status("VmRSS")
 
 
-def _status(key: str) -> int | None:
+def status(key: str) -> int | None:
     """A figure in bytes that the system keeps about this process."""
     if not _STATUS.exists():
         return None
@@ -203,7 +203,7 @@ def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, fl
     """Seconds of each function of tracekit below the report, as the report calls it, one after the other in one thread;
     profiled, so a little too long."""
     profile = cProfile.Profile()
-    with mock.patch("tracekit.reasons.ThreadPoolExecutor", _Here):
+    with mock.patch("tracekit.report.build.ThreadPoolExecutor", _Here):
         for ask in asked.values():
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
-from tracekit.focus import inside
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.focus import begun, inside
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat, frame
 
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))
 
@@ -46,3 +46,21 @@ def test_windows_count_on_their_own_clock_alone():
     found = inside(both, {"b": np.array([[2, 4]])})
     assert found[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
     assert len(inside(both, {})) == 0
+
+
+def test_spans_that_begin_inside_are_kept_whole_on_their_own_clock():
+    found = frame(
+        SPAN_COLUMNS,
+        {
+            "host": ["a", "a", "a", "b", "c"],
+            "thread": ["main"] * 5,
+            "name": list("vwxyz"),
+            "start_ps": [0, 10, 20, 10, 10],
+            "end_ps": [15, 30, 25, 12, 12],
+        },
+    )
+    clocks = {"a": "one", "b": "two"}
+    windows = {"one": np.array([[10, 20]]), "two": np.array([[50, 60]])}
+    assert begun(found, windows, clocks)["name"].tolist() == ["w"]
+    assert begun(found, {"one": np.array([[10, 20]])}, clocks)["name"].tolist() == ["w", "z"]
+    assert len(begun(found, {}, clocks)) == 0

@@ -45,26 +45,43 @@ def test_a_stretch_that_begins_inside_another_is_no_step_of_its_own():
     assert found.critical_path.steps["name"].tolist() == ["outer"]
 
 
-def test_steps_that_are_annotated_inside_the_stretches_are_kept():
+def stepped(*steps: tuple[int, int, int]):
+    """A trace of three rows of 50 ps, from 0, 200 and 250, with two phases and annotated steps (number, start, end)."""
+    number, start, end = zip(*steps, strict=True)
     marks = frame(
         SPAN_COLUMNS,
         {
-            "host": ["h"] * 2,
-            "thread": ["main"] * 2,
-            "name": ["train"] * 2,
-            "start_ps": [200, 250],
-            "end_ps": [250, 300],
-            "step": pd.array([0, 1], "Int64"),
+            "host": ["h"] * len(steps),
+            "thread": ["main"] * len(steps),
+            "name": ["train"] * len(steps),
+            "start_ps": list(start),
+            "end_ps": list(end),
+            "step": pd.array(number, "Int64"),
         },
     )
-    stepped = trace(
+    return trace(
         events(*[("gpu:0", "compute", at, at + 50) for at in (0, 200, 250)]),
-        concat(SPAN_COLUMNS, [spans(("both", 200, 300)), marks]),
+        concat(SPAN_COLUMNS, [spans(("solo", 0, 100), ("both", 200, 300)), marks]),
     )
-    found = tracekit.explain(stepped, within=within(("both", 200, 300)))
+
+
+def test_steps_that_are_annotated_inside_the_stretches_are_kept():
+    found = tracekit.explain(stepped((0, 200, 250), (1, 250, 300)), within=within(("both", 200, 300)))
     assert found.steps.lacking == ""
     assert found.steps.table["step"].tolist() == [0, 1]
     assert found.critical_path.steps["step"].tolist() == [0, 1]
+
+
+def test_steps_that_are_annotated_elsewhere_do_not_count():
+    found = tracekit.explain(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)), within=within(("both", 200, 300)))
+    assert found.steps.table["step"].tolist() == [1, 2]
+    assert found.critical_path.steps["step"].tolist() == [1, 2]
+
+
+def test_where_all_steps_are_annotated_elsewhere_the_stretches_stand_for_them():
+    found = tracekit.explain(stepped((0, 0, 50), (1, 50, 100)), within=within(("both", 200, 300)))
+    assert found.steps.lacking == "Its phases name the parts of this trace, not steps."
+    assert found.critical_path.steps["name"].tolist() == ["both"]
 
 
 def test_a_trace_without_device_work_has_no_reasons_and_says_why():

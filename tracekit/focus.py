@@ -1,4 +1,4 @@
-"""The rows of a trace inside some stretches of it."""
+"""The rows and the host spans of a trace inside some stretches of it."""
 
 from collections.abc import Mapping
 
@@ -33,3 +33,20 @@ def inside(events: pd.DataFrame, windows: Mapping[str, Intervals]) -> pd.DataFra
     order = np.lexsort((begun, at))
     kept = events.iloc[at[order]].reset_index(drop=True)
     return kept.assign(start_ps=begun[order], end_ps=done[order])
+
+
+def begun(spans: pd.DataFrame, windows: Mapping[str, Intervals], clocks: Mapping[str, str]) -> pd.DataFrame:
+    """The spans (SPAN_COLUMNS) that begin in `windows`, whole; `clocks` names the clock of each host.
+
+    A host without device rows is on the only clock there is, or on none.
+    """
+    only = next(iter(windows)) if len(windows) == 1 else None
+    clock = spans["host"].astype(object).map(lambda host: clocks.get(str(host), only)).to_numpy(object)
+    start = spans["start_ps"].to_numpy()
+    kept = np.zeros(len(spans), bool)
+    for name, given in windows.items():
+        window = union(given)
+        if len(window):
+            at = np.searchsorted(window[:, 0], start, side="right") - 1
+            kept |= (clock == name) & (at >= 0) & (start < window[at, 1])
+    return spans[kept]

@@ -1,21 +1,32 @@
 """Why: all analyses of a trace beyond its ratios, each made once, from the same sorted rows."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from tracekit import focus, links
+from tracekit import focus, links, notebook
 from tracekit.analysis import bandwidth, collectives, critical_path, idle, launches, offenders, steps
 from tracekit.dependencies.graph import graph
 from tracekit.matching import instances
-from tracekit.rows import Rows
+from tracekit.rows import Rows, clock_of_hosts
 from tracekit.rows import rows as sorted_rows
 from tracekit.stepping import boundaries
 from tracekit.trace import Trace
 from tracekit.unions import Unions, unions
 
+# Of each part the frame, and its columns, whose first row a notebook shows first.
+_TELLING = {
+    "critical_path": ("total", "part time_ps ratio"),
+    "steps": ("summary", "name counted median_ps spread"),
+    "offenders": ("table", "what device cost_ps ratio"),
+    "collectives": ("total", "collectives device_time_ps wait_ratio exposed_ps"),
+    "idle": ("by_cause", "cause idle_ps ratio"),
+    "launches": ("queue", "device mean starved_ratio"),
+    "bandwidth": ("by_device", "device busy_flops_per_s busy_flops_ratio"),
+}
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
 
@@ -36,6 +47,18 @@ class Reasons:
     offenders: offenders.Offenders
     bandwidth: bandwidth.Bandwidth
 
+    def __repr__(self) -> str:
+        found = [name for name in _TELLING if not getattr(self, name).lacking]
+        return notebook.line(self, f"{self._looked_at}: {', '.join(found) or 'nothing'}")
+
+    def _repr_html_(self) -> str:
+        parts = {name: getattr(self, name) for name in _TELLING}
+        return notebook.results("Reasons", self._looked_at, parts, _TELLING)
+
+    @property
+    def _looked_at(self) -> str:
+        return f"{notebook.counted(len(self.seen.devices), 'device')}, {notebook.counted(len(self.rows), 'row')}"
+
 
 def explain(
     trace: Trace, rows: Rows | None = None, seen: Unions | None = None, within: pd.DataFrame | None = None
@@ -45,40 +68,54 @@ def explain(
     `within` (columns clock, name, start_ps, end_ps; clock "" where the trace has one) are the only stretches that
     count, such as the rounds of phases. They then stand for steps, unless steps are annotated inside them.
     """
+    with ThreadPoolExecutor(1) as beside:
+        return explaining(trace, rows, seen, within, beside)()
+
+
+def explaining(
+    trace: Trace, rows: Rows | None, seen: Unions | None, within: pd.DataFrame | None, beside: Executor
+) -> Callable[[], Reasons]:
+    """`explain` under way: what is returned waits for the part that is left to the one thread of `beside`, so that the
+    caller can do something else meanwhile."""
     if within is not None and not len(within):
         within = None
+    marks = trace.spans
     if within is not None:
         windows = {str(clock): one[["start_ps", "end_ps"]].to_numpy() for clock, one in within.groupby("clock")}
         rows = sorted_rows(focus.inside(trace.events, windows))
         seen = unions(rows).inside(windows)
+        # A step elsewhere would count with nothing in it.
+        marks = focus.begun(trace.spans, windows, clock_of_hosts(trace.events))
         trace = replace(trace, events=rows.events)
     rows = sorted_rows(trace.events) if rows is None else rows
     seen = unions(rows) if seen is None else seen
     launch = links.launch_of(rows, trace.launches)
     instance = instances.instances(rows)
-    with ThreadPoolExecutor(1) as beside:  # dependencies take half of the time, in loops that hold no GIL
-        dag = beside.submit(graph, rows, launch, instance, trace)
-        bounds = boundaries.boundaries(rows, trace.spans, launch, trace.launches)
-        if within is not None and not bounds.lacking and bounds.table["host_start_ps"].isna().any():
-            bounds = replace(bounds, table=bounds.table[:0], lacking=_NOT_ANNOTATED)
-        by_step = steps.steps(rows, bounds, seen)
-        stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
-        known = rows, launch, instance, trace, stretches
-        path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
-        waited = beside.submit(launches.launches, rows, launch, trace.launches, seen.windows)
-        joined = collectives.collectives(rows, instance, seen)
-        gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
-        return Reasons(
-            rows=rows,
-            seen=seen,
-            steps=by_step,
-            collectives=joined,
-            idle=gaps,
-            launches=waited.result(),
-            offenders=offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance),
-            bandwidth=bandwidth.bandwidth(rows, trace.devices, trace.ops, seen),
-            critical_path=path.result(),
-        )
+    # Dependencies take half of the time, in loops that hold no GIL.
+    dag = beside.submit(graph, rows, launch, instance, trace)
+    bounds = boundaries.boundaries(rows, marks, launch, trace.launches)
+    if within is not None and (bounds.lacking or bounds.table["host_start_ps"].isna().any()):
+        bounds = replace(bounds, table=bounds.table[:0], lacking=_NOT_ANNOTATED)
+    by_step = steps.steps(rows, bounds, seen)
+    stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
+    known = rows, launch, instance, trace, stretches
+    path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
+    waited = beside.submit(launches.launches, rows, launch, trace.launches, seen.windows)
+    joined = collectives.collectives(rows, instance, seen)
+    gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
+    costly = offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance)
+    speed = bandwidth.bandwidth(rows, trace.devices, trace.ops, seen)
+    return lambda: Reasons(
+        rows=rows,
+        seen=seen,
+        steps=by_step,
+        collectives=joined,
+        idle=gaps,
+        launches=waited.result(),
+        offenders=costly,
+        bandwidth=speed,
+        critical_path=path.result(),
+    )
 
 
 def _apart(within: pd.DataFrame) -> pd.DataFrame:

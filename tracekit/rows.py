@@ -1,6 +1,5 @@
 """The rows of an events frame as numpy columns, by device and start, sorted once for all analyses."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -9,7 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.trace import KIND_DTYPE, Kind
 
 # The code of each kind in `Rows.kind`.
 CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
@@ -62,13 +62,17 @@ class Rows:
         """The categories of a categorical column."""
         return self.once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
 
+    def known(self, column: str) -> NDArray[np.bool_]:
+        """Which rows have a value in a column, shape (n,)."""
+        return self.once(f"known {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
+
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
-        # Not kept: most are asked for once or twice, and each is 9 MB a million rows.
-        known = self.events[column].notna().to_numpy(bool)
+        known = self.known(column)
         if not known.any():
-            return np.zeros(len(self), np.int64), np.zeros(len(self), bool)
-        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known[self.at]
+            return np.zeros(len(self), np.int64), known
+        # Not kept: most are asked for once or twice, and each is 8 MB a million rows.
+        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known
 
 
 def rows(events: "pd.DataFrame | Rows") -> Rows:
@@ -138,8 +142,3 @@ def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
     host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
     found = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
     return {str(hosts.categories[one // len(names)]): names[one % len(names)] for one in found}
-
-
-def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A sort key that puts `gpu:2` before `gpu:10`."""
-    return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))

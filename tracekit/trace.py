@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import union_categoricals
 
+from tracekit import glance, notebook
 from tracekit.errors import TraceError
 
 
@@ -113,8 +114,6 @@ HOST_COLUMNS: Mapping[str, Any] = {
     "shift_ps": "Int64",
     "residual_ps": "Int64",
 }
-# A copy whose device the trace does not prove stands on `cpu:?`: it counts in no device pair or histogram.
-UNKNOWN_DEVICE_SUFFIX = ":?"
 
 # What no row may lack, in the frames whose rows stand on a time axis of their own.
 _REQUIRED = {
@@ -259,3 +258,9 @@ class Trace:
                 raise TraceError(
                     f"Trace.{what} names operations that the {len(self.ops)} rows of Trace.ops do not hold."
                 )
+
+    def __repr__(self) -> str:
+        return glance.line(self.source, self.format, self.events)
+
+    def _repr_html_(self) -> str:
+        return glance.html(self.source, self.format, notebook.frames(self), self.notes)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.rows import CODE, Rows
 from tracekit.trace import Kind, records
 from tracekit.unions import COLLECTIVE, COMPUTE, Unions
@@ -63,6 +64,23 @@ class Advice:
     findings: tuple[Finding, ...]
     backend: str
     xla: bool
+
+    def __repr__(self) -> str:
+        return notebook.line(self, ", ".join(one.rule for one in self.findings) or "no finding")
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                one.rule,
+                notebook.cell("cost_ps", one.cost_ps),
+                notebook.cell("share", one.share),
+                ", ".join(f"{name} {notebook.cell(name, value)}" for name, value in one.evidence.items()),
+            ]
+            for one in self.findings
+        ]
+        said = notebook.counted(len(rows), "finding")
+        table = notebook.table("", ["rule", "cost_ps", "share", "evidence"], rows, [False, True, True, False])
+        return notebook.block(notebook.heading("Advice", said), table if rows else "")
 
 
 def advice(found: Sequence[Finding | None], rows: Rows) -> Advice:

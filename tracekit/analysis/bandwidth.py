@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.jit import loop
 from tracekit.rates.limits import UNKNOWN, Limit, Limits, limits
 from tracekit.rates.roofline import place
@@ -104,6 +105,17 @@ class Bandwidth:
     low: pd.DataFrame
     reasons: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            by_device="device busy_ps busy_flops_per_s peak_flops_per_s busy_flops_ratio reason",
+            copies="device direction n bytes busy_ps bytes_per_s best_bytes_per_s limit_ratio",
+            ops="hlo_op device n busy_ps flops_per_s flops_ratio bytes_per_s bytes_ratio",
+        )
 
 
 def bandwidth(rows: Rows, devices: pd.DataFrame, ops: pd.DataFrame, seen: Unions) -> Bandwidth:

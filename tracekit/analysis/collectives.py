@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.matching.bus import rates
 from tracekit.matching.instances import BY, Matched, kernel, matched
 from tracekit.matching.lateness import Waits, waits
@@ -121,6 +122,17 @@ class Collectives:
     alone: str
     notes: tuple[str, ...]
     lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            total="collectives shared devices device_time_ps waiting_ps wait_ratio hidden_ps exposed_ps",
+            by_op="category ranks bytes n duration_ps wait_ratio bus_bytes_per_s exposed_ps",
+            by_device="device collectives last cost_ps waiting_ps exposed_ps straggler",
+        )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import notebook
 from tracekit.dependencies.graph import Graph, graph
 from tracekit.dependencies.plan import Plan, plan
 from tracekit.dependencies.replay import Without, replay
@@ -100,6 +101,16 @@ class CriticalPath:
     latency: pd.DataFrame
     notes: tuple[str, ...]
     lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            total="",
+            what_if="what name measured_ps predicted_ps ratio reason",
+        )
 
 
 def critical_path(

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.idleness.causes import CAUSE_CODE, CAUSES, Cause, Evidence, causes, evidence
 from tracekit.idleness.pieces import Pieces, clip, joined
 from tracekit.intervals import Intervals
@@ -64,6 +65,16 @@ class Idle:
     devices: pd.DataFrame
     largest: pd.DataFrame
     lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            by_cause="",
+            devices="",
+        )
 
 
 def idle(

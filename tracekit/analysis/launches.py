@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.idleness.gaps import gaps
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
@@ -81,6 +82,17 @@ class Launches:
     tiny: pd.DataFrame
     tiny_by_device: pd.DataFrame
     lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            queue="device span_ps mean max empty_ratio starved_ratio",
+            by_call="call n median_ps p90_ps p99_ps",
+            tiny_by_device="",
+        )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.costs.exposed import Exposed, blocking, exposed, remains
 from tracekit.costs.meanwhile import busiest_names, others_busy, stem
 from tracekit.costs.whereabouts import Spots, last_arriver, where
@@ -59,6 +60,16 @@ class Offenders:
     groups: int
     found: int
     lacking: str = ""
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            table="what direction device n cost_ps ratio largest_ps source meanwhile",
+            totals="",
+        )
 
 
 # Kind (one of KINDS), direction of a copy, and name or cause.

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.rows import Rows
 from tracekit.stepping.boundaries import BOUNDARY_COLUMNS, Boundaries
 from tracekit.stepping.left_out import FEWEST, left_out, outliers, series
@@ -91,6 +92,16 @@ class Steps:
     typical: pd.DataFrame
     nested: int = 0
     lacking: str = ""
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            summary="name told_by steps counted outliers median_ps min_ps max_ps spread",
+            typical="name device steps compute_ratio collective_ratio memory_ratio idle_ratio",
+        )
 
 
 def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:

@@ -122,10 +122,10 @@ def _one_program(evidence: Evidence, before: NDArray[np.int64], after: NDArray[n
     piece (it has no correlation id), one run of one program holds both."""
     rows, launch = evidence.rows, evidence.launch
     called: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
-    run, has_run = rows.numbers("run_id")
-    _, has_id = rows.numbers("correlation_id")
+    has_run, has_id = rows.known("run_id"), rows.known("correlation_id")
     if not has_run.any() or has_id.all():
         return called
+    run, _ = rows.numbers("run_id")
     module = rows.codes("hlo_module")
     same = has_run[before] & has_run[after] & (run[before] == run[after]) & (module[before] == module[after])
     called |= same & ~has_id[before] & ~has_id[after]

@@ -1,6 +1,7 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit import notebook
 from tracekit.analysis import advice, known
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
-from tracekit.reasons import Reasons, explain
+from tracekit.reasons import Reasons, explaining
 from tracekit.report import missing, verdict
 from tracekit.report.detail import sections
 from tracekit.report.section import Section
@@ -81,6 +83,14 @@ class Report:
         """The reasons and the advice as the report shows them, those without evidence among them."""
         return sections(self.reasons, self.advice)
 
+    def __repr__(self) -> str:
+        return notebook.line(self, self.headline)
+
+    def _repr_html_(self) -> str:
+        from tracekit.report.inline import html  # a renderer, which stands above what it shows
+
+        return html(self)
+
 
 def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Report:
     """The report of `trace`.
@@ -95,11 +105,13 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
     compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
     rounds = _rounds({name: windows[name] for name in windows if name in compared})
-    inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
-    whole = _stretch("whole trace", seen, sorted_rows)
-    told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
-    found = explain(trace, sorted_rows, seen, rounds)
-    cores = _too_few_cores(trace, seen)
+    with ThreadPoolExecutor(1) as beside:
+        reasons = explaining(trace, sorted_rows, seen, rounds, beside)
+        inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
+        whole = _stretch("whole trace", seen, sorted_rows)
+        told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
+        found = reasons()
+    cores = too_few_cores(trace, seen)
     verdicts = {
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
         for row in records(table)
@@ -131,7 +143,7 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
 
 
 def _rounds(windows: Mapping[str, Mapping[str, iv.Intervals]]) -> pd.DataFrame | None:
-    """The rounds of phases, by name and clock, as a table for `explain`; None without any."""
+    """The rounds of phases, by name and clock, as a table for `explaining`; None without any."""
     rounds = [
         (clock, name, int(start), int(end))
         for name, by_clock in windows.items()
@@ -191,7 +203,7 @@ def _cpus(seen: Unions) -> list[str]:
     return [name for name in seen.devices if name.rpartition("/")[2].startswith("cpu:")]
 
 
-def _too_few_cores(trace: Trace, seen: Unions) -> float | None:
+def too_few_cores(trace: Trace, seen: Unions) -> float | None:
     """The usable cores, where they are fewer than the CPU devices that share them; None also where that is unknown."""
     cores = (trace.capture or {}).get("usable_cores")
     return cores if isinstance(cores, int | float) and len(_cpus(seen)) > max(cores, 1) else None
@@ -199,7 +211,7 @@ def _too_few_cores(trace: Trace, seen: Unions) -> float | None:
 
 def _notes(trace: Trace, seen: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
-    cpus, cores = _cpus(seen), _too_few_cores(trace, seen)
+    cpus, cores = _cpus(seen), too_few_cores(trace, seen)
     notes = []
     if trace.format in _XLA and any(len(seen.devices[name].collective) for name in cpus):
         notes.append(

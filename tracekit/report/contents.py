@@ -9,8 +9,9 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.analysis import known
+from tracekit.names import natural
 from tracekit.report import missing
-from tracekit.rows import clock_of_hosts, natural
+from tracekit.rows import clock_of_hosts
 from tracekit.trace import Kind, Trace
 from tracekit.unions import unions
 

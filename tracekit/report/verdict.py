@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tracekit.report.units import factor, percent, time
 from tracekit.trace import records
+from tracekit.units import factor, percent, time
 
 if TYPE_CHECKING:
     from tracekit.report.build import Stretch

@@ -132,7 +132,7 @@ def _of_host(told: Marks, host: str, clock: str | None) -> tuple[NDArray[np.int6
 
 def _queued(rows: Rows, found: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows with an id but no call, ahead of all rows of their device that have one, were launched BEFORE the trace."""
-    _, has = rows.numbers("correlation_id")
+    has = rows.known("correlation_id")
     for device in range(len(rows.devices)):
         mine = rows.of(device)
         known = np.flatnonzero(found[mine] != UNKNOWN)
@@ -149,10 +149,10 @@ def _by_order(rows: Rows, told: Marks, linked: NDArray[np.int64]) -> NDArray[np.
     many as the steps (or as those of one name), or a multiple, the k-th step ran the k-th of them, unless one would
     start before its step does.
     """
-    run, has = rows.numbers("run_id")
-    which = has & (linked == UNKNOWN)
+    which = rows.known("run_id") & (linked == UNKNOWN)
     if told.host is None or not which.any():
         return linked
+    run, _ = rows.numbers("run_id")
     ran = groups(rows, [rows.device, rows.codes("hlo_module"), run], which)
     step = np.full(len(ran.start) + 1, UNKNOWN)
     order = np.lexsort((ran.start, ran.key[1], ran.key[0]))
@@ -220,8 +220,8 @@ def _extents(rows: Rows, of: NDArray[np.int64], count: int) -> _Reach:
 
 def _holds(rows: Rows) -> NDArray[np.bool_]:
     """Which rows hold their step open: compute, collectives, and a program's own copies, as it is not done before."""
-    _, runs = rows.numbers("run_id")
-    found: NDArray[np.bool_] = (rows.kind == CODE[Kind.COMPUTE]) | (rows.kind == CODE[Kind.COLLECTIVE]) | runs
+    program = rows.known("run_id")
+    found: NDArray[np.bool_] = (rows.kind == CODE[Kind.COMPUTE]) | (rows.kind == CODE[Kind.COLLECTIVE]) | program
     return found
 
 

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document
 from tracekit.readers.chrome.kineto_args import Sync, integers, whole
 from tracekit.readers.chrome.kineto_work import device, lane
-from tracekit.trace import SYNC_COLUMNS, UNKNOWN_DEVICE_SUFFIX, frame
+from tracekit.trace import SYNC_COLUMNS, frame
 
 _CALL = re.compile(r"(?:cuda|hip|cu)(StreamWaitEvent|(?:Stream|Event|Device|Ctx|Thread)Synchronize)(?![A-Za-z])")
 _NO_STREAM = 2**32 - 1

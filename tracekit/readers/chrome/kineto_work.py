@@ -9,10 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import kinds
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document, kineto_args
 from tracekit.readers.chrome.kineto_args import Annotation, Call, Work, integers, whole
 from tracekit.readers.distinct import distinct
-from tracekit.trace import EVENT_COLUMNS, UNKNOWN_DEVICE_SUFFIX, Kind, constant, frame, labelled
+from tracekit.trace import EVENT_COLUMNS, Kind, constant, frame, labelled
 
 Rows = NDArray[np.int64]
 

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import kinds
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xplane import ops
@@ -23,7 +24,6 @@ from tracekit.trace import (
     EVENT_COLUMNS,
     HOST_COLUMNS,
     SPAN_COLUMNS,
-    UNKNOWN_DEVICE_SUFFIX,
     Kind,
     Trace,
     constant,

@@ -14,13 +14,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
+from tracekit.names import natural
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys import cuda, nccl, nvtx, syncs, target
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.schema import MISSING, Export, opened, strings
 from tracekit.readers.nsys.syncs import Waits
-from tracekit.rows import natural
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.nsys.schema import MISSING, Export, rows, strings
-from tracekit.trace import UNKNOWN_DEVICE_SUFFIX
 
 _TID_BITS = 24
 _ID_MASK = (1 << _TID_BITS) - 1

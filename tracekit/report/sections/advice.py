@@ -12,7 +12,7 @@ from typing import Any
 
 from tracekit.analysis.advice import Advice, Finding
 from tracekit.report.section import Section
-from tracekit.report.units import factor, percent, time
+from tracekit.units import factor, percent, time
 
 _WAY = {
     "H2D": "copy the next batch while this one computes: jax.device_put ahead of its use, two batches in flight",

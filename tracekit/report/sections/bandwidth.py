@@ -6,8 +6,8 @@ import pandas as pd
 
 from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.report.section import Section, Titled, plain
-from tracekit.report.units import percent, time
 from tracekit.trace import records
+from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of each long list.
 _SHOWN, _KEPT = 8, 1000

@@ -6,8 +6,8 @@ import pandas as pd
 
 from tracekit.analysis.collectives import FEWEST, Collectives
 from tracekit.report.section import Section, Titled, plain
-from tracekit.report.units import percent, time
 from tracekit.trace import records
+from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of the list of all instances.
 _SHOWN, _LONGEST, _KEPT = 8, 5, 1000

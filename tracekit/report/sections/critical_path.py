@@ -6,8 +6,8 @@ import pandas as pd
 
 from tracekit.analysis.critical_path import CriticalPath
 from tracekit.report.section import Section, Titled, plain
-from tracekit.report.units import percent, time
 from tracekit.trace import records
+from tracekit.units import percent, time
 
 # Rows of a printed table, steps in summary.json, and characters of a name.
 _SHOWN, _KEPT, _NAME = 8, 1000, 24

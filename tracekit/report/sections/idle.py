@@ -4,8 +4,8 @@ import pandas as pd
 
 from tracekit.analysis.idle import Idle
 from tracekit.report.section import Section, Titled, plain
-from tracekit.report.units import percent, time
 from tracekit.trace import records
+from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of the long list.
 _SHOWN, _KEPT = 8, 1000

@@ -1,0 +1,45 @@
+"""Where a command's files go: their names, what is never written to, and files that are never half-written."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tracekit.errors import TracekitError
+
+# What the names of trace files end in, from the outside in.
+_SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
+
+
+def trace_name(trace_path: Path) -> str:
+    """What files about a trace are called: after the log directory, whether that, a run or a file in it was given; else
+    after the file or directory itself."""
+    parts = trace_path.resolve().parts
+    for at in range(len(parts) - 1, 0, -1):
+        if parts[at - 1 : at + 1] == ("plugins", "profile"):
+            parts = parts[: at - 1]
+            break
+    name = parts[-1]
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def refuse_inside(out: Path, trace_path: Path) -> None:
+    """Raise TracekitError if `out` lies in the trace's own directory, where nothing is ever written.
+
+    A file outside a log directory has no directory of its own.
+    """
+    home = trace_path.resolve()
+    home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
+    if out.resolve() == home or home in out.resolve().parents:
+        raise TracekitError(f"{out} lies inside the trace {trace_path}, where nothing is written. Give another --out.")
+
+
+def replaced(path: Path, fill: Callable[[Path], object]) -> None:
+    """Fill a file beside `path` and move it there, so that `path` is never half-written."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fill(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

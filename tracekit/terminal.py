@@ -1,0 +1,123 @@
+"""What commands print on: a console that is plain in a pipe, names made harmless, and progress on stderr."""
+
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+_AFTER_S = 1.0
+# Beyond ASCII, what tracekit itself writes, for a terminal that shows nothing else.
+_PLAIN = str.maketrans({"…": "...", "\u2013": "-", "\u2014": "-", "µ": "u", "·": ".", "\u00a0": " "})
+_NO_SIGN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# Inside words and emoji they are harmless, but terminals do not agree on how wide what they join is.
+_JOINERS = "\u200c\u200d"
+
+
+def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
+    """A console on stdout, or on `file`: colours only on a terminal, as NO_COLOR, FORCE_COLOR and TERM say.
+
+    What the stream cannot encode becomes an escape, so that no name in a trace can end a report.
+    """
+    stream = file or sys.stdout
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="backslashreplace")
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def is_unicode(on: Console) -> bool:
+    """Whether the terminal or file shows more than ASCII."""
+    return on.encoding.lower().replace("-", "").startswith("utf")
+
+
+def safe(text: str) -> str:
+    """`text` on one line and without what a terminal would obey: control and direction characters have a sign each."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_sign(letter) for letter in text)
+
+
+def _sign(letter: str) -> str:
+    if unicodedata.category(letter) not in _NO_SIGN:
+        return letter
+    if letter in _JOINERS:
+        return ""
+    code = ord(letter)
+    if letter in "\t\n\r\u2028\u2029":
+        return " "
+    return chr(0x2400 + code) if code < 0x20 else "\N{REPLACEMENT CHARACTER}"
+
+
+def shown(text: str, on: Console) -> str:
+    """`text` made safe, in the letters that `on` can show."""
+    text = safe(text)
+    return text if is_unicode(on) else text.translate(_PLAIN)
+
+
+def cut(text: str, width: int) -> str:
+    """`text` in at most `width` columns of a terminal, without its middle where it is longer."""
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, width // 2).rstrip()
+    tail = text
+    while cell_len(tail) > width - cell_len(head) - 1:
+        tail = tail[1:]
+    return f"{head}…{tail}"
+
+
+def padded(text: str, width: int) -> str:
+    """`text` in exactly `width` columns of a terminal."""
+    return set_cell_size(cut(text, width), width)
+
+
+def folded(text: str, width: int) -> list[str]:
+    """`text` cut at its spaces into lines of at most `width` columns; a longer word is cut, a number keeps its unit."""
+    lines, line = [], ""
+    for word in filter(None, text.replace(" %", "\u00a0%").split(" ")):
+        if line and cell_len(line) + 1 + cell_len(word) <= width:
+            line = f"{line} {word}"
+            continue
+        if line:
+            lines.append(line)
+        *whole, line = chop_cells(word, width) or [""]
+        lines += whole
+    return [one.replace("\u00a0", " ") for one in [*lines, line]]
+
+
+def wrapped(text: str, on: Console, mark: str = "") -> list[str]:
+    """The lines of a sentence after a `mark`, aligned behind it, none wider than the console."""
+    lines = folded(shown(text, on), max(on.width - len(mark), 8))
+    return [(mark if at == 0 else " " * len(mark)) + line for at, line in enumerate(lines)]
+
+
+@contextmanager
+def progress(steps: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr that appears after a second, and only on a terminal; yields what is told which step begins."""
+    on = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=on,
+        transient=True,
+        disable=not on.is_terminal,
+    )
+    task = bar.add_task("", total=len(steps))
+    timer = threading.Timer(_AFTER_S, bar.start)
+    timer.daemon = True
+
+    def step(what: str) -> None:
+        bar.update(task, description=what, completed=steps.index(what))
+
+    timer.start()
+    try:
+        yield step
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
