@@ -1,0 +1,166 @@
+"""The frames as tables, read back by pyarrow, pandas and the standard library: every row and value, and its dtype."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from pandas.testing import assert_frame_equal
+
+from tests.export.frames_of import launches, rows, spans
+from tracekit.export import FORMATS, FRAMES, PERFETTO, tables
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace, frame
+
+NAMES = ["", "=cmd|' /C calc'!A0", "+1", "-1", "@x", "'quoted'", 'a "b", c\n\r\td', "\x1b[31m\x7f", "</script>", "日本"]
+TRACE = Trace(
+    rows(
+        {"start_ps": 0, "end_ps": 2**62, "bytes": 2**53 + 1, "direction": "H2D", "kind": "memcpy", "run_id": -(2**63)},
+        {"start_ps": -7, "end_ps": -7, "correlation_id": 2**63 - 1, "occupancy_ratio": 0.1, "op": 1},
+        *({"start_ps": n, "end_ps": n + 1, "name": name, "hlo_op": name} for n, name in enumerate(NAMES)),
+    ),
+    spans=spans({"start_ps": 0, "end_ps": 1, "tracekit": "phase", "alone": "a;b", "step": 3}),
+    launches=launches({"start_ps": 0, "end_ps": 1, "correlation_id": 5}),
+    ops=frame(OP_COLUMNS, {"program": ["p", "p"], "hlo_op": ["a", "b"], "flops": pd.array([None, 2], "Int64")}),
+    operands=frame(OPERAND_COLUMNS, {"op": [1], "operand": [0]}),
+    notes=("a note, with “quotes”",),
+    source="traces/x",
+    format="xplane",
+)
+EMPTY = Trace(frame(EVENT_COLUMNS))
+
+
+def written(trace: Trace, to: str, name: str, directory: Path, **more: bool) -> Path:
+    ending, write = tables.TABLES[to]
+    write(trace, name, directory / (name + ending), **more)
+    return directory / (name + ending)
+
+
+def values(table: pd.DataFrame) -> list[list]:
+    """The cells, None where null."""
+    return [[None if one is pd.NA or one != one else one for one in row] for row in table.astype(object).to_numpy()]
+
+
+def test_every_format_and_frame_has_a_writer():
+    assert {PERFETTO, *tables.TABLES} == set(FORMATS)
+    assert set(FRAMES) == {
+        name for name in Trace.__dataclass_fields__ if isinstance(getattr(EMPTY, name), pd.DataFrame)
+    }
+
+
+@pytest.mark.parametrize("name", FRAMES)
+@pytest.mark.parametrize("trace", [TRACE, EMPTY], ids=["full", "empty"])
+@pytest.mark.parametrize("to", ["parquet", "arrow"])
+def test_parquet_and_arrow_give_back_the_frame_with_its_dtypes(to, trace, name, tmp_path):
+    path = written(trace, to, name, tmp_path)
+    found = {"parquet": pd.read_parquet, "arrow": pd.read_feather}[to](path)
+    # Categories that no row has, and the order of those of texts, are not part of the contract.
+    assert_frame_equal(found, getattr(trace, name), check_categorical=False)
+    if len(found):  # it keeps the contract, so that it can stand in a trace again
+        assert Trace(**{"events": frame(EVENT_COLUMNS), "ops": TRACE.ops, name: found})
+
+
+@pytest.mark.parametrize("to", ["parquet", "arrow"])
+def test_a_table_says_whose_it_is(to, tmp_path):
+    path = written(TRACE, to, "events", tmp_path)
+    schema = {"parquet": pyarrow.parquet.read_schema, "arrow": lambda p: pyarrow.feather.read_table(p).schema}[to](path)
+    assert json.loads(schema.metadata[b"tracekit"]) == tables.about(TRACE) | {"frame": "events"}
+    assert tables.about(TRACE) | {"tracekit": ""} == {
+        "schema": 1,
+        "tracekit": "",
+        "source": "traces/x",
+        "format": "xplane",
+        "runs": [],
+        "notes": ["a note, with “quotes”"],
+    }
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", FRAMES)
+def test_csv_holds_every_value_as_text_and_null_as_nothing(name, compressed, tmp_path):
+    path = written(TRACE, "csv", name, tmp_path, gzip=compressed)
+    text = (gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()).decode()
+    head, *found = csv.reader(text.splitlines(keepends=True))
+    assert head == list(getattr(TRACE, name).columns)
+    wanted = [["" if one is None else str(one) for one in row] for row in values(getattr(TRACE, name))]
+    assert [list(map(_unmarked, row)) for row in found] == wanted
+
+
+def _unmarked(field: str) -> str:
+    """What the docs tell readers to do."""
+    return field[1:] if field[:1] == "'" and field[1:2] in ("=", "+", "-", "@", "\t", "\r", "'") else field
+
+
+def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
+    with written(TRACE, "csv", "events", tmp_path).open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["name"] for row in found][2:8] == ["", "'=cmd|' /C calc'!A0", "'+1", "'-1", "'@x", "''quoted'"]
+    assert found[0]["run_id"] == "-9223372036854775808"
+    assert pd.read_csv(tmp_path / "events.csv", dtype_backend="pyarrow")["start_ps"].tolist()[1] == -7
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("name", FRAMES)
+def test_json_lines_hold_every_value_exactly(name, compressed, tmp_path):
+    path = written(TRACE, "json", name, tmp_path, gzip=compressed)
+    text = (gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()).decode()
+    found = [json.loads(line) for line in text.split("\n")[:-1]]
+    assert found == [dict(zip(getattr(TRACE, name).columns, row, strict=True)) for row in values(getattr(TRACE, name))]
+
+
+def test_pandas_reads_json_lines(tmp_path):
+    path = written(TRACE, "json", "events", tmp_path)
+    found = pd.read_json(path, lines=True, dtype_backend="pyarrow", dtype=False)
+    assert found["start_ps"].tolist() == TRACE.events["start_ps"].tolist()
+
+
+@pytest.mark.parametrize("to", tables.TABLES)
+def test_an_empty_frame_is_an_empty_table(to, tmp_path):
+    content = written(EMPTY, to, "events", tmp_path).read_bytes()
+    assert {"json": content == b"", "csv": content.decode("latin1").count("\n") == 1}.get(to, len(content) > 0)
+
+
+@pytest.mark.parametrize("to", tables.TABLES)
+def test_a_lone_surrogate_and_the_character_0_are_written_as_their_escapes(to, tmp_path):
+    trace = Trace(rows(*({"start_ps": 0, "end_ps": 1, "name": name} for name in ("a\ud800", "a\\ud800", "\0b"))))
+    path = written(trace, to, "events", tmp_path)
+    read = {
+        "parquet": pd.read_parquet,
+        "arrow": pd.read_feather,
+        "csv": pd.read_csv,
+        "json": lambda file: pd.read_json(file, lines=True),
+    }[to]
+    assert read(path)["name"].tolist() == ["a\\ud800", "a\\ud800", "\\x00b"]
+
+
+@pytest.mark.parametrize("to", ["csv", "json"])
+def test_rows_beyond_those_of_one_block_come_back(to, tmp_path):
+    n = 40_000
+    events = rows({"start_ps": 0, "end_ps": 0}).iloc[np.zeros(n, int)].reset_index(drop=True)
+    events = events.assign(start_ps=np.arange(n), end_ps=np.arange(n) + 1)
+    path = written(Trace(events), to, "events", tmp_path)
+    if to == "csv":
+        found = pd.read_csv(path)["start_ps"].tolist()
+    else:
+        found = [json.loads(line)["start_ps"] for line in path.read_text().splitlines()]
+    assert found == list(range(n))
+
+
+def test_the_contents_name_every_file_its_rows_and_its_columns():
+    said = tables.contents(TRACE, ".csv.gz")
+    assert {name: (one["file"], one["rows"]) for name, one in said["frames"].items()} == {
+        "events": ("events.csv.gz", 12),
+        "spans": ("spans.csv.gz", 1),
+        "launches": ("launches.csv.gz", 1),
+        "syncs": ("syncs.csv.gz", 0),
+        "ops": ("ops.csv.gz", 2),
+        "operands": ("operands.csv.gz", 1),
+        "devices": ("devices.csv.gz", 0),
+        "hosts": ("hosts.csv.gz", 0),
+    }
+    assert said["frames"]["operands"]["columns"] == {"op": "int64", "operand": "int64"}
+    assert json.loads(json.dumps(said)) == said

@@ -1,0 +1,40 @@
+"""One gzip member, written in pieces that are compressed beside each other.
+
+Each block is compressed by itself and ends on a byte, so that the blocks in their order are one deflate stream, as pigz
+does it (https://zlib.net/pigz/). The bytes depend neither on the number of threads nor on the time of day.
+"""
+
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO
+
+# https://www.rfc-editor.org/rfc/rfc1952: deflate, no name, no time, no system.
+_HEADER = bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255])
+# The fastest levels differ by a few percent in size; the default takes nearly three times as long for a tenth less.
+_LEVEL = 2
+
+
+def write(file: BinaryIO, blocks: Iterable[bytes]) -> None:
+    """Write `blocks` to `file`, compressed; about a megabyte each is best."""
+    threads = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    check, size = 0, 0
+    file.write(_HEADER)
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[bytes]] = deque()
+        for block in blocks:
+            check, size = zlib.crc32(block, check), size + len(block)
+            waiting.append(pool.submit(_compressed, block))
+            if len(waiting) > 2 * threads:
+                file.write(waiting.popleft().result())
+        for one in waiting:
+            file.write(one.result())
+    file.write(b"\x03\x00")  # the last block of the stream, empty
+    file.write(check.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
+
+
+def _compressed(block: bytes) -> bytes:
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return deflate.compress(block) + deflate.flush(zlib.Z_FULL_FLUSH)
