@@ -2,29 +2,19 @@
 
 import gzip
 import json
-import os
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from tests.view.served import CAPTURE, HTTP, contents, listens, serving
 from tracekit.errors import ViewError
-from tracekit.view import _runs, view
-
-CAPTURE = Path(__file__).parent / "data" / "view-cpu.xplane.pb"
-ROOT = Path(__file__).parents[1]
-# A proxy of the environment must not stand between a test and its own machine.
-HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+from tracekit.view.tensorboard import runs as found_runs
+from tracekit.view.tensorboard import view
 
 
 def make_logdir(at: Path, *runs: str) -> Path:
@@ -35,54 +25,12 @@ def make_logdir(at: Path, *runs: str) -> Path:
     return at
 
 
-@contextmanager
-def serving(path: Path, temporary: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run `tracekit view` on a free port; yields its process and the address that it prints."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "tracekit", "view", str(path), "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(temporary)},
-    ) as process:
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert "http://" in line, (line, process.communicate())
-            assert process.stdout.readline() == "Press Ctrl-C to stop.\n"
-            yield process, line[line.index("http://") :].strip()
-        finally:
-            process.kill()
-
-
 def get(address: str, path: str, **query: str) -> bytes:
     url = f"http://{urlsplit(address).netloc}{path}?{urlencode(query)}"
     with HTTP.open(url, timeout=60) as response:
         body = response.read()
         # XProf compresses whether or not the client asked for it.
         return gzip.decompress(body) if response.headers["Content-Encoding"] == "gzip" else body
-
-
-def listens(address: str, host: str = "127.0.0.1") -> bool:
-    try:
-        socket.create_connection((host, urlsplit(address).port), timeout=2).close()
-    except OSError:
-        return False
-    return True
-
-
-def contents(directory: Path) -> dict[str, int]:
-    return {str(p.relative_to(directory)): p.lstat().st_mtime_ns for p in directory.rglob("*")}
-
-
-def wait_until(condition) -> bool:
-    end = time.monotonic() + 10
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +42,7 @@ def logdir(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(logdir, tmp_path_factory) -> Iterator[str]:
-    with serving(logdir, tmp_path_factory.mktemp("temporary")) as (_, address):
+    with serving(str(logdir), "--port", "0", temporary=tmp_path_factory.mktemp("temporary")) as (_, address):
         yield address
 
 
@@ -132,22 +80,15 @@ class TestServed:
         assert not listens(address, "127.0.0.2")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
-def test_a_signal_ends_it_cleanly_and_leaves_nothing(tmp_path, logdir, number):
-    with serving(logdir, tmp_path) as (process, address):
+def test_a_signal_ends_tensorboard_in_the_middle_of_its_work_and_a_named_run_is_the_one_that_opens(tmp_path, logdir):
+    with serving(str(logdir), "--run", "first run", "--port", "0", temporary=tmp_path) as (process, address):
+        assert parse_qs(urlsplit(address).query)["run"] == ["first run"]
         get(address, "/data/plugin/profile/data", run="second", tag="trace_viewer@", host="host")
-        process.send_signal(number)
-        out, err = process.communicate(timeout=10)
-        assert (process.returncode, out, err) == (0, "", "")
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=10) == ("", "")
+        assert process.returncode == 0
         assert not listens(address)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_killed_view_takes_tensorboard_and_its_files_with_it(tmp_path, logdir):
-    with serving(logdir, tmp_path) as (process, address):
-        process.kill()
-        assert wait_until(lambda: not listens(address))
-        assert wait_until(lambda: list(tmp_path.iterdir()) == [])
 
 
 def test_a_server_that_cannot_start_is_one_sentence(tmp_path, monkeypatch):
@@ -159,13 +100,6 @@ def test_a_server_that_cannot_start_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(ViewError, match=r"cannot start \(exit code 1; ImportError: no wheel for this machine\)"):
         view(CAPTURE, port=0)
     assert [p.name for p in tmp_path.iterdir()] == ["modules"]
-
-
-def test_a_taken_port_says_what_to_type(logdir):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ViewError, match=rf"^port {port} cannot be used \(Address already in use\): .* --port"):
-            view(logdir, port=port)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +114,7 @@ def test_a_taken_port_says_what_to_type(logdir):
     ids=["logdir", "its plugins/profile", "subdirectory", "run directory", "file"],
 )
 def test_logdir_run_directory_and_file_are_all_taken_and_the_newest_run_is_last(logdir, name, runs):
-    found = _runs(logdir / name)
+    found = found_runs(logdir / name)
     assert list(found) == runs
     at = {"train/nested": logdir / "train/plugins/profile/nested", "nested": logdir / "train/plugins/profile/nested"}
     assert found == {run: [at.get(run, logdir / "plugins/profile" / run) / "host.xplane.pb"] for run in runs}
@@ -188,7 +122,7 @@ def test_logdir_run_directory_and_file_are_all_taken_and_the_newest_run_is_last(
 
 def test_a_run_directory_named_dot_has_its_real_name(logdir, monkeypatch):
     monkeypatch.chdir(logdir / "plugins" / "profile" / "second")
-    assert list(_runs(Path())) == ["second"]
+    assert list(found_runs(Path())) == ["second"]
 
 
 @pytest.mark.parametrize("name", ["empty", "missing", "note.txt"])
@@ -197,3 +131,24 @@ def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path, name):
     (tmp_path / "note.txt").write_text("no trace")
     with pytest.raises(ViewError, match=rf"{name} is not a trace .*tracekit capture"):
         view(tmp_path / name)
+
+
+def test_an_unknown_run_is_refused_with_the_runs_that_there_are(logdir):
+    with pytest.raises(ViewError, match=r"holds no run 'gone'; its runs are: train/nested, first run, second$"):
+        view(logdir, run="gone")
+
+
+def test_a_trace_of_another_profiler_is_told_what_can_show_it(tmp_path):
+    file = tmp_path / "worker0.pt.trace.json"
+    file.write_text('{"traceEvents": [{"ph": "X", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0}]}')
+    said = (
+        "is a trace in Chrome JSON, which TensorBoard cannot show: `tracekit view --perfetto` can, and so can the page"
+    )
+    with pytest.raises(ViewError, match=said):
+        view(file)
+
+
+def test_an_xspace_of_another_name_is_told_to_be_renamed(tmp_path):
+    shutil.copy(CAPTURE, tmp_path / "host.xplane")
+    with pytest.raises(ViewError, match=r"which wants unpacked files that end in \.xplane\.pb: rename it$"):
+        view(tmp_path / "host.xplane")

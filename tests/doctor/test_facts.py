@@ -1,0 +1,98 @@
+"""Facts of a machine, gathered from files that stand in for its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tracekit.doctor import facts
+from tracekit.doctor.facts import Nvidia
+
+FIRST = "sys__fs__cgroup__cpu__cpu.cfs_{}_us"
+
+
+def write(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_the_driver_tells_its_version_its_gpus_and_whom_it_lets_profile(tmp_path):
+    place = tmp_path / "proc" / "driver" / "nvidia"
+    (place / "gpus" / "0000:01:00.0").mkdir(parents=True)
+    (place / "gpus" / "0000:02:00.0").mkdir()
+    (place / "version").write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.51.03  Release Build  (root@host)\nGCC version:\n"
+    )
+    (place / "params").write_text('EnableMSI: 1\nRmProfilingAdminOnly: 1\nTemporaryFilePath: ""\n')
+    assert facts.nvidia(tmp_path) == Nvidia(2, "575.51.03", True)
+    (place / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.256.02  Thu May  2 14:37:44\n")
+    (place / "params").write_text("RmProfilingAdminOnly: 0\n")
+    assert facts.nvidia(tmp_path) == Nvidia(2, "470.256.02", False)
+
+
+def test_a_machine_without_a_driver_has_no_gpus_and_a_container_shows_them_as_devices(tmp_path):
+    assert facts.nvidia(tmp_path) == Nvidia(0, None, None)
+    write(tmp_path, dev__nvidia0="", dev__nvidiactl="")
+    assert facts.nvidia(tmp_path).gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "granted"),
+    [("0000000000000000", False), ("0000000000200000", True), ("0000004000000000", True), ("00000000a80425fb", False)],
+    ids=["none", "CAP_SYS_ADMIN", "CAP_PERFMON", "a container's own"],
+)
+def test_who_may_read_counters_is_told_by_the_capabilities(capabilities, granted):
+    assert facts.may_administer(f"Name:\tpython\nCapEff:\t{capabilities}\n") is granted
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"sys__fs__cgroup__cpu.max": "150000 100000\n"}, 1.5),
+        ({"sys__fs__cgroup__cpu.max": "max 100000\n"}, None),
+        ({FIRST.format("quota"): "400000\n", FIRST.format("period"): "100000\n"}, 4.0),
+        ({FIRST.format("quota"): "-1\n", FIRST.format("period"): "100000\n"}, None),
+        ({}, None),
+    ],
+    ids=["v2", "v2 without limit", "v1", "v1 without limit", "no cgroup"],
+)
+def test_the_limit_of_the_cgroup_is_found_in_both_versions(tmp_path, files, cores):
+    assert facts.quota(write(tmp_path, **files)) == cores
+
+
+def test_other_profilers_and_accelerators_are_found(tmp_path):
+    write(
+        tmp_path,
+        proc__12__comm="nv-hostengine\n",
+        proc__13__comm="bash\n",
+        dev__kfd="",
+        dev__accel0="",
+        dev__accel1="",
+        sys__class__kfd__kfd__topology__nodes__1__gpu_id="1234\n",
+        **{"run__.containerenv": ""},
+    )
+    found = facts.still(tmp_path / "traces", tmp_path)
+    assert (found.profilers, found.amd, found.tpu, found.in_container) == (("nv-hostengine",), 1, 2, True)
+
+
+def test_the_node_of_the_cpu_is_no_amd_gpu(tmp_path):
+    nodes = "sys__class__kfd__kfd__topology__nodes"
+    write(tmp_path, dev__kfd="", **{f"{nodes}__0__gpu_id": "0\n", f"{nodes}__1__gpu_id": "1234\n"})
+    assert facts.still(tmp_path, tmp_path).amd == 1
+
+
+def test_a_place_for_traces_is_judged_by_what_is_there_already(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place, writable, free = facts.still(Path("a/b/traces")).traces
+    assert (place, writable) == ("a/b/traces", os.access(tmp_path, os.W_OK))
+    assert free > 0
+    (tmp_path / "file").write_text("")
+    assert facts.still(tmp_path / "file" / "traces").traces[1] is False
+
+
+def test_versions_of_this_python_are_found():
+    found = facts.packages()
+    assert {"tracekit", "jax", "jaxlib", "pandas", "tensorboard-plugin-profile"} <= found.keys()

@@ -1,0 +1,1 @@
+"""Show a trace in a viewer on this machine: TensorBoard's profile plugin, or an offline Perfetto UI."""

@@ -1,0 +1,121 @@
+"""The server of the Perfetto UI, run as a script in a process of its own: the UI's files and one directory of traces.
+
+Usage: static.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, and serves until standard
+input ends; then it removes DIRECTORY. It imports only the standard library, so that it answers at once.
+"""
+
+import mimetypes
+import os
+import posixpath
+import shutil
+import sys
+import threading
+import zipfile
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+# The UI asks Google for statistics and for a script of its own staff, even when it is served from this machine; with
+# this policy the browser asks nobody but this server.
+_POLICY = "; ".join(
+    [
+        "default-src 'self' blob: data:",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+
+class Files:
+    """The files of a directory, or of a zip file."""
+
+    def __init__(self, place: Path) -> None:
+        self.root = place.resolve()
+        self.zip = None if self.root.is_dir() else zipfile.ZipFile(self.root)
+
+    def open(self, name: str) -> tuple[BinaryIO, int]:
+        """The file and its size; raises OSError or KeyError if it is not one of these."""
+        if self.zip is not None:
+            data = self.zip.read(name)
+            return BytesIO(data), len(data)
+        path = (self.root / name).resolve()
+        if not path.is_relative_to(self.root) or not path.is_file():
+            raise FileNotFoundError(name)
+        file = path.open("rb")
+        return file, os.fstat(file.fileno()).st_size
+
+
+class Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of /ui/... and /trace/..."""
+
+    def __init__(self, *args: object, places: dict[str, Files]) -> None:
+        self.places = places
+        self.server: ThreadingHTTPServer
+        super().__init__(*args)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        """Send a file."""
+        self._send(True)
+
+    def do_HEAD(self) -> None:
+        """Send a file's headers."""
+        self._send(False)
+
+    def _send(self, whole: bool) -> None:
+        # A page elsewhere whose name was made to mean this machine must not read the trace (DNS rebinding).
+        port = self.server.server_port
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            self.send_error(HTTPStatus.FORBIDDEN)
+            return
+        top, _, name = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/").partition("/")
+        try:
+            file, size = self.places[top].open(name or "index.html")
+        except (KeyError, OSError, ValueError):
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with file:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", _type(name or "index.html"))
+            self.send_header("Content-Length", str(size))
+            self.end_headers()
+            if whole:
+                shutil.copyfileobj(file, self.wfile)
+
+    def end_headers(self) -> None:
+        """Add what every answer has."""
+        self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def _type(name: str) -> str:
+    if name.endswith(".gz"):
+        return "application/gzip"
+    # Tables of types differ between machines; without this one WebAssembly does not stream.
+    return "application/wasm" if name.endswith(".wasm") else mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def main(ui: str, directory: str, host: str, port: str) -> None:
+    """Serve until standard input ends, then remove `directory` and exit."""
+    try:
+        places = {"ui": Files(Path(ui)), "trace": Files(Path(directory))}
+        server = ThreadingHTTPServer((host, int(port)), partial(Handler, places=places))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(f"http://{host}:{server.server_port}", flush=True)
+        os.read(0, 1)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
