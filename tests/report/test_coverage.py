@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit import intervals as iv
@@ -19,6 +19,7 @@ def points(a) -> set[int]:
     return {p for start, end in a.tolist() for p in range(start, end)}
 
 
+@settings(max_examples=50, deadline=None)
 @given(merged, st.integers(1, 80))
 def test_covered_counts_the_points_of_each_column(held, columns):
     edges = coverage.pixel_edges(WINDOW, columns)
@@ -26,11 +27,20 @@ def test_covered_counts_the_points_of_each_column(held, columns):
     assert coverage.covered(held, edges).tolist() == expected
 
 
+@settings(max_examples=50, deadline=None)
+@given(merged, merged)
+def test_windows_laid_end_to_end_hold_the_points_inside_them_in_order(held, windows):
+    inside = sorted(points(windows))
+    expected = {place for place, point in enumerate(inside) if point in points(held)}
+    assert points(coverage.laid_out(held, windows)) == expected
+
+
 def test_columns_of_a_window_of_days_do_not_overflow():
     end = 9_000_000_000_000_000_000
     assert coverage.pixel_edges((7, end), 3).tolist() == [7, 3 * 10**18 + 4, 6 * 10**18 + 2, end]
 
 
+@settings(max_examples=50, deadline=None)
 @given(merged, merged, merged)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
@@ -41,6 +51,7 @@ def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     assert found == expected
 
 
+@settings(max_examples=50, deadline=None)
 @given(merged, merged, merged)
 def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     bins = [(1, 1), (2, 3)]
@@ -49,6 +60,7 @@ def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     assert found == [{p for p in count if low <= count[p] <= high} for low, high in bins]
 
 
+@settings(max_examples=50, deadline=None)
 @given(merged, merged, st.integers(1, 60))
 def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
     lane = coverage.layers({"a": a, "b": b})

@@ -55,7 +55,28 @@ def test_the_unit_fits_the_length(length_ps, symbol):
         ("one two three four five six", ["one two", "three fou…"]),
         ("abcdefghijklmnop", ["abcdefghi…"]),
         ("one abcdefghijklmnop two", ["one", "abcdefghi…"]),
+        ("of all 100 % x", ["of all", "100 % x"]),
     ],
 )
 def test_text_wraps_between_words_and_ends_in_an_ellipsis(text, expected):
     assert labels.wrap(text, 10, lambda words: len(words), lines=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("length_ps", "expected"),
+    [
+        (0, "0 ps"),
+        (999, "999 ps"),
+        (1234, "1.23 ns"),
+        (12_345_678, "12.3 µs"),
+        (123 * 10**9, "123 ms"),
+        (10**15, "1000 s"),
+    ],
+)
+def test_a_length_has_three_digits_in_the_unit_that_fits(length_ps, expected):
+    assert labels.time(length_ps) == expected
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(0.0, "0 %"), (1e-9, "<0.1 %"), (0.607, "60.7 %"), (1.0, "100 %")])
+def test_a_ratio_is_told_as_a_percentage(ratio, expected):
+    assert labels.share(ratio) == expected

@@ -9,9 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX, natural
 from tracekit.report.labels import short
-from tracekit.rows import natural
-from tracekit.trace import KIND_DTYPE, UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.rows import clock_of_hosts
+from tracekit.trace import KIND_DTYPE, Kind
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,16 @@ def _stacked(
     for layer in lane:
         for key in layer.keys:
             shares[key] += covered(layer.held, edges) / widths / len(layer.keys)
-    made, bottom = {}, np.zeros(len(widths))
-    for key in keys:
+    return stacks(shares, edges)
+
+
+def stacks(
+    shares: Mapping[Hashable, NDArray[np.float64]], edges: NDArray[np.int64]
+) -> dict[Hashable, NDArray[np.float64]]:
+    """Boxes (x0, x1, y0, y1) for each key, x in ps from edges[0]: in each column the shares stand one on the other, the
+    first key lowest."""
+    made, bottom = {}, np.zeros(len(edges) - 1)
+    for key in shares:
         top = bottom + shares[key]
         # Neighbours of one height become one box: a busy lane stays small in an SVG.
         ends = np.flatnonzero(np.append((np.diff(bottom) != 0) | (np.diff(top) != 0), True))
@@ -133,18 +142,22 @@ def _lane_codes(events: pd.DataFrame) -> NDArray[np.int64]:
     return device << 32 | lane
 
 
-def groups(events: pd.DataFrame, window: tuple[int, int], merge: bool) -> list[Group]:
-    """The devices of `events` in natural order, with rows clipped to `window`; `merge` gives one lane per device.
+def groups(events: pd.DataFrame, windows: Mapping[str, iv.Intervals], merge: bool) -> list[Group]:
+    """The devices of `events` in natural order, seen inside `windows` (by clock), which are laid end to end from 0.
 
-    Lanes without any time in the window are kept: that they are idle is what they show.
+    `merge` gives one lane per device. Lanes without any time in the windows are kept: that they are idle is what they
+    show.
     """
     lane = _lane_codes(events) & (~0xFFFFFFFF if merge else -1)
-    sets = _sets(lane, events, window)
+    sets = _sets(lane, events)
+    clocks = clock_of_hosts(events)
+    hosts = _host_of_devices(events)
     found: dict[str, dict[str, dict[Hashable, iv.Intervals]]] = {}
     for code in np.unique(lane).tolist():
         device = str(events["device"].cat.categories[code >> 32])
         name = "" if merge else str(events["lane"].cat.categories[code & 0xFFFFFFFF])
-        found.setdefault(device, {})[name] = sets.get(code, {})
+        within = windows.get(clocks[hosts[code >> 32]], iv.EMPTY)
+        found.setdefault(device, {})[name] = {kind: laid_out(held, within) for kind, held in sets.get(code, {}).items()}
     made = []
     # Copies of an unknown device stand last.
     for device in sorted(found, key=lambda name: (name.endswith(UNKNOWN_DEVICE_SUFFIX), natural(name))):
@@ -155,11 +168,25 @@ def groups(events: pd.DataFrame, window: tuple[int, int], merge: bool) -> list[G
     return made
 
 
-def _sets(
-    lane: NDArray[np.int64], events: pd.DataFrame, window: tuple[int, int]
-) -> dict[int, dict[Hashable, iv.Intervals]]:
+def laid_out(held: iv.Intervals, windows: iv.Intervals) -> iv.Intervals:
+    """What `held` holds inside the merged `windows`, laid end to end from 0: merged, in ps."""
+    cut = iv.intersection(held, windows)
+    lengths = windows[:, 1] - windows[:, 0]
+    shift = np.cumsum(lengths) - lengths - windows[:, 0]
+    moved = cut + shift[np.searchsorted(windows[:, 1], cut[:, 0], side="right")][:, None]
+    return iv.union(moved)
+
+
+def _host_of_devices(events: pd.DataFrame) -> dict[int, str]:
+    """The host of each device code: a device has one."""
+    device, host = (events[column].cat.codes.to_numpy(np.int64) for column in ("device", "host"))
+    pairs = np.unique(device << 32 | host).tolist()
+    return {pair >> 32: str(events["host"].cat.categories[pair & 0xFFFFFFFF]) for pair in pairs}
+
+
+def _sets(lane: NDArray[np.int64], events: pd.DataFrame) -> dict[int, dict[Hashable, iv.Intervals]]:
     """The merged intervals of each lane code and kind, kinds in the order of KIND_DTYPE."""
-    rows = np.clip(iv.intervals(events["start_ps"], events["end_ps"]), *window)
+    rows = iv.intervals(events["start_ps"], events["end_ps"])
     kinds = events["kind"].cat.codes.to_numpy(np.int64)
     filled = np.flatnonzero(rows[:, 1] > rows[:, 0])
     order = filled[np.lexsort((kinds[filled], lane[filled]))]
@@ -172,15 +199,22 @@ def _sets(
     return made
 
 
-def shared(groups: Sequence[Group]) -> tuple[list[Layer], list[tuple[int, int]]]:
-    """The lane that shows how many devices are busy at once, and its bins (low, high) of that number, fewest first.
+def bins(devices: int) -> list[tuple[int, int]]:
+    """The bins (low, high) of the number of busy devices, fewest first; none for fewer than two devices.
 
-    Up to 4 devices have one bin each; more have 1, two bins between, and all. Copies of an unknown device do not count,
-    and fewer than two devices share nothing: both lists are empty.
+    Up to 4 devices have one bin each; more have 1, two bins between, and all.
+    """
+    n = devices
+    if n < 2:
+        return []
+    return [(k, k) for k in range(1, n + 1)] if n <= 4 else [(1, 1), (2, n // 2), (n // 2 + 1, n - 1), (n, n)]
+
+
+def shared(groups: Sequence[Group]) -> tuple[list[Layer], list[tuple[int, int]]]:
+    """The lane that shows how many devices are busy at once, and its bins of that number, fewest first.
+
+    Copies of an unknown device do not count, and fewer than two devices share nothing: both lists are empty.
     """
     busy = [group.busy for group in groups if not group.device.endswith(UNKNOWN_DEVICE_SUFFIX)]
-    n = len(busy)
-    if n < 2:
-        return [], []
-    bins = [(k, k) for k in range(1, n + 1)] if n <= 4 else [(1, 1), (2, n // 2), (n // 2 + 1, n - 1), (n, n)]
-    return levels(busy, bins), bins
+    found = bins(len(busy))
+    return levels(busy, found) if found else [], found

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from fractions import Fraction
+from functools import cache, lru_cache
 from typing import Any
 
 from matplotlib import font_manager
@@ -57,14 +58,30 @@ def percent(part: int, whole: int) -> str:
     return f"{tenths // 10} %" if part in (0, whole) else f"{tenths / 10:.1f} %"
 
 
+def share(ratio: float) -> str:
+    """A ratio in 0..1 as `percent` tells it."""
+    return percent(*Fraction(ratio).as_integer_ratio())
+
+
 def unit(length_ps: int) -> tuple[int, str]:
     """The largest unit of time that is no longer than `length_ps`: its picoseconds and its symbol."""
     return next((pair for pair in _UNITS if pair[0] <= length_ps), _UNITS[-1])
 
 
+def time(length_ps: int) -> str:
+    """A length with three significant digits in the unit that fits: 1.23 ms."""
+    size, symbol = unit(length_ps)
+    value = length_ps / size
+    decimals = 0 if size == 1 or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{decimals}f} {symbol}"
+
+
 def wrap(text: str, width: float, measure: Callable[[str], float], lines: int) -> list[str]:
-    """`text` broken between words into at most `lines` lines no wider than `width`; the rest becomes an ellipsis."""
-    made, words = [""], plain(text).split(" ")
+    """`text` broken between words into at most `lines` lines no wider than `width`; the rest becomes an ellipsis.
+
+    A number stays with its percent sign.
+    """
+    made, words = [""], plain(text).replace(" %", "\u00a0%").split(" ")
     for i, word in enumerate(words):
         longer = f"{made[-1]} {word}".lstrip()
         if measure(longer) <= width:
@@ -74,7 +91,7 @@ def wrap(text: str, width: float, measure: Callable[[str], float], lines: int) -
         else:
             made[-1] = cut(" ".join([made[-1], *words[i:]]).lstrip(), width, measure)
             break
-    return made
+    return [line.replace("\u00a0", " ") for line in made]
 
 
 def cut(text: str, width: float, measure: Callable[[str], float]) -> str:
@@ -88,6 +105,7 @@ def cut(text: str, width: float, measure: Callable[[str], float]) -> str:
     return text[:low].rstrip() + "…"
 
 
+@lru_cache(4096)
 def measure(text: str, size: float, bold: bool = False) -> float:
     """The width of one line of `text` in px at DPI; `$` and `_` are plain characters."""
     font = font_manager.FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")

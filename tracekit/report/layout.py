@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tracekit import intervals as iv
 from tracekit.report import labels
-from tracekit.report.coverage import Group, Layer
+from tracekit.report.coverage import Group, Layer, laid_out
 from tracekit.trace import Kind
 
 # Few lanes are high, many are low; past MAX_LANES_PX they share what there is.
@@ -73,16 +74,21 @@ def spaced(marks: Sequence[tuple[float, str]], size: float) -> list[tuple[float,
     return made
 
 
-def inside(phases: pd.DataFrame | None, window: tuple[int, int]) -> list[tuple[str, int, int]]:
-    """(name, start, end) of the phases with time in the window, cut to it and counted from its start."""
-    if phases is None:
-        return []
-    start, end = window
-    cut = [
-        (labels.plain(name), max(int(first), start) - start, min(int(last), end) - start)
-        for name, first, last in zip(phases["name"], phases["start_ps"], phases["end_ps"], strict=True)
-    ]
-    return [phase for phase in cut if phase[1] < phase[2]]
+def inside(phases: pd.DataFrame, windows: iv.Intervals, name: str = "") -> list[tuple[str, int, int]]:
+    """(name, start, end) of the phases with time in the merged `windows`, laid end to end from 0.
+
+    Where several rounds of the phase `name` are laid end to end, each is told by its number.
+    """
+    made: list[tuple[str, int, int]] = []
+    rounds = int((phases["name"] == name).sum())
+    number = 0
+    for word, first, last in zip(phases["name"], phases["start_ps"], phases["end_ps"], strict=True):
+        label = labels.plain(word)
+        if word == name and rounds > 1:
+            number += 1
+            label = f"round {number}"
+        made += [(label, start, end) for start, end in laid_out(iv.intervals([first], [last]), windows).tolist()]
+    return made
 
 
 def names(bands: Sequence[tuple[str, float, float]], width: float) -> tuple[list[Name], int]:

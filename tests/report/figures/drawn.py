@@ -1,0 +1,53 @@
+"""What stands on a figure, for tests: its words, and the area that is filled by colour."""
+
+from collections import defaultdict
+
+import numpy as np
+from matplotlib.colors import to_hex
+from matplotlib.patches import PathPatch
+
+
+def words(figure) -> list[str]:
+    """All words, in the order of drawing: those of the page, then those of its axes."""
+    return [text.get_text() for part in (figure, *figure.axes) for text in part.texts]
+
+
+def filled(axes) -> dict[str, np.ndarray]:
+    """The boxes (x0, x1, y0, y1) that are seen of each colour on `axes`, in its own units.
+
+    A shape may hold those that are painted over it.
+    """
+    shapes = [patch for patch in axes.patches if isinstance(patch, PathPatch)]
+    held = [boxes(shape) for shape in shapes]
+    seen: dict[str, list[tuple[float, ...]]] = {}
+    over = defaultdict(list)
+    for shape, mine in zip(shapes[::-1], held[::-1], strict=True):
+        parts = [part for box in mine for part in without(box, over[box[:2]])]
+        seen.setdefault(to_hex(shape.get_facecolor()).upper(), []).extend(parts)
+        for x0, x1, y0, y1 in mine:
+            over[x0, x1].append((y0, y1))
+    return {colour: np.array(sorted(found)).reshape(-1, 4) for colour, found in seen.items()}
+
+
+def without(box, covers) -> list[tuple[float, ...]]:
+    """What is left of a box below others of the same width, given by their (y0, y1)."""
+    x0, x1, low, high = box
+    left = []
+    for y0, y1 in sorted(cover for cover in covers if low <= cover[0] and cover[1] <= high):
+        left.append((x0, x1, low, y0))
+        low = max(low, y1)
+    return [part for part in (*left, (x0, x1, low, high)) if part[3] > part[2]]
+
+
+def boxes(shape: PathPatch) -> list[tuple[float, ...]]:
+    """The boxes (x0, x1, y0, y1) of one shape, which differ."""
+    corners = shape.get_path().vertices.reshape(-1, 5, 2)
+    x, y = corners[:, :, 0], corners[:, :, 1]
+    found = list(map(tuple, np.stack([x.min(1), x.max(1), y.min(1), y.max(1)], axis=1).tolist()))
+    assert len(set(found)) == len(found)
+    return found
+
+
+def area(boxes: np.ndarray) -> float:
+    """The area of disjoint boxes."""
+    return float(((boxes[:, 1] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 2])).sum())

@@ -1,0 +1,97 @@
+"""`tracekit figure`: what it writes, where, and how it tells a mistake."""
+
+import pytest
+
+from tests.frames import events, spans, trace
+from tracekit.errors import TracekitError
+from tracekit.report.figures import command
+
+ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
+    monkeypatch.setattr(command, "load", lambda path, run, kinds: given)
+    return tmp_path
+
+
+def written(folder) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_all_figures_are_written_beside_the_report(here, capsys):
+    command.run(here / "traces" / "demo")
+    names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png"]
+    assert written(here) == [f"reports/demo/figures/{name}" for name in names]
+    out = capsys.readouterr()
+    assert (out.out, out.err) == (
+        "",
+        "Wrote reports/demo/figures/ (gantt.png, partition.png, concurrency.png, overlap.png)\n",
+    )
+
+
+def test_what_and_format_take_several_names(here):
+    paths = command.run(
+        here / "t", what="overlap, GANTT,overlap", formats="svg,png", out=here / "o", theme="dark", width=6
+    )
+    assert [path.name for path in paths] == ["overlap.svg", "overlap.png", "gantt.svg", "gantt.png"]
+    assert written(here / "o") == ["gantt.png", "gantt.svg", "overlap.png", "overlap.svg"]
+
+
+@pytest.mark.parametrize(
+    ("stretch", "name"),
+    [
+        ({"phase": "con"}, "partition-phase-con"),
+        ({"phase": "é ü"}, "partition-phase-é-ü"),
+        ({"phase": "a/b c"}, "partition-phase-a_b-c-b61f28e0"),
+        ({"phase": ".."}, "partition-phase-.."),
+        ({"start": "10ps", "end": "0.02ns"}, "partition-from-10-ps-to-20-ps"),
+        ({"start": "50 ps"}, "partition-from-50-ps-to-80-ps"),
+    ],
+)
+def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
+    (path,) = command.run(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
+    assert path == here / "o" / f"{name}.svg"
+    assert written(here / "o") == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            {"what": "gant"},
+            "--what 'gant' is not known: say gantt, partition, concurrency or overlap, or several with commas.",
+        ),
+        ({"what": ","}, "--what names nothing: say gantt, partition, concurrency or overlap, or several with commas."),
+        ({"formats": "jpg"}, "--format 'jpg' is not known: say png, svg or pdf, or several with commas."),
+        ({"theme": "blue"}, "There is no theme 'blue': say light or dark."),
+        ({"width": 2}, "A figure cannot be 2 inches wide: give a width from 5 to 48."),
+        ({"start": "5"}, "--from '5' could be of any unit: say 5s, 5ms, 5us, 5ns or 5ps."),
+        (
+            {"phase": "con", "end": "5ps"},
+            "Give one of --phase, --step, or --from and --to: a figure shows one stretch of a trace.",
+        ),
+        (
+            {"start": "1s"},
+            "A range from 1 s on lies outside of the trace. The trace lasts from 0 s to 80 ps, counted from the start "
+            "of the first phase.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence):
+    with pytest.raises(TracekitError) as caught:
+        command.run(here / "t", out=here / "o", **arguments)
+    assert str(caught.value) == sentence
+    assert written(here) == []
+
+
+def test_nothing_is_written_into_the_trace_or_over_a_file(here):
+    (here / "t").mkdir()
+    with pytest.raises(TracekitError, match="lies inside the trace"):
+        command.run(here / "t", out=here / "t" / "figures")
+    (here / "file").write_text("kept")
+    with pytest.raises(TracekitError, match=r"The figures cannot be written to .*file: .* Give another --out\."):
+        command.run(here / "t", out=here / "file")
+    assert (here / "file").read_text() == "kept"

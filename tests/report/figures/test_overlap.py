@@ -1,0 +1,109 @@
+"""The overlap matrix: both ratios of every pair, and no number where nothing is known."""
+
+import numpy as np
+import pytest
+
+from tests.frames import events, trace
+from tests.report.figures.drawn import filled, words
+from tracekit.report.figures.overlap import overlap
+from tracekit.report.figures.view import look
+from tracekit.report.palette import LIGHT
+from tracekit.trace import EVENT_COLUMNS, concat
+
+# Busy times 50, 40, 20 of 100 ps; 0 & 1 share 20, 1 & 2 share 10, 0 & 2 nothing.
+ROWS = events(
+    ("gpu:0", "compute", 0, 50),
+    ("gpu:1", "compute", 30, 70),
+    ("gpu:2", "memcpy", 60, 70, "c", "H2D"),
+    ("gpu:2", "compute", 90, 100),
+)
+
+
+def matrix(figure) -> dict[tuple[int, int], str]:
+    """The words of the cells by (row, column)."""
+    return {
+        (int(text.get_position()[1]), int(text.get_position()[0])): text.get_text() for text in figure.axes[0].texts
+    }
+
+
+def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
+    figure = overlap(look(trace(ROWS)))
+    assert matrix(figure) == {
+        (0, 0): "50.0 %",
+        (1, 1): "40.0 %",
+        (2, 2): "20.0 %",
+        (1, 0): "50.0 %",
+        (2, 0): "0 %",
+        (2, 1): "50.0 %",
+        (0, 1): "28.6 %",
+        (0, 2): "0 %",
+        (1, 2): "20.0 %",
+    }
+    assert words(figure)[:3] == [
+        "Two devices overlap between 0 % (gpu:0 and gpu:2) and",
+        "50.0 % (gpu:1 and gpu:2) of the shorter one's busy time",
+        "traces/test",
+    ]
+    assert words(figure)[3:9] == ["gpu:0", "gpu:0", "gpu:1", "gpu:1", "gpu:2", "gpu:2"]
+
+
+def test_the_shade_of_a_cell_grows_with_its_ratio():
+    found = filled(overlap(look(trace(ROWS))).axes[0])
+    diagonal = found.pop(LIGHT["idle"])
+    assert np.floor(diagonal[:, [0, 2]]).tolist() == [[0, 0], [1, 1], [2, 2]]
+    darkness = {
+        (int(box[2]), int(box[0])): 765 - sum(int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        for colour, boxes in found.items()
+        for box in boxes
+    }
+    assert len(darkness) == 6
+    assert darkness[1, 0] == darkness[2, 1] > darkness[0, 1] > darkness[1, 2] > darkness[2, 0] == darkness[0, 2]
+    assert LIGHT["band"] in found
+
+
+def test_two_devices_are_told_in_a_sentence_and_a_small_figure():
+    figure = overlap(look(trace(events(("gpu:0", "compute", 0, 8), ("gpu:1", "compute", 4, 9)))))
+    assert " ".join(words(figure)[:2]) == (
+        "gpu:0 and gpu:1 were busy at the same time for 80.0 % of the shorter one's busy time"
+    )
+    assert figure.get_size_inches()[0] < 8
+
+
+def test_a_device_that_did_nothing_has_a_dash_and_the_note_says_so():
+    figure = overlap(look(trace(ROWS), start_ps=0, end_ps=50))
+    assert matrix(figure)[2, 0] == matrix(figure)[1, 2] == "-"
+    assert matrix(figure)[2, 2] == "0 %"
+    assert "A dash: a device did nothing in the window." in words(figure)
+
+
+def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
+    one = events(("a/gpu:0", "compute", 5, 25), ("a/gpu:1", "compute", 5, 15), host="a", clock="a")
+    other = events(("b/gpu:0", "compute", 5, 25), host="b", clock="b")
+    figure = overlap(look(trace(concat(EVENT_COLUMNS, [one, other]))))
+    assert [matrix(figure)[at] for at in ((1, 0), (0, 1), (2, 0), (1, 2))] == ["100 %", "50.0 %", "?", "?"]
+    assert "A question mark: the hosts' clocks are not aligned, so the overlap of their devices is not known." in words(
+        figure
+    )
+
+
+@pytest.mark.parametrize(("devices", "shown"), [(16, "33"), (128, None)])
+def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
+    rows = [(f"gpu:{i}", "compute", 0, 300) for i in range(devices)]
+    rows[1] = ("gpu:1", "compute", 200, 1000)
+    figure = overlap(look(trace(events(*rows, ("gpu:0", "compute", 999, 1000)))))
+    found = matrix(figure)
+    assert found.get((2, 1)) == shown
+    if shown:
+        # One of 1000 shared, of 301: 33.55 %; the other pairs are exactly together but for that.
+        assert found[1, 0] == "34"
+        assert found[3, 2] == "100"
+        assert found[0, 2] == ">99"
+    figure.canvas.draw()
+    names = [text.get_window_extent() for text in figure.texts if text.get_text().startswith("gpu:")]
+    assert not any(a.overlaps(b) for i, a in enumerate(names) for b in names[:i])
+    assert figure.get_size_inches()[1] < 12
+
+
+def test_one_device_has_no_other():
+    said = words(overlap(look(trace(events(("gpu:0", "compute", 0, 8))))))
+    assert said[-1] == "Only one device worked: there is no other to overlap with."

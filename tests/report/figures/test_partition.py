@@ -1,0 +1,139 @@
+"""The partition bars: every part is its exact share of the window, and told apart."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events, spans, trace
+from tests.report.figures.drawn import area, filled, words
+from tracekit.report.figures.partition import CELLS, partition
+from tracekit.report.figures.view import look
+from tracekit.report.palette import DARK, LIGHT
+from tracekit.trace import EVENT_COLUMNS, Trace, concat
+from tracekit.unions import CELLS as EXACT
+
+# Of 100 ps gpu:0 computes 40, of which 10 hide a collective and 5 of these a copy too; 20 are exposed collectives, of
+# which 5 copy; 10 are exposed copies; 30 idle. gpu:1 idles but for the ends.
+ROWS = events(
+    ("gpu:0", "compute", 0, 40),
+    ("gpu:0", "collective", 30, 60),
+    ("gpu:0", "memcpy", 35, 40, "copy", "H2D"),
+    ("gpu:0", "memcpy", 55, 70, "copy", "H2D"),
+    ("gpu:1", "memset", 0, 1),
+    ("gpu:1", "compute", 99, 100),
+)
+
+
+def test_every_exact_cell_has_a_part_of_the_bar():
+    assert set(CELLS) == set(EXACT)
+
+
+def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
+    found = filled(partition(look(trace(ROWS))).axes[0])
+    bar = found[LIGHT["idle"]][:, 3].max() - found[LIGHT["idle"]][:, 2].min()
+    height = found[LIGHT["idle"]][0, 3] - found[LIGHT["idle"]][0, 2]
+    assert bar > height
+    share = {name: area(found[LIGHT[name]]) / height for name in ("compute", "collective", "memcpy", "idle")}
+    assert share == pytest.approx(
+        {
+            "compute": 30 + 5 / 2 + 5 / 3 + 1,
+            "collective": 5 / 2 + 5 / 3 + 15 + 5 / 2,
+            "memcpy": 5 / 3 + 5 / 2 + 10 + 1,
+            "idle": 30 + 98,
+        }
+    )
+    assert sum(share.values()) == pytest.approx(200)
+
+
+def test_the_words_are_the_exact_shares():
+    figure = partition(look(trace(ROWS)))
+    assert (
+        words(figure)[0]
+        == "2 devices: 20.5 % computing, 10.0 % in exposed collectives, 5.5 % in exposed copies, 64.0 % idle"
+    )
+    assert words(figure)[2:9] == [name for _, name in CELLS.values() if name != "copy hidden behind compute"]
+    table = words(figure)[9:23]
+    assert table == [
+        *("only compute", "hidden", "exposed", "idle"),
+        *("gpu:0", "30.0 %", "10.0 %", "30.0 %", "30.0 %"),
+        *("gpu:1", "1.0 %", "0 %", "1.0 %", "98.0 %"),
+    ]
+    assert words(figure)[23] == (
+        "Every bar is the whole window: its parts are exact and sum to it. Kinds that ran at the same time share the "
+        "height of their part. Copies include memsets."
+    )
+    assert words(figure)[24:] == ["30.0 %", "15.0 %", "10.0 %", "30.0 %", "98.0 %"]
+    assert figure.axes[0].get_xlabel() == "share of the window of 100 ps (%)"
+
+
+KINDS = st.sampled_from(["compute", "collective", "memcpy", "memset"])
+ROW = st.tuples(st.sampled_from(["gpu:0", "gpu:1", "gpu:2"]), KINDS, st.integers(0, 90), st.integers(1, 40))
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.lists(ROW, min_size=1, max_size=12), st.integers(0, 50), st.integers(1, 60))
+def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
+    given_rows = events(*[(device, kind, begin, begin + long) for device, kind, begin, long in rows])
+    first = min(begin for _, _, begin, _ in rows)
+    last = max(begin + long for _, _, begin, long in rows)
+    if start >= last - first:
+        return
+    figure = partition(look(trace(given_rows), start_ps=start, end_ps=start + length))
+    points = range(first + start, min(first + start + length, last))
+    expected = dict.fromkeys(("compute", "collective", "memcpy", "idle"), 0.0)
+    devices = sorted({device for device, *_ in rows})
+    for device in devices:
+        for point in points:
+            on = {kind for name, kind, begin, long in rows if name == device and begin <= point < begin + long}
+            held = {"memcpy" if kind == "memset" else kind for kind in on} or {"idle"}
+            for kind in held:
+                expected[kind] += 100 / len(points) / len(held)
+    found = filled(figure.axes[0])
+    any_box = next(iter(found.values()))
+    pitch = abs(np.diff(figure.axes[0].get_ylim())[0]) / len(devices)
+    assert len(any_box)
+    shares = {kind: area(found.get(LIGHT[kind], np.zeros((0, 4)))) / (2 * round(0.36 * pitch)) for kind in expected}
+    assert shares == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_dark_figure_has_the_dark_palette():
+    figure = partition(look(trace(ROWS)), theme="dark")
+    assert DARK["compute"] in filled(figure.axes[0])
+    assert figure.get_facecolor()[:3] == pytest.approx([int(DARK["paper"][at : at + 2], 16) / 255 for at in (1, 3, 5)])
+
+
+def test_one_device_and_copies_of_an_unknown_one():
+    rows = events(("cpu:0", "compute", 0, 10), ("cpu:?", "memcpy", 2, 4, "copy", "P2P"))
+    said = words(partition(look(trace(rows))))
+    assert said[0] == "cpu:0: 100 % computing"
+    assert "Copies on cpu:?, whose device the trace does not prove, are in no bar." in said
+
+
+def test_several_clocks_have_bars_of_their_own_windows():
+    one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
+    other = events(("b/gpu:0", "compute", 900, 904), ("b/gpu:0", "compute", 908, 910), host="b", clock="b")
+    view = look(trace(concat(EVENT_COLUMNS, [one, other])))
+    figure = partition(view)
+    assert figure.axes[0].get_xlabel() == "share of the window of each device's own clock (%)"
+    assert "60.0 %" in words(figure)
+    gone = partition(look(view.trace, start_ps=12))
+    assert "-" in words(gone)
+
+
+def test_without_device_time_the_figure_says_so():
+    assert words(partition(look(Trace(events()))))[-1].startswith("The trace holds neither device work")
+    bare = Trace(events(), spans(("p", 0, 5)))
+    assert words(partition(look(bare, phase="p")))[-1] == "The trace holds no device work, only host threads."
+
+
+def test_128_devices_stand_on_a_page_and_their_names_do_not_collide():
+    rows = events(*[(f"gpu:{i}", "compute", i, 200) for i in range(128)])
+    figure = partition(look(trace(rows)))
+    assert figure.get_size_inches()[1] < 12
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in figure.texts if text.get_text().startswith("gpu:")]
+    assert len(boxes) >= 64
+    assert not any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
