@@ -1,0 +1,158 @@
+"""The reports whose page is tested, and the page as a tree that a strict parser made."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import html5lib
+
+from tests import stepped
+from tests.frames import events, spans, trace
+from tracekit.readers import read
+from tracekit.report.build import Report, build
+from tracekit.report.page.html import page
+from tracekit.trace import EVENT_COLUMNS, concat
+
+MS = 10**9
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+DATA = Path(__file__).parent.parent.parent / "data"
+
+
+def _many(devices: int) -> Report:
+    rows = [
+        (f"host{at // 8}/gpu:{at % 8}", kind, start * MS + at, start * MS + at + length * MS // 10)
+        for at in range(devices)
+        for start, length, kind in ((0, 10, "compute"), (1, 3 + at % 5, "collective"), (2, 1 + at % 3, "memcpy"))
+    ]
+    return build(trace(events(*rows)))
+
+
+def _hostile() -> Report:
+    rows = events(
+        (f"gpu:0{HOSTILE}", "compute", 0, MS, f"{HOSTILE}\x1b[31m"),
+        (f"gpu:1{HOSTILE}", "collective", MS // 2, 2 * MS, f"all-reduce{HOSTILE}"),
+        (f"gpu:0{HOSTILE}", "memcpy", 3 * MS, 4 * MS, f"{HOSTILE}\u202e", "H2D"),
+        host=f"host{HOSTILE}",
+    )
+    rows["lane"] = rows["lane"].cat.rename_categories(lambda lane: f"{lane}{HOSTILE}")
+    marks = spans((f"a{HOSTILE}", 0, MS), (f"b{HOSTILE}", MS, 4 * MS, f"a{HOSTILE}"), host=f"host{HOSTILE}")
+    made = trace(rows, marks, notes=(f"note{HOSTILE}",), runs=(f"run{HOSTILE}",))
+    return build(replace(made, source=f"traces/{HOSTILE}"))
+
+
+def _clocks() -> Report:
+    parts = [
+        events(*[(f"h{host}/gpu:0", "compute", host * MS + at * 10, host * MS + at * 10 + 6) for at in range(4)],
+               host=f"h{host}", clock=f"h{host}")
+        for host in (0, 1)
+    ]  # fmt: skip
+    return build(trace(concat(EVENT_COLUMNS, parts)))
+
+
+def _phases() -> Report:
+    rows = events(
+        ("gpu:0", "compute", 0, 10 * MS),
+        ("gpu:1", "compute", 10 * MS, 20 * MS),
+        ("gpu:0", "compute", 20 * MS, 31 * MS),
+        ("gpu:1", "compute", 20 * MS, 30 * MS),
+        ("gpu:1", "memcpy", 28 * MS, 34 * MS, "copy", "H2D"),
+        ("gpu:0", "collective", 30 * MS, 34 * MS, "all-reduce.1"),
+        ("gpu:1", "collective", 32 * MS, 34 * MS, "all-reduce.1"),
+    )
+    marks = spans(("first", 0, 10 * MS), ("second", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "first;second"))
+    return build(trace(rows, marks))
+
+
+def _three() -> Report:
+    """Three devices that overlap unequally in a phase with a baseline."""
+    rows = events(
+        *[("gpu:0", "compute", 0, 30)],
+        *[(f"gpu:{at}", "compute", 40 + at * 3, 50 + at * 4) for at in range(3)],
+        ("gpu:2", "memset", 60, 62),
+    )
+    return build(trace(rows, spans(("one", 0, 30), ("three", 40, 62, None, "one"))))
+
+
+def _launched() -> Report:
+    """Eight steps of small kernels that are launched one by one, the sixth of them three times as long."""
+    starts = [50_000 + at for at in (0, 1000, 2000, 3000, 4000, 5000, 8000, 9000, 10_000)]
+    done = [
+        ("gpu:0", "compute", at + 1, at + 3, at)
+        for start, end in pairwise(starts)
+        for at in range(start, end, (end - start) // 20)
+    ]
+    rows, launches = stepped.work(("gpu:0", "compute", 1, 49_000, 0), *done)
+    marks = stepped.annotated(*[("train", step, *ends) for step, ends in enumerate(pairwise(starts))])
+    return build(trace(rows, marks, launches=launches))
+
+
+_MADE = {
+    "captured": lambda: build(read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")),
+    "stepped": lambda: build(read(DATA / "stepped-cpu.xplane.pb.gz")),
+    "phases": _phases,
+    "three": _three,
+    "launched": _launched,
+    "hostile": _hostile,
+    "clocks": _clocks,
+    "many": lambda: _many(40),
+    "several": lambda: _many(9),
+    "one": lambda: build(trace(events(("gpu:0", "compute", 5, 10)))),
+    "empty": lambda: build(trace(events())),
+}
+NAMES = tuple(_MADE)
+
+
+@cache
+def report(name: str) -> Report:
+    """The report of that name."""
+    return _MADE[name]()
+
+
+@cache
+def html(name: str) -> str:
+    """Its page."""
+    return page(report(name))
+
+
+@cache
+def tree(name: str) -> Element:
+    """Its page, parsed; any error of its HTML raises. The scripts, the same on all, are read with one page only."""
+    shown = html(name) if name == "hostile" else re.sub(r"<script>.*?</script>", "", html(name), flags=re.S)
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(shown)
+
+
+def words(element: Element) -> str:
+    """The text of an element, blanks as one."""
+    return " ".join("".join(element.itertext()).split())
+
+
+def within(root: Element, id: str) -> Element:
+    """The element of that id."""
+    (found,) = [one for one in root.iter() if one.get("id") == id]
+    return found
+
+
+def table(root: Element, caption: str) -> tuple[list[str], list[list[Element]]]:
+    """Head and rows of the tables of that caption, the folded rest of it included."""
+    found = [
+        one for one in root.iter("table") if (title := one.find("caption/span")) is not None
+        and (words(title) == caption or words(title).startswith(f"{caption}: "))
+    ]  # fmt: skip
+    heads = [[words(cell) for cell in one.findall("thead/tr/*")] for one in found]
+    assert all(head == heads[0] for head in heads)
+    return heads[0], [list(row) for one in found for row in one.findall("tbody/tr")]
+
+
+def values(cell: Element) -> Iterator[str]:
+    """The exact values of the figures in a cell."""
+    return (one.get("value", "") for one in cell.iter("data"))
+
+
+def value(cell: Element) -> int | float | None:
+    """The one exact value in a cell; None where there is none."""
+    found = [float(one) if "." in one or "e" in one else int(one) for one in values(cell)]
+    return found[0] if found else None

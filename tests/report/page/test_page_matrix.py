@@ -1,0 +1,51 @@
+"""The picture of a large matrix, read back by another decoder."""
+
+import base64
+import io
+import re
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from tests.report.page.pages import report, table, tree, value, within, words
+from tracekit.report.page.matrix import MOST_CELLS, RATIOS
+from tracekit.report.summary import summary
+
+
+def _pictures():
+    """By caption the alpha of what is known and of the ratios, shape (n, n), in 0..1."""
+    found = {}
+    for figure in within(tree("many"), "together").iter("figure"):
+        layers = {}
+        for one in figure.find("div").iter("div"):
+            if one.get("style"):
+                (png,) = re.findall(r";mask-image:url\(data:image/png;base64,([\w+/=]+)\)", one.get("style"))
+                layers[one.get("class")] = imread(io.BytesIO(base64.b64decode(png)))[..., -1]
+        found[figure.find("figcaption").text] = layers
+    return found
+
+
+@pytest.mark.parametrize(("ratio", "words"), RATIOS.items())
+def test_the_picture_of_many_devices_has_a_pixel_a_pair_as_opaque_as_their_ratio(ratio, words):
+    found = summary(report("many"))
+    devices = [one["device"] for one in found["devices"]]
+    assert len(devices) > MOST_CELLS
+    expected = np.zeros((len(devices), len(devices)))
+    for pair in found["device_pairs"]:
+        a, b = devices.index(pair["a"]), devices.index(pair["b"])
+        expected[a, b] = expected[b, a] = pair[ratio]
+    layers = _pictures()[f"Together, {words}"]
+    np.testing.assert_allclose(layers["cells"], expected, atol=0.5 / 255 + 1e-9)
+    np.testing.assert_array_equal(layers["known"], 1 - np.eye(len(devices)))
+
+
+def test_of_many_devices_the_pairs_that_overlap_least_and_most_are_told():
+    pairs = sorted(summary(report("many"))["device_pairs"], key=lambda one: one["ratio_min"])
+    _, rows = table(within(tree("many"), "together"), "The 12 pairs that overlap least, then the 12 that overlap most")
+    shown = [(words(row[0]), *map(value, row[1:])) for row in rows]
+    assert shown == [
+        (f"{one['a']} & {one['b']}", one["overlap_ps"], one["ratio_min"], one["ratio_union"])
+        for one in [*pairs[:12], *pairs[-12:]]
+    ]
+    assert "All 780 pairs are in summary.json" in words(within(tree("many"), "together"))

@@ -1,0 +1,538 @@
+"""The timeline in a real browser: what a mouse, a keyboard and an address do to it."""
+
+import json
+from urllib.parse import quote
+
+import pandas as pd
+import pytest
+
+from tests.frames import events, spans, trace
+from tests.report.page.timeline_page import written
+from tracekit.report.build import build
+from tracekit.trace import LAUNCH_COLUMNS, frame
+
+US = 10**6
+HOSTILE = "</script><img src=x onerror=document.title='broken'>"
+
+
+def work() -> pd.DataFrame:
+    """Two devices that compute, copy and meet in three all-reduces; the second comes late; one name is hostile."""
+    rows = []
+    for at in range(3):
+        for device in range(2):
+            start = 100 * at * US + 10 * device * US
+            rows.append((f"gpu:{device}", "compute", start, start + 40 * US, "gemm" if at else HOSTILE))
+            rows.append((f"gpu:{device}", "collective", start + 40 * US, (100 * at + 80) * US, "all-reduce"))
+        rows.append(("gpu:0", "memcpy", (100 * at + 20) * US, (100 * at + 60) * US, "copy", "H2D"))
+    made = events(*rows)
+    made["bytes"] = pd.array([4 * 10**6 if one == "copy" else None for one in made["name"]], "Int64")
+    made["correlation_id"] = pd.array(range(len(made)), "Int64")
+    return made
+
+
+@pytest.fixture(scope="module")
+def report():
+    rows = work()
+    marks = spans(("first", 0, 90 * US), (HOSTILE, 100 * US, 280 * US))
+    launches = frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": ["h"] * len(rows),
+            "thread": ["main"] * len(rows),
+            "name": ["launch"] * len(rows),
+            "start_ps": rows["start_ps"] - 5 * US,
+            "end_ps": rows["start_ps"] - 4 * US,
+            "correlation_id": rows["correlation_id"],
+        },
+    )
+    return build(trace(rows, marks, launches=launches))
+
+
+@pytest.fixture(scope="module")
+def path(report, tmp_path_factory):
+    link = (
+        f'<button id="jump" data-from="{100 * US}" data-to="{180 * US}" data-device="gpu:1" data-find="gemm">go'
+        "</button>"
+        '<div style="height:1200px"></div>'
+    )
+    return written(tmp_path_factory.mktemp("page") / "page.html", report, link)
+
+
+@pytest.fixture
+def page(open_page, path):
+    """The timeline in the middle of the window, ready."""
+    made = open_page(path)
+    made.wait_for_selector("#timeline[data-ready]")
+    made.locator(".tl-plot").scroll_into_view_if_needed()
+    return made
+
+
+def frames(page) -> None:
+    """Waits until what was asked for is drawn, and the address written."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def view(page) -> tuple[float, float]:
+    """From and to in picoseconds."""
+    frames(page)
+    return tuple(
+        page.evaluate("[tracekit.app.view.from, tracekit.app.view.to].map((x) => x * tracekit.app.data.unitPs)")
+    )
+
+
+def box(page) -> dict:
+    return page.locator(".tl-plot").bounding_box()
+
+
+def x_of(page, ps: int) -> float:
+    start, end = view(page)
+    return box(page)["x"] + (ps - start) / (end - start) * box(page)["width"]
+
+
+def y_of(page, key: str) -> float:
+    """The middle of the bar of a row, such as "g0" or "l2"."""
+    return box(page)["y"] + page.evaluate(
+        "(key) => { const row = tracekit.draw.inSight(tracekit.app).find((one) => one.key === key);"
+        " return row.top + row.height / 2 - 1; }",
+        key,
+    )
+
+
+def at(page, ps: int, key: str) -> tuple[float, float]:
+    return x_of(page, ps), y_of(page, key)
+
+
+def focus(page) -> None:
+    page.locator(".tl-plot").focus()
+
+
+def test_the_page_shows_devices_lanes_phases_and_a_legend_in_words(page):
+    rows = page.locator(".tl-row").all_inner_texts()
+    # Busy shares are of the view, from the first phase to the last: 280 us and a hundredth on both sides.
+    assert [" ".join(row.removesuffix("⚲").split()) for row in rows] == [
+        "▾ gpu:0 84.0 %",
+        "collective 42.0 %",
+        "compute 42.0 %",
+        "memcpy 42.0 %",
+        "▾ gpu:1 73.5 %",
+        "collective 31.5 %",
+        "compute 42.0 %",
+        "host h 4.9 %",
+    ]
+    assert page.locator(".tl-band").all_inner_texts() == ["phases"]
+    assert page.locator(".tl-legend li").all_inner_texts()[:4] == ["compute", "collective", "memcpy", "host call"]
+    assert page.locator(".tl-plot").get_attribute("role") == "application"
+
+
+def test_the_wheel_zooms_and_the_time_under_the_pointer_stays(page):
+    before = view(page)
+    place = box(page)
+    x, y = round(place["x"] + place["width"] * 0.3), round(place["y"] + 60)
+    share = (x - place["x"]) / place["width"]
+    time = before[0] + share * (before[1] - before[0])
+    page.mouse.move(x, y)
+    for turns in (-300, -500, 200):
+        page.mouse.wheel(0, turns)
+        start, end = view(page)
+        assert start + share * (end - start) == pytest.approx(time, abs=(end - start) / 1000)
+    assert (end - start) < 0.5 * (before[1] - before[0])
+
+
+def test_a_drag_moves_the_time_with_the_pointer(page):
+    page.evaluate("tracekit.act.show({ from: 50e3, to: 150e3 })")
+    before = view(page)
+    x, y = map(round, at(page, 100 * US, "g0"))
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 120, y, steps=4)
+    page.mouse.up()
+    after = view(page)
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
+    assert x_of(page, 100 * US) == pytest.approx(x + 120, abs=1)
+
+
+def test_keys_zoom_move_fit_and_show_the_whole(page):
+    focus(page)
+    whole = view(page)
+    page.keyboard.press("w")
+    nearer = view(page)
+    assert (nearer[1] - nearer[0]) == pytest.approx(0.7 * (whole[1] - whole[0]))
+    page.keyboard.press("d")
+    assert view(page)[0] > nearer[0]
+    page.keyboard.press("a")
+    assert view(page) == pytest.approx(nearer)
+    page.keyboard.press("s")
+    assert view(page) == pytest.approx(whole)
+    page.evaluate("tracekit.act.select(1)")
+    page.keyboard.press("f")
+    start, end = view(page)
+    assert 40 * US < end - start < 200 * US
+    page.keyboard.press("0")
+    assert view(page)[1] - view(page)[0] > 280 * US
+
+
+def test_hovering_tells_the_row_and_what_ran_beside_it(page):
+    page.mouse.move(*at(page, 30 * US, "l2"))
+    page.wait_for_selector(".tl-tip:visible")
+    facts = dict(
+        zip(page.locator(".tl-tip dt").all_inner_texts(), page.locator(".tl-tip dd").all_inner_texts(), strict=True)
+    )
+    assert page.locator(".tl-tip .tl-name").inner_text().split() == ["copy", "memcpy", "H2D"]
+    assert facts == {
+        "on": "gpu:0, memcpy",
+        "start": "20 us",
+        "duration": "40 us",
+        "bytes": "4.00 MB (4,000,000 B)",
+        "rate": "100 GB/s",
+        "launched by": "launch, 5.00 us before the start, on main",
+        "beside compute": "compute 20.00 us (50.0 %)",
+        "beside collective": "collective 20.00 us (50.0 %)",
+        "beside gpu:1": "compute 30.00 us (75.0 %), collective 10.00 us (25.0 %)",
+    }
+
+
+def test_a_click_on_a_collective_selects_it_and_its_peers_on_the_other_devices(page):
+    page.mouse.click(*at(page, 160 * US, "l0"))
+    frames(page)
+    peers = page.evaluate(
+        """() => {
+      const { app, details } = tracekit;
+      return app.peers.map((row) => [details.whereOf(app, row).words, app.data.start[row] * app.data.unitPs]);
+    }"""
+    )
+    assert peers == [["gpu:0, collective", 140 * US], ["gpu:1, collective", 150 * US]]
+    words = page.locator(".tl-selected").inner_text()
+    assert "on 2 devices; starts differ by 10.00 us, last came gpu:1" in words
+    page.locator(".tl-selected button", has_text="Show all 2 devices").click()
+    start, end = view(page)
+    assert start < 140 * US < 180 * US < end
+
+
+def test_l_follows_the_selected_row_to_its_launch_and_back(page):
+    focus(page)
+    page.evaluate("tracekit.act.select(3)")
+    page.keyboard.press("l")
+    assert page.evaluate("tracekit.app.selected >= tracekit.app.data.device_rows")
+    assert "launched" in page.locator(".tl-selected").inner_text()
+    page.locator(".tl-selected button", has_text="Go to what it launched").click()
+    assert page.evaluate("tracekit.app.selected") == 3
+
+
+def test_a_search_counts_walks_in_time_and_lets_go(page):
+    focus(page)
+    page.keyboard.press("/")
+    page.keyboard.type("GEMM")
+    assert page.locator(".tl-count").inner_text() == "4 found"
+    seen = []
+    for _ in range(5):
+        page.keyboard.press("Enter")
+        seen.append(
+            (
+                page.locator(".tl-count").inner_text(),
+                page.evaluate("tracekit.app.data.start[tracekit.app.selected] * tracekit.app.data.unitPs"),
+            )
+        )
+    assert seen == [
+        (f"{k + 1} of 4 found", start * US) for k, start in [(0, 100), (1, 110), (2, 200), (3, 210), (0, 100)]
+    ]
+    page.keyboard.press("Shift+Enter")
+    assert page.locator(".tl-count").inner_text() == "4 of 4 found"
+    page.keyboard.press("Escape")
+    assert page.evaluate("tracekit.app.found") is None
+    page.keyboard.press("/")
+    page.keyboard.type("/^g.mm$/")
+    assert page.locator(".tl-count").inner_text() == "4 of 4 found"
+    page.keyboard.type("[")
+    page.locator(".tl-search input").fill("/[/")
+    assert page.locator(".tl-count").inner_text() == "no regular expression"
+
+
+def test_shift_and_drag_measure_a_range_live_and_escape_lets_go(page):
+    x, y = at(page, 20 * US, "l0")
+    page.keyboard.down("Shift")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x_of(page, 60 * US), y, steps=3)
+    frames(page)
+    assert page.locator(".tl-measured").is_visible()
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.evaluate("tracekit.act.range({ from: 20e3, to: 60e3 })")
+    cells = [
+        row.all_inner_texts()
+        for row in (page.locator(".tl-measured tbody tr").nth(k).locator("th, td") for k in range(3))
+    ]
+    assert cells == [
+        ["gpu:0", "40.00 us", "100 %", "20.00 us", "20.00 us", "40.00 us", "0 %", "50.0 %", "50.0 %"],
+        ["gpu:1", "40.00 us", "100 %", "30.00 us", "10.00 us", "\u2013", "0 %", "\u2013", "\u2013"],
+        ["gpu:0 & gpu:1", "40.00 us", "100 %", "100 %"],
+    ]
+    focus(page)
+    page.keyboard.press("Escape")
+    assert page.locator(".tl-measured").is_hidden()
+
+
+def test_m_measures_from_pointer_to_pointer_and_without_one_the_selection(page):
+    page.mouse.move(*at(page, 20 * US, "l0"))
+    focus(page)
+    page.keyboard.press("m")
+    page.mouse.move(*at(page, 60 * US, "l0"))
+    page.keyboard.press("m")
+    length = page.evaluate("(tracekit.app.range.to - tracekit.app.range.from) * tracekit.app.data.unitPs")
+    assert length == pytest.approx(40 * US, rel=0.05)
+    page.mouse.move(5, 5)
+    page.evaluate("tracekit.act.select(3)")
+    page.keyboard.press("m")
+    start, end = page.evaluate("[tracekit.app.data.start[3], tracekit.app.data.end[3]]")
+    assert page.evaluate("[tracekit.app.range.from, tracekit.app.range.to]") == [start, end]
+
+
+def test_a_click_on_a_phase_shows_it(page):
+    page.mouse.click(x_of(page, 200 * US), box(page)["y"] + 24 + 9)
+    start, end = view(page)
+    assert start == pytest.approx(100 * US, abs=6 * US)
+    assert end == pytest.approx(280 * US, abs=6 * US)
+
+
+def test_devices_fold_and_lanes_are_pinned_by_mouse_and_by_keyboard(page):
+    keys = "[...document.querySelectorAll('.tl-row')].map((row) => row.dataset.key)"
+    page.locator(".tl-row[data-key=g0]").click()
+    assert page.evaluate(keys) == ["g0", "g1", "l3", "l4", "g2"]
+    page.locator(".tl-row[data-key=l4]").hover()
+    page.locator(".tl-row[data-key=l4] .tl-pin").click()
+    assert page.evaluate(keys) == ["^l4", "g0", "g1", "l3", "g2"]
+    assert page.locator(".tl-pinned .tl-row").inner_text().split()[:2] == ["gpu:1", "compute"]
+    page.locator(".tl-row[data-key=g0]").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".tl-row[data-key=g0]").get_attribute("aria-expanded") == "true"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("p")
+    assert page.evaluate(keys)[:2] == ["^l0", "^l4"]
+    page.evaluate("tracekit.act.fold()")
+    assert page.locator(".tl-row[aria-expanded=true]").count() == 0
+
+
+def test_the_address_keeps_the_view_and_brings_it_back(page, open_page, path):
+    page.evaluate("""() => {
+      const { act } = tracekit;
+      act.toggle(0); act.pin("l3"); act.find("gemm &=#"); act.select(5, { follow: false });
+      act.range({ from: 3, to: 9e4 }); act.show({ from: 20e3, to: 120e3 });
+    }""")
+    page.wait_for_function("location.hash.includes('find')")
+    state = """() => {
+      const { app } = tracekit;
+      return JSON.stringify([app.view, [...app.closed], [...app.pinned], app.selected, app.range, app.found.text]);
+    }"""
+    kept = page.evaluate("location.hash")
+    again = open_page(path, kept[1:])
+    again.wait_for_selector("#timeline[data-ready]")
+    assert json.loads(again.evaluate(state)) == json.loads(page.evaluate(state))
+    assert quote("gemm &=#") in kept
+    again.evaluate("location.hash = '#timeline&from=0&to=1000000'")
+    again.wait_for_function("tracekit.app.view.to - tracekit.app.view.from < 2e3")
+
+
+@pytest.mark.parametrize(
+    "fragment", ["timeline&from=x&to=9", "timeline&row=99999&closed=77&pinned=zz&a=5&b=1", "timeline&find=%E0%A4%A"]
+)
+def test_an_address_that_makes_no_sense_is_passed_over(open_page, path, fragment):
+    page = open_page(path, fragment)
+    page.wait_for_selector("#timeline[data-ready]")
+    assert page.evaluate("[tracekit.app.selected, tracekit.app.range, tracekit.app.pinned.size]") == [-1, None, 0]
+
+
+def test_a_link_of_the_page_shows_its_stretch_its_device_and_what_it_seeks(page):
+    page.evaluate("scrollTo(0, 0)")
+    page.locator("#jump").click()
+    start, end = view(page)
+    assert start < 100 * US < 180 * US < end < 300 * US
+    assert page.locator(".tl-search input").input_value() == "gemm"
+    assert page.evaluate("document.activeElement.className") == "tl-plot"
+
+
+def test_hostile_names_are_shown_as_text_everywhere(page):
+    page.mouse.click(*at(page, 20 * US, "l1"))
+    page.mouse.move(*at(page, 21 * US, "l1"))
+    page.wait_for_selector(".tl-tip:visible")
+    assert HOSTILE in page.locator(".tl-tip").inner_text()
+    assert HOSTILE in page.locator(".tl-selected").inner_text()
+    page.wait_for_function("document.querySelector('.tl-live').textContent.includes('onerror')")
+    assert (page.title(), page.locator("img").count()) == ("timeline", 0)
+
+
+def test_help_lists_the_keys_and_closes(page):
+    focus(page)
+    page.keyboard.press("?")
+    assert page.locator("dialog.tl-help").is_visible()
+    assert "measure a range" in page.locator("dialog.tl-help").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog.tl-help").is_hidden()
+
+
+def test_a_screen_reader_is_told_the_view_the_selection_and_the_measurement(page):
+    page.evaluate(
+        """() => {
+      const { act } = tracekit;
+      act.select(3);
+      act.range({ from: 20e3, to: 60e3 });
+      act.show({ from: 0, to: 100e3 });
+    }"""
+    )
+    page.wait_for_function("document.querySelector('.tl-live').textContent.includes('Measured')")
+    words = page.locator(".tl-live").inner_text()
+    assert "From 0 ps to 100.0 us, 100.0 us in view." in words
+    assert "Selected: " in words
+    assert "gpu:0 100 % busy, memory 50.0 % hidden, collectives 0 % hidden" in words
+
+
+def test_dark_and_light_are_drawn_in_the_colours_of_the_page(open_page, path):
+    def middle(page):
+        page.wait_for_selector("#timeline[data-ready]")
+        x, y = at(page, 20 * US, "l1")
+        place = box(page)
+        return page.evaluate(
+            "([x, y]) => Array.from(tracekit.app.dom.base.getContext('2d').getImageData(x, y, 1, 1).data)",
+            [x - place["x"], y - place["y"] + 4],
+        )
+
+    assert middle(open_page(path)) == [0x00, 0x5A, 0x94, 255]
+    dark = open_page(path, color_scheme="dark")
+    assert middle(dark) == [0x1F, 0x6C, 0xB0, 255]
+    dark.emulate_media(color_scheme="light")
+    frames(dark)
+    assert middle(dark) == [0x00, 0x5A, 0x94, 255]
+
+
+def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_page, path):
+    page = open_page(path, color_scheme="dark")
+    page.wait_for_function("document.querySelector('.tl-paper image')?.getAttribute('href')")
+    page.evaluate("tracekit.act.show({ from: 20e3, to: 60e3 })")
+    page.emulate_media(media="print")
+    assert page.locator(".tl-paper").is_visible()
+    assert not page.locator(".tl-base").is_visible()
+    rows = page.locator(".tl-row").last.bounding_box()
+    picture = page.locator(".tl-paper").bounding_box()
+    assert picture["y"] + picture["height"] == pytest.approx(rows["y"] + rows["height"], abs=2)
+    # The row of compute on gpu:0 in the first quarter of its 290 us, and the ground below it.
+    pixels = page.evaluate("""async (y) => {
+      const image = Object.assign(new Image(), { src: document.querySelector('.tl-paper image').getAttribute('href') });
+      await image.decode();
+      const context = Object.assign(document.createElement('canvas'), { width: 1120, height: 900 })
+        .getContext('2d', { willReadFrequently: true });
+      context.drawImage(image, 0, 0);
+      return [10, 80].map((x) => Array.from(context.getImageData(x, 2 * y, 1, 1).data));
+    }""", page.locator(".tl-row[data-key=l1]").bounding_box()["y"] - picture["y"] + 9)  # fmt: skip
+    assert pixels == [[0xF2, 0xF2, 0xF2, 255], [0x00, 0x5A, 0x94, 255]]
+
+
+def test_an_empty_trace_says_so(open_page, tmp_path):
+    page = open_page(written(tmp_path / "p.html", trace(events())))
+    page.wait_for_selector(".tl-note")
+    assert (
+        page.locator("#timeline").inner_text().endswith("The trace holds no work on a device, so there is no timeline.")
+    )
+
+
+def test_one_row_without_length_is_a_timeline_too(open_page, tmp_path):
+    page = open_page(written(tmp_path / "p.html", trace(events(("gpu:0", "compute", 5, 5)))))
+    page.wait_for_selector("#timeline[data-ready]")
+    assert page.locator(".tl-row").count() == 1
+
+
+def test_a_browser_that_cannot_unpack_is_told_in_a_sentence(open_page, path):
+    page = open_page(path, java_script_enabled=True, user_agent="old")
+    page.add_init_script("delete window.DecompressionStream")
+    page.reload()
+    page.wait_for_selector(".tl-note")
+    assert "it lacks DecompressionStream" in page.locator(".tl-note").inner_text()
+
+
+def test_rows_are_selected_without_a_pointer(page):
+    focus(page)
+    selected = """() => {
+      const { app, details } = tracekit;
+      return [details.whereOf(app, app.selected).words, app.data.start[app.selected]];
+    }"""
+    seen = []
+    for key in ("Enter", ".", ",", "j", "j", "k"):
+        page.keyboard.press(key)
+        seen.append(page.evaluate(selected))
+    assert seen == [
+        ["gpu:0, collective", 40e3],
+        ["gpu:0, collective", 140e3],
+        ["gpu:0, collective", 40e3],
+        ["gpu:0, compute", 100e3],
+        ["gpu:0, memcpy", 120e3],
+        ["gpu:0, compute", 100e3],
+    ]
+
+
+def test_two_fingers_pinch_without_selecting_anything(open_page, path):
+    page = open_page(path, has_touch=True)
+    page.wait_for_selector("#timeline[data-ready]")
+    page.locator(".tl-plot").scroll_into_view_if_needed()
+    touch = page.context.new_cdp_session(page)
+    y = box(page)["y"] + 60
+    left, right = x_of(page, 100 * US), x_of(page, 200 * US)
+
+    def fingers(what: str, *places: float) -> None:
+        points = [{"x": x, "y": y, "id": at} for at, x in enumerate(places)]
+        touch.send("Input.dispatchTouchEvent", {"type": what, "touchPoints": points})
+
+    fingers("touchStart", left)
+    fingers("touchStart", left, right)
+    for at in range(1, 5):
+        fingers("touchMove", left - 25 * at, right + 25 * at)
+    assert x_of(page, 100 * US) == pytest.approx(left - 100, abs=2)
+    assert x_of(page, 200 * US) == pytest.approx(right + 100, abs=2)
+    fingers("touchEnd")
+    assert page.evaluate("[tracekit.app.selected, tracekit.app.range]") == [-1, None]
+
+
+def test_opening_the_page_leaves_its_address_alone(page):
+    page.wait_for_function("document.querySelector('.tl-live').textContent !== ''")
+    page.wait_for_timeout(300)
+    assert page.evaluate("location.hash") == ""
+
+
+def test_a_trace_too_long_for_exact_times_says_that_they_are_rounded(open_page, tmp_path):
+    rows = events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1))
+    page = open_page(written(tmp_path / "p.html", trace(rows)))
+    page.wait_for_selector("#timeline[data-ready]")
+    assert "Times are rounded down to whole 1 ns" in page.inner_text("#timeline")
+    assert page.evaluate("tracekit.app.index.groups[0].busy.total") == (2**60 + 1) // 1000
+
+
+def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first(open_page, tmp_path):
+    rows = [(f"gpu:{d}", kind, d * US, (d + 1) * US) for d in range(40) for kind in ("compute", "memset")]
+    link = '<button id="jump" data-from="0" data-to="1000000" data-device="gpu:39">go</button>'
+    page = open_page(written(tmp_path / "p.html", trace(events(*rows)), link))
+    page.wait_for_selector("#timeline[data-ready]")
+    assert page.locator(".tl-row").count() == 40
+    page.locator("#jump").click()
+    page.wait_for_function("tracekit.draw.inSight(tracekit.app).some((row) => row.key === 'g39')")
+    page.evaluate("tracekit.app.dom.lanes.scrollTop = 0")
+    page.wait_for_function("tracekit.app.scroll === 0")
+    page.evaluate("tracekit.act.pin('g0')")
+    page.evaluate("tracekit.act.select(79)")
+    frames(page)
+    assert page.evaluate("tracekit.app.scroll") > 0
+    assert page.evaluate("tracekit.overlay.placeOf(tracekit.app, 79).key") == "g39"
+    assert page.evaluate("tracekit.draw.inSight(tracekit.app)[0].key") == "^g0"
+    before = page.evaluate("tracekit.app.scroll")
+    page.locator(".tl-plot").focus()
+    page.keyboard.press("ArrowUp")
+    page.wait_for_function(f"tracekit.app.scroll < {before}")
+
+
+def test_what_overlaps_a_row_in_its_own_lane_is_told_without_the_row_itself(open_page, tmp_path):
+    rows = events(("gpu:0", "compute", 0, 100), ("gpu:0", "compute", 60, 110), ("gpu:0", "compute", 100, 120))
+    page = open_page(written(tmp_path / "p.html", trace(rows)))
+    page.wait_for_selector("#timeline[data-ready]")
+    told = page.evaluate("""() => [0, 1, 2].map((row) =>
+      tracekit.details.describe(tracekit.app, row).beside.map((one) => [one.name, ...one.words]))""")
+    assert told == [
+        [["this lane", "compute 40 ps (40.0 %)"]],
+        [["this lane", "compute 50 ps (100 %)"]],
+        [["this lane", "compute 10 ps (50.0 %)"]],
+    ]

@@ -1,0 +1,33 @@
+"""A page with nothing but the timeline, for its tests."""
+
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from tracekit.report import palette
+from tracekit.report.build import Report, build
+from tracekit.report.page.payload import SCRIPTS, STYLES, payload
+from tracekit.trace import Trace
+
+_PAGE = Template("""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>timeline</title>
+<style>:root{$light} @media (prefers-color-scheme:dark){:root{color-scheme:dark;$dark}}
+body{background:var(--paper);color:var(--ink);font:16px system-ui,sans-serif;margin:0 2rem}
+$styles</style></head>
+<body>$links<section id="timeline"><h2>Timeline</h2>$data</section>$scripts</body></html>
+""")
+
+
+def written(path: Path, shown: Trace | Report, links: str = "") -> Path:
+    """The timeline of a trace or a report as a page at `path`; `links` is HTML before it."""
+    report = build(shown) if isinstance(shown, Trace) else shown
+    files = resources.files("tracekit.report.page")
+    colours = {
+        theme: ";".join(f"--{key}:{colour}" for key, colour in found.items()) for theme, found in palette.THEMES.items()
+    }
+    scripts = "".join(f"<script>{(files / one).read_text('utf-8')}</script>" for one in SCRIPTS)
+    styles = "".join((files / one).read_text("utf-8") for one in STYLES)
+    path.write_text(
+        _PAGE.substitute(colours, styles=styles, links=links, data=payload(report), scripts=scripts), "utf-8"
+    )
+    return path

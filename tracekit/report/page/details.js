@@ -1,0 +1,126 @@
+// All that is known of one row: its own facts, what ran beside it and for how long.
+"use strict";
+((tracekit) => {
+  const { exact, percent, time, bytes, grouped } = tracekit.units;
+  const MOST_BESIDE = 6;
+
+  /** Units as exact picoseconds. */
+  function picoseconds(app, units) {
+    return BigInt(units) * app.data.unit;
+  }
+
+  /** What a class of rows is called: compute, memcpy H2D, host call. */
+  function kindOf(app, row) {
+    const [kind, way] = app.data.classes[app.data.kind[row]];
+    return kind === "host" ? "host call" : way ? `${kind} ${way}` : kind;
+  }
+
+  /** Where a row ran: its device and lane. */
+  function whereOf(app, row) {
+    const lane = tracekit.lanes.laneOf(app.index.lanes, row);
+    return { lane, words: [lane.group.name, lane.name].filter((word) => word).join(", ") };
+  }
+
+  /** The time of each kind in [from, to), from cells, longest first; words like "compute 3.20 us (40.0 %)". */
+  function kindsIn(app, cells, from, to) {
+    const times = new Map();
+    for (const { mask, held } of cells) {
+      const length = tracekit.intervals.within(held, from, to);
+      for (const kind of tracekit.coverage.kindsOf(app.data.classes, mask))
+        times.set(kind, (times.get(kind) ?? 0) + length);
+    }
+    const found = [...times].filter(([, length]) => length > 0).toSorted((a, b) => b[1] - a[1]);
+    return {
+      longest: found[0]?.[1] ?? 0,
+      words: found.map(
+        ([kind, length]) =>
+          `${tracekit.coverage.KINDS[kind]} ${time(length * app.data.unitPs)} (${percent(length, to - from)})`,
+      ),
+    };
+  }
+
+  /** What the other rows of its own lane hold while a row runs. */
+  function inLane(app, lane, row) {
+    const { data } = app;
+    const first = lane.first + tracekit.intervals.above(lane.reach, data.start[row]);
+    const last = lane.first + tracekit.lanes.countUntil(data, lane, data.end[row]);
+    return { cells: tracekit.intervals.cells(tracekit.lanes.byClass(data, first, last, (one) => one !== row)) };
+  }
+
+  /** What overlaps a row in its lane, on the other lanes of its device and on other devices of its clock, the longest first. */
+  function beside(app, row) {
+    const { lane } = whereOf(app, row);
+    const [from, to] = [app.data.start[row], app.data.end[row]];
+    const lanes = lane.group.lanes.filter((one) => one !== lane).map((one) => [one.name, one]);
+    const devices = app.index.groups
+      .filter((one) => one !== lane.group && one.kind !== "host" && one.clock === lane.group.clock)
+      .map((one) => [one.name, one]);
+    const others = [
+      ...(lane.group.kind === "host" ? [] : [["this lane", inLane(app, lane, row)], ...lanes]),
+      ...devices,
+    ];
+    const found = others
+      .map(([name, { cells }]) => ({ name, ...kindsIn(app, cells, from, to) }))
+      .filter((one) => one.longest > 0)
+      .toSorted((a, b) => b.longest - a.longest);
+    return { found: found.slice(0, MOST_BESIDE), more: Math.max(found.length - MOST_BESIDE, 0) };
+  }
+
+  /** The rows that a host call started. */
+  function startedBy(app, call) {
+    const rows = [];
+    for (let row = 0; row < app.data.device_rows; row++) if (app.data.launch[row] === call) rows.push(row);
+    return rows;
+  }
+
+  /** The rows of the same collective on all devices, in the order of the lanes. */
+  function peersOf(app, row) {
+    const own = row < app.data.device_rows ? app.data.instance[row] : -1;
+    if (own < 0) return [];
+    const rows = [];
+    for (let one = 0; one < app.data.device_rows; one++) if (app.data.instance[one] === own) rows.push(one);
+    return rows;
+  }
+
+  /** The facts of a device row, beyond its times. */
+  function workFacts(app, row) {
+    const { data } = app;
+    const facts = [];
+    const length = (data.end[row] - data.start[row]) * data.unitPs;
+    if (!Number.isNaN(data.bytes[row])) {
+      facts.push(["bytes", `${bytes(data.bytes[row])} (${grouped(data.bytes[row])} B)`]);
+      if (data.classes[data.kind[row]][0] === "memcpy" && length > 0) {
+        facts.push(["rate", `${(data.bytes[row] / (length / 1e3)).toPrecision(3)} GB/s`]);
+      }
+    }
+    if (!Number.isNaN(data.wait[row])) facts.push(["waiting", time(data.wait[row] * data.unitPs)]);
+    if (data.step[row] >= 0) {
+      const step = data.steps[data.step[row]];
+      facts.push(["step", `${step.name} ${step.step ?? ""}`.trim() + (step.left_out ? ` (${step.left_out})` : "")]);
+    }
+    if (data.launch[row] >= 0) {
+      const call = data.launch[row];
+      const { lane } = whereOf(app, call);
+      const ahead = (data.start[row] - data.start[call]) * data.unitPs;
+      const when = ahead < 0 ? `${time(-ahead)} after the start` : `${time(ahead)} before the start`;
+      facts.push(["launched by", `${data.names[data.name[call]]}, ${when}, on ${lane.name}`]);
+    }
+    return facts;
+  }
+
+  /** A row in words: {name, kind, where, facts: [[term, words]], beside, more}. */
+  function describe(app, row) {
+    const { data } = app;
+    const { words, lane } = whereOf(app, row);
+    const facts = [
+      ["on", words],
+      ["start", exact(picoseconds(app, data.start[row]))],
+      ["duration", exact(picoseconds(app, data.end[row] - data.start[row]))],
+    ];
+    if (row < data.device_rows) facts.push(...workFacts(app, row));
+    const { found, more } = beside(app, row);
+    return { name: data.names[data.name[row]], kind: kindOf(app, row), lane, facts, beside: found, more };
+  }
+
+  tracekit.details = { picoseconds, kindOf, whereOf, describe, peersOf, startedBy };
+})((globalThis.tracekit ??= {}));

@@ -1,0 +1,180 @@
+// The elements around the plot: tools, legend, notes, help, and empty boxes for the panels.
+"use strict";
+((tracekit) => {
+  const { element } = tracekit.labels;
+  const KEYS = [
+    ["wheel, w, s, + and −", "zoom at the pointer"],
+    ["drag, a, d, ← and →", "move in time"],
+    ["↑ and ↓, Shift with wheel", "scroll the lanes"],
+    [
+      "click, Enter",
+      "select what is under the pointer, with its launch and, of a collective, its other devices; without a pointer, the first in view",
+    ],
+    [", and . and j and k", "select what came before or after it in its lane, or ran in the lane below or above"],
+    ["l", "go to the host call that launched the selected row"],
+    [
+      "Shift with drag; or m, and m again",
+      "measure a range; m takes the selected row, or the view, where there is no pointer",
+    ],
+    ["f", "fit the measured range or the selected row"],
+    ["0", "the whole trace"],
+    [
+      "/",
+      "search a name, or a regular expression between slashes; Enter for the next, Shift and Enter for the one before",
+    ],
+    ["Escape", "let go: of the search, the range, the selection"],
+    ["in the list of lanes", "↑ ↓ walk, ← → fold, p pins to the top"],
+    ["?", "this help"],
+  ];
+
+  /** Builds all elements in `root`; returns them by name. */
+  function build(root, app) {
+    const button = (text, title, action) => element("button", { type: "button", text, title, "data-action": action });
+    const search = element("input", {
+      type: "search",
+      placeholder: "Search names, or /regexp/",
+      "aria-label": "Search names",
+      spellcheck: "false",
+      autocomplete: "off",
+    });
+    const count = element("output", { className: "tl-count" });
+    const bar = element(
+      "div",
+      { className: "tl-bar", role: "toolbar", "aria-label": "Timeline" },
+      element(
+        "span",
+        { className: "tl-search" },
+        search,
+        button("↑", "Previous match (Shift Enter)", "previous"),
+        button("↓", "Next match (Enter)", "next"),
+      ),
+      count,
+      element("span", { className: "tl-space" }),
+      button("−", "Zoom out (s)", "out"),
+      button("+", "Zoom in (w)", "in"),
+      button("Whole", "The whole trace (0)", "whole"),
+      button("Fit", "Fit the measured range or the selection (f)", "fit"),
+      button("Measure", "Measure the selection, or what is in view (m); Shift and drag for any range", "measure"),
+      button("Fold", "Fold or unfold all devices", "fold"),
+      button("?", "Keys (?)", "help"),
+    );
+    const base = element("canvas", { className: "tl-base", "aria-hidden": "true" });
+    const over = element("canvas", { className: "tl-over", "aria-hidden": "true" });
+    const paper = tracekit.paper.holder();
+    const plot = element(
+      "div",
+      {
+        className: "tl-plot",
+        tabindex: "0",
+        role: "application",
+        "aria-roledescription": "timeline",
+        "aria-label": "Timeline",
+      },
+      base,
+      over,
+      paper,
+    );
+    const heads = element("div", { className: "tl-heads" });
+    const pinned = element("div", { className: "tl-pinned", role: "presentation" });
+    const lanes = element("div", { className: "tl-lanes", role: "presentation" });
+    const tree = element(
+      "div",
+      { className: "tl-tree", role: "tree", "aria-label": "Devices and lanes" },
+      pinned,
+      lanes,
+    );
+    const side = element("div", { className: "tl-side" }, heads, tree);
+    const tip = element("div", { className: "tl-tip", role: "tooltip", hidden: "" });
+    const selected = element("div", { className: "tl-selected", hidden: "" });
+    const measured = element("div", { className: "tl-measured", hidden: "" });
+    const live = element("p", { className: "tl-live", role: "status", "aria-live": "polite" });
+    const help = dialog();
+    const box = element(
+      "div",
+      { className: "tl" },
+      bar,
+      legend(app),
+      element("div", { className: "tl-frame" }, side, plot),
+      ...notes(app),
+      measured,
+      selected,
+      live,
+      help,
+      tip,
+    );
+    root.append(box);
+    return {
+      box,
+      bar,
+      search,
+      count,
+      base,
+      over,
+      paper,
+      plot,
+      side,
+      heads,
+      pinned,
+      lanes,
+      tip,
+      selected,
+      measured,
+      live,
+      help,
+    };
+  }
+
+  function legend(app) {
+    const occurring = new Set(
+      app.index.groups.flatMap(({ cells }) =>
+        cells.flatMap(({ mask }) => tracekit.coverage.kindsOf(app.data.classes, mask)),
+      ),
+    );
+    const list = element("ul", { className: "tl-legend", "aria-label": "Legend" });
+    tracekit.coverage.KINDS.forEach((kind, at) => {
+      if (!occurring.has(at)) return;
+      const text = kind === "host" ? "host call" : kind;
+      list.append(
+        element("li", {}, element("span", { className: `tl-square tl-${kind}`, "aria-hidden": "true" }), text),
+      );
+    });
+    list.append(
+      element("li", {
+        className: "tl-how",
+        text: "A full column is busy all of its time, a half one half of it; a dot below a lane marks what is too short to have ink.",
+      }),
+    );
+    return list;
+  }
+
+  /** What a reader must know to read the picture right. */
+  function notes(app) {
+    const { data } = app;
+    const words = [...data.notes];
+    if (data.clocks.length > 1) {
+      words.push(
+        "The hosts' clocks are not aligned: each starts at its own first work, and what stands above each other need not have run at the same time.",
+      );
+    }
+    if (data.rounded)
+      words.push(
+        `Times are rounded down to whole ${tracekit.units.exact(data.unit)}: the trace is too long for exact ones.`,
+      );
+    if (app.bands.left) words.push(`${app.bands.left} more rows of phases or steps find no room.`);
+    return words.map((text) => element("p", { className: "tl-note", text }));
+  }
+
+  function dialog() {
+    const rows = KEYS.flatMap(([keys, what]) => [element("dt", { text: keys }), element("dd", { text: what })]);
+    const close = element("form", { method: "dialog" }, element("button", { text: "Close", type: "submit" }));
+    return element(
+      "dialog",
+      { className: "tl-help", "aria-labelledby": "tl-help-title" },
+      element("h3", { id: "tl-help-title", text: "Keys" }),
+      element("dl", {}, ...rows),
+      close,
+    );
+  }
+
+  tracekit.elements = { build };
+})((globalThis.tracekit ??= {}));

@@ -1,0 +1,64 @@
+// What is under the pointer: a row, a band, and how much else in that pixel.
+"use strict";
+((tracekit) => {
+  const { inSight, timeAt } = tracekit.draw;
+  // A row narrower than a pixel is hit within this many.
+  const NEAR = 2;
+
+  /** The row of the plot under the pointer. */
+  function rowUnder(app, y) {
+    return inSight(app).find((row) => y >= Math.max(row.top, row.clip) && y < row.top + row.height) ?? null;
+  }
+
+  /** The row of the data under the pointer, the nearest within NEAR pixels; -1 for none. */
+  function hit(app, { x, y }) {
+    const row = rowUnder(app, y);
+    if (!row) return -1;
+    const time = timeAt(app, x);
+    const lanes = row.lane ? [row.lane] : row.group.lanes;
+    const reach = timeAt(app, x + NEAR) - time;
+    let best = -1;
+    let distance = Infinity;
+    for (const lane of lanes) {
+      const inside = tracekit.lanes.rowAt(app.data, lane, time);
+      if (inside >= 0) return inside;
+      const after = lane.first + tracekit.lanes.countUntil(app.data, lane, time);
+      for (const one of [after - 1, after]) {
+        if (one < lane.first || one >= lane.last) continue;
+        const away = Math.max(app.data.start[one] - time, time - app.data.end[one], 0);
+        if (away <= reach && away < distance) [best, distance] = [one, away];
+      }
+    }
+    return best;
+  }
+
+  /** How much else a pixel holds: more than one interval cannot be told apart in it. */
+  function crowd(app, { x, y }) {
+    const row = rowUnder(app, y);
+    if (!row) return bandUnder(app, { x, y });
+    const [from, to] = [timeAt(app, x), timeAt(app, x + 1)];
+    const lanes = row.lane ? [row.lane] : row.group.lanes;
+    const count = lanes.reduce(
+      (sum, lane) => sum + tracekit.lanes.countUntil(app.data, lane, to) - tracekit.intervals.above(lane.reach, from),
+      0,
+    );
+    if (count < 2) return "";
+    const busy = row.held.cells.reduce((sum, { held }) => sum + tracekit.intervals.within(held, from, to), 0);
+    return `${count} intervals in this pixel, busy ${tracekit.units.percent(busy, to - from)} of it: zoom in to tell them apart`;
+  }
+
+  function bandAt(app, { x, y }) {
+    const tier = app.bands.shown[Math.floor((y - tracekit.layout.AXIS) / tracekit.layout.BAND)];
+    const time = timeAt(app, x);
+    return tier?.items.find((one) => one.start <= time && time < one.end) ?? null;
+  }
+
+  function bandUnder(app, at) {
+    const item = bandAt(app, at);
+    if (!item) return "";
+    const length = tracekit.units.exact(tracekit.details.picoseconds(app, item.end - item.start));
+    return `${tracekit.draw.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
+  }
+
+  tracekit.hits = { hit, crowd, bandAt };
+})((globalThis.tracekit ??= {}));

@@ -1,0 +1,77 @@
+// Which rows the timeline shows and where: devices with their lanes, pinned ones on top; and the bands above them.
+"use strict";
+((tracekit) => {
+  const GROUP = 24;
+  const LANE = 20;
+  const BAND = 18;
+  const AXIS = 24;
+  const MOST_BANDS = 8;
+
+  /** The row of a device or host; one with a single lane is that lane. */
+  function groupRow(group) {
+    const lane = group.lanes.length === 1 ? group.lanes[0] : null;
+    return { key: `g${group.number}`, group, lane, held: lane ?? group, height: GROUP, level: 1 };
+  }
+
+  function laneRow(lane) {
+    return { key: `l${lane.number}`, group: lane.group, lane, held: lane, height: LANE, level: 2 };
+  }
+
+  /** `rows` with their y one below the other. */
+  function stacked(rows) {
+    let y = 0;
+    return rows.map((row) => {
+      const placed = { ...row, y };
+      y += row.height;
+      return placed;
+    });
+  }
+
+  /** The rows that are pinned, and all others: {pinned, rest}, each row {key, group, lane, held, y, height, level}; keys
+   * of pinned ones begin with ^. */
+  function rows(index, closed, pinned) {
+    const rest = [];
+    const top = [];
+    for (const group of index.groups) {
+      const head = groupRow(group);
+      const lanes = group.lanes.length > 1 ? group.lanes.map(laneRow) : [];
+      // The head of lanes that are listed stays where it is, so that one knows whose they are.
+      if (lanes.length || !pinned.has(head.key)) rest.push(head);
+      if (!closed.has(group.number)) rest.push(...lanes.filter((row) => !pinned.has(row.key)));
+      for (const row of [head, ...lanes]) {
+        if (pinned.has(row.key)) top.push({ ...row, key: `^${row.key}`, level: 1, pinned: true });
+      }
+    }
+    return { pinned: stacked(top), rest: stacked(rest) };
+  }
+
+  /** The height of rows one below the other. */
+  function height(placed) {
+    const last = placed[placed.length - 1];
+    return last ? last.y + last.height : 0;
+  }
+
+  /** Phases and steps as rows of bands {label, items}: those of one clock that overlap get rows of their own. */
+  function bands(data) {
+    const made = [];
+    for (const [label, items] of [
+      ["phases", data.phases],
+      ["steps", data.steps],
+    ]) {
+      for (let clock = 0; clock < data.clocks.length; clock++) {
+        const tiers = [];
+        for (const item of items) {
+          if (item.clock !== clock) continue;
+          let tier = tiers.find((one) => one[one.length - 1].end <= item.start);
+          if (!tier) tiers.push((tier = []));
+          tier.push({ ...item, what: label });
+        }
+        const told = data.clocks.length > 1 ? `${label}, ${data.clocks[clock].name}` : label;
+        for (const tier of tiers) made.push({ label: tier === tiers[0] ? told : "", items: tier });
+      }
+    }
+    return { shown: made.slice(0, MOST_BANDS), left: Math.max(made.length - MOST_BANDS, 0) };
+  }
+
+  tracekit.layout = { GROUP, LANE, BAND, AXIS, rows, height, bands };
+})((globalThis.tracekit ??= {}));

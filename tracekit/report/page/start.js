@@ -1,0 +1,207 @@
+// Starts the timeline: reads the data, builds the elements, keeps state, and draws when something changed.
+"use strict";
+((tracekit) => {
+  // With more lanes than this, devices are folded at first.
+  const MOST_OPEN = 40;
+  const REST_MS = 200;
+
+  /** Tells `root` a sentence in place of the timeline. */
+  function sentence(root, words) {
+    root.append(tracekit.labels.element("p", { className: "tl-note", text: words }));
+  }
+
+  /** The stretch of time that the rows, phases and steps take, in units. */
+  function wholeOf(data) {
+    const edges = [...(data.whole ?? []), ...[...data.phases, ...data.steps].flatMap(({ start, end }) => [start, end])];
+    const [from, to] = [Math.min(...edges), Math.max(...edges)];
+    return { from, to: Math.max(to, from + 1) };
+  }
+
+  function stateOf(root, data) {
+    const index = tracekit.lanes.index(data);
+    const whole = wholeOf(data);
+    const many = index.lanes.length > MOST_OPEN;
+    const folded = index.groups.filter((group) => group.lanes.length > 1 && (many || group.kind === "host"));
+    const shorts = new Map();
+    for (const group of index.groups) {
+      const words = tracekit.lanes.short(group.lanes.map(({ name }) => name));
+      group.lanes.forEach((lane, at) => shorts.set(lane, words[at]));
+    }
+    const [from, to] = data.shown ?? [whole.from, whole.to];
+    return {
+      root,
+      data,
+      index,
+      whole,
+      shorts,
+      view: data.shown ? tracekit.view.around(from, to, whole, 0.01) : tracekit.view.fitted(whole),
+      closed: new Set(folded.map((group) => group.number)),
+      pinned: new Set(),
+      bands: tracekit.layout.bands(data),
+      rows: { pinned: [], rest: [] },
+      scroll: 0,
+      pointer: null,
+      hover: -1,
+      selected: -1,
+      peers: [],
+      range: null,
+      measured: null,
+      anchor: null,
+      found: null,
+      dragging: false,
+      current: null,
+      size: { width: 0, height: 0, scale: 1 },
+    };
+  }
+
+  /** Fits plot and canvases to the page: all lanes if they fit, else most of the window. */
+  function resize(app) {
+    const { plot, base, over, lanes, heads, pinned } = app.dom;
+    const { AXIS, BAND, height } = tracekit.layout;
+    const above = AXIS + app.bands.shown.length * BAND + 4;
+    const top = height(app.rows.pinned) + (app.rows.pinned.length ? 5 : 0);
+    const room = Math.max(260, window.innerHeight * 0.72 - above - top);
+    const body = Math.max(Math.min(height(app.rows.rest), room), 1);
+    heads.style.height = `${above}px`;
+    pinned.style.height = `${top}px`;
+    lanes.style.height = `${body}px`;
+    plot.style.height = `${above + top + body}px`;
+    const scale = Math.max(window.devicePixelRatio || 1, 1);
+    const width = Math.max(Math.round(plot.clientWidth), 1);
+    app.size = { width, height: Math.round(above + top + body), scale };
+    for (const canvas of [base, over]) {
+      canvas.width = Math.round(width * scale);
+      canvas.height = Math.round(app.size.height * scale);
+      canvas.style.width = `${width}px`;
+      canvas.style.height = `${app.size.height}px`;
+    }
+    app.scroll = lanes.scrollTop;
+  }
+
+  /** Draws now. */
+  function draw(app, what) {
+    if (what !== "over") tracekit.draw.frame(app);
+    if (app.dragging) tracekit.measured.show(app, true);
+    tracekit.overlay.frame(app);
+  }
+
+  /** Asks for one frame, however often it is called; what needs rest follows when nothing changed for a while. */
+  function scheduler(app) {
+    let asked = null;
+    let resting = 0;
+    return (what = "all") => {
+      if (asked === null) {
+        requestAnimationFrame(() => {
+          const now = asked;
+          asked = null;
+          draw(app, now);
+          app.frames = (app.frames ?? 0) + 1;
+        });
+      }
+      asked = asked === "all" ? asked : what;
+      if (what === "over") return;
+      clearTimeout(resting);
+      resting = setTimeout(() => rest(app), REST_MS);
+    };
+  }
+
+  function rest(app) {
+    tracekit.labels.shares(app);
+    tracekit.panels.say(app);
+    const { view, data } = app;
+    const words = `Timeline of ${tracekit.units.grouped(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
+    app.dom.plot.setAttribute("aria-label", words);
+    const hash = tracekit.address.write(app);
+    // Opening a page does not change its address.
+    if (hash === app.opened) return;
+    app.opened = null;
+    if (hash !== window.location.hash) history.replaceState(null, "", hash);
+  }
+
+  /** Lays the rows out anew, after folding or pinning. */
+  function relay(app) {
+    app.rows = tracekit.layout.rows(app.index, app.closed, app.pinned);
+    tracekit.labels.fill(app);
+    resize(app);
+    app.update();
+    tracekit.paper.prepare(app);
+  }
+
+  function recolour(app) {
+    app.colours = tracekit.draw.coloursOf(app.root);
+    app.update();
+  }
+
+  /** Brings back what an address says; false if it says nothing of the timeline. */
+  function restore(app, act) {
+    const told = tracekit.address.read(app, window.location.hash);
+    if (!told) return false;
+    if (told.view) app.view = tracekit.view.clamped(told.view, app.whole);
+    app.closed = told.closed;
+    app.pinned = told.pinned;
+    relay(app);
+    act.find(told.find);
+    act.select(told.selected, { follow: false });
+    act.range(told.range);
+    return true;
+  }
+
+  function watch(app, act) {
+    new ResizeObserver(() => {
+      if (app.dom.plot.clientWidth === app.size.width) return;
+      resize(app);
+      app.update();
+    }).observe(app.dom.plot);
+    window.addEventListener("resize", () => {
+      resize(app);
+      app.update();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolour(app));
+    new MutationObserver(() => recolour(app)).observe(document.documentElement, {
+      attributes: true,
+      attributeFilter: ["data-theme", "class", "style"],
+    });
+    window.addEventListener("hashchange", () => restore(app, act));
+  }
+
+  async function start() {
+    const root = document.getElementById("timeline");
+    if (!root || !document.getElementById("timeline-header")) return;
+    if (!tracekit.decode.able()) {
+      sentence(
+        root,
+        "This browser cannot unpack the timeline (it lacks DecompressionStream): any browser from 2023 or later can. All figures stand on this page without it.",
+      );
+      return;
+    }
+    const waiting = tracekit.labels.element("p", {
+      className: "tl-note",
+      role: "status",
+      text: "Unpacking the timeline …",
+    });
+    root.append(waiting);
+    const data = await tracekit.decode.load(document);
+    waiting.remove();
+    if (!data.rows && !data.phases.length && !data.steps.length) {
+      sentence(root, "The trace holds no work on a device, so there is no timeline.");
+      return;
+    }
+    const app = stateOf(root, data);
+    app.dom = tracekit.elements.build(root, app);
+    app.update = scheduler(app);
+    app.relay = () => relay(app);
+    app.colours = tracekit.draw.coloursOf(root);
+    const act = tracekit.links.attach(app);
+    relay(app);
+    if (restore(app, act)) root.scrollIntoView();
+    app.opened = tracekit.address.write(app);
+    watch(app, act);
+    draw(app, "all");
+    tracekit.app = app;
+    tracekit.act = act;
+    root.dataset.ready = "";
+    performance.mark("timeline drawn");
+  }
+
+  tracekit.started = start();
+})((globalThis.tracekit ??= {}));
