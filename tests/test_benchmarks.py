@@ -205,3 +205,12 @@ def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_with
     assert 0 < round_["predicted_s"] < round_["with_s"]
     assert round_["error"] == pytest.approx(round_["predicted_s"] / round_["without_s"] - 1)
     assert "error of the prediction" in printed
+
+
+def test_the_benchmark_of_exports_writes_the_same_trace_with_every_peer(tmp_path):
+    result, printed = ran("export.py", tmp_path / "result.json", "--intervals", "300", "--only", "Parquet")
+    assert set(result["peers"]) == {"tracekit, Parquet", "pandas.to_parquet"}
+    for name, peer in result["peers"].items():
+        assert peer["write_s"] > 0
+        assert peer["bytes"] > 10_000
+        assert name in printed

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +38,7 @@ def heavy_imports(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_every_command_is_here():
-    assert {"capture", "read", "report", "view"} <= set(COMMANDS)
+    assert {"capture", "read", "report", "export", "view"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -49,16 +51,51 @@ def test_help_imports_nothing_heavy(arguments):
     assert heavy_imports(result) == []
 
 
+@pytest.fixture(scope="module")
+def logdir(tmp_path_factory):
+    at = tmp_path_factory.mktemp("log dir")
+    for run_name in ("first", "second"):
+        (at / "plugins" / "profile" / run_name).mkdir(parents=True)
+    return at
+
+
+# What each shell's script, as typer writes it, asks with.
+SHELLS = {
+    "bash": lambda words: {"COMP_WORDS": words, "COMP_CWORD": str(len(shlex.split(words + "x")) - 1)},
+    "zsh": lambda words: {"_TYPER_COMPLETE_ARGS": words},
+    "fish": lambda words: {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("words", "completions"),
-    [("tracekit ", COMMANDS), ("tracekit view --po", ["--port"])],
-    ids=["commands", "options"],
+    [
+        ("tracekit ", COMMANDS),
+        ("tracekit view --po", ["--port"]),
+        ("tracekit read '{logdir}' --run ", ["first", "second"]),
+        ("tracekit view '{logdir}' --run s", ["second"]),
+    ],
+    ids=["commands", "options", "runs", "a run"],
 )
-def test_shell_completion_imports_nothing_heavy(words, completions):
-    count = str(len(words.split(" ")) - 1)
-    result = run("-c", RUNNER, _TRACEKIT_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=count)
-    assert (result.returncode, sorted(result.stdout.split())) == (0, completions), result.stderr
+def test_shell_completion_imports_nothing_heavy(shell, words, completions, logdir):
+    asked = SHELLS[shell](words.format(logdir=logdir))
+    result = run("-c", RUNNER, _TRACEKIT_COMPLETE=f"complete_{shell}", **asked)
+    assert result.returncode == 0, result.stderr
+    # zsh is told each word between quotes, fish before a tab; both with what it means.
+    said = re.findall(r'"([^":]+)":"', result.stdout) if shell == "zsh" else result.stdout.splitlines()
+    told = [line.split("\t")[0] for line in said]
+    if shell == "zsh" and not told:
+        told = re.findall(r'"([^"]+)"', result.stdout)
+    assert sorted(told) == completions
     assert heavy_imports(result) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_there_is_a_completion_script_for_each_shell(shell):
+    result = run("-m", "tracekit", "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert result.returncode == 0, result.stderr
+    assert f"complete_{shell}" in result.stdout
 
 
 def test_python_m_tracekit_is_the_same_command_line():
@@ -83,7 +120,7 @@ def test_a_usage_error_exits_with_2_and_the_usage(arguments):
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("command", ["read", "report", "view"])
+@pytest.mark.parametrize("command", ["read", "report", "export", "view"])
 def test_a_missing_trace_is_one_sentence_and_exit_code_1(command, tmp_path):
     missing = tmp_path / "missing"
     result = run("-m", "tracekit", command, str(missing))

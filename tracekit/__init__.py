@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 # standard library.
 from tracekit.capture import capture
 from tracekit.phase import phase
+from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.analysis.overlap import concurrency, device_pairs, overlap
@@ -15,47 +16,63 @@ if TYPE_CHECKING:
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
     from tracekit.reasons import Reasons, explain
+    from tracekit.report.analyse import analyse, save
+    from tracekit.report.build import Report
+    from tracekit.report.figures.show import concurrency_over_time, gantt, overlap_matrix, partition_bars
     from tracekit.trace import Kind, Trace
-
-__version__ = "0.1.0"
 
 # Public name -> module. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
 _WHERE = {
     "CaptureError": "errors",
     "Kind": "trace",
     "Reasons": "reasons",
+    "Report": "report.build",
     "Trace": "trace",
     "TraceError": "errors",
     "TracekitError": "errors",
     "ViewError": "errors",
+    "analyse": "report.analyse",
     "concurrency": "analysis.overlap",
+    "concurrency_over_time": "report.figures.show",
     "device_pairs": "analysis.overlap",
     "explain": "reasons",
+    "gantt": "report.figures.show",
     "marked": "analysis.phases",
     "overlap": "analysis.overlap",
+    "overlap_matrix": "report.figures.show",
     "partition": "analysis.partition",
+    "partition_bars": "report.figures.show",
     "phases": "analysis.phases",
     "read": "readers",
+    "save": "report.analyse",
 }
 
 __all__ = [
     "CaptureError",
     "Kind",
     "Reasons",
+    "Report",
     "Trace",
     "TraceError",
     "TracekitError",
     "ViewError",
+    "__version__",
+    "analyse",
     "capture",
     "concurrency",
+    "concurrency_over_time",
     "device_pairs",
     "explain",
+    "gantt",
     "marked",
     "overlap",
+    "overlap_matrix",
     "partition",
+    "partition_bars",
     "phase",
     "phases",
     "read",
+    "save",
 ]
 
 

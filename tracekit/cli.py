@@ -1,16 +1,39 @@
 """The commands: each parses, calls one function, and says what was written. Heavy imports wait inside the commands."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tracekit import __version__
 from tracekit.errors import TracekitError
+from tracekit.version import __version__
 
 # What may not be read is told in a sentence (readable=False), not with the usage.
 _TRACE = "A trace file of any format, or a directory of runs, hosts or ranks."
+
+
+def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The runs of the trace on the command line, for the shell to complete --run."""
+    # An option without its value stops the parser before it knows the arguments.
+    given = [ctx.params.get("trace_dir"), ctx.params.get("path"), *ctx.args]
+    trace_dir = next((Path(one) for one in given if one and Path(one).is_dir()), None)
+    # Like the rest of a completion, without the readers: only what stands in a log directory.
+    found = trace_dir.glob("**/plugins/profile/*/") if trace_dir else ()
+    return sorted(run.name for run in found if run.name.startswith(incomplete))
+
+
+def _words(which: str) -> Callable[[str], list[str]]:
+    """What the shell completes for the options of exports."""
+
+    def found(incomplete: str) -> list[str]:
+        from tracekit import export as words
+
+        return [word for word in getattr(words, which) if word.startswith(incomplete)]
+
+    return found
+
 
 app = typer.Typer(
     name="tracekit",
@@ -91,7 +114,8 @@ def capture(
 def read_trace(
     path: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
     run: Annotated[
-        str | None, typer.Option(help="Which run to read, if there are several [default: the newest].")
+        str | None,
+        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
     kinds: Annotated[
@@ -109,7 +133,8 @@ def report(
     trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
     out: Annotated[Path | None, typer.Option(help="Where the files go [default: reports/<trace>].")] = None,
     run: Annotated[
-        str | None, typer.Option(help="Which run to read, if there are several [default: the newest].")
+        str | None,
+        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
     phase: Annotated[list[str] | None, typer.Option(help="Take this annotation as a phase too (repeatable).")] = None,
     alone: Annotated[
@@ -118,6 +143,7 @@ def report(
     baseline: Annotated[
         str | None, typer.Option(help="Compare the last --phase with this phase on fewer devices.")
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print every section and table, as report.md has them.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: Annotated[
         Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
@@ -126,17 +152,120 @@ def report(
     """Say what ran in parallel, and write tables and a timeline."""
     from tracekit.report.command import run as make
 
-    make(trace_dir, out, run, phase or [], alone or [], baseline, as_json, kinds)
+    make(trace_dir, out, run, phase or [], alone or [], baseline, as_json, kinds, full)
+
+
+@app.command()
+def figure(
+    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    what: Annotated[
+        str | None, typer.Option(help="gantt, partition, concurrency, overlap, or several with commas [default: all].")
+    ] = None,
+    phase: Annotated[str | None, typer.Option(help="Show all rounds of this phase or annotation.")] = None,
+    step: Annotated[int | None, typer.Option(help="Show this step.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Show from here, as in 1.5s, 12ms or 300us on the whole figure's axis.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Show to here.")] = None,
+    formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or several with commas.")] = "png",
+    out: Annotated[Path | None, typer.Option(help="Where the files go [default: reports/<trace>/figures].")] = None,
+    theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
+    width: Annotated[float, typer.Option(help="Width in inches, 5 to 48; text keeps its size.")] = 12,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+    ] = None,
+    kinds: Annotated[
+        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+    ] = None,
+) -> None:
+    """Draw the timeline, the partition, concurrency and overlap.
+
+    For a paper or a pull request: as pictures, of the whole trace or of one stretch of it.
+    """
+    from tracekit.report.figures.command import run as draw
+
+    draw(trace_dir, what, phase, step, start, end, formats, out, theme, width, run, kinds)
+
+
+@app.command()
+def export(
+    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="perfetto, parquet, csv, json or arrow [default: as --out ends, else perfetto].",
+            autocompletion=_words("FORMATS"),
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file, or the directory of tables [default: exports/<trace>.pftrace.gz or -csv …]."),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")),
+    ] = None,
+    gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
+    kinds: Annotated[
+        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+    ] = None,
+) -> None:
+    """Write a trace for Perfetto, or as tables."""
+    from tracekit.export.command import run as write
+
+    write(trace_dir, to, out, run, table, gzip, force, kinds)
 
 
 @app.command()
 def view(
     trace_dir: Annotated[
-        Path, typer.Argument(help="A trace that `tracekit capture` wrote, one of its runs, or a file.")
+        Path, typer.Argument(readable=False, help="A trace, one of its runs, or a file; with --perfetto of any format.")
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 picks a free one.")] = 6006,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Which run to open, if there are several [default: the newest].", autocompletion=_runs),
+    ] = None,
+    browse: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the address in a browser, if there is a display.")
+    ] = True,
+    perfetto: Annotated[
+        bool, typer.Option("--perfetto", help="Show it in a Perfetto UI that is installed on this machine.")
+    ] = False,
+    perfetto_ui: Annotated[
+        Path | None,
+        typer.Option(help="The Perfetto UI, a directory or perfetto-ui.zip [default: TRACEKIT_PERFETTO_UI, or found]."),
+    ] = None,
 ) -> None:
-    """Serve a trace in TensorBoard on this machine."""
-    from tracekit.view import view as serve
+    """Serve a trace in TensorBoard, or in Perfetto, on this machine."""
+    from tracekit.view.command import run as serve
 
-    serve(trace_dir, port=port)
+    if not (perfetto or perfetto_ui):
+        serve(trace_dir, port=port, run_name=run, browse=browse)
+        return
+    from tracekit.export.command import for_perfetto
+
+    serve(trace_dir, port=port, run_name=run, browse=browse, perfetto_ui=perfetto_ui, export=for_perfetto)
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False) -> None:
+    """Say whether tracekit works on this machine, and how to mend what does not."""
+    import os
+
+    from tracekit.doctor.command import run as examine
+    from tracekit.view import perfetto
+
+    def perfetto_ui() -> str | None:
+        try:
+            return str(perfetto.find(None, os.environ))
+        except TracekitError:
+            return None
+
+    raise typer.Exit(0 if examine(as_json, perfetto_ui) else 1)

@@ -14,6 +14,7 @@ from tests.readers.xspaces import PlaneText, write
 from tracekit.readers import read
 from tracekit.report.build import build
 from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
+from tracekit.report.figures.view import look
 from tracekit.report.gantt import gantt
 from tracekit.report.screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, concat, frame
@@ -134,7 +135,8 @@ def test_json_holds_the_same():
 
 
 def test_every_key_of_the_json_is_documented():
-    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")))
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    words = set(re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)))
     found = contents(two_devices()).data
     parts = [found, *found["clocks"], *found["devices"], found["spans"], found["carried"], *found["carried"].values()]
     assert {key for part in parts for key in part} - words == set()
@@ -306,7 +308,7 @@ def test_a_trace_without_device_work_is_told_apart_and_drawn(given, said):
     assert contents(given).missing[0].startswith(said)
     report = build(given)
     assert report.headline.startswith(said)
-    assert gantt(given, title=report.headline).get_axes() == []
+    assert gantt(look(given), title=report.headline).get_axes() == []
 
 
 def test_a_trace_that_holds_all_misses_nothing():

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tests.frames import events, spans, trace
-from tracekit.report import text
+from tracekit.report import printed, text
 from tracekit.report.build import build
 from tracekit.report.detail import MOST, important
 from tracekit.report.section import Section
@@ -31,7 +31,7 @@ PHASES = trace(
 
 def shown(report) -> list[str]:
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
-    text.show(report, console)
+    printed.show(report, console, full=True)
     return console.file.getvalue().splitlines()
 
 

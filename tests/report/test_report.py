@@ -12,8 +12,9 @@ from rich.console import Console
 
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
+from tracekit import units
 from tracekit.errors import TracekitError
-from tracekit.report import text, units
+from tracekit.report import printed, text
 from tracekit.report.build import build
 from tracekit.report.command import run
 from tracekit.report.summary import summary
@@ -44,7 +45,7 @@ CONTENDED = trace(
 
 def shown(report, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    text.show(report, console)
+    printed.show(report, console, full=True)
     return console.file.getvalue()
 
 
@@ -192,6 +193,7 @@ def test_all_files_are_written_and_can_be_read_back(tmp_path):
         "gantt.png",
         "intervals.parquet",
         "overlap.csv",
+        "report.html",
         "report.md",
         "summary.json",
     ]

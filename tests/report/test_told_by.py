@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.frames import events, trace
 from tests.readers.xspaces import write as write_xspace
 from tracekit.errors import TracekitError
-from tracekit.report import text
+from tracekit.report import printed, text
 from tracekit.report.build import build
 from tracekit.report.command import run
 from tracekit.report.summary import summary
@@ -36,7 +36,7 @@ def mixed() -> Trace:
 
 def shown(what: Trace, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    text.show(build(what), console)
+    printed.show(build(what), console, full=True)
     return console.file.getvalue()
 
 

@@ -1,20 +1,25 @@
 """One screen that says what a trace holds: about 24 lines of 80 columns, the same on a terminal and in a pipe."""
 
 import json
-import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from tracekit import terminal
+from tracekit.load import load
+from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.report.contents import Clock, Contents, Device, contents
-from tracekit.report.load import load
-from tracekit.report.units import percent, time
-from tracekit.trace import UNKNOWN_DEVICE_SUFFIX, Kind
+from tracekit.trace import Kind
+from tracekit.units import percent, time
 
 WIDTH, HEIGHT, LABEL = 80, 24, 9
 MAX_DEVICES, MAX_CLOCKS, MAX_NAME = 8, 4, 26
 NUMBERS = range(1, 7)  # columns of the table of devices
-MIN_MODEL = 12
+MIN_MODEL, MIN_NAME = 12, 6
+_STEPS = ("reading", "counting")
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
@@ -39,35 +44,43 @@ _CARRIED = {
 
 def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kinds: Path | None = None) -> None:
     """Print what the trace at `trace_dir` holds, as a screen or as JSON; `kinds` is a file of rules."""
-    found = contents(load(trace_dir, run_name, kinds))
-    print(json.dumps(found.data, indent=1) if as_json else "\n".join(lines(found)))
+    with terminal.progress(_STEPS) as step:
+        step("reading")
+        trace = load(trace_dir, run_name, kinds)
+        step("counting")
+        found = contents(trace)
+    if as_json:
+        print(json.dumps(found.data, indent=1))
+        return
+    on = terminal.console()
+    for line in lines(found, min(on.width, WIDTH)):
+        on.print(Text(terminal.shown(line, on)), soft_wrap=True)
 
 
-def lines(found: Contents) -> list[str]:
-    """The screen, line by line; only a path may be wider than WIDTH."""
+def lines(found: Contents, width: int = WIDTH) -> list[str]:
+    """The screen, line by line; only a path may be wider than `width`."""
     files = f", {found.files} files" if found.files > 1 else ""
-    made = [f"{'trace':{LABEL}}{found.source}"]
-    made += _labelled("format", f"{found.format}: {_FORMATS.get(found.format, 'of unknown origin')}{files}")
+    made = [f"{'trace':{LABEL}}{terminal.safe(found.source)}"]
+    made += _labelled("format", f"{found.format}: {_FORMATS.get(found.format, 'of unknown origin')}{files}", width)
     if len(found.runs) > 1:
         read, *other = found.runs
-        made += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}")
-    made += _hosts(found.clocks)
-    made += ["", *_devices(found), ""]
-    made += _labelled("spans", _spans(found))
-    made += _labelled("launches", _launches(found))
-    made += _labelled("known of", known) if (known := _known(found)) else []
-    made += _labelled("kinds by", told) if (told := _told(found)) else []
+        made += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}", width)
+    made += _hosts(found.clocks, width)
+    made += ["", *_devices(found, width), ""]
+    made += _labelled("spans", _spans(found), width)
+    made += _labelled("launches", _launches(found), width)
+    made += _labelled("known of", known, width) if (known := _known(found)) else []
+    made += _labelled("kinds by", told, width) if (told := _told(found)) else []
     # The line `runs` says the same.
     notes = [note for note in found.notes if len(found.runs) < 2 or not note.endswith("--run NAME picks another.")]
     for label, sentences in (("missing", found.missing), ("notes", notes)):
-        made += _sentences(label, sentences, max(HEIGHT - len(made), MIN_NOTE_LINES))
+        made += _sentences(label, sentences, max(HEIGHT - len(made), MIN_NOTE_LINES), width)
     return made
 
 
-def _labelled(label: str, text: str) -> list[str]:
-    text = text.replace(" %", "\u00a0%")  # a number keeps its unit
-    wrapped = textwrap.wrap(text, WIDTH - LABEL, break_on_hyphens=False) or [""]
-    return [f"{label if at == 0 else '':{LABEL}}{line}".replace("\u00a0", " ") for at, line in enumerate(wrapped)]
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    folded = terminal.folded(terminal.safe(text), width - LABEL)
+    return [f"{label if at == 0 else '':{LABEL}}{line}" for at, line in enumerate(folded)]
 
 
 def _count(number: int, what: str) -> str:
@@ -79,20 +92,21 @@ def _some(names: Sequence[str], most: int) -> str:
     return ", ".join(names) if len(names) <= most else f"{names[0]} … {names[-1]} ({len(names)})"
 
 
-def _hosts(clocks: Sequence[Clock]) -> list[str]:
+def _hosts(clocks: Sequence[Clock], width: int) -> list[str]:
     """Hosts, clocks, time span and wall-clock start."""
     if not clocks:
         return []
     if len(clocks) == 1:
         clock = clocks[0]
         shared = ", on one clock" if len(clock.hosts) > 1 else ""
-        made = _labelled("hosts", f"{_some(clock.hosts, 4)}{shared}{_fitted(clock)}")
-        return made + _labelled("time", _lasted(clock)) + _labelled("began", _began(clock))
-    made = _labelled("clocks", f"{len(clocks)} that are not aligned: no time is compared across them")
+        made = _labelled("hosts", f"{_some(clock.hosts, 4)}{shared}{_fitted(clock)}", width)
+        return made + _labelled("time", _lasted(clock), width) + _labelled("began", _began(clock), width)
+    made = _labelled("clocks", f"{len(clocks)} that are not aligned: no time is compared across them", width)
     for clock in clocks[:MAX_CLOCKS]:
-        made += _labelled("", f"{_some(clock.hosts, 4)}: {_lasted(clock)}; began {_began(clock)}{_fitted(clock)}")
+        lasted = f"{_some(clock.hosts, 4)}: {_lasted(clock)}; began {_began(clock)}{_fitted(clock)}"
+        made += _labelled("", lasted, width)
     if len(clocks) > MAX_CLOCKS:
-        made += _labelled("", f"… and {len(clocks) - MAX_CLOCKS} more")
+        made += _labelled("", f"… and {len(clocks) - MAX_CLOCKS} more", width)
     return made
 
 
@@ -118,10 +132,10 @@ def _began(clock: Clock) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest // 1000:06d} UTC"
 
 
-def _devices(found: Contents) -> list[str]:
+def _devices(found: Contents, width: int) -> list[str]:
     """One line for each device with rows, and one for all without; of more than MAX_DEVICES one for each model."""
     if not found.devices:
-        return _labelled("devices", "none")
+        return _labelled("devices", "none", width)
     said = _counted([one for one in found.devices if not _unplaced(one)] or found.devices) + _models(found.devices)
     windows = {device.window_ps for device in found.devices if device.window_ps}
     if len(windows) == 1:
@@ -134,8 +148,8 @@ def _devices(found: Contents) -> list[str]:
     rows = [["", "lanes", *(kind.value for kind in Kind), "busy", *(["model"] if several else [])]]
     for name, group in _groups(working):
         rows.append([name, *_cells(group), *([group[0].model or "-"] if several else [])])
-    table = _table(rows) if len(rows) > 1 else []
-    return _labelled("devices", said) + table + ([f"{_counted(idle)} without rows"] if idle else [])
+    table = _table(rows, width) if len(rows) > 1 else []
+    return _labelled("devices", said, width) + table + ([f"{_counted(idle)} without rows"] if idle else [])
 
 
 def _models(devices: Sequence[Device]) -> str:
@@ -150,11 +164,11 @@ def _models(devices: Sequence[Device]) -> str:
 def _groups(devices: Sequence[Device]) -> list[tuple[str, list[Device]]]:
     """The devices by what one line of the table stands for, with the line's name."""
     if len(devices) <= MAX_DEVICES:
-        return [(_cut(device.device), [device]) for device in devices]
+        return [(_called(device.device), [device]) for device in devices]
     found: dict[tuple[str, str | None, bool], list[Device]] = {}
     for device in devices:
         found.setdefault((_type(device), device.model, _unplaced(device)), []).append(device)
-    made = [(_cut(_counted(group)), group) for group in found.values()]
+    made = [(_called(_counted(group)), group) for group in found.values()]
     if len(made) <= MAX_DEVICES:
         return made
     return [*made[: MAX_DEVICES - 1], ("others", [one for _, group in made[MAX_DEVICES - 1 :] for one in group])]
@@ -176,9 +190,9 @@ def _counted(devices: Sequence[Device]) -> str:
     return " and ".join(_count(types.count(one), _TYPES.get(one, one)) for one in dict.fromkeys(types))
 
 
-def _cut(name: str) -> str:
+def _called(name: str) -> str:
     """`name`, without its middle where it is long."""
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2 - 1]}…{name[-MAX_NAME // 2 :]}"
+    return terminal.cut(terminal.safe(name), MAX_NAME)
 
 
 def _cells(group: Sequence[Device]) -> list[str]:
@@ -208,18 +222,25 @@ def _range(ends: Iterable[str]) -> str:
     return low if low == high else f"{low.removesuffix(' %')}-{high}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first and the model column to the left, numbers to the right; without models that would be cut to nothing."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    if len(widths) > NUMBERS.stop and sum(widths[: NUMBERS.stop]) + 2 * NUMBERS.stop + MIN_MODEL > WIDTH:
+def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The first and the model column to the left, numbers to the right; without models that would be cut to nothing.
+
+    Where the numbers do not fit, the first column gives way to them, then the gaps.
+    """
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    if len(widths) > NUMBERS.stop and sum(widths[: NUMBERS.stop]) + 2 * NUMBERS.stop + MIN_MODEL > width:
         widths = widths[: NUMBERS.stop]
-    return [
-        "  ".join(
-            cell.rjust(width) if at in NUMBERS else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=False))
-        )[:WIDTH].rstrip()
-        for row in rows
-    ]
+    gap = 2 if MIN_NAME + sum(widths[1 : NUMBERS.stop]) + 2 * len(NUMBERS) <= width else 1
+    room = width - sum(widths[1 : NUMBERS.stop]) - gap * len(NUMBERS)
+    widths[0] = min(widths[0], max(room, MIN_NAME))
+    made = []
+    for row in rows:
+        cells = [
+            cell.rjust(wide) if at in NUMBERS else terminal.padded(cell, wide)
+            for at, (cell, wide) in enumerate(zip(row, widths, strict=False))
+        ]
+        made.append(set_cell_size((" " * gap).join(cells), width).rstrip())
+    return made
 
 
 def _spans(found: Contents) -> str:
@@ -259,13 +280,13 @@ def _told(found: Contents) -> str:
     return f"{', '.join(said)} of busy time" if said else ""
 
 
-def _sentences(label: str, sentences: Sequence[str], room: int) -> list[str]:
+def _sentences(label: str, sentences: Sequence[str], room: int, width: int) -> list[str]:
     """As many whole sentences as fit into `room` lines, at least one, and how many are left out."""
     made: list[str] = []
     for at, sentence in enumerate(sentences):
-        wrapped = _labelled(label if at == 0 else "", sentence)
+        wrapped = _labelled(label if at == 0 else "", sentence, width)
         last = at == len(sentences) - 1
         if made and len(made) + len(wrapped) + (not last) > room:
-            return [*made, *_labelled("", f"… and {len(sentences) - at} more: --json prints all.")]
+            return [*made, *_labelled("", f"… and {len(sentences) - at} more: --json prints all.", width)]
         made += wrapped
     return made

@@ -1,16 +1,12 @@
-"""The report as text: tables for a terminal of 80 columns, and the same in Markdown."""
-
-import textwrap
+"""The tables of a report, for every renderer of text, and the report in Markdown."""
 
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from tracekit.report.build import Report, Stretch
 from tracekit.report.detail import important
 from tracekit.report.section import Titled
-from tracekit.report.units import factor, percent, time
 from tracekit.trace import records
+from tracekit.units import factor, percent, time
 
 Rows = list[list[str]]
 _MANY_DEVICES = 4
@@ -24,63 +20,6 @@ _TOLD = {
     "name": "name",
     "nothing": "nothing (taken for compute)",
 }
-
-
-def show(report: Report, console: Console) -> None:
-    """Print the verdicts first and what matters most, then the tables, then what is lacking, then the notes."""
-    for name, said in report.verdicts.items():
-        console.print(f"{name}: {said}", markup=False, highlight=False)
-    console.print()
-    if lines := important(report.sections):
-        console.print("What matters most", style="bold")
-        for number, line in enumerate(lines, 1):
-            _wrapped(line, console, f"{number}. ")
-        console.print()
-    for table in tables(report):
-        _show_table(table, console)
-    if about := compared(report):
-        _wrapped(about, console)
-        console.print()
-    for section in report.sections:
-        if section.lacking:
-            continue
-        console.print(section.title, style="bold")
-        for said in section.said:
-            _wrapped(said, console, "* " if len(section.said) > 1 else "")
-        console.print()
-        for table in section.tables:
-            _show_table(table, console)
-    if lacking := [section for section in report.sections if section.lacking]:
-        console.print("Not in this report", style="bold")
-        for section in lacking:
-            _wrapped(f"{section.title}: {section.lacking}", console, "* ")
-        console.print()
-    if told := known_by(report):
-        _wrapped(told, console)
-        console.print()
-    for table in guesses(report):
-        _show_table(table, console)
-    for note in report.notes:
-        console.print(f"Note: {note}", markup=False, highlight=False)
-
-
-def _wrapped(said: str, console: Console, mark: str = "") -> None:
-    """Print a sentence after a `mark`, its lines aligned behind that."""
-    kept = said.replace(" %", "\u00a0%")  # a number keeps its unit
-    for line in textwrap.wrap(kept, console.width, initial_indent=mark, subsequent_indent=" " * len(mark)):
-        console.print(line.replace("\u00a0", " "), markup=False, highlight=False)
-
-
-def _show_table(table: Titled, console: Console) -> None:
-    title, head, rows = table
-    console.print(title, style="italic", markup=False, highlight=False)  # rich would fold it to the table's width
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for at, column in enumerate(head):
-        shown.add_column(column, justify="left" if at == 0 else "right", overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown, markup=False)
-    console.print()
 
 
 def markdown(report: Report, figure: str) -> str:

@@ -1,0 +1,143 @@
+"""What `tracekit report` prints: what a person reads first, and with --full all of it, whatever the terminal."""
+
+import io
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from tests.frames import events, spans, trace
+from tracekit import terminal
+from tracekit.report import printed, text
+from tracekit.report.build import build
+
+MS = 10**9
+CODES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@cache
+def several():
+    """Two devices with compute, collectives and copies, in two phases that are compared."""
+    frame = events(
+        ("gpu:0", "compute", 0, 10 * MS, "matmul"),
+        ("gpu:0", "compute", 20 * MS, 30 * MS, "matmul"),
+        ("gpu:1", "compute", 20 * MS, 28 * MS, "matmul"),
+        ("gpu:0", "collective", 30 * MS, 33 * MS, "all-reduce"),
+        ("gpu:1", "collective", 28 * MS, 33 * MS, "all-reduce"),
+        ("gpu:1", "memcpy", 33 * MS, 36 * MS, "copy", "H2D"),
+    )
+    return build(trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one"))))
+
+
+def shown(report, width=80, full=False, **how) -> str:
+    file = io.StringIO()
+    on = terminal.console(file, width=width)
+    if how:
+        from rich.console import Console
+
+        on = Console(file=file, width=width, highlight=False, markup=False, **how)
+    printed.show(report, on, full)
+    return file.getvalue()
+
+
+def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_the_tables():
+    lines = shown(several()).splitlines()
+    starts = [
+        "one: ",
+        "two: ",
+        "What matters most",
+        "Timeline: ",
+        "Phases",
+        "Where the window",
+        "Hidden behind compute",
+    ]
+    places = [next(at for at, line in enumerate(lines) if line.startswith(start)) for start in starts]
+    assert places == sorted(places)
+    assert places[0] == 0
+
+
+def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
+    report = several()
+    brief, full = shown(report), shown(report, full=True)
+    there = [section for section in report.sections if not section.lacking]
+    assert any(section.tables for section in there)
+    for section in there:
+        for title, _, _ in section.tables:
+            assert title in full.splitlines()
+            assert title not in brief.splitlines()
+        for said in section.said:
+            assert "".join(said.split()) in re.sub(r"\s|\*", "", full)
+        if section.said:
+            assert "".join(section.said[0].split()) in re.sub(r"\s", "", brief)
+    tables = sum(len(section.tables) for section in there) + len(text.guesses(report))
+    assert brief.splitlines()[-1] == f"--full prints {tables} more tables; report.md has all of them."
+    assert len(brief.splitlines()) < len(full.splitlines()) / 1.5
+
+
+def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_them_all():
+    frame = events(*[(f"gpu:{at}", "compute", 0, 100 * MS) for at in range(20)])
+    marks = [(f"p{at}", at * MS, (at + 1) * MS) for at in range(12)]
+    report = build(trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0"))))
+    brief, full = shown(report).splitlines(), shown(report, full=True).splitlines()
+    verdicts = [line for line in brief[:40] if re.match(r"(p\d+|last): ", line)]
+    # What is compared is kept, in the order of the trace.
+    assert [line.split(":")[0] for line in verdicts] == [*(f"p{at}" for at in range(9)), "last"]
+    assert "… and 3 more verdicts: --full prints them." in brief
+    assert "… and 4 more rows: --full prints them." in brief
+    assert len(brief) < 150
+    assert sum(bool(re.match(r"(p\d+|last): ", line)) for line in full) == 13
+    assert not any("--full" in line for line in full)
+    assert sum(line.startswith("gpu:") and line.count("%") == 5 for line in full) == 20
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+@pytest.mark.parametrize("full", [False, True])
+def test_no_line_is_too_wide_and_no_number_is_cut_in_two(width, full):
+    lines = shown(several(), width, full).splitlines()
+    assert max(map(cell_len, lines)) <= width
+    row = next(line for line in lines if line.startswith("gpu:0") and line.count("%") == 5)
+    assert len(re.findall(r"\d[\d.]* (?:ms|%)", row)) == 6
+
+
+def test_colours_change_nothing_but_the_colours():
+    report = several()
+    plain = shown(report)
+    coloured = shown(report, force_terminal=True, color_system="truecolor", legacy_windows=False)
+    assert not CODES.search(plain)
+    assert CODES.search(coloured)
+    assert [line.rstrip() for line in CODES.sub("", coloured).splitlines()] == [
+        line.rstrip() for line in plain.splitlines()
+    ]
+
+
+def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
+    names = ["[bold]x[/bold]", "\x1b[2J\x1b]0;gone\x07", "\u202eevil", ":warning:", "漢字\t漢字", "a\nb"]
+    frame = events(*[("gpu:0", "compute", at, at + 1, name) for at, name in enumerate(names)])
+    report = build(trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)])))
+    for out in (shown(report, full=True), shown(report, 60)):
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+        assert "\x07" not in out
+        assert "[bold]x[/bold]" in out
+        assert ":warning:" in out
+        assert max(map(cell_len, out.splitlines())) <= 80
+
+
+def test_a_table_that_is_too_wide_loses_empty_columns_before_words_and_words_before_numbers():
+    columns = [["phase", "p" * 30], ["wall", "10.00 ms"], ["efficiency", "-"], ["overlap ratio", "97.0 %"]]
+    on = terminal.console(io.StringIO(), width=40)
+    kept = printed._telling(columns, on)
+    assert [column[0] for column in kept] == ["phase", "wall", "overlap ratio"]
+    assert printed._widths(kept, 40) == ([15, 8, 13], 2)
+    assert printed._widths(kept, 29) == ([8, 8, 9], 2)
+    widths, gap = printed._widths(kept, 20)
+    assert (gap, sum(widths) + 2 * gap) == (1, 20)
+
+
+def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
+    report = several()
+    markdown = text.markdown(report, "gantt.png")
+    for title, _, _ in [*text.tables(report), *(table for one in report.sections for table in one.tables)]:
+        assert title in markdown
