@@ -7,12 +7,14 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test clean
+.PHONY: help demo test docs gallery clean
 
 help:
-	@echo "make demo   capture workloads/concurrent.py and report what ran in parallel, with a timeline"
-	@echo "make test   lint, types, import rules and tests"
-	@echo "make clean  remove $(VENV) and what building left"
+	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
+	@echo "make test     lint, types, import rules and tests"
+	@echo "make docs     build the documentation into site/"
+	@echo "make gallery  make the reports in reports/gallery again"
+	@echo "make clean    remove $(VENV) and what building left"
 
 demo: $(VENV)/.workloads
 	rm -rf traces/demo
@@ -20,6 +22,7 @@ demo: $(VENV)/.workloads
 	$(BIN)/tracekit report --out reports/demo traces/demo
 	@echo
 	@sed -n '1s/^# /What it shows:           /p' reports/demo/report.md
+	@echo "The page, offline:       $(CURDIR)/reports/demo/report.html"
 	@echo "The timeline:            $(CURDIR)/reports/demo/gantt.png"
 	@echo "The same in TensorBoard: $(BIN)/tracekit view traces/demo"
 
@@ -30,8 +33,15 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
+docs: $(VENV)/.dev
+	$(BIN)/zensical build --clean --strict
+	@echo "Open $(CURDIR)/site/index.html"
+
+gallery: $(VENV)/.workloads
+	$(BIN)/python docs/gallery.py
+
 clean:
-	rm -rf $(VENV) build dist tracekit.egg-info
+	rm -rf $(VENV) build dist site tracekit.egg-info
 
 # Stamps: nothing is installed again until pyproject.toml changes.
 $(VENV)/.dev: $(VENV)/.workloads

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = ("capture", "read", "report", "view")
+COMMANDS = ("capture", "read", "report", "figure", "export", "view", "doctor")
 
 
 def helped(*words: str) -> str:
@@ -19,7 +19,8 @@ def helped(*words: str) -> str:
 
 
 def page() -> str:
-    parts = ["# The commands\n\nMade from `--help` by `python tests/test_docs.py`.\n"]
+    completion = "`tracekit --install-completion` teaches bash, zsh and fish commands, options, paths and runs."
+    parts = [f"# The commands\n\n{completion}\n\nMade from `--help` by `python tests/test_docs.py`.\n"]
     for words in ((), *((name,) for name in COMMANDS)):
         text = "\n".join(f"    {line}".rstrip() for line in helped(*words).splitlines())
         parts.append(f"## tracekit {' '.join(words)}".rstrip() + f"\n\n{text}\n")
@@ -42,7 +43,7 @@ def test_every_command_and_option_is_in_the_docs():
 
 
 def test_links_between_the_pages_lead_somewhere():
-    for path in (*DOCS.glob("*.md"), DOCS.parent / "README.md"):
+    for path in (*DOCS.rglob("*.md"), DOCS.parent / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 

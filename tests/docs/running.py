@@ -1,0 +1,168 @@
+"""Run the blocks of one page, in order, in one directory."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.docs.blocks import ROOT, Block
+from tests.docs.checks import WrongDocsError, check
+from tracekit.cli import app
+from tracekit.errors import TracekitError
+
+# Shorter runs than the pages show, of the same programs.
+SHORT = {
+    "workloads/concurrent.py": ["--size", "128", "--products", "200"],
+    "workloads/copy_overlap.py": ["--size", "200", "--products", "4"],
+    "workloads/training.py": ["--steps", "1"],
+    "workloads/autoparallel.py": ["--steps", "2", "--batch", "256"],
+}
+
+Capture = Callable[[list[str], Path], str]  # arguments of `tracekit capture`, working directory -> what it printed
+
+
+def capture(arguments: list[str], directory: Path) -> str:
+    """Run `tracekit capture` in a process of its own; stdout and stderr together."""
+    for script, options in SHORT.items():
+        if script in arguments:
+            arguments = [*arguments[: arguments.index(script) + 1], *options]
+    command = [sys.executable, "-m", "tracekit", "capture", *arguments]
+    # What is compiled here need not be fast.
+    env = {
+        **os.environ,
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "JAX_PLATFORMS": "cpu",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    }
+    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise WrongDocsError(f"tracekit capture {shlex.join(arguments)}: {done.stderr}")
+    return done.stdout + done.stderr
+
+
+class Captures:
+    """Captures that were made before in this session are copied: one program is run once."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.made: dict[tuple[str, ...], tuple[Path, str]] = {}
+
+    def __call__(self, arguments: list[str], directory: Path) -> str:
+        """Capture as `arguments` say; `--out` must be among them, so that the page knows where."""
+        out = arguments[arguments.index("--out") + 1]
+        rest = [word for word in arguments if word not in ("--out", out)]
+        text = [(directory / word).read_text("utf-8") if (directory / word).is_file() else word for word in rest]
+        if tuple(text) not in self.made:
+            kept = self.store / str(len(self.made))
+            self.made[tuple(text)] = kept, capture(["--out", str(kept), *rest], directory)
+        kept, printed = self.made[tuple(text)]
+        shutil.copytree(kept, directory / out, dirs_exist_ok=True)
+        return printed.replace(str(kept), out)
+
+
+def run_tracekit(words: list[str], directory: Path) -> str:
+    """Run a command of tracekit's in this process; what it prints to stdout, and after it to stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(directory), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = app(words, standalone_mode=False)
+        except TracekitError as error:
+            raise WrongDocsError(f"tracekit {shlex.join(words)}: {error}") from error
+    if code:
+        raise WrongDocsError(f"tracekit {shlex.join(words)} exited with {code}: {err.getvalue()}")
+    return out.getvalue() + err.getvalue()
+
+
+def run_line(line: str, directory: Path, captures: Capture) -> str:
+    """Run one shell command. What follows a pipe or a redirection is bash's."""
+    command, rest = re.fullmatch(r"(.*?)(\s[|>].*)?", line, re.DOTALL).groups()  # type: ignore[union-attr]
+    words = shlex.split(command, comments=True)
+    if words[:1] == ["tracekit"]:
+        printed = captures(words[2:], directory) if words[1] == "capture" else run_tracekit(words[1:], directory)
+        if rest is None:
+            return printed
+        line, given = f"cat {rest}", printed
+    else:
+        given = ""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        ["bash", "-ec", line], input=given, cwd=directory, env=env, capture_output=True, text=True, timeout=300
+    )
+    if done.returncode:
+        raise WrongDocsError(f"{line}: {done.stderr or done.stdout}")
+    return done.stdout + done.stderr
+
+
+def run_shell(block: Block, directory: Path, captures: Capture) -> str:
+    """Run every command of a block; what they printed."""
+    joined = re.sub(r"\\\n\s*", " ", block.text)
+    lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    try:
+        return "".join(run_line(line, directory, captures) for line in lines)
+    except WrongDocsError as error:
+        raise WrongDocsError(f"{block.where}: {error}") from error
+
+
+def run_python(block: Block, directory: Path, names: dict[str, Any]) -> str:
+    """Run a Python block among the names that the page's blocks before it have made; what it printed."""
+    out = io.StringIO()
+    with contextlib.chdir(directory), contextlib.redirect_stdout(out):
+        try:
+            exec(compile(block.text, block.where, "exec"), names)
+        except Exception as error:
+            raise WrongDocsError(f"{block.where}: {type(error).__name__}: {error}") from error
+    return out.getvalue()
+
+
+def _words(line: str) -> str:
+    return re.sub(r"\s+", " ", line).strip()
+
+
+def compare(shown: Block, printed: str) -> None:
+    """Hold the output that a page shows against the real one; `[…]` stands for lines that are left out."""
+    wanted = [_words(line) for line in shown.text.splitlines() if line.strip() and line.strip() != "[…]"]
+    real = [_words(line) for line in printed.splitlines()]
+    if "figures differ" in shown.comment:
+        wanted = [line for line in wanted if not re.search(r"\d", line)]
+    for line in wanted:
+        if line not in real:
+            raise WrongDocsError(f"{shown.where}: the page shows {line!r}, but the output is\n{printed}")
+
+
+def run_page(blocks: list[Block], directory: Path, captures: Capture) -> None:
+    """Run or check every block of a page; WrongDocsError names the block that is wrong."""
+    names: dict[str, Any] = {"__name__": "page"}
+    printed = ""
+    for block in blocks:
+        kind = block.comment.partition(":")[0]
+        if kind == "file":
+            path = directory / block.comment.partition(": ")[2]
+            path.write_text(block.text, "utf-8")
+            if path.suffix == ".py":
+                check(Block(block.page, block.line, "python", block.text, ""))
+        elif kind.startswith("output"):
+            compare(block, printed)
+        elif kind == "not run" or block.language not in ("bash", "python"):
+            check(block)
+        elif block.language == "bash":
+            printed = run_shell(block, directory, captures)
+        else:
+            check(block)
+            printed = run_python(block, directory, names)
+
+
+def prepare(directory: Path, traces: dict[str, Path]) -> None:
+    """Lay out what every page may count on: workloads, the tutorial's train.py and traces of it."""
+    (directory / "workloads").symlink_to(ROOT / "workloads")
+    for name, path in traces.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, directory / name)

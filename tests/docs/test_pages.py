@@ -1,0 +1,62 @@
+"""Every command and every piece of code that a page shows is run, or checked where it cannot be."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import PAGES, ROOT, blocks, page_blocks
+from tests.docs.running import Captures, prepare, run_page
+
+# What README.md leaves open, as it is on a code host alone: placeholders, and what its phases run.
+README = (
+    (r"traces/train-<time>-<id>|traces/train-…", "traces/train"),
+    (r"tracekit capture train.py --steps 20", "tracekit capture --devices 2 --out traces/train train.py --steps 20"),
+    (r"tracekit report TRACE --phase step", "tracekit report traces/train --phase train"),
+    (r"^    (make \w+ .*)$", r"<!-- not run: installs -->\n\n    \1"),
+    (r"(?=^    import tracekit$)", "<!-- setup\nimport jax\nx0 = x1 = 1.0\ndef step(x): return x\n-->\n\n"),
+    (r"^    (tracekit view .*)$", r"    tracekit view --help"),
+)
+IMAGES = Path("/usr/share/datasets/fashion-mnist")
+TRAIN = ["--devices", "2", "--out", "traces/train", "train.py", "--steps", "20"]
+
+
+@pytest.fixture(scope="session")
+def captures(tmp_path_factory):
+    return Captures(tmp_path_factory.mktemp("captures"))
+
+
+@pytest.fixture(scope="session")
+def common(tmp_path_factory, captures):
+    """What pages may count on: the tutorial's script, a trace of it, and its report."""
+    directory = tmp_path_factory.mktemp("common")
+    script = next(b for b in page_blocks(ROOT / "docs/tutorial/your-script.md") if b.comment == "file: train.py")
+    (directory / "train.py").write_text(script.text, "utf-8")
+    captures(TRAIN, directory)
+    return {name: directory / name for name in ("train.py", "traces/train")}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_blocks_of(path, captures, common, tmp_path, monkeypatch):
+    text = path.read_text("utf-8")
+    if "workloads/training.py" in text and path.parent.name == "tutorial" and not IMAGES.is_dir():
+        pytest.skip("needs Debian's package dataset-fashion-mnist")
+    if path.name == "README.md":
+        for pattern, put in README:
+            text = re.sub(pattern, put, text, flags=re.MULTILINE)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    found = blocks(str(path.relative_to(ROOT)), text)
+    if found:
+        prepare(tmp_path, common)
+        run_page(found, tmp_path, captures)
+
+
+def test_code_in_the_docs_stands_in_fences_that_name_its_language():
+    known = {"bash", "json", "python", "sql", "text", "toml", "yaml"}
+    found = [block for path in PAGES if path.name != "README.md" for block in page_blocks(path)]
+    assert [block.where for block in found if block.language not in known] == []
+
+
+def test_no_page_is_too_long_to_read():
+    assert [path.name for path in PAGES if len(path.read_text("utf-8").splitlines()) > 400] == []
