@@ -5,6 +5,8 @@ NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python $(NEW_ENOUGH) 2>/dev/null && echo $$python && break; done)
 VENV := .venv
+# Tests that run side by side: many of them start programs of two devices themselves.
+JOBS := 2
 BIN := $(VENV)/bin
 
 .PHONY: help demo test docs gallery clean
@@ -31,7 +33,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean --strict
