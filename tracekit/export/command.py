@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from tracekit import terminal
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.export.write import default_path, perfetto_files, put, table_files
@@ -49,9 +50,12 @@ def run(
     out = out or default_path(trace_path, to, table, gzip)
     if to == PERFETTO and out.is_dir():
         raise TracekitError(f"{out} is a directory; give the file to write with --out, such as {out}/trace.pftrace.gz.")
-    trace = load(trace_path, run_name, kinds)
-    files = perfetto_files(trace, out) if to == PERFETTO else table_files(trace, to, out, table, gzip)
-    put(files, trace_path, force)
+    with terminal.progress(["reading", "writing"]) as step:
+        step("reading")
+        trace = load(trace_path, run_name, kinds)
+        step("writing")
+        files = perfetto_files(trace, out) if to == PERFETTO else table_files(trace, to, out, table, gzip)
+        put(files, trace_path, force)
     if to == PERFETTO and len(files) > 1:
         few = f"The clocks of {len(files)} hosts cannot be compared, and Perfetto has one time axis"
         print(f"{few}: each has a file of its own.", file=sys.stderr)

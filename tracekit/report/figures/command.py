@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tracekit import terminal
 from tracekit.errors import TracekitError
 from tracekit.load import load
 from tracekit.output import refuse_inside, trace_name
@@ -53,18 +54,21 @@ def run(
     end_ps = None if end is None else times.parse(end, "--to")
     target = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
     refuse_inside(target, trace_dir)
-    view = look(load(trace_dir, run_name, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
     written = []
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name in wanted:
-            drawing = FIGURES[name](view, theme=theme, width=sheet.pixels(width))
-            for suffix in suffixes:
-                path = target / f"{'-'.join([name, *_part(view.name)])}.{suffix}"
-                save(drawing, path)
-                written.append(path)
-    except OSError as error:
-        raise TracekitError(f"The figures cannot be written to {target}: {error}. Give another --out.") from None
+    with terminal.progress(["reading", *wanted]) as begun:
+        begun("reading")
+        view = look(load(trace_dir, run_name, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            for name in wanted:
+                begun(name)
+                drawing = FIGURES[name](view, theme=theme, width=sheet.pixels(width))
+                for suffix in suffixes:
+                    path = target / f"{'-'.join([name, *_part(view.name)])}.{suffix}"
+                    save(drawing, path)
+                    written.append(path)
+        except OSError as error:
+            raise TracekitError(f"The figures cannot be written to {target}: {error}. Give another --out.") from None
     print(f"Wrote {target}/ ({', '.join(path.name for path in written)})", file=sys.stderr)
     return written
 
