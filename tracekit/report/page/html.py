@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from importlib.metadata import version
 from string import Template
 from typing import Any
 
@@ -18,6 +17,7 @@ from tracekit.report.page.markup import Markup, join, name, none, number, picose
 from tracekit.report.page.tables import advised, sentences, table, titled
 from tracekit.report.section import Section
 from tracekit.trace import records
+from tracekit.version import __version__
 
 # Section of summary.json, in the order of the page, that stand before the timeline.
 _FIRST = ("steps", "collectives", "offenders")
@@ -199,7 +199,7 @@ def _foot(report: Report) -> Markup:
             tag("h2", "How to read this"),
             tag("ul", *(tag("li", one) for one in reading)),
             tag("p", "Run: ", _listed([name(run) for run in runs[:1]]), *_others(runs)) if runs else None,
-            tag("p", f"Made by tracekit {version('tracekit')} from ", name(report.trace.source, longest=100), ". "
+            tag("p", f"Made by tracekit {__version__} from ", name(report.trace.source, longest=100), ". "
                 "All figures for machines are in summary.json beside this page; tracekit's docs/concepts.md defines "
                 "every word."),
         ]
