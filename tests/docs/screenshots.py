@@ -6,8 +6,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from tests.browser import started
 from tests.docs.blocks import ROOT
-from tests.report.page.browser import started
 
 IMAGES = ROOT / "docs" / "images"
 

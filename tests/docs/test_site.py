@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT
-from tests.report.page.browser import started
 
 if importlib.util.find_spec("zensical") is None:
     pytest.skip("Zensical is not installed (dependency group docs)", allow_module_level=True)
@@ -52,11 +51,6 @@ def test_pictures_are_small_and_used(site):
     for path in (ROOT / "docs" / "images").iterdir():
         assert path.stat().st_size < 150_000, path.name
         assert f"images/{path.name}" in text, f"no page shows {path.name}"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    yield from started()
 
 
 def test_pages_open_from_disk_and_the_search_finds(site, chromium):

@@ -5,13 +5,12 @@ import shutil
 import signal
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.report.page.browser import started
 from tests.view.served import CAPTURE, HTTP, PERFETTO, contents, make_ui, serving
 from tracekit.errors import ViewError
 from tracekit.view import perfetto
@@ -74,12 +73,11 @@ class TestServed:
         assert ask(address, "/trace/ui.pftrace.gz", Host="evil.example")[0] == 403
 
 
-def test_in_a_real_browser_the_trace_arrives_and_nothing_is_asked_of_others(packed, tmp_path):
+def test_in_a_real_browser_the_trace_arrives_and_nothing_is_asked_of_others(packed, tmp_path, chromium):
     with (
         serving(str(packed), str(packed), temporary=tmp_path, run=("-c", PERFETTO)) as (_, address),
-        contextmanager(started)() as chromium,
+        closing(chromium.new_page()) as page,
     ):
-        page = chromium.new_page()
         reached = []
         page.on("requestfinished", lambda request: reached.append(urlsplit(request.url).netloc))
         page.goto(address)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.report.page.browser import Pages
+from tests.browser import Pages
 
 
 @pytest.mark.parametrize(

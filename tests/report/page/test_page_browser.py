@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.report.page.browser import Pages
+from tests.browser import Pages
 from tests.report.page.pages import HOSTILE, html
 
 SHOWN = ("captured", "hostile", "many", "empty")
