@@ -1,6 +1,7 @@
 """The replay against a simulator that counts ticks: it must give the program's length, and what it would be without."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
@@ -107,10 +108,12 @@ CASES = {
 
 
 @settings(max_examples=60, deadline=None)
-@given(programs())
-def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program):
+@given(programs(), st.sampled_from([1, 60, 1_000_000]))
+def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program, room):
+    """Whether there is room for one column at once, for some, or for all."""
     ran = run(program)
-    found = replayed(ran, *(what for what, _ in CASES.values()))
+    with mock.patch("tracekit.dependencies.replay._ROOM", room):
+        found = replayed(ran, *(what for what, _ in CASES.values()))
     assert found == [ran.end, *(simulate(program).end for _, simulate in CASES.values())]
 
 

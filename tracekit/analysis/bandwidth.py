@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.frames import typed
 from tracekit.jit import loop
 from tracekit.rates.limits import UNKNOWN, Limit, Limits, limits
 from tracekit.rates.roofline import place
@@ -138,7 +139,7 @@ def bandwidth(rows: Rows, devices: pd.DataFrame, ops: pd.DataFrame, seen: Unions
 
 
 def _table(columns: Mapping[str, str], made: list[dict[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame({name: [row.get(name) for row in made] for name in columns}).astype(dict(columns))
+    return typed(columns, {name: [row.get(name) for row in made] for name in columns})
 
 
 def _placed(rows: Rows, held: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -214,7 +215,7 @@ def _ops(rows: Rows, ops: pd.DataFrame, able: Mapping[str, Limits], seen: Unions
     at = _placed(rows, has_op & (rows.kind == CODE[Kind.COMPUTE])) if costed.any() else np.empty(0, np.int64)
     at = at[costed[number[at]]]
     if not len(at):
-        return _table(OP_RATE_COLUMNS, []), _table(DEVICE_RATE_COLUMNS, [])
+        return typed(OP_RATE_COLUMNS), typed(DEVICE_RATE_COLUMNS)
     device, begun, done = rows.device[at], rows.start[at], rows.end[at]
     # An op may start several kernels: how often it ran is told by how often each of them did.
     names = len(rows.labels("name"))
@@ -238,7 +239,7 @@ def _ops(rows: Rows, ops: pd.DataFrame, able: Mapping[str, Limits], seen: Unions
     n, flops, moved = (made[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
     peak, memory = _per_s(one.flops for one in able_of), _per_s(one.memory for one in able_of)
     placed = place(n, flops, moved, made["busy_ps"].to_numpy() / _PS, peak[which], memory[which])
-    made = _kept(made.assign(**placed), OP_RATE_COLUMNS)
+    made = typed(OP_RATE_COLUMNS, made.assign(**placed))
     costed_ps = _added_up(device, len(rows.devices), begun, done)
     totals = [
         _device(rows.devices[one], int(costed_ps[one]), able_of[one], made[which == one], seen)
@@ -320,7 +321,7 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     computes = rows.kind == CODE[Kind.COMPUTE]
     at = _placed(rows, computes & ~np.isnan(ratio))
     if not len(at):
-        return _table(OCCUPANCY_COLUMNS, []), _table(LOW_COLUMNS, [])
+        return typed(OCCUPANCY_COLUMNS), typed(LOW_COLUMNS)
     ratio, device, took = ratio[at], rows.device[at], rows.end[at] - rows.start[at]
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
     name_of, found = _numbered(device * len(names) + rows.codes("name")[at], len(devices) * len(names))
@@ -334,11 +335,7 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     with np.errstate(divide="ignore", invalid="ignore"):
         whole["low_time_ratio"], whole["told_ratio"] = low_ps / whole["time_ps"], whole["n"] / kernels
     whole = whole[whole["n"] > 0]
-    return _kept(whole, OCCUPANCY_COLUMNS), _kept(low, LOW_COLUMNS)
-
-
-def _kept(table: pd.DataFrame, columns: dict[str, str]) -> pd.DataFrame:
-    return table[list(columns)].reset_index(drop=True).astype(columns)
+    return typed(OCCUPANCY_COLUMNS, whole), typed(LOW_COLUMNS, low)
 
 
 def _weighed(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.frames import typed
 from tracekit.matching.bus import rates
 from tracekit.matching.instances import BY, Matched, kernel, matched
 from tracekit.matching.lateness import Waits, waits
@@ -156,7 +157,7 @@ def collectives(rows: Rows, instance: Column, seen: Unions) -> Collectives:
     """
     if not (instance >= 0).any():
         table, by_device, by_op, total = (
-            _frame(columns, {}) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
+            typed(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
         )
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
     found, part = matched(rows), waits(rows, instance)
@@ -231,7 +232,7 @@ def _table(rows: Rows, part: Waits, beside: _Beside, found: Matched) -> pd.DataF
         "bytes": _nullable(largest, largest >= 0),
     }
     time = end - np.where(many, last_start, start)
-    return _frame(COLLECTIVE_COLUMNS, data | rates(found.operations, found.operation, largest, time, found.ranks, size))
+    return typed(COLLECTIVE_COLUMNS, data | rates(found.operations, found.operation, largest, time, found.ranks, size))
 
 
 def _ops(rows: Rows, at: Column) -> NDArray[np.object_]:
@@ -285,8 +286,8 @@ def _by_device(rows: Rows, part: Waits, beside: _Beside, told: Mask, seen: Union
             iv.sum_exactly(beside.hidden[mine]),
             iv.sum_exactly(beside.exposed[mine]),
         )
-        data.append(dict(zip(DEVICE_COLUMNS, row, strict=True)))
-    return _frame(DEVICE_COLUMNS, {name: [row[name] for row in data] for name in DEVICE_COLUMNS})
+        data.append(row)
+    return typed(DEVICE_COLUMNS, data)
 
 
 def straggles(last: int, chance: NDArray[np.float64], held_up_ratio: float) -> bool:
@@ -327,7 +328,7 @@ def _by_op(part: Waits, table: pd.DataFrame) -> pd.DataFrame:
     found["duration_ps"] = durations.to_numpy().round()
     found["wait_ratio"] = (found["wait_ps"] / found["shared_time_ps"]).where(found["shared_time_ps"] > 0)
     found = found.sort_values("device_time_ps", ascending=False, kind="stable", ignore_index=True)
-    return found[list(OP_COLUMNS)].astype(OP_COLUMNS)
+    return typed(OP_COLUMNS, found)
 
 
 def _total(part: Waits, beside: _Beside) -> pd.DataFrame:
@@ -346,7 +347,7 @@ def _total(part: Waits, beside: _Beside) -> pd.DataFrame:
         "hidden_ps": iv.sum_exactly(beside.hidden),
         "exposed_ps": iv.sum_exactly(beside.exposed),
     }
-    return _frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
+    return typed(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 
 
 def _alone(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
@@ -361,7 +362,3 @@ def _alone(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
 
 def _nullable(values: Column, known: Mask) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(np.where(known, values, 0), ~known)
-
-
-def _frame(columns: dict[str, str], data: dict[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame(data, columns=list(columns)).astype(columns)

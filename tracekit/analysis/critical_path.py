@@ -11,6 +11,7 @@ from tracekit.dependencies.graph import Graph, graph
 from tracekit.dependencies.plan import Plan, plan
 from tracekit.dependencies.replay import Without, replay
 from tracekit.dependencies.walk import Part, Walked, walk
+from tracekit.frames import typed
 from tracekit.intervals import sum_exactly
 from tracekit.rows import CODE, Rows
 from tracekit.trace import Kind, Trace
@@ -149,9 +150,9 @@ def critical_path(
         unexplained_ps=unexplained,
         pieces=pd.array([None if not one else int((walked.step == at).sum()) for at, one in enumerate(shown)], "Int64"),
         shown=pd.array([one or None for one in shown], "str"),
-    )[list(STEP_COLUMNS)].astype(STEP_COLUMNS)
+    )
     return CriticalPath(
-        table,
+        typed(STEP_COLUMNS, table),
         *_composition(walked.parts, wall),
         _path(rows, trace, dag, walked),
         *_what_if(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
@@ -189,13 +190,10 @@ def _lacking(rows: Rows, table: pd.DataFrame) -> str:
 
 
 def _nothing(dag: Graph, lacking: str) -> CriticalPath:
-    def empty(columns: dict[str, str]) -> pd.DataFrame:
-        return pd.DataFrame({name: pd.Series([], dtype=dtype) for name, dtype in columns.items()})
-
     frames = (STEP_COLUMNS, COMPOSITION_COLUMNS, TOTAL_COLUMNS, PATH_COLUMNS, WHAT_IF_COLUMNS, STEP_WHAT_IF_COLUMNS)
-    steps_, composition, total, path, what_if, step_what_if = map(empty, frames)
+    steps_, composition, total, path, what_if, step_what_if = map(typed, frames)
     return CriticalPath(
-        steps_, composition, total, path, what_if, step_what_if, dag.edges, empty(LATENCY_COLUMNS), (), lacking
+        steps_, composition, total, path, what_if, step_what_if, dag.edges, typed(LATENCY_COLUMNS), (), lacking
     )
 
 
@@ -238,17 +236,16 @@ def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFram
     """The parts of each path that are not 0, and of all paths."""
     at, part = np.nonzero(parts)
     names = np.array([PARTS[one] for one in Part])
-    composition = pd.DataFrame(
-        {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]}
-    ).astype(COMPOSITION_COLUMNS)
+    composition = typed(
+        COMPOSITION_COLUMNS,
+        {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]},
+    )
     sums = [sum_exactly(parts[:, one]) for one in Part]
     some = [one for one in Part if sums[one]]
     whole = sum(sums)
     if whole != sum_exactly(wall):
         raise AssertionError("the parts of the critical paths do not sum to the steps")
-    total = pd.DataFrame(
-        [(PARTS[one], sums[one], sums[one] / whole) for one in some], columns=list(TOTAL_COLUMNS)
-    ).astype(TOTAL_COLUMNS)
+    total = typed(TOTAL_COLUMNS, [(PARTS[one], sums[one], sums[one] / whole) for one in some])
     return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -281,7 +278,7 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
         if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
             name = f"until {name}"
         found.append((int(walked.step[one]), part, on, name, *times, frame or None, place if frame else None))
-    return pd.DataFrame(found, columns=list(PATH_COLUMNS)).astype(PATH_COLUMNS)
+    return typed(PATH_COLUMNS, found)
 
 
 def _what_if(
@@ -303,19 +300,20 @@ def _what_if(
         for why, (_, each) in zip(reasons, sums, strict=True)
     ]
     found = [(*one, whole, base, left, *rest) for one, (left, _), rest in zip(wanted, sums, told, strict=True)]
-    table = pd.DataFrame(found, columns=list(WHAT_IF_COLUMNS)).astype(WHAT_IF_COLUMNS)
+    table = typed(WHAT_IF_COLUMNS, found)
     steps, tried = len(wall), len(wanted)
     refused = [bool(unknown) and what == "copies" for what, _ in wanted]
     doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
-    each_step = pd.DataFrame(
+    each_step = typed(
+        STEP_WHAT_IF_COLUMNS,
         {
             "at": np.tile(np.arange(steps), tried),
             "what": np.repeat(np.array([what for what, _ in wanted], object), steps),
             "name": np.repeat(np.array([name for _, name in wanted], object), steps),
             "predicted_ps": pd.arrays.IntegerArray(predicted[:, 1:].T.ravel(), doubtful),
             "ratio": pd.arrays.FloatingArray((predicted[:, 1:] / wall[:, None]).T.ravel(), doubtful.copy()),
-        }
-    ).astype(STEP_WHAT_IF_COLUMNS)
+        },
+    )
     return table, each_step
 
 
@@ -334,7 +332,7 @@ def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
     known = dag.latency_ps[:-1]
     names = [name for name, placed in zip(rows.devices, rows.placed, strict=True) if placed]
     values = [int(one) or None for one, placed in zip(known.tolist(), rows.placed, strict=True) if placed]
-    return pd.DataFrame({"device": names, "latency_ps": values}).astype(LATENCY_COLUMNS)
+    return typed(LATENCY_COLUMNS, {"device": names, "latency_ps": values})
 
 
 def _notes(dag: Graph) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.frames import typed
 from tracekit.idleness.causes import CAUSE_CODE, CAUSES, Cause, Evidence, causes, evidence
 from tracekit.idleness.pieces import Pieces, clip, joined
 from tracekit.intervals import Intervals
@@ -194,9 +195,9 @@ def _result(
             },
             copy=False,
         ),
-        pd.DataFrame(by_device, columns=list(BY_DEVICE_COLUMNS)).astype(BY_DEVICE_COLUMNS),
-        pd.DataFrame(by_cause, columns=list(BY_CAUSE_COLUMNS)).astype(BY_CAUSE_COLUMNS),
-        pd.DataFrame(devices, columns=list(DEVICE_COLUMNS)).astype(DEVICE_COLUMNS),
+        typed(BY_DEVICE_COLUMNS, by_device),
+        typed(BY_CAUSE_COLUMNS, by_cause),
+        typed(DEVICE_COLUMNS, devices),
         _largest(rows, names, of_device, whole, next_row),
         lacking,
     )
@@ -232,4 +233,4 @@ def _largest(
                 str(rows.events["name"].iat[place]) if place >= 0 else None,
             )
         )
-    return pd.DataFrame(found, columns=list(LARGEST_COLUMNS)).astype(LARGEST_COLUMNS)
+    return typed(LARGEST_COLUMNS, found)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.frames import typed
 from tracekit.idleness.gaps import gaps
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
@@ -144,20 +145,16 @@ def launches(
         tiny.append(kernels)
         tiny_by_device.append(line)
     return Launches(
-        _table(by_device, BY_DEVICE_COLUMNS),
-        _table(_by_call(launches, delays), BY_CALL_COLUMNS),
-        _table(queues, QUEUE_COLUMNS),
-        pd.concat(depth, ignore_index=True) if depth else _table([], DEPTH_COLUMNS),
-        _table(bound, BOUND_COLUMNS),
+        typed(BY_DEVICE_COLUMNS, by_device),
+        typed(BY_CALL_COLUMNS, _by_call(launches, delays)),
+        typed(QUEUE_COLUMNS, queues),
+        pd.concat(depth, ignore_index=True) if depth else typed(DEPTH_COLUMNS),
+        typed(BOUND_COLUMNS, bound),
         threads,
-        _table(_by_name(rows, tiny), TINY_COLUMNS),
-        _table(tiny_by_device, TINY_BY_DEVICE_COLUMNS),
+        typed(TINY_COLUMNS, _by_name(rows, tiny)),
+        typed(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
         lacking,
     )
-
-
-def _table(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, str]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=list(columns)).astype(dict(columns))
 
 
 def _first(
@@ -310,7 +307,7 @@ def _intervals(used: NDArray[np.int64], launches: pd.DataFrame) -> tuple[NDArray
         host, name = divmod(kind, len(threads.categories))
         rows.append((str(hosts.categories[host]), str(threads.categories[name]), len(mine), median))
     rows.sort(key=lambda one: -one[2])
-    return interval, _table(rows, THREAD_COLUMNS)
+    return interval, typed(THREAD_COLUMNS, rows)
 
 
 def _tiny(

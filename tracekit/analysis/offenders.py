@@ -12,6 +12,7 @@ from tracekit import notebook
 from tracekit.costs.exposed import Exposed, blocking, exposed, remains
 from tracekit.costs.meanwhile import busiest_names, others_busy, stem
 from tracekit.costs.whereabouts import Spots, last_arriver, where
+from tracekit.frames import typed
 from tracekit.rows import CODE, Rows
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, Kind
 from tracekit.unions import Unions
@@ -124,19 +125,14 @@ def offenders(
         | _beside(spots, costs.cost[at], rows, seen, named=len(table))
     )
     return Offenders(
-        _typed({**told.iloc[: len(table)], **table}, TABLE_COLUMNS),
-        _typed({**groups}, BY_DEVICE_COLUMNS),
-        _typed({**told.iloc[len(table) :]}, INSTANCE_COLUMNS),
+        typed(TABLE_COLUMNS, {**told.iloc[: len(table)], **table}),
+        typed(BY_DEVICE_COLUMNS, groups),
+        typed(INSTANCE_COLUMNS, told.iloc[len(table) :]),
         _totals(costs, rows, seen),
         groups["code"].nunique(),
         len(costs.cost),
         "" if seen.devices else "The trace holds no work on a known device.",
     )
-
-
-def _typed(columns: dict[str, Any], dtypes: dict[str, str]) -> pd.DataFrame:
-    made = {name: pd.Series(columns[name], dtype=object if dtype == "str" else None) for name, dtype in dtypes.items()}
-    return pd.DataFrame(made).reset_index(drop=True).astype(dtypes)
 
 
 def _costs(rows: Rows, seen: Unions, found: Exposed, gaps: pd.DataFrame) -> _Costs:
@@ -235,7 +231,7 @@ def _totals(costs: _Costs, rows: Rows, seen: Unions) -> pd.DataFrame:
         for number, name in enumerate(rows.devices)
         if name in seen.devices
     ]
-    return pd.DataFrame(made, columns=list(TOTAL_COLUMNS)).astype(TOTAL_COLUMNS)
+    return typed(TOTAL_COLUMNS, made)
 
 
 def _exposed_parts(spots: Spots, rows: Rows, seen: Unions) -> tuple[iv.Intervals, NDArray[np.int64]]:

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.frames import typed
 from tracekit.jit import loop
 from tracekit.rows import Rows
 from tracekit.unions import Unions, unions
@@ -45,7 +46,7 @@ def overlap(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None
             hidden = iv.total(iv.intersection(held, compute))
             ratio = hidden / total if total else None
             rows.append((name, what, behind, hidden, total, ratio, None if total else f"no {what} work in the window"))
-    return pd.DataFrame(rows, columns=list(OVERLAP_COLUMNS)).astype(OVERLAP_COLUMNS)
+    return typed(OVERLAP_COLUMNS, rows)
 
 
 PAIR_COLUMNS = {
@@ -79,7 +80,7 @@ def device_pairs(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] |
         idle = " and ".join(name for name in (a, b) if not lengths[name])
         reason = f"{idle} did nothing in the window" if idle else None
         rows.append((a, b, both, both / shorter if shorter else None, both / either if shorter else None, reason))
-    return pd.DataFrame(rows, columns=list(PAIR_COLUMNS)).astype(PAIR_COLUMNS)
+    return typed(PAIR_COLUMNS, rows)
 
 
 def _shared(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
@@ -108,6 +109,9 @@ def shared_times(first: NDArray[np.int64], start: NDArray[np.int64], end: NDArra
     return shared
 
 
+CONCURRENCY_COLUMNS = {"devices": "int64", "time_ps": "int64"}
+
+
 def concurrency(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
     """For how long exactly k devices were busy: `devices` = k from 0 to all of them, `time_ps`; they sum to the
     window.
@@ -120,4 +124,4 @@ def concurrency(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | 
         edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
         times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(seen.devices) + 1)
         times[0] = sum(map(iv.total, seen.windows.values())) - sum(times[1:])
-    return pd.DataFrame({"devices": range(len(times)), "time_ps": times}).astype("int64")
+    return typed(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit.frames import typed
 from tracekit.intervals import Intervals
 from tracekit.rows import Rows, clock_of_hosts, rows
 from tracekit.trace import KIND_DTYPE
@@ -202,8 +203,8 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFr
         solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
     return (
-        pd.DataFrame(table, columns=list(PHASE_COLUMNS)).astype(PHASE_COLUMNS),
-        pd.DataFrame(stretches, columns=list(STRETCH_COLUMNS)).astype(STRETCH_COLUMNS),
+        typed(PHASE_COLUMNS, table),
+        typed(STRETCH_COLUMNS, stretches),
     )
 
 

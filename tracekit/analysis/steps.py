@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.frames import typed
 from tracekit.rows import Rows
 from tracekit.stepping.boundaries import BOUNDARY_COLUMNS, Boundaries
 from tracekit.stepping.left_out import FEWEST, left_out, outliers, series
@@ -114,10 +115,10 @@ def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
     """
     if found.lacking:
         return Steps(
-            _empty(STEP_COLUMNS),
-            _empty(DEVICE_COLUMNS),
-            _empty(SUMMARY_COLUMNS),
-            _empty(TYPICAL_COLUMNS),
+            typed(STEP_COLUMNS),
+            typed(DEVICE_COLUMNS),
+            typed(SUMMARY_COLUMNS),
+            typed(TYPICAL_COLUMNS),
             lacking=found.lacking,
         )
     table = found.table
@@ -134,16 +135,12 @@ def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
     more: dict[str, Any] = {"left_out": why, "outlier": outlier, **slow, "did_nothing": lazy.to_numpy()}
     full = table.assign(**more)
     return Steps(
-        full[list(STEP_COLUMNS)].astype(STEP_COLUMNS),
+        typed(STEP_COLUMNS, full),
         measured,
         _summary(full, notes),
         _typical(full, measured),
         nested=found.nested,
     )
-
-
-def _empty(columns: dict[str, str]) -> pd.DataFrame:
-    return pd.DataFrame(columns=list(columns)).astype(columns)
 
 
 def _row_counts(rows: Rows, found: Boundaries) -> NDArray[np.int64]:
@@ -179,7 +176,7 @@ def _measured(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], seen: 
                 }
             )
         )
-    return pd.concat(parts, ignore_index=True).astype(DEVICE_COLUMNS)
+    return typed(DEVICE_COLUMNS, pd.concat(parts, ignore_index=True))
 
 
 def _slow(
@@ -247,7 +244,7 @@ def _summary(full: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFr
                 "note": notes.get((str(clock), str(name))),
             }
         )
-    return pd.DataFrame(made).astype(SUMMARY_COLUMNS)
+    return typed(SUMMARY_COLUMNS, pd.DataFrame(made))
 
 
 def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
@@ -264,4 +261,4 @@ def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     made = mine.groupby(["clock", "name", "device"], sort=False, as_index=False)[summed].sum()
     wall = made["wall_ps"].where(made["wall_ps"] > 0).astype("Float64")
     made = made.assign(**{f"{part}_ratio": made[f"{part}_ps"] / wall for part in PARTS})
-    return pd.DataFrame(made[list(TYPICAL_COLUMNS)]).astype(TYPICAL_COLUMNS)
+    return typed(TYPICAL_COLUMNS, made)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 
 from tracekit.dependencies.host import Calls
 from tracekit.dependencies.order import Queued
+from tracekit.frames import typed
 from tracekit.jit import loop
 from tracekit.rows import Rows
 
@@ -35,7 +36,7 @@ class Tally:
     def table(self) -> pd.DataFrame:
         """What was counted, as EDGE_COLUMNS."""
         found = [(edge, *numbers) for edge, numbers in self._counts.items()]
-        return pd.DataFrame(found, columns=list(EDGE_COLUMNS)).astype(EDGE_COLUMNS)
+        return typed(EDGE_COLUMNS, found)
 
 
 def in_order(start: Column, end: Column, begun: Column) -> NDArray[np.int32]:

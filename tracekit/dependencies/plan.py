@@ -102,12 +102,12 @@ def planned(
     NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32]
 ]:  # fmt: skip
     """The columns of the plan from `before` on."""
-    many = len(node)
-    its_before, its_launch = np.full(many, -1, np.int32), np.full(many, -1, np.int32)
-    its_lag, delay, length = np.zeros(many, np.int64), np.zeros(many, np.int64), np.zeros(many, np.int64)
-    edges = 0
-    for p in range(many):
-        edges += extra_first[node[p] + 1] - extra_first[node[p]]
+    many, edges = len(node), 0
+    its_before, its_launch = np.empty(many, np.int32), np.empty(many, np.int32)
+    its_lag, delay, length = np.empty(many, np.int64), np.empty(many, np.int64), np.empty(many, np.int64)
+    if len(extra) > 0:
+        for p in range(many):
+            edges += extra_first[node[p] + 1] - extra_first[node[p]]
     edge_first, edge = np.zeros(many + 1, np.int32), np.zeros(edges, np.int32)
     place = np.zeros(len(start), np.int32)
     edges = 0
@@ -120,22 +120,23 @@ def planned(
             if instance[i] >= 0:
                 low = min(max(gate[instance[i]], low), high)
             length[p] = high - low
+            its_before[p], its_lag[p], its_launch[p], delay[p] = -1, 0, -1, 0
             # What ran when the step began waits for nothing in it.
             if start[i] >= s:
                 x = before[i]
-                its_lag[p] = lag[i]
                 if x >= 0 and (start[x] >= s or end[x] > s):
-                    its_before[p] = place[x]
+                    its_before[p], its_lag[p] = place[x], lag[i]
                 else:
                     its_lag[p] = min(max(lag[i], 0), start[i] - s)
                 x = launch[i]
                 if x >= 0 and (start[x] >= s or end[x] > s):
                     its_launch[p] = place[x]
                     delay[p] = min(latency[device[i]], start[i] - max(start[x], s))
-                for q in range(extra_first[i], extra_first[i + 1]):
-                    x = extra[q]
-                    if start[x] >= s or end[x] > s:
-                        edge[edges] = place[x]
-                        edges += 1
+                if len(extra) > 0:
+                    for q in range(extra_first[i], extra_first[i + 1]):
+                        x = extra[q]
+                        if start[x] >= s or end[x] > s:
+                            edge[edges] = place[x]
+                            edges += 1
             edge_first[p + 1] = edges
     return its_before, its_lag, its_launch, delay, length, edge_first, edge[:edges]

@@ -12,6 +12,11 @@ from tracekit.jit import loop
 
 Column = NDArray[np.int64]
 
+# So many times are held at once, 8 bytes each: columns of a step's nodes beside each other are replayed together.
+_ROOM = 8_000_000
+# No node has this op; -1 is that of nodes without one.
+_NO_OP = -2
+
 
 @dataclass(frozen=True)
 class Without:
@@ -34,13 +39,16 @@ def replay(graph: Graph, steps: Plan, what: Sequence[Without], op_of: NDArray[np
     """
     if not what:
         return np.zeros((len(steps.start), 0), np.int64)
-    kinds = np.array([[kind in one.kinds for kind in range(WORK + 1)] for one in what])
+    largest = int(np.diff(steps.first).max(initial=1))
+    # As masks, all bits or none: a time that counts in an entry is `time & mask`.
+    works = np.array([[0 if kind in one.kinds else -1 for one in what] for kind in range(WORK + 1)])
+    together = np.array([0 if one.apart else -1 for one in what])
+    host = np.array([0 if one.prompt else -1 for one in what])
     found: Column = loop(replayed, len(steps.node))(
-        int(np.diff(steps.first).max(initial=1)), steps.first, steps.before, steps.lag_ps, steps.launch,
-        steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.kind[steps.node],
-        graph.instance[steps.node], len(graph.gate), op_of[steps.node], kinds,
-        np.array([one.op for one in what], np.int64), np.array([one.apart for one in what]),
-        np.array([one.prompt for one in what]),
+        largest, steps.first, steps.before, steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps,
+        steps.edge_first, steps.edge, graph.kind[steps.node], graph.instance[steps.node], len(graph.gate),
+        op_of[steps.node], works, np.array([one.op if one.op >= 0 else _NO_OP for one in what]), together, host,
+        min(max(_ROOM // largest, 1), len(what)),
     )  # fmt: skip
     return found
 
@@ -49,48 +57,61 @@ def replayed(
     largest: int, first: Column, before: NDArray[np.int32], lag: Column,
     launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32], edge: NDArray[np.int32],
     kind: NDArray[np.int8], instance: NDArray[np.int32], instances: int, op: NDArray[np.int32],
-    kinds: NDArray[np.bool_], ops: Column, apart: NDArray[np.bool_], prompt: NDArray[np.bool_],
+    works: Column, ops: Column, together: Column, host: Column, beside: int,
 ) -> Column:  # fmt: skip
-    """See `replay`; times count from the step's begin.
+    """See `replay`; times count from the step's begin, and `beside` columns are found at once.
 
     The end of a collective's member is its transfer behind the last start of the members: `done` holds the transfer,
     `met` the last start, which is complete before anything that waits for a member is looked at.
     """
-    many = len(ops)
-    lengths = np.zeros((len(first) - 1, many), np.int64)
-    done = np.zeros(largest, np.int64)
-    met, longest = np.zeros(instances, np.int64), np.zeros(instances, np.int64)
-    run_of = np.full(instances, -1, np.int64)
-    for step in range(len(first) - 1):
-        base = first[step]
-        for v in range(many):
-            together, host = not apart[v], not prompt[v]
-            length_of_all = 0
+    lengths = np.zeros((len(first) - 1, len(ops)), np.int64)
+    done = np.zeros((largest, beside), np.int64)
+    met, longest = np.zeros((instances, beside), np.int64), np.zeros((instances, beside), np.int64)
+    ready, whole = np.zeros(beside, np.int64), np.zeros(beside, np.int64)
+    turn, turn_of = 0, np.zeros(instances, np.int64)
+    for low in range(0, len(ops), beside):
+        many = min(beside, len(ops) - low)
+        # Of the columns low to low + many; the loops over them are innermost, so that each node is read once.
+        works_, ops_, together_, host_ = works[:, low:].copy(), ops[low:], together[low:], host[low:]
+        for step in range(len(first) - 1):
+            base, turn = first[step], turn + 1
+            whole[:] = 0
             for p in range(base, first[step + 1]):
                 gap, x = lag[p], before[p]
-                if gap > 0 and not host:
-                    gap = 0
-                ready = gap
+                for v in range(many):
+                    ready[v] = gap & host_[v] if gap > 0 else gap
                 if x >= 0:
                     m = instance[base + x]
-                    ready = max(done[x] + gap + (met[m] if m >= 0 and together else 0), 0)
+                    for v in range(many):
+                        ready[v] = max(ready[v] + done[x, v] + (met[m, v] & together_[v] if m >= 0 else 0), 0)
                 for q in range(edge_first[p], edge_first[p + 1]):
-                    m = instance[base + edge[q]]
-                    ready = max(ready, done[edge[q]] + (met[m] if m >= 0 and together else 0))
+                    x = edge[q]
+                    m = instance[base + x]
+                    for v in range(many):
+                        ready[v] = max(ready[v], done[x, v] + (met[m, v] & together_[v] if m >= 0 else 0))
                 x = launch[p]
                 if x >= 0:
-                    begun = done[x] - (0 if kinds[v, kind[base + x]] else length[base + x])
-                    ready = max(ready, begun + delay[p] if host else begun)
-                own = 0 if kinds[v, kind[p]] or (op[p] >= 0 and op[p] == ops[v]) else length[p]
-                m = instance[p]
-                if m >= 0 and together:
-                    if run_of[m] != step * many + v:
-                        run_of[m], met[m], longest[m] = step * many + v, ready, own
-                    met[m], longest[m] = max(met[m], ready), max(longest[m], own)
-                    done[p - base] = own
-                    length_of_all = max(length_of_all, met[m] + longest[m])
-                else:
-                    done[p - base] = ready + own
-                    length_of_all = max(length_of_all, ready + own)
-            lengths[step, v] = length_of_all
+                    k, called, late = kind[base + x], length[base + x], delay[p]
+                    for v in range(many):
+                        ready[v] = max(ready[v], done[x, v] - (called & works_[k, v]) + (late & host_[v]))
+                k, own, m = kind[p], length[p], instance[p]
+                if m < 0:
+                    for v in range(many):
+                        end = ready[v] + (0 if op[p] == ops_[v] else own & works_[k, v])
+                        done[p - base, v] = end
+                        whole[v] = max(whole[v], end)
+                    continue
+                if turn_of[m] != turn:
+                    turn_of[m] = turn
+                    for v in range(many):
+                        met[m, v], longest[m, v] = ready[v], 0
+                for v in range(many):
+                    transfer = 0 if op[p] == ops_[v] else own & works_[k, v]
+                    met[m, v] = max(met[m, v], ready[v])
+                    longest[m, v] = max(longest[m, v], transfer)
+                    done[p - base, v] = transfer + (ready[v] & ~together_[v])
+                    end = met[m, v] + longest[m, v] if together_[v] else ready[v] + transfer
+                    whole[v] = max(whole[v], end)
+            for v in range(many):
+                lengths[step, low + v] = whole[v]
     return lengths

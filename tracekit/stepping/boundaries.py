@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.frames import typed
 from tracekit.rows import CODE, Rows
 from tracekit.stepping.marks import AFTER, BEFORE, UNKNOWN, Marks, groups, marks
 from tracekit.trace import Kind
@@ -72,8 +73,7 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     """
     told = marks(rows, spans)
     if isinstance(told, str):
-        empty = pd.DataFrame(columns=list(BOUNDARY_COLUMNS)).astype(BOUNDARY_COLUMNS)
-        return Boundaries(empty, np.full(len(rows), -1), 0, told)
+        return Boundaries(typed(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
     linked = told.linked
     if told.host is not None:
         linked = _by_order(rows, told, _by_launch(rows, told, launch, launches))
@@ -256,7 +256,8 @@ def _table(
     reach = _extents(rows, of, count)
     loose = _extents(rows, np.where(by_time, of, -1), count).number if by_time.any() else np.zeros(count, np.int64)
     there = reach.number > 0
-    return pd.DataFrame(
+    return typed(
+        BOUNDARY_COLUMNS,
         {
             "clock": told.clock,
             "step": told.step,
@@ -272,9 +273,9 @@ def _table(
             "rows_by_time": loose,
             "hosts": _known(told.hosts, count),
             "compile_ps": _compiling(rows, spans, told, start, end),
-            "told_by": told.told_by,
-        }
-    ).astype(BOUNDARY_COLUMNS)
+            "told_by": [told.told_by] * count,
+        },
+    )
 
 
 def _known(values: NDArray[np.int64] | None, count: int) -> pd.arrays.IntegerArray:
