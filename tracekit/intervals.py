@@ -142,12 +142,17 @@ def sum_exactly(lengths: NDArray[np.int64]) -> int:
 
 
 def sums(lengths: NDArray[np.int64], group: NDArray[np.integer[Any]], groups: int) -> list[int]:
-    """The sum of the lengths of each group 0..groups-1 as Python ints, without overflow; `group` has one per length."""
-    # Of numbers of at most two bytes, numpy finds a stable order in linear time.
-    order = np.argsort(group.astype(np.min_scalar_type(groups)), kind="stable")
-    ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
-    lengths = lengths[order]
-    return [sum_exactly(lengths[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+    """The sum of the lengths, none below 0, of each group 0..groups-1 as Python ints, without overflow.
+
+    `group` has one per length.
+    """
+    high, low = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    if int(lengths.max(initial=0)) * len(lengths) < 2**63:
+        np.add.at(low, group, lengths)
+    else:
+        np.add.at(high, group, lengths >> 32)
+        np.add.at(low, group, lengths & 0xFFFFFFFF)
+    return [(above << 32) + rest for above, rest in zip(high.tolist(), low.tolist(), strict=True)]
 
 
 def span(sets: Sequence[Intervals]) -> tuple[int, int] | None:

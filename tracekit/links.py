@@ -33,11 +33,13 @@ def _of_id(
 ) -> NDArray[np.int64]:
     """The call with each of `ids` (m,), the earliest of those with the same id, -1 for none."""
     low, high = int(call_ids.min()), int(call_ids.max())
-    if high - low < 8 * len(calls) and np.bincount(call_ids - low).max() == 1:
+    if high - low < 8 * len(calls):
         # Most profilers count their ids up: a table of them all is small, and needs no sorting.
         table = np.full(high - low + 2, -1)
-        table[call_ids - low] = calls
-        return table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
+        place = call_ids - low
+        table[place] = calls
+        if (table[place] == calls).all():  # no id stands twice
+            return table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
     order = np.lexsort((starts[calls], call_ids))
     calls, call_ids = calls[order], call_ids[order]
     at = np.minimum(np.searchsorted(call_ids, ids), len(calls) - 1)

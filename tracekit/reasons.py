@@ -88,9 +88,10 @@ def explaining(
         marks = focus.begun(trace.spans, windows, clock_of_hosts(trace.events))
         trace = replace(trace, events=rows.events)
     rows = sorted_rows(trace.events) if rows is None else rows
+    linked = beside.submit(links.launch_of, rows, trace.launches)
     seen = unions(rows) if seen is None else seen
-    launch = links.launch_of(rows, trace.launches)
     instance = instances.instances(rows)
+    launch = linked.result()
     # Dependencies take half of the time, in loops that hold no GIL.
     dag = beside.submit(graph, rows, launch, instance, trace)
     bounds = boundaries.boundaries(rows, marks, launch, trace.launches)

@@ -91,8 +91,8 @@ def rows(events: "pd.DataFrame | Rows") -> Rows:
     number[used] = np.arange(len(used))
     number = number[code]
     start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
-    at = _order(number, start, end)
-    first = np.searchsorted(number[at], np.arange(len(used) + 1))
+    first = np.append(0, np.cumsum(np.bincount(number, minlength=len(used))))
+    at = _order(number, first, start, end)
     host, clock = (_labels_at(events[column], at[first[:-1]]) for column in ("host", "clock"))
     names = tuple(labels[one] for one in used)
     return Rows(
@@ -101,7 +101,7 @@ def rows(events: "pd.DataFrame | Rows") -> Rows:
         hosts=host,
         clocks=clock,
         placed=tuple(not name.endswith(UNKNOWN_DEVICE_SUFFIX) for name in names),
-        first=first.astype(np.int64),
+        first=first,
         at=at,
         device=number[at],
         start=start[at],
@@ -116,20 +116,26 @@ def _labels_at(column: pd.Series, places: NDArray[np.int64]) -> tuple[str, ...]:
     return tuple(labels[code] for code in column.cat.codes.to_numpy()[places])
 
 
-def _order(device: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order by device, start and end, stable; linear where the rows are in order already."""
-    same = device[1:] == device[:-1]
-    later = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
-    if ((device[1:] > device[:-1]) | (same & later)).all():
-        return np.arange(len(device))
-    # Streams are runs of growing starts, which a stable sort merges; numbers of two bytes it sorts in linear time.
-    at = np.argsort(start, kind="stable")
-    at = at[np.argsort(device[at].astype(np.min_scalar_type(device.max())), kind="stable")]
-    # Few rows start at once with another, so only those are sorted by their ends.
-    tied = (device[at[1:]] == device[at[:-1]]) & (start[at[1:]] == start[at[:-1]])
-    where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-    some = at[where]
-    at[where] = some[np.lexsort((end[some], start[some], device[some]))]
+def _order(
+    device: NDArray[np.int64], first: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The order by device, start and end, stable; linear where the rows are in order already.
+
+    `first` (d + 1,): where the rows of each device begin in that order.
+    """
+    # Numbers of two bytes a stable sort orders in linear time, and the streams of a device are runs that it merges.
+    at = np.argsort(device.astype(np.min_scalar_type(len(first))), kind="stable")
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        mine = at[low:high]
+        begun = start[mine]
+        if (begun[1:] < begun[:-1]).any():
+            order = np.argsort(begun, kind="stable")
+            mine[:], begun = mine[order], begun[order]
+        # Few rows start at once with another, so only those are sorted by their ends.
+        tied = begun[1:] == begun[:-1]
+        where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        some = mine[where]
+        mine[where] = some[np.lexsort((end[some], start[some]))]
     return at
 
 

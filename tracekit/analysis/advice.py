@@ -137,7 +137,7 @@ def exposed_copies(partition: pd.DataFrame, seen: Unions) -> Finding | None:
     for device in seen.devices.values():
         other = device.ran(COMPUTE | COLLECTIVE)
         for way, held in device.directions.items():
-            by_way[way] = by_way.get(way, 0) + iv.total(iv.difference(held, other))
+            by_way[way] = by_way.get(way, 0) + iv.total(held) - iv.sum_exactly(iv.within(other, held))
     return Finding(
         "exposed_copies",
         cost,
@@ -152,10 +152,11 @@ def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | Non
     gpu = np.array([_backend(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
         return None
-    copies = ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.MEMSET])) & gpu[rows.device]
-    lane = rows.device * (rows.codes("lane").max(initial=0) + 1) + rows.codes("lane")
-    mixed = copies & np.isin(lane, np.unique(lane[rows.kind == CODE[Kind.COMPUTE]]))
-    part = _ratio(rows, mixed, copies)
+    copies = np.flatnonzero(((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.MEMSET])) & gpu[rows.device])
+    lanes = len(rows.labels("lane"))
+    lane = rows.device * lanes + rows.codes("lane")
+    computes = np.bincount(lane[rows.kind == CODE[Kind.COMPUTE]], minlength=len(rows.devices) * lanes) > 0
+    part = _ratio(rows, copies[computes[lane[copies]]], copies)
     return Finding("copies_in_compute_lane", cost, share, {"ratio": part}) if part >= IN_COMPUTE_LANE else None
 
 

@@ -218,7 +218,8 @@ def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
 
 def _without(dag: Graph, held: Plan, walked: Walked, labels: list[str]) -> list[tuple[str, str | None, Without]]:
     """What is tried: the kinds of work that the steps hold, and the ops that were longest on the paths."""
-    kinds = set(np.unique(dag.kind[held.node]).tolist())
+    kind = dag.kind[held.node]
+    kinds = {one for one in Part if (kind == one).any()}
     found: list[tuple[str, str | None, Without]] = []
     if Part.COLLECTIVE in kinds:
         # That nobody waits for a late peer any more is another saving than a faster network.
@@ -261,9 +262,12 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
     found = []
     of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
     named = {
-        "events": (rows.events["device"].array, rows.events["name"].array),
-        "launches": (trace.launches["thread"].array, trace.launches["name"].array),
-        "syncs": (trace.syncs["thread"].array, trace.syncs["name"].array),
+        name: [(frame[column].cat.codes.to_numpy(), list(frame[column].cat.categories)) for column in (on, "name")]
+        for name, frame, on in (
+            ("events", rows.events, "device"),
+            ("launches", trace.launches, "thread"),
+            ("syncs", trace.syncs, "thread"),
+        )
     }
     for one in at.tolist():
         node = int(walked.node[one])
@@ -272,7 +276,7 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
             place = int(rows.at[place])
         elif frame == "syncs":
             place = int(of_waits[place])
-        on, name = (str(column[place]) for column in named[frame]) if frame else (None, None)
+        on, name = (str(labels[codes[place]]) for codes, labels in named[frame]) if frame else (None, None)
         times = int(walked.since[one]), int(walked.until[one]), int(length[one])
         part = PARTS[Part(int(walked.part[one]))]
         if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:

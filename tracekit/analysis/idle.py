@@ -218,7 +218,7 @@ def _largest(
     found = []
     for one in order.tolist():
         parts = slice(int(first[one]), int(last[one]) + 1)
-        times = iv.sums((whole.end - whole.start)[parts], whole.label[parts], len(CAUSES))
+        times = iv.sums(whole.end[parts] - whole.start[parts], whole.label[parts], len(CAUSES))
         most = max(range(len(CAUSES)), key=times.__getitem__)
         place = int(next_row[first[one]])
         found.append(

@@ -185,9 +185,15 @@ def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None,
     good = delay[delay >= 0]
     if len(good) == 0:
         return len(delay), len(delay), None, None, None
-    at = [-(-len(good) * share // 100) - 1 for share in (50, 90, 99)]
-    median, p90, p99 = np.partition(good, at)[at].tolist()
+    median, p90, p99 = _quantiles(good, (50, 90, 99))
     return len(delay), len(delay) - len(good), median, p90, p99
+
+
+def _quantiles(values: NDArray[np.int64], shares: Sequence[int]) -> Sequence[int]:
+    """The smallest of the values that is at least as large as each of the shares of them, in %."""
+    at = [-(-len(values) * share // 100) - 1 for share in shares]
+    found: list[int] = np.partition(values, at)[at].tolist()
+    return found
 
 
 def _by_call(
@@ -200,7 +206,8 @@ def _by_call(
         (np.concatenate([empty, *column]) for column in zip(*delays, strict=True)) if delays else (empty,) * 2
     )
     code = names.codes.to_numpy()[launch]
-    found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in np.unique(code).tolist()]
+    called = np.flatnonzero(np.bincount(code)).tolist()
+    found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in called]
     return sorted(found, key=lambda one: (-one[1], one[0]))
 
 
@@ -212,7 +219,7 @@ def _queue(
     low, high = int(rows.start[of.start]), int(rows.end[of].max())
     good = work.start >= work.called
     start, called = work.start[good], work.called[good]
-    begun = np.sort(called)
+    begun = np.sort(called, kind="stable")  # linear where they are in order
     edges = np.append(np.arange(low, high, max(-(-(high - low) // SLOTS), 1)), high)
     held = np.diff(_integral(begun, edges) - _integral(start, edges))
     queued = iv.union(iv.intervals(called, start))
@@ -302,7 +309,9 @@ def _intervals(used: NDArray[np.int64], launches: pd.DataFrame) -> tuple[NDArray
     interval, rows = np.zeros(len(launches), np.int64), []
     for kind, begin, end in zip(kinds.tolist(), [0, *ends.tolist()], ends.tolist(), strict=False):
         mine = used[order[begin:end]]
-        median = _delays(np.diff(np.sort(called[mine])))[2] if len(mine) >= LEAST_LAUNCHES else None
+        # Sorting what is in order is linear if it is stable.
+        apart = np.diff(np.sort(called[mine], kind="stable"))
+        median = _quantiles(apart, (50,))[0] if len(mine) >= LEAST_LAUNCHES else None
         interval[mine] = median or 0
         host, name = divmod(kind, len(threads.categories))
         rows.append((str(hosts.categories[host]), str(threads.categories[name]), len(mine), median))

@@ -140,8 +140,10 @@ def rounds(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> pd.DataFrame:
 def windows(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
     begun inside it."""
-    seen = rows(events)
     found: dict[str, dict[str, Intervals]] = {}
+    if not len(marked):
+        return found
+    seen = rows(events)
     for (name, on), spans in rounds(marked, seen).groupby(["name", "clock"], sort=False):
         round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
         reach = round_of.copy()
@@ -202,13 +204,12 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFr
         )
         solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
-    return (
-        typed(PHASE_COLUMNS, table),
-        typed(STRETCH_COLUMNS, stretches),
-    )
+    return typed(PHASE_COLUMNS, table), typed(STRETCH_COLUMNS, stretches)
 
 
 def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _Phase]:
+    if not len(marked):
+        return {}
     all_rows = rows(events)
     seen = unions(all_rows)
     devices = {**seen.devices, **seen.unplaced}

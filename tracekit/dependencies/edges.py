@@ -44,7 +44,7 @@ def in_order(start: Column, end: Column, begun: Column) -> NDArray[np.int32]:
     key = 2 * start + (end > start)
     order = np.argsort(key, kind="stable").astype(np.int32)
     ordered = key[order]
-    tied = (ordered[1:] == ordered[:-1]) & (ordered[1:] % 2 == 0)
+    tied = (ordered[1:] == ordered[:-1]) & (ordered[1:] & 1 == 0)
     where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
     some = order[where]
     order[where] = some[np.lexsort((some, begun[some], key[some]))]
@@ -89,16 +89,15 @@ def predecessors(
         ("order on a thread of the host", 0, first[2]),
         ("order in a queue", first[3], first[5]),
     ):
-        before, lag, some, good = loop(checked, high - low)(start, end, rank, before, lag, int(low), int(high))
+        some, good = loop(checked, high - low)(start, end, rank, before, lag, int(low), int(high))
         tally.count(name, some, good)
     return before, lag
 
 
 def checked(
     start: Column, end: Column, rank: NDArray[np.int32], before: NDArray[np.int32], lag: Column, low: int, high: int
-) -> tuple[NDArray[np.int32], Column, int, int]:
-    """`before` and `lag` without what the times contradict; how many of low:high had a predecessor and have one."""
-    before, lag = before.copy(), lag.copy()
+) -> tuple[int, int]:
+    """Take from `before` and `lag` what the times contradict; how many of low:high had a predecessor and have one."""
     some, good = 0, 0
     for i in range(low, high):
         x = before[i]
@@ -109,7 +108,7 @@ def checked(
             good += 1
         else:
             before[i], lag[i] = -1, 0
-    return before, lag, some, good
+    return some, good
 
 
 def launched(

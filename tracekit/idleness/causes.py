@@ -83,7 +83,7 @@ def evidence(
         dispatchers(spans),
         syncs,
         waited,
-        {device: blocked(rows, device, launch, launches, syncs, waited) for device in placed},
+        blocked(rows, placed, launch, launches, syncs, waited),
     )
 
 
@@ -109,11 +109,13 @@ def causes(evidence: Evidence, device: int) -> Pieces:
     rest[inside] = CAUSE_CODE[Cause.INSIDE]
     rest[led & (end - until <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
     rest[led & (end - returned <= PROMPT_PS)] = CAUSE_CODE[Cause.LATENCY]
-    edges = np.column_stack([start, launched, until, end])
     host = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
-    keep = edges[:, 1:] > edges[:, :-1]
-    at = np.nonzero(keep)[0]
-    pieces = Pieces(edges[:, :-1][keep], edges[:, 1:][keep], np.column_stack([host, waited, rest])[keep], after[at], at)
+    begins, ends, labels = (
+        np.column_stack(three).ravel()
+        for three in ((start, launched, until), (launched, until, end), (host, waited, rest))
+    )
+    at = np.flatnonzero(ends > begins)
+    pieces = Pieces(begins[at], ends[at], labels[at], after[at // 3], at // 3)
     return _refined(evidence, device, pieces)
 
 

@@ -80,19 +80,34 @@ def told(
 
 def blocked(
     rows: Rows,
-    device: int,
+    devices: Sequence[int],
     launch: NDArray[np.int64],
     launches: pd.DataFrame,
     syncs: pd.DataFrame,
     awaited: NDArray[np.int64],
-) -> dict[str, tuple[Intervals, Intervals]]:
-    """By thread of the device's host: when it stood in a call that waited for a copy, and in one that waited for a
-    collective or another device; both merged.
+) -> dict[int, dict[str, tuple[Intervals, Intervals]]]:
+    """Of each of `devices`, by thread of its host: when it stood in a call that waited for a copy, and in one that
+    waited for a collective or another device; both merged.
 
     Such a call is a synchronising one that began before the awaited work ended, which is a copy, a collective, or any
     work of another device; or the call that started a copy, if it returned after the copy's end. Computing of the
     device itself is none: when it is done, that the device idles is the host's doing.
     """
+    copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & (launch >= 0))
+    copies = copies[launches["end_ps"].to_numpy()[launch[copies]] >= rows.end[copies]]
+    return {device: _blocked(rows, device, launch, launches, syncs, awaited, copies) for device in devices}
+
+
+def _blocked(
+    rows: Rows,
+    device: int,
+    launch: NDArray[np.int64],
+    launches: pd.DataFrame,
+    syncs: pd.DataFrame,
+    awaited: NDArray[np.int64],
+    copies: NDArray[np.int64],
+) -> dict[str, tuple[Intervals, Intervals]]:
+    """What `blocked` gives for one device; `copies` are the rows whose calls returned after they had ended."""
     near, host = same_clock(rows, device), rows.hosts[device]
     begun = syncs["start_ps"].to_numpy()
     real = np.flatnonzero((awaited >= 0) & (syncs["device"].cat.codes.to_numpy() < 0))
@@ -100,9 +115,7 @@ def blocked(
     kind, own = rows.kind[awaited[real]], rows.device[awaited[real]] == device
     copy = kind == CODE[Kind.MEMCPY]
     others = ~copy & (~own | (kind == CODE[Kind.COLLECTIVE]))
-    copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & (launch >= 0) & near[rows.device])
-    calls, ends = launch[copies], rows.end[copies]
-    calls = calls[launches["end_ps"].to_numpy()[calls] >= ends]
+    calls = launch[copies[near[rows.device[copies]]]]
     for_copies = [_of_host(syncs, real[copy], host), _of_host(launches, calls, host)]
     for_others = _of_host(syncs, real[others], host)
     threads = sorted({thread for one in (*for_copies, for_others) for thread in one})

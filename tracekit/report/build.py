@@ -98,7 +98,6 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     `phases` names annotations to take as phases too, the last of them compared with `alone` or `baseline`.
     """
     sorted_rows = rows(trace.events)
-    seen = unions(sorted_rows)
     marks = phasing.marked(trace.spans, phases, alone, baseline)
     table, stretch = phasing.phases(marks, sorted_rows)
     windows = phasing.windows(marks, sorted_rows)
@@ -106,11 +105,13 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
     compared = windows.keys() & set(table.loc[table["compared_with"].notna(), "name"])
     rounds = _rounds({name: windows[name] for name in windows if name in compared})
     with ThreadPoolExecutor(1) as beside:
-        reasons = explaining(trace, sorted_rows, seen, rounds, beside)
+        reasons = explaining(trace, sorted_rows, None, rounds, beside)
+        seen = unions(sorted_rows)
         inside = {name: _stretch(name, seen.inside(window), sorted_rows) for name, window in windows.items()}
         whole = _stretch("whole trace", seen, sorted_rows)
         told, guesses = known.known_by(sorted_rows), known.guessed(sorted_rows)
         found = reasons()
+    cells = whole.partition if rounds is None else partitions.partition(found.seen)
     cores = too_few_cores(trace, seen)
     verdicts = {
         row["name"]: verdict.phase(row, inside[row["name"]], stretch[stretch["name"] == row["name"]], cores)
@@ -137,7 +138,7 @@ def build(trace: Trace, phases: Sequence[str] = (), alone: Sequence[str] = (), b
         known_by=told,
         guessed=guesses,
         reasons=found,
-        advice=_advice(whole, found, table, inside, stretch),
+        advice=_advice(whole, found, cells, table, inside, stretch),
         compared=tuple(sorted(compared)),
     )
 
@@ -154,10 +155,15 @@ def _rounds(windows: Mapping[str, Mapping[str, iv.Intervals]]) -> pd.DataFrame |
 
 
 def _advice(
-    whole: Stretch, found: Reasons, phases: pd.DataFrame, inside: Mapping[str, Stretch], stretch: pd.DataFrame
+    whole: Stretch,
+    found: Reasons,
+    cells: pd.DataFrame,
+    phases: pd.DataFrame,
+    inside: Mapping[str, Stretch],
+    stretch: pd.DataFrame,
 ) -> advice.Advice:
-    """What every rule says: of the compared phases, or of the whole trace where there are none."""
-    cells = partitions.partition(found.seen)
+    """What every rule says: of the compared phases, or of the whole trace where there are none; `cells` is the
+    partition of what `found` saw."""
     return advice.advice(
         [
             advice.exposed_collectives(cells, found.collectives.total),

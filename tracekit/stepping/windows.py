@@ -48,9 +48,11 @@ def spent(device: Device, windows: Intervals) -> Spent:
         points = np.clip(windows, edges[0], edges[-1])
         at = np.minimum(np.searchsorted(edges, points, side="right"), len(code)) - 1
         past = points - edges[at]
-        length = edges[1:] - edges[:-1]
-        for one in np.flatnonzero(np.bincount(code)):
-            before = np.cumsum(np.where(code == one, length, 0))[at] - np.where(code[at] == one, length[at] - past, 0)
+        for one in range(len(found)):
+            mine = np.flatnonzero(code == one)
+            # Up to each point: the cells of this code that end before it, and what is past of the one that holds it.
+            ended = np.append(0, np.cumsum(edges[mine + 1] - edges[mine]))
+            before = ended[np.searchsorted(mine, at)] + np.where(code[at] == one, past, 0)
             found[one] = before[:, 1] - before[:, 0]
     outside = windows[:, 1] - windows[:, 0] - _total(found)
     found[0] += outside
