@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ from tracekit.rows import rows as sorted_rows
 from tracekit.stepping import boundaries
 from tracekit.trace import Trace
 from tracekit.unions import Unions, unions
+
+T = TypeVar("T")
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
@@ -75,8 +78,8 @@ def explain(
 def explaining(
     trace: Trace, rows: Rows | None, seen: Unions | None, within: pd.DataFrame | None, beside: Executor
 ) -> Callable[[], Reasons]:
-    """`explain` under way: what is returned waits for the part that is left to the one thread of `beside`, so that the
-    caller can do something else meanwhile."""
+    """`explain` under way: what is returned does the rest, or waits for what the one thread of `beside` is at, so that
+    the caller can do something else meanwhile."""
     if within is not None and not len(within):
         within = None
     marks = trace.spans
@@ -101,22 +104,33 @@ def explaining(
     stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
     known = rows, launch, instance, trace, stretches
     path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
-    waited = beside.submit(launches.launches, rows, launch, trace.launches, seen.windows)
+    queued = _Stealable(beside, lambda: launches.launches(rows, launch, trace.launches, seen.windows))
+    speed = _Stealable(beside, lambda: bandwidth.bandwidth(rows, trace.devices, trace.ops, seen))
     joined = collectives.collectives(rows, instance, seen)
     gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
     costly = offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance)
-    speed = bandwidth.bandwidth(rows, trace.devices, trace.ops, seen)
     return lambda: Reasons(
+        # Whichever thread comes first to these two takes them, this one from the last on.
+        bandwidth=speed.result(),
+        launches=queued.result(),
         rows=rows,
         seen=seen,
         steps=by_step,
         collectives=joined,
         idle=gaps,
-        launches=waited.result(),
         offenders=costly,
-        bandwidth=speed,
         critical_path=path.result(),
     )
+
+
+class _Stealable(Generic[T]):
+    """What another thread is to make; who asks for it before that thread has begun makes it himself."""
+
+    def __init__(self, beside: Executor, make: Callable[[], T]) -> None:
+        self._make, self._future = make, beside.submit(make)
+
+    def result(self) -> T:
+        return self._make() if self._future.cancel() else self._future.result()
 
 
 def _apart(within: pd.DataFrame) -> pd.DataFrame:

@@ -313,17 +313,9 @@ def _by_op(part: Waits, table: pd.DataFrame) -> pd.DataFrame:
         shared_time_ps=table["device_time_ps"].where(many, 0),
     )
     groups = keyed.groupby(["category", "ranks", "size_bytes"], dropna=False, sort=False)
-    found = groups.agg(
-        n=("instance", "size"),
-        bytes=("bytes", lambda moved: moved.sum(min_count=1)),
-        algorithm_bytes_per_s=("algorithm_bytes_per_s", "median"),
-        bus_bytes_per_s=("bus_bytes_per_s", "median"),
-        at_least=("at_least", "any"),
-        wait_ps=("wait_ps", "sum"),
-        shared_time_ps=("shared_time_ps", "sum"),
-        device_time_ps=("device_time_ps", "sum"),
-        exposed_ps=("exposed_ps", "sum"),
-    ).reset_index()
+    sums = ["bytes", "wait_ps", "shared_time_ps", "device_time_ps", "exposed_ps"]
+    found = groups[sums].sum(min_count=1).join(groups[["algorithm_bytes_per_s", "bus_bytes_per_s"]].median())
+    found = found.assign(n=groups.size(), at_least=groups["at_least"].any()).reset_index()
     durations = pd.Series(part.end - part.start).groupby(part.each(groups.ngroup().to_numpy())).median()
     found["duration_ps"] = durations.to_numpy().round()
     found["wait_ratio"] = (found["wait_ps"] / found["shared_time_ps"]).where(found["shared_time_ps"] > 0)

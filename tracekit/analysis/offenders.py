@@ -225,7 +225,7 @@ def _window(seen: Unions, device: str) -> int:
 def _totals(costs: _Costs, rows: Rows, seen: Unions) -> pd.DataFrame:
     sort = np.array([{"collective": 0, IDLE: 2}.get(kind, 1) for kind, _, _ in costs.whats], np.int64)[costs.what]
     sums = np.zeros((len(rows.devices), 3), np.int64)
-    np.add.at(sums, (costs.device, sort), costs.cost)
+    np.add.at(sums.reshape(-1), costs.device * 3 + sort, costs.cost)
     made = [
         (name, _window(seen, name), *sums[number].tolist())
         for number, name in enumerate(rows.devices)

@@ -75,24 +75,26 @@ def annotated(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     found["name"] = [series(name) for name in found["name"]]
     found = _occurrences(found)
     key = ["clock", "name", "step", "occurrence"]
-    which, _ = pd.factorize(pd.MultiIndex.from_frame(found[key]))
+    which = found.groupby(key, sort=False).ngroup().to_numpy()
     inner = np.zeros(int(which.max()) + 1, bool)
     for _, mine in found.groupby("host", sort=False):
         inner[which[mine.index[_inner(mine)]]] = True
-    found = found[~inner[which]]
-    one = found.groupby(key, sort=False, as_index=False).agg(
-        start_ps=("start_ps", "min"), end_ps=("end_ps", "max"), hosts=("host", "nunique")
-    )
-    one = one.sort_values(["clock", "end_ps", "start_ps"], kind="stable", ignore_index=True)
-    placed = found.merge(one[key].assign(place=one.index), on=key).sort_values(["host", "place"])
+    found, which = found[~inner[which]], which[~inner[which]]
+    _, first, which, hosts = np.unique(which, return_index=True, return_inverse=True, return_counts=True)
+    start, end = np.full(len(first), np.iinfo(np.int64).max), np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(start, which, found["start_ps"].to_numpy())
+    np.maximum.at(end, which, found["end_ps"].to_numpy())
+    order = np.lexsort((start, end, pd.factorize(found["clock"].iloc[first], sort=True)[0]))
+    one = found.iloc[first[order]]
+    placed = found.assign(place=_renumbered(order)[which]).sort_values(["host", "place"])
     return Marks(
         ANNOTATION,
         one["clock"].tolist(),
         one["step"].tolist(),
         one["name"].tolist(),
         np.full(len(rows), UNKNOWN),
-        host=iv.intervals(one["start_ps"], one["end_ps"]),
-        hosts=one["hosts"].to_numpy(np.int64),
+        host=iv.intervals(start[order], end[order]),
+        hosts=hosts[order],
         of_host={
             str(host): (mine["place"].to_numpy(np.int64), iv.intervals(mine["start_ps"], mine["end_ps"]))
             for host, mine in placed.groupby("host")
