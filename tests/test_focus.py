@@ -14,7 +14,7 @@ INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (p
 @settings(max_examples=60, deadline=None)
 @given(st.lists(INTERVAL, min_size=1, max_size=8), st.lists(INTERVAL, max_size=4))
 def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
-    held = inside(
+    held, places = inside(
         events(*[("gpu:0", "compute", *row, f"op{at}") for at, row in enumerate(rows)]),
         {"": np.array(windows, np.int64).reshape(-1, 2)},
     )
@@ -25,16 +25,18 @@ def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
             points & set(range(start, end))
         )
     assert (held["end_ps"] > held["start_ps"]).all()
+    assert held["name"].tolist() == [f"op{at}" for at in places]
 
 
 def test_a_row_over_two_windows_is_cut_in_two_and_keeps_its_columns():
     table = events(("gpu:0", "memcpy", 0, 30, "copy", "H2D"), ("gpu:1", "compute", 12, 12, "empty"))
-    found = inside(table, {"": np.array([[5, 10], [12, 20]])})
+    found, places = inside(table, {"": np.array([[5, 10], [12, 20]])})
     assert found[["device", "name", "direction", "start_ps", "end_ps"]].astype(object).to_numpy().tolist()[:2] == [
         ["gpu:0", "copy", "H2D", 5, 10],
         ["gpu:0", "copy", "H2D", 12, 20],
     ]
     assert found["name"].tolist()[2:] == ["empty"]
+    assert places.tolist() == [0, 0, 1]
     assert found.dtypes.equals(table.dtypes)
 
 
@@ -43,9 +45,10 @@ def test_windows_count_on_their_own_clock_alone():
         EVENT_COLUMNS,
         [events((f"{host}/gpu:0", "compute", 0, 10), host=host, clock=host) for host in ("a", "b")],
     )
-    found = inside(both, {"b": np.array([[2, 4]])})
+    found, places = inside(both, {"b": np.array([[2, 4]])})
     assert found[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
-    assert len(inside(both, {})) == 0
+    assert places.tolist() == [1]
+    assert len(inside(both, {})[0]) == 0
 
 
 def test_spans_that_begin_inside_are_kept_whole_on_their_own_clock():

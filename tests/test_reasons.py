@@ -78,6 +78,21 @@ def test_steps_that_are_annotated_elsewhere_do_not_count():
     assert found.critical_path.steps["step"].tolist() == [1, 2]
 
 
+def test_each_row_says_its_step_and_its_place_in_the_trace():
+    ran = stepped((0, 0, 50), (1, 200, 250), (2, 250, 300))
+    whole = tracekit.explain(ran)
+    assert (whole.place.tolist(), whole.step.tolist(), whole.launch.tolist()) == ([0, 1, 2], [0, 1, 2], [-1] * 3)
+    inside = tracekit.explain(ran, within=within(("both", 200, 300)))
+    assert (inside.place.tolist(), inside.step.tolist(), inside.launch.tolist()) == ([1, 2], [0, 1], [-1] * 2)
+    assert tracekit.explain(stepped((0, 0, 50)), within=within(("both", 200, 300))).step.tolist() == [-1, -1]
+
+
+def test_a_row_cut_by_two_stretches_stands_twice_for_one_place():
+    found = tracekit.explain(APART, within=within(("one", 90, 110), ("other", 80, 85)))
+    assert found.rows.start.tolist() == [80, 90, 100]
+    assert found.place.tolist() == [0, 0, 1]
+
+
 def test_where_all_steps_are_annotated_elsewhere_the_stretches_stand_for_them():
     found = tracekit.explain(stepped((0, 0, 50), (1, 50, 100)), within=within(("both", 200, 300)))
     assert found.steps.lacking == "Its phases name the parts of this trace, not steps."

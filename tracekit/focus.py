@@ -4,13 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit.intervals import Intervals, union
 from tracekit.rows import clock_of_hosts
 
 
-def inside(events: pd.DataFrame, windows: Mapping[str, Intervals]) -> pd.DataFrame:
-    """The rows of `events` (EVENT_COLUMNS) in `windows`, interval sets by clock, each row cut to the window it is in.
+def inside(events: pd.DataFrame, windows: Mapping[str, Intervals]) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """The rows of `events` (EVENT_COLUMNS) in `windows`, interval sets by clock, each row cut to the window it is in;
+    and the place in `events` of each.
 
     A row that reaches over several windows is there once in each. Rows on a clock without windows are left out, and so
     are rows that only touch a window; of rows without length, those that lie in [start, end) of one stay.
@@ -32,7 +34,7 @@ def inside(events: pd.DataFrame, windows: Mapping[str, Intervals]) -> pd.DataFra
     at, begun, done = (np.concatenate(parts) for parts in (which, starts, ends))
     order = np.lexsort((begun, at))
     kept = events.iloc[at[order]].reset_index(drop=True)
-    return kept.assign(start_ps=begun[order], end_ps=done[order])
+    return kept.assign(start_ps=begun[order], end_ps=done[order]), at[order]
 
 
 def begun(spans: pd.DataFrame, windows: Mapping[str, Intervals], clocks: Mapping[str, str]) -> pd.DataFrame:

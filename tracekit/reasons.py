@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import focus, links, notebook
 from tracekit.analysis import bandwidth, collectives, critical_path, idle, launches, offenders, steps
@@ -14,7 +15,7 @@ from tracekit.dependencies.graph import graph
 from tracekit.matching import instances
 from tracekit.rows import Rows, clock_of_hosts
 from tracekit.rows import rows as sorted_rows
-from tracekit.stepping import boundaries
+from tracekit.stepping.boundaries import Boundaries, boundaries
 from tracekit.trace import Trace
 from tracekit.unions import Unions, unions
 
@@ -37,11 +38,16 @@ _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 class Reasons:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
-    `rows` and `seen` are what they looked at: all rows of the trace, or those inside some stretches of it.
+    `rows` and `seen` are what they looked at: all rows of the trace, or those inside some stretches of it. Of each of
+    the n rows, `place` (n,) is its place in the events of the trace, `launch` (n,) the place in its launches of the
+    call that started it, and `step` (n,) the row of `steps.table` that it belongs to; -1 for none.
     """
 
     rows: Rows
     seen: Unions
+    place: NDArray[np.int64]
+    launch: NDArray[np.int64]
+    step: NDArray[np.int64]
     steps: steps.Steps
     collectives: collectives.Collectives
     idle: idle.Idle
@@ -82,24 +88,26 @@ def explaining(
     the caller can do something else meanwhile."""
     if within is not None and not len(within):
         within = None
-    marks = trace.spans
+    marks, place = trace.spans, None
     if within is not None:
         windows = {str(clock): one[["start_ps", "end_ps"]].to_numpy() for clock, one in within.groupby("clock")}
-        rows = sorted_rows(focus.inside(trace.events, windows))
+        events, place = focus.inside(trace.events, windows)
+        rows = sorted_rows(events)
         seen = unions(rows).inside(windows)
         # A step elsewhere would count with nothing in it.
         marks = focus.begun(trace.spans, windows, clock_of_hosts(trace.events))
         trace = replace(trace, events=rows.events)
     rows = sorted_rows(trace.events) if rows is None else rows
+    place = rows.at if place is None else place[rows.at]
     linked = beside.submit(links.launch_of, rows, trace.launches)
     seen = unions(rows) if seen is None else seen
     instance = instances.instances(rows)
     launch = linked.result()
     # Dependencies take half of the time, in loops that hold no GIL.
     dag = beside.submit(graph, rows, launch, instance, trace)
-    bounds = boundaries.boundaries(rows, marks, launch, trace.launches)
+    bounds = boundaries(rows, marks, launch, trace.launches)
     if within is not None and (bounds.lacking or bounds.table["host_start_ps"].isna().any()):
-        bounds = replace(bounds, table=bounds.table[:0], lacking=_NOT_ANNOTATED)
+        bounds = Boundaries(bounds.table[:0], np.full(len(rows), -1), lacking=_NOT_ANNOTATED)
     by_step = steps.steps(rows, bounds, seen)
     stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
     known = rows, launch, instance, trace, stretches
@@ -115,6 +123,9 @@ def explaining(
         launches=queued.result(),
         rows=rows,
         seen=seen,
+        place=place,
+        launch=launch,
+        step=bounds.of,
         steps=by_step,
         collectives=joined,
         idle=gaps,

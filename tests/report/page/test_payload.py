@@ -17,7 +17,7 @@ from tracekit.report.build import build
 from tracekit.report.page import encode
 from tracekit.report.page.lanes import origins
 from tracekit.report.page.payload import SCRIPTS, STYLES, payload
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, concat, frame
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\u2028\u2029'\"<!--\x00"
 
@@ -179,3 +179,24 @@ def test_no_script_or_style_ends_its_element_or_asks_for_anything(name):
         r"</(script|style)|<!--|\bhttps?://(?!www\.w3\.org/2000/svg\b)|\bfetch\(|XMLHttpRequest|import\(|@import|url\(",
         text,
     )
+
+
+def test_with_compared_phases_a_row_says_its_step_where_it_is_in_one():
+    """The steps are those inside the compared phase; what ran elsewhere is of none."""
+    marks = frame(
+        SPAN_COLUMNS,
+        {
+            "host": ["h"] * 3,
+            "thread": ["main"] * 3,
+            "name": ["train"] * 3,
+            "start_ps": [0, 200, 250],
+            "end_ps": [50, 250, 300],
+            "step": pd.array([7, 8, 9], "Int64"),
+        },
+    )
+    rows = events(*[(device, "compute", at, at + 50) for device in ("gpu:0", "gpu:1") for at in (0, 200, 250)])
+    both = concat(SPAN_COLUMNS, [spans(("solo", 0, 100), ("both", 200, 300, "solo")), marks])
+    held = read(payload(build(trace(rows, both))))
+    assert [one["step"] for one in held["steps"]] == [8, 9]
+    assert np.cumsum(held["step"]).tolist() == [-1, 0, 1] * 2
+    assert held["notes"] == []

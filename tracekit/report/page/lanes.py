@@ -11,7 +11,6 @@ from tracekit.matching.instances import instances
 from tracekit.names import natural
 from tracekit.report.build import Report
 from tracekit.rows import Rows, clock_of_hosts, rows
-from tracekit.stepping.boundaries import boundaries
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
 
 Column = NDArray[np.int64]
@@ -64,8 +63,15 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
 
     Only calls that started a row have a place; `calls` = False leaves all of them out.
     """
-    trace, seen = report.trace, _rows(report)
-    launch = links.launch_of(seen, trace.launches) if calls else np.full(len(seen), -1)
+    trace, reasons = report.trace, report.reasons
+    whole = reasons.rows.events is trace.events
+    seen = reasons.rows if whole else rows(trace.events)
+    launch = reasons.launch if whole else links.launch_of(seen, trace.launches)
+    launch = launch if calls else np.full(len(seen), -1)
+    # A row of the trace may be several of those that the reasons looked at, cut to as many stretches.
+    step = np.full(len(trace.events), -1)
+    step[reasons.place[::-1]] = reasons.step[::-1]
+    step = step[seen.at]
     order, places = _by_lane(seen)
     groups = [
         Group(name, seen.hosts[at], seen.clocks[at], "device" if seen.placed[at] else "unplaced")
@@ -80,7 +86,6 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
     names, codes = _names(labels, seen.codes("name")[order], call["name"])
     way = seen.codes("direction")[order]
     kind = np.where(way >= 0, len(KIND_DTYPE.categories) + way, seen.kind[order])
-    step, notes = _steps(report, seen, launch)
     return Lanes(
         groups=(*groups, *hosts),
         lanes=(*places, *threads),
@@ -95,14 +100,8 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
         step=step[order],
         launch=number[launch[order]],
         instance=instances(seen)[order],
-        notes=notes,
+        notes=(),
     )
-
-
-def _rows(report: Report) -> Rows:
-    """The rows of the whole trace; those that the reasons looked at, where they are the same."""
-    seen = report.reasons.rows
-    return seen if seen.events is report.trace.events else rows(report.trace.events)
 
 
 def _by_lane(seen: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
@@ -155,18 +154,6 @@ def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[s
 def _known(seen: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:
     values, known = seen.numbers(column)
     return values[order], known[order]
-
-
-def _steps(report: Report, seen: Rows, launch: Column) -> tuple[Column, tuple[str, ...]]:
-    """The step of each row, a place in the report's table of steps, and what is to be said of it."""
-    table, trace = report.reasons.steps.table, report.trace
-    if not len(table):
-        return np.full(len(seen), -1), ()
-    if seen is not report.reasons.rows:
-        return np.full(len(seen), -1), (
-            "Steps were looked for inside the compared phases only: a row does not say its.",
-        )
-    return boundaries(seen, trace.spans, launch, trace.launches).of, ()
 
 
 def origins(report: Report) -> dict[str, int]:
