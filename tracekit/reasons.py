@@ -1,7 +1,7 @@
 """Why: all analyses of a trace beyond its ratios, each made once, from the same sorted rows."""
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit import focus, links, notebook
 from tracekit.analysis import bandwidth, collectives, critical_path, idle, launches, offenders, steps
-from tracekit.dependencies.graph import graph
+from tracekit.dependencies.graph import Graph, graph
 from tracekit.matching import instances
 from tracekit.rows import Rows, clock_of_hosts
 from tracekit.rows import rows as sorted_rows
@@ -110,8 +110,8 @@ def explaining(
         bounds = Boundaries(bounds.table[:0], np.full(len(rows), -1), lacking=_NOT_ANNOTATED)
     by_step = steps.steps(rows, bounds, seen)
     stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
-    known = rows, launch, instance, trace, stretches
-    path = beside.submit(lambda: critical_path.critical_path(*known, dag.result()))
+    path = beside.submit(_critical_path, rows, launch, instance, trace, stretches, [dag])
+    del dag
     queued = _Stealable(beside, lambda: launches.launches(rows, launch, trace.launches, seen.windows))
     speed = _Stealable(beside, lambda: bandwidth.bandwidth(rows, trace.devices, trace.ops, seen))
     joined = collectives.collectives(rows, instance, seen)
@@ -132,6 +132,19 @@ def explaining(
         offenders=costly,
         critical_path=path.result(),
     )
+
+
+def _critical_path(
+    rows: Rows,
+    launch: NDArray[np.int64],
+    instance: NDArray[np.int64],
+    trace: Trace,
+    step_table: pd.DataFrame,
+    dag: list[Future[Graph]],
+) -> critical_path.CriticalPath:
+    """The critical path by a graph that is made; it is taken out of its list, so that none but the analysis holds it,
+    which frees parts of it on its way."""
+    return critical_path.critical_path(rows, launch, instance, trace, step_table, dag.pop().result())
 
 
 class _Stealable(Generic[T]):

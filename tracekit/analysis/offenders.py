@@ -136,7 +136,8 @@ def offenders(
 
 
 def _costs(rows: Rows, seen: Unions, found: Exposed, gaps: pd.DataFrame) -> _Costs:
-    at = np.flatnonzero(found.cost)
+    costly = np.flatnonzero(found.cost)
+    at = found.row[costly]
     # The HLO op says more than the kernel that it started.
     labels, ways = [*rows.labels("hlo_op"), *rows.labels("name")], [*DIRECTION_DTYPE.categories, None]
     name = rows.codes("hlo_op")[at]
@@ -157,7 +158,7 @@ def _costs(rows: Rows, seen: Unions, found: Exposed, gaps: pd.DataFrame) -> _Cos
     cause = np.array([*(whats.setdefault((IDLE, None, str(one)), len(whats)) for one in causes), -1])[cause_of]
     lasted = gaps["end_ps"].to_numpy(np.int64) - gaps["start_ps"].to_numpy(np.int64)
     idle = np.flatnonzero((device >= 0) & (lasted > 0))
-    columns = ((rows.device[at], device[idle]), (renamed[code], cause[idle]), (found.cost[at], lasted[idle]))
+    columns = ((rows.device[at], device[idle]), (renamed[code], cause[idle]), (found.cost[costly], lasted[idle]))
     return _Costs(list(whats), at, idle, *(np.concatenate(both) for both in columns))
 
 
@@ -166,7 +167,8 @@ def _spots(costs: _Costs, found: Exposed, gaps: pd.DataFrame, at: NDArray[np.int
     start, end, row, after = (np.full(len(at), -1) for _ in range(4))
     work, gap = np.flatnonzero(at < len(costs.work)), np.flatnonzero(at >= len(costs.work))
     row[work] = costs.work[at[work]]
-    start[work], end[work] = found.start[row[work]], found.end[row[work]]
+    own = np.searchsorted(found.row, row[work])
+    start[work], end[work] = found.start[own], found.end[own]
     told = gaps.iloc[costs.idle[at[gap] - len(costs.work)]]
     start[gap], end[gap] = told["start_ps"].to_numpy(np.int64), told["end_ps"].to_numpy(np.int64)
     after[gap] = told["next"].to_numpy(np.int64, na_value=-1)

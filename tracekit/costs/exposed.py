@@ -14,14 +14,17 @@ from tracekit.unions import COLLECTIVE, COMPUTE, Unions
 
 @dataclass(frozen=True)
 class Exposed:
-    """Of each row, in ps and of shape (len(rows),): what it adds to those before it, and what of that is exposed.
+    """Of each collective, copy and memset on a known device, (k,): what it adds to those before it, and what of that is
+    exposed; times in ps.
 
-    Rows of one kind that run at once share time, which belongs to the first of them in the order of Rows: the one that
-    started first, of equal starts the one that ended first. Row i has [`start[i]`, `end[i]`) to itself, so these are
-    disjoint among the collectives of a device, and among its copies and memsets. `cost[i]` is how much of it ran while
-    the device did not compute, and for a copy or memset ran no collective either; 0 for compute.
+    `row` is its place in Rows, rising. Rows of one kind that run at once share time, which belongs to the first of them
+    in the order of Rows: the one that started first, of equal starts the one that ended first. The i-th has
+    [`start[i]`, `end[i]`) to itself, so these are disjoint among the collectives of a device, and among its copies and
+    memsets. `cost[i]` is how much of it ran while the device did not compute, and for a copy or memset ran no
+    collective either.
     """
 
+    row: NDArray[np.int64]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     cost: NDArray[np.int64]
@@ -34,11 +37,11 @@ def blocking(seen: Unions, device: str, kind: Kind) -> Intervals:
 
 
 def exposed(rows: Rows, seen: Unions) -> Exposed:
-    """What each row exposes; `seen` are the unions of the whole trace. Rows on unknown devices (`cpu:?`) expose 0.
+    """What each row exposes; `seen` are the unions of the whole trace. Rows on unknown devices (`cpu:?`) are left out.
 
     The costs of a device's collectives sum to |N - C|, those of its copies and memsets to |M - (C | N)|.
     """
-    start, end, cost = rows.start.copy(), rows.start.copy(), np.zeros(len(rows), np.int64)
+    parts = [np.zeros((4, 0), np.int64)]
     for number, name in enumerate(rows.devices):
         if name not in seen.devices:
             continue
@@ -49,11 +52,12 @@ def exposed(rows: Rows, seen: Unions) -> Exposed:
             if not len(at):
                 continue
             reach = np.maximum.accumulate(rows.end[at])
-            start[at[1:]] = np.maximum(rows.start[at[1:]], reach[:-1])
-            end[at] = np.maximum(rows.end[at], start[at])
-            own = iv.intervals(start[at], end[at])
-            cost[at] = end[at] - start[at] - iv.within(blocking(seen, name, one), own)
-    return Exposed(start, end, cost)
+            start = np.append(rows.start[at[:1]], np.maximum(rows.start[at[1:]], reach[:-1]))
+            end = np.maximum(rows.end[at], start)
+            hidden = iv.within(blocking(seen, name, one), iv.intervals(start, end))
+            parts.append(np.stack([at, start, end, end - start - hidden]))
+    found = np.concatenate(parts, axis=1)
+    return Exposed(*found[:, np.argsort(found[0], kind="stable")])
 
 
 def remains(spans: Intervals, blocked: Intervals) -> tuple[Intervals, NDArray[np.int64]]:

@@ -1,6 +1,6 @@
 """The graph: rows of devices and calls of the host as nodes, and between them what the trace proves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,14 @@ class Graph:
     blank_waits: int
     pair: Column
     returned: Column
+
+    def bare(self) -> "Graph":
+        """The nodes without what they wait for: what is left to know of them once there is a plan."""
+        short, number, time = np.zeros(0, np.int16), np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return replace(
+            self, clock=short, device=short, before=number, lag_ps=time, launch=number, extra_first=number,
+            extra=number, order=number,
+        )  # fmt: skip
 
     def source(self, node: int) -> tuple[str, int]:
         """Where a node comes from: `launches` and its place, `syncs` and its place among the waits of threads, or

@@ -13,7 +13,7 @@ from tracekit.jit import loop
 Column = NDArray[np.int64]
 
 # So many times are held at once, 8 bytes each: columns of a step's nodes beside each other are replayed together.
-_ROOM = 8_000_000
+_ROOM = 5_000_000
 # No node has this op; -1 is that of nodes without one.
 _NO_OP = -2
 
@@ -43,12 +43,12 @@ def replay(graph: Graph, steps: Plan, what: Sequence[Without], op_of: NDArray[np
     # As masks, all bits or none: a time that counts in an entry is `time & mask`.
     works = np.array([[0 if kind in one.kinds else -1 for one in what] for kind in range(WORK + 1)])
     together = np.array([0 if one.apart else -1 for one in what])
+    ops = np.array([one.op if one.op >= 0 else _NO_OP for one in what])
     host = np.array([0 if one.prompt else -1 for one in what])
     found: Column = loop(replayed, len(steps.node))(
         largest, steps.first, steps.before, steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps,
-        steps.edge_first, steps.edge, graph.kind[steps.node], graph.instance[steps.node], len(graph.gate),
-        op_of[steps.node], works, np.array([one.op if one.op >= 0 else _NO_OP for one in what]), together, host,
-        min(max(_ROOM // largest, 1), len(what)),
+        steps.edge_first, steps.edge, steps.node, graph.kind, graph.instance, len(graph.gate), op_of, works, ops,
+        together, host, min(max(_ROOM // largest, 1), len(what)),
     )  # fmt: skip
     return found
 
@@ -56,7 +56,7 @@ def replay(graph: Graph, steps: Plan, what: Sequence[Without], op_of: NDArray[np
 def replayed(
     largest: int, first: Column, before: NDArray[np.int32], lag: Column,
     launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32], edge: NDArray[np.int32],
-    kind: NDArray[np.int8], instance: NDArray[np.int32], instances: int, op: NDArray[np.int32],
+    node: NDArray[np.int32], kind: NDArray[np.int8], instance: NDArray[np.int32], instances: int, op: NDArray[np.int32],
     works: Column, ops: Column, together: Column, host: Column, beside: int,
 ) -> Column:  # fmt: skip
     """See `replay`; times count from the step's begin, and `beside` columns are found at once.
@@ -81,23 +81,24 @@ def replayed(
                 for v in range(many):
                     ready[v] = gap & host_[v] if gap > 0 else gap
                 if x >= 0:
-                    m = instance[base + x]
+                    m = instance[node[base + x]]
                     for v in range(many):
                         ready[v] = max(ready[v] + done[x, v] + (met[m, v] & together_[v] if m >= 0 else 0), 0)
                 for q in range(edge_first[p], edge_first[p + 1]):
                     x = edge[q]
-                    m = instance[base + x]
+                    m = instance[node[base + x]]
                     for v in range(many):
                         ready[v] = max(ready[v], done[x, v] + (met[m, v] & together_[v] if m >= 0 else 0))
                 x = launch[p]
                 if x >= 0:
-                    k, called, late = kind[base + x], length[base + x], delay[p]
+                    k, called, late = kind[node[base + x]], length[base + x], delay[p]
                     for v in range(many):
                         ready[v] = max(ready[v], done[x, v] - (called & works_[k, v]) + (late & host_[v]))
-                k, own, m = kind[p], length[p], instance[p]
+                i = node[p]
+                k, own, m = kind[i], length[p], instance[i]
                 if m < 0:
                     for v in range(many):
-                        end = ready[v] + (0 if op[p] == ops_[v] else own & works_[k, v])
+                        end = ready[v] + (0 if op[i] == ops_[v] else own & works_[k, v])
                         done[p - base, v] = end
                         whole[v] = max(whole[v], end)
                     continue
@@ -106,7 +107,7 @@ def replayed(
                     for v in range(many):
                         met[m, v], longest[m, v] = ready[v], 0
                 for v in range(many):
-                    transfer = 0 if op[p] == ops_[v] else own & works_[k, v]
+                    transfer = 0 if op[i] == ops_[v] else own & works_[k, v]
                     met[m, v] = max(met[m, v], ready[v])
                     longest[m, v] = max(longest[m, v], transfer)
                     done[p - base, v] = transfer + (ready[v] & ~together_[v])

@@ -40,9 +40,9 @@ class Walked:
 
     parts: Column
     of_op: Column
-    step: Column
-    node: Column
-    part: Column
+    step: NDArray[np.int32]
+    node: NDArray[np.int32]
+    part: NDArray[np.int8]
     since: Column
     until: Column
 
@@ -67,10 +67,10 @@ def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_], op_of: NDArray[np
         steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.start,
         graph.end, graph.kind, graph.instance, graph.gate, alone, op, int(op.max(initial=-1)) + 1, wanted,
     )  # fmt: skip
-    parts, of_op, kept, *pieces = run(*arguments, 0)
+    parts, of_op, kept, step, node, part, since, until = run(*arguments, 0)
     if kept:
-        _, _, _, *pieces = run(*arguments, kept)
-    return Walked(parts, of_op, *pieces)
+        _, _, _, step, node, part, since, until = run(*arguments, kept)
+    return Walked(parts, of_op, step, node, part, since, until)
 
 
 def walked(
@@ -78,13 +78,15 @@ def walked(
     lag: Column, launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32],
     edge: NDArray[np.int32], start: Column, end: Column, kind: NDArray[np.int8], instance: NDArray[np.int32],
     gate: Column, alone: NDArray[np.bool_], op: NDArray[np.int32], ops: int, wanted: NDArray[np.bool_], room: int,
-) -> tuple[Column, Column, int, Column, Column, Column, Column, Column]:  # fmt: skip
+) -> tuple[
+    Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column
+]:  # fmt: skip
     """See `walk`; with `room` for so many pieces as the third result says, only the wanted steps are walked."""
     # The numbers of Part.
     host, working, latency, alone_collective, unexplained = 4, 5, 6, 7, 8
     parts = np.zeros((len(begin), unexplained + 1), np.int64)
     of_op = np.zeros(ops, np.int64)
-    of_step, of_node, of_part = np.zeros(room, np.int64), np.zeros(room, np.int64), np.zeros(room, np.int64)
+    of_step, of_node, of_part = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int8)
     since, until = np.zeros(room, np.int64), np.zeros(room, np.int64)
     kept = 0
     # Of each node of a step: when it began in the replay, what it waited for last, and how: 0 until that had ended, 1
