@@ -6,7 +6,8 @@ import pytest
 
 from tests.dependencies.test_graph import trace
 from tests.readers.test_expected import REAL, source
-from tracekit.analysis.critical_path import MOST_UNEXPLAINED, PARTS, critical_path
+from tracekit.analysis.critical_path import PARTS, critical_path
+from tracekit.dependencies.what_if import MOST_UNEXPLAINED
 from tracekit.links import launch_of
 from tracekit.matching.instances import instances
 from tracekit.readers import read

@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from tracekit import notebook
 from tracekit.dependencies.graph import Graph, graph
-from tracekit.dependencies.plan import Plan, plan
-from tracekit.dependencies.replay import Without, replay
+from tracekit.dependencies.plan import plan
+from tracekit.dependencies.replay import replay
 from tracekit.dependencies.walk import Part, Walked, walk
+from tracekit.dependencies.what_if import STEP_WHAT_IF_COLUMNS, WHAT_IF_COLUMNS, asked, predicted, unknown_copies
 from tracekit.frames import typed
 from tracekit.intervals import sum_exactly
-from tracekit.rows import CODE, Rows
-from tracekit.trace import Kind, Trace
+from tracekit.rows import Rows
+from tracekit.trace import Trace
 
 Column = NDArray[np.int64]
 
@@ -44,18 +45,6 @@ PATH_COLUMNS = {
     "frame": "str",
     "place": "Int64",
 }
-WHAT_IF_COLUMNS = {
-    "what": "str",
-    "name": "str",
-    "measured_ps": "int64",
-    "replayed_ps": "int64",
-    "without_ps": "int64",
-    "predicted_ps": "Int64",
-    "ratio": "Float64",
-    "reason": "str",
-}
-STEP_WHAT_IF_COLUMNS = {"at": "int64", "what": "str", "name": "str", "predicted_ps": "Int64", "ratio": "Float64"}
-
 LATENCY_COLUMNS = {"device": "str", "latency_ps": "Int64"}
 
 # The names of the parts of a path, in their order.
@@ -70,10 +59,8 @@ PARTS = {
     Part.ALONE_COLLECTIVE: "collective, waiting included",
     Part.UNEXPLAINED: "unexplained",
 }
-# Of a path more of which no dependency explains than this, no what-if is drawn.
-MOST_UNEXPLAINED = 0.1
-# How many ops are tried, and how many pieces of a path are kept.
-OPS, PIECES = 5, 1000
+# How many pieces of a path are kept.
+PIECES = 1000
 
 
 @dataclass(frozen=True)
@@ -140,10 +127,10 @@ def critical_path(
     shown = _shown(wall)
     op, labels = _ops(rows, dag)
     walked = walk(dag, held, np.array([bool(one) for one in shown]), op)
-    wanted = _without(dag, held, walked, labels)
+    wanted = asked(dag, held, walked, labels)
     lengths = replay(dag, held, [one for _, _, one in wanted], op)
     unexplained = walked.parts[:, Part.UNEXPLAINED]
-    replayed, unknown = wall - unexplained, _unknown_copies(rows)
+    replayed, unknown = wall - unexplained, unknown_copies(rows)
     table = table.assign(
         wall_ps=wall,
         replayed_ps=replayed,
@@ -156,7 +143,7 @@ def critical_path(
         typed(STEP_COLUMNS, table),
         *_composition(walked.parts, wall),
         _path(rows, trace, dag, walked),
-        *_what_if(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
+        *predicted(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),
@@ -217,23 +204,6 @@ def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
     return op, rows.labels("name")
 
 
-def _without(dag: Graph, held: Plan, walked: Walked, labels: list[str]) -> list[tuple[str, str | None, Without]]:
-    """What is tried: the kinds of work that the steps hold, and the ops that were longest on the paths."""
-    kind = dag.kind[held.node]
-    kinds = {one for one in Part if (kind == one).any()}
-    found: list[tuple[str, str | None, Without]] = []
-    if Part.COLLECTIVE in kinds:
-        # That nobody waits for a late peer any more is another saving than a faster network.
-        found.append(("collective transfers", None, Without((Part.COLLECTIVE,))))
-        found.append(("collectives", None, Without((Part.COLLECTIVE,), apart=True)))
-    if Part.MEMCPY in kinds:
-        found.append(("copies", None, Without((Part.MEMCPY,))))
-    if kinds & {Part.HOST_LAUNCH, Part.HOST_WORK}:
-        found.append(("the host", None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
-    longest = np.argsort(-walked.of_op, kind="stable")[:OPS]
-    return found + [("op", labels[one], Without(op=one)) for one in longest.tolist() if walked.of_op[one]]
-
-
 def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The parts of each path that are not 0, and of all paths."""
     at, part = np.nonzero(parts)
@@ -284,52 +254,6 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
             name = f"until {name}"
         found.append((int(walked.step[one]), part, on, name, *times, frame or None, place if frame else None))
     return typed(PATH_COLUMNS, found)
-
-
-def _what_if(
-    wall: Column, lengths: Column, unexplained: Column, wanted: list[tuple[str, str | None]], unknown: str
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The prediction for all steps together, and for each; null where too little of a path is explained.
-
-    What nothing explains has no length in a replay, and is kept as it was measured. `unknown`: why nothing can be said
-    of copies, "" if it can.
-    """
-    predicted = wall[:, None] - (lengths[:, :1] - lengths)
-    whole, base = sum_exactly(wall), sum_exactly(lengths[:, 0])
-    share = sum_exactly(unexplained) / whole
-    reason = f"no dependency explains {100 * share:.0f} % of the critical paths" if share > MOST_UNEXPLAINED else ""
-    reasons = [(unknown if what == "copies" else "") or reason or None for what, _ in wanted]
-    sums = [(sum_exactly(lengths[:, at]), sum_exactly(predicted[:, at])) for at in range(1, len(wanted) + 1)]
-    told = [
-        (each, each / whole, None) if not why else (None, None, why)
-        for why, (_, each) in zip(reasons, sums, strict=True)
-    ]
-    found = [(*one, whole, base, left, *rest) for one, (left, _), rest in zip(wanted, sums, told, strict=True)]
-    table = typed(WHAT_IF_COLUMNS, found)
-    steps, tried = len(wall), len(wanted)
-    refused = [bool(unknown) and what == "copies" for what, _ in wanted]
-    doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
-    each_step = typed(
-        STEP_WHAT_IF_COLUMNS,
-        {
-            "at": np.tile(np.arange(steps), tried),
-            "what": np.repeat(np.array([what for what, _ in wanted], object), steps),
-            "name": np.repeat(np.array([name for _, name in wanted], object), steps),
-            "predicted_ps": pd.arrays.IntegerArray(predicted[:, 1:].T.ravel(), doubtful),
-            "ratio": pd.arrays.FloatingArray((predicted[:, 1:] / wall[:, None]).T.ravel(), doubtful.copy()),
-        },
-    )
-    return table, each_step
-
-
-def _unknown_copies(rows: Rows) -> str:
-    """Why nothing can be said of copies: their device is not known, so neither is what waited for them."""
-    placed = np.array(rows.placed)
-    some = ~placed[rows.device] & (rows.kind == CODE[Kind.MEMCPY])
-    if not some.any():
-        return ""
-    names = ", ".join(name for name, one in zip(rows.devices, rows.placed, strict=True) if not one)
-    return f"the trace does not tell what waited for the {int(some.sum())} copies on {names}"
 
 
 def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:

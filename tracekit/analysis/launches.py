@@ -13,18 +13,11 @@ from tracekit import notebook
 from tracekit.frames import typed
 from tracekit.idleness.gaps import gaps
 from tracekit.intervals import Intervals
-from tracekit.jit import loop
-from tracekit.rows import CODE, Rows
-from tracekit.trace import Kind
-
-# A queue is drawn, and bound stretches are found, in this many pieces of a device's time.
-SLOTS = 1000
-# A slot is bound by launches where the device was idle with an empty queue for more than half of it and yet launches
-# started work in it: a long gap is no such slot. A stretch is of such slots, with at least this many launches.
-BOUND_SHARE = (1, 2)
-BOUND_LAUNCHES = 10
-# The median distance of fewer launches says little about what a host needs for one.
-LEAST_LAUNCHES = 20
+from tracekit.launching.distance import distances, quantiles
+from tracekit.launching.queues import DEPTH_COLUMNS, queue
+from tracekit.launching.tiny import by_name, tiny
+from tracekit.launching.work import Work
+from tracekit.rows import Rows
 
 _DELAY = {"n": "int64", "negative": "int64", "median_ps": "Int64", "p90_ps": "Int64", "p99_ps": "Int64"}
 BY_DEVICE_COLUMNS = {"device": "str", **_DELAY, "unlinked": "int64"}
@@ -39,7 +32,6 @@ QUEUE_COLUMNS = {
     "starved_ps": "int64",
     "starved_ratio": "Float64",
 }
-DEPTH_COLUMNS = {"device": "str", "start_ps": "int64", "end_ps": "int64", "mean": "Float64"}
 BOUND_COLUMNS = {
     "device": "str",
     "start_ps": "int64",
@@ -96,19 +88,6 @@ class Launches:
         )
 
 
-@dataclass(frozen=True)
-class _First:
-    """The first row of each launch on one device, by start, each column (m,): its place in Rows, when it started, and
-    its launch with its begin; and the rows around each gap of the device (`gaps.gaps`)."""
-
-    row: NDArray[np.int64]
-    start: NDArray[np.int64]
-    launch: NDArray[np.int64]
-    called: NDArray[np.int64]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-
-
 def launches(
     rows: Rows,
     launch: NDArray[np.int64],
@@ -128,21 +107,21 @@ def launches(
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
     called = launches["start_ps"].to_numpy()
     counts = np.bincount(launch[launch >= 0], minlength=len(launches))
-    interval, threads = _intervals(np.flatnonzero(counts), launches)
+    interval, threads = distances(np.flatnonzero(counts), launches)
     placed = [device for device, good in enumerate(rows.placed) if good and (launch[rows.of(device)] >= 0).any()]
     queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
-    delays, tiny = [], []
+    delays, kernels = [], []
     for device in placed:
         work, inside = _first(rows, device, launch, counts, called), _inside(rows, device, windows)
         unlinked = int((launch[rows.of(device)] < 0).sum())
         delays.append((work.launch, work.start - work.called))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
-        queue, means, stretches = _queue(rows, device, work, inside)
-        queues.append(queue)
+        line, means, stretches = queue(rows, device, work, inside)
+        queues.append(line)
         depth.append(means)
         bound += stretches
-        kernels, line = _tiny(rows, device, work, counts, interval, inside)
-        tiny.append(kernels)
+        held, line = tiny(rows, device, work, counts, interval, inside)
+        kernels.append(held)
         tiny_by_device.append(line)
     return Launches(
         typed(BY_DEVICE_COLUMNS, by_device),
@@ -150,8 +129,8 @@ def launches(
         typed(QUEUE_COLUMNS, queues),
         pd.concat(depth, ignore_index=True) if depth else typed(DEPTH_COLUMNS),
         typed(BOUND_COLUMNS, bound),
-        threads,
-        typed(TINY_COLUMNS, _by_name(rows, tiny)),
+        typed(THREAD_COLUMNS, threads),
+        typed(TINY_COLUMNS, by_name(rows, kernels)),
         typed(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
         lacking,
     )
@@ -159,7 +138,7 @@ def launches(
 
 def _first(
     rows: Rows, device: int, launch: NDArray[np.int64], counts: NDArray[np.int64], called: NDArray[np.int64]
-) -> _First:
+) -> Work:
     """The work of a device; `counts` has the rows of each launch."""
     of = rows.of(device)
     row = np.flatnonzero(launch[of] >= 0) + of.start
@@ -170,7 +149,7 @@ def _first(
         seen[by[::-1]] = row[::-1]
         row = row[seen[by] == row]
         by = launch[row]
-    return _First(row, rows.start[row], by, called[by], *gaps(rows, device))
+    return Work(row, rows.start[row], by, called[by], *gaps(rows, device))
 
 
 def _inside(rows: Rows, device: int, windows: Mapping[str, Intervals] | None) -> Intervals:
@@ -185,15 +164,8 @@ def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None,
     good = delay[delay >= 0]
     if len(good) == 0:
         return len(delay), len(delay), None, None, None
-    median, p90, p99 = _quantiles(good, (50, 90, 99))
+    median, p90, p99 = quantiles(good, (50, 90, 99))
     return len(delay), len(delay) - len(good), median, p90, p99
-
-
-def _quantiles(values: NDArray[np.int64], shares: Sequence[int]) -> Sequence[int]:
-    """The smallest of the values that is at least as large as each of the shares of them, in %."""
-    at = [-(-len(values) * share // 100) - 1 for share in shares]
-    found: list[int] = np.partition(values, at)[at].tolist()
-    return found
 
 
 def _by_call(
@@ -209,161 +181,3 @@ def _by_call(
     called = np.flatnonzero(np.bincount(code)).tolist()
     found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in called]
     return sorted(found, key=lambda one: (-one[1], one[0]))
-
-
-def _queue(
-    rows: Rows, device: int, work: _First, inside: Intervals
-) -> tuple[tuple[Any, ...], pd.DataFrame, list[tuple[Any, ...]]]:
-    """A row of `queue`, the rows of `depth`, and those of `bound` of one device."""
-    name, of = rows.devices[device], rows.of(device)
-    low, high = int(rows.start[of.start]), int(rows.end[of].max())
-    good = work.start >= work.called
-    start, called = work.start[good], work.called[good]
-    begun = np.sort(called, kind="stable")  # linear where they are in order
-    edges = np.append(np.arange(low, high, max(-(-(high - low) // SLOTS), 1)), high)
-    held = np.diff(_integral(begun, edges) - _integral(start, edges))
-    queued = iv.union(iv.intervals(called, start))
-    idle = iv.union(iv.intervals(rows.end[work.before], rows.start[work.after]))
-    starved = iv.intersection(iv.difference(idle, queued), inside)
-    deepest = int(loop(_deepest, len(rows))(begun, start, low, high))
-    span, hungry = iv.total(inside), iv.total(starved)
-    empty = span - iv.total(iv.intersection(queued, inside))
-    waiting = np.diff(_integral(begun, inside.ravel()) - _integral(start, inside.ravel()))[::2]
-    mean = iv.sum_exactly(waiting) / span if span else None
-    ratios = (empty / span, hungry / span) if span else (None, None)
-    row = (name, span, mean, deepest, empty, ratios[0], hungry, ratios[1])
-    depth = pd.DataFrame(
-        {
-            "device": pd.Series([name] * (len(edges) - 1), dtype="str"),
-            "start_ps": edges[:-1],
-            "end_ps": edges[1:],
-            "mean": pd.array(held / np.maximum(np.diff(edges), 1), "Float64"),
-        }
-    )
-    return row, depth, _bound(name, edges, starved, start)
-
-
-def _deepest(begun: NDArray[np.int64], started: NDArray[np.int64], low: int, high: int) -> int:
-    """The deepest queue that lasts for any time inside [low, high); both times rise, as many begin as start."""
-    depth, deepest, i, j = 0, 0, 0, 0
-    while j < len(started):
-        now = started[j]
-        if i < len(begun) and begun[i] < now:
-            now = begun[i]
-        # What happens at one moment leaves no time between.
-        while i < len(begun) and begun[i] == now:
-            depth += 1
-            i += 1
-        while j < len(started) and started[j] == now:
-            depth -= 1
-            j += 1
-        if j < len(started):
-            until = started[j]
-            if i < len(begun) and begun[i] < until:
-                until = begun[i]
-            if depth > deepest and min(until, high) > max(now, low):
-                deepest = depth
-    return deepest
-
-
-def _integral(moments: NDArray[np.int64], until: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The integral of "how many of the rising moments are past" up to each time, modulo 2^64.
-
-    The sums may overflow; the difference of two of them that fits in int64 is exact all the same.
-    """
-    past = np.searchsorted(moments, until, "right")
-    area: NDArray[np.int64] = past * until - np.append(0, np.cumsum(moments))[past]
-    return area
-
-
-def _bound(name: str, edges: NDArray[np.int64], starved: Intervals, start: NDArray[np.int64]) -> list[tuple[Any, ...]]:
-    """The stretches of slots bound by launches in which BOUND_LAUNCHES launches or more started work."""
-    slots = iv.intervals(edges[:-1], edges[1:])
-    hungry = iv.within(starved, slots)
-    share, whole = BOUND_SHARE
-    some = iv.union(slots[(hungry * whole > np.diff(edges) * share) & (np.diff(np.searchsorted(start, edges)) > 0)])
-    counts = np.searchsorted(start, some[:, 1]) - np.searchsorted(start, some[:, 0])
-    times = iv.within(starved, some)
-    return [
-        (name, begin, end, count, time, time / (end - begin))
-        for (begin, end), count, time in zip(some.tolist(), counts.tolist(), times.tolist(), strict=True)
-        if count >= BOUND_LAUNCHES
-    ]
-
-
-def _intervals(used: NDArray[np.int64], launches: pd.DataFrame) -> tuple[NDArray[np.int64], pd.DataFrame]:
-    """For each launch the median distance between successive launches of its thread, 0 where that is unknown; and the
-    same as a table.
-
-    Only `used` calls count, those that started work, and a thread needs LEAST_LAUNCHES of them.
-    """
-    hosts, threads = launches["host"].cat, launches["thread"].cat
-    key = hosts.codes.to_numpy()[used].astype(np.int64) * max(len(threads.categories), 1)
-    key += threads.codes.to_numpy()[used]
-    counts = np.bincount(key)
-    kinds = np.flatnonzero(counts)
-    # Of numbers of at most two bytes, numpy finds a stable order in linear time.
-    order = np.argsort(key.astype(np.min_scalar_type(len(counts))), kind="stable")
-    ends = np.cumsum(counts[kinds])
-    called = launches["start_ps"].to_numpy()
-    interval, rows = np.zeros(len(launches), np.int64), []
-    for kind, begin, end in zip(kinds.tolist(), [0, *ends.tolist()], ends.tolist(), strict=False):
-        mine = used[order[begin:end]]
-        # Sorting what is in order is linear if it is stable.
-        apart = np.diff(np.sort(called[mine], kind="stable"))
-        median = _quantiles(apart, (50,))[0] if len(mine) >= LEAST_LAUNCHES else None
-        interval[mine] = median or 0
-        host, name = divmod(kind, len(threads.categories))
-        rows.append((str(hosts.categories[host]), str(threads.categories[name]), len(mine), median))
-    rows.sort(key=lambda one: -one[2])
-    return interval, typed(THREAD_COLUMNS, rows)
-
-
-def _tiny(
-    rows: Rows,
-    device: int,
-    work: _First,
-    counts: NDArray[np.int64],
-    interval: NDArray[np.int64],
-    inside: Intervals,
-) -> tuple[tuple[NDArray[np.int64], ...], tuple[Any, ...]]:
-    """The kernels of a device that are shorter than the host needs to launch one: the code of the name, the time and
-    the cost of each, and the device's row of `tiny_by_device`.
-
-    Only kernels with a launch of their own count (`counts`: rows of each launch). Each costs the part of the idle
-    interval that it ends in which it was not launched yet, but no more than one distance of launches: that is what not
-    launching it would save at most.
-    """
-    start = int(rows.first[device])
-    # The kernel that ends a gap costs the host's part of it.
-    lost = np.zeros(int(rows.first[device + 1]) - start, np.int64)
-    kernels = np.flatnonzero((rows.kind[work.row] == CODE[Kind.COMPUTE]) & (counts[work.launch] == 1))
-    row, least = work.row[kernels], interval[work.launch[kernels]]
-    lasted = rows.end[row] - rows.start[row]
-    tiny = np.flatnonzero(lasted < least)
-    called = np.full(len(lost), np.iinfo(np.int64).min)
-    called[row[tiny] - start] = work.called[kernels[tiny]]
-    begin = rows.end[work.before]
-    late = np.minimum(np.maximum(called[work.after - start], begin), rows.start[work.after]) - begin
-    if len(inside) > 1:
-        late = iv.within(inside, iv.intervals(begin, begin + late))
-    lost[work.after - start] = late
-    row, lasted = row[tiny], lasted[tiny]
-    cost = np.minimum(lost[row - start], least[tiny])
-    total, span = iv.sum_exactly(cost), iv.total(inside)
-    share = len(tiny) / len(kernels) if len(kernels) else None
-    times = iv.sum_exactly(lasted), total, total / span if span else None
-    return (rows.codes("name")[row], lasted, cost), (rows.devices[device], len(tiny), share, *times)
-
-
-def _by_name(rows: Rows, tiny: Sequence[tuple[NDArray[np.int64], ...]]) -> list[tuple[Any, ...]]:
-    """The kernels that `_tiny` found, by name, the costliest first."""
-    empty = np.empty(0, np.int64)
-    code, time, cost = (np.concatenate(columns) for columns in zip((empty,) * 3, *tiny, strict=True))
-    labels = rows.labels("name")
-    count = np.bincount(code, minlength=len(labels))
-    some = np.flatnonzero(count)
-    which = (np.cumsum(count > 0) - 1)[code]
-    sums = iv.sums(time, which, len(some)), iv.sums(cost, which, len(some))
-    table = [(labels[one], int(count[one]), spent, lost) for one, spent, lost in zip(some.tolist(), *sums, strict=True)]
-    return sorted(table, key=lambda one: (-one[3], -one[2], one[0]))

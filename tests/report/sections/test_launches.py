@@ -5,6 +5,7 @@ from unittest import mock
 
 from tests.launch_frames import calls, work
 from tracekit.analysis import launches as analysis
+from tracekit.launching import queues
 from tracekit.links import launch_of
 from tracekit.report.sections.launches import section
 from tracekit.rows import rows
@@ -45,7 +46,7 @@ def test_a_starved_device_and_what_fusing_would_buy_come_first():
 
 
 def test_stretches_bound_by_launches_have_a_table():
-    with mock.patch.object(analysis, "SLOTS", 50):
+    with mock.patch.object(queues, "SLOTS", 50):
         made = made_of(*late(100))
     assert made.tables[2] == (
         "Stretches bound by launches",
