@@ -209,20 +209,25 @@
           if (to[x] < lines) dab(x, to[x], top - to[x]);
         }
       }
-      // Columns of one height beside each other are filled line by line, in one go where they have no pattern.
-      for (let x = 0; x < width;) {
-        let next = x + 1;
-        while (next < width && from[next] === from[x] && to[next] === to[x]) next++;
-        for (let y = Math.max(from[x], lowest); y < Math.min(to[x], highest); y++) {
-          const line = (foot - 1 - y) * width;
-          if (pattern === null && next - x > 8) pixels.fill(full, line + x, line + next);
-          else {
-            for (let at = x; at < next; at++) {
-              pixels[line + at] = pattern !== null && pattern[tile[y] + column[at]] ? second : full;
-            }
+      // Up each column; many of one height beside each other, without a pattern, line by line in one go.
+      for (let x = 0, next = 0; x < width; x = next) {
+        next = x + 1;
+        const low = Math.max(from[x], lowest);
+        const high = Math.min(to[x], highest);
+        if (low >= high) continue;
+        const first = (foot - 1 - low) * width + x;
+        if (pattern !== null) {
+          for (let y = low, at = first; y < high; y++, at -= width) {
+            pixels[at] = pattern[tile[y] + column[x]] ? second : full;
           }
+          continue;
         }
-        x = next;
+        while (next < width && from[next] === from[x] && to[next] === to[x]) next++;
+        if (next - x > 8) for (let y = low, at = first; y < high; y++, at -= width) pixels.fill(full, at, at + next - x);
+        else {
+          next = x + 1;
+          for (let y = low, at = first; y < high; y++, at -= width) pixels[at] = full;
+        }
       }
     }
     for (let x = 0; x < width; x++) {
