@@ -122,7 +122,7 @@ def critical_path(
         return _nothing(dag, lacking)
     clock = np.array([dag.clocks.index(one) for one in table["clock"]], np.int64)
     held = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
-    dag = dag.bare()  # 40 MB less for a million rows
+    dag = dag.bare()  # 57 MB less for a million rows
     wall = held.end - held.start
     shown = _shown(wall)
     op, labels = _ops(rows, dag)
