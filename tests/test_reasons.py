@@ -1,9 +1,13 @@
 """All reasons at once: of the whole trace, and of the stretches that are compared."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pandas as pd
 
 import tracekit
 from tests.frames import events, spans, trace
+from tracekit.reasons import _shared
 from tracekit.trace import SPAN_COLUMNS, concat, frame
 
 
@@ -114,3 +118,28 @@ def test_a_trace_without_device_work_has_no_reasons_and_says_why():
         )
     ]
     assert [one for one in lacking if not one.endswith(".")] == []
+
+
+def test_what_is_shared_is_made_by_whoever_comes_first_and_once():
+    made = []
+
+    def make() -> str:
+        made.append(threading.current_thread())
+        return "made"
+
+    with ThreadPoolExecutor(1) as beside:
+        begun, go = threading.Event(), threading.Event()
+        beside.submit(lambda: (begun.set(), go.wait()))
+        begun.wait()
+        waiting = _shared(beside, make)
+        assert waiting() == "made"
+        assert made == [threading.current_thread()]
+        go.set()
+    assert len(made) == 1
+    with ThreadPoolExecutor(1) as beside:
+        begun.clear()
+        taken = _shared(beside, lambda: (begun.set(), make())[1])
+        begun.wait()
+        assert taken() == "made"
+    assert len(made) == 2
+    assert made[1] is not threading.current_thread()

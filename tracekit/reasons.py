@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -112,15 +112,15 @@ def explaining(
     stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
     path = beside.submit(_critical_path, rows, launch, instance, trace, stretches, [dag])
     del dag
-    queued = _Stealable(beside, lambda: launches.launches(rows, launch, trace.launches, seen.windows))
-    speed = _Stealable(beside, lambda: bandwidth.bandwidth(rows, trace.devices, trace.ops, seen))
+    queued = _shared(beside, lambda: launches.launches(rows, launch, trace.launches, seen.windows))
+    speed = _shared(beside, lambda: bandwidth.bandwidth(rows, trace.devices, trace.ops, seen))
     joined = collectives.collectives(rows, instance, seen)
     gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
     costly = offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance)
     return lambda: Reasons(
         # Whichever thread comes first to these two takes them, this one from the last on.
-        bandwidth=speed.result(),
-        launches=queued.result(),
+        bandwidth=speed(),
+        launches=queued(),
         rows=rows,
         seen=seen,
         place=place,
@@ -147,14 +147,10 @@ def _critical_path(
     return critical_path.critical_path(rows, launch, instance, trace, step_table, dag.pop().result())
 
 
-class _Stealable(Generic[T]):
-    """What another thread is to make; who asks for it before that thread has begun makes it himself."""
-
-    def __init__(self, beside: Executor, make: Callable[[], T]) -> None:
-        self._make, self._future = make, beside.submit(make)
-
-    def result(self) -> T:
-        return self._make() if self._future.cancel() else self._future.result()
+def _shared(beside: Executor, make: Callable[[], T]) -> Callable[[], T]:
+    """What the thread of `beside` is to make; who asks for it before that thread has begun makes it himself."""
+    future = beside.submit(make)
+    return lambda: make() if future.cancel() else future.result()
 
 
 def _apart(within: pd.DataFrame) -> pd.DataFrame:

@@ -55,7 +55,7 @@ class Lanes:
     step: Column
     launch: Column
     instance: Column
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def lanes(report: Report, calls: bool = True) -> Lanes:
@@ -100,7 +100,6 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
         step=step[order],
         launch=number[launch[order]],
         instance=instances(seen)[order],
-        notes=(),
     )
 
 
