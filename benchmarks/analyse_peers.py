@@ -207,12 +207,12 @@ def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, fl
         for ask in asked.values():
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent
-    above = (root / "report", root / "reasons.py", Path(__file__))
+    above = (root / "report", root / "analysis" / "explain.py", Path(__file__))
     found: dict[str, float] = {}
     stats: Any = pstats.Stats(profile)
     for (file, _, function), (*_, callers) in stats.stats.items():
         path = Path(file)
-        if root not in path.parents or root / "report" in path.parents or path == root / "reasons.py":
+        if root not in path.parents or root / "report" in path.parents or path == root / "analysis" / "explain.py":
             continue
         part = f"{path.relative_to(root).with_suffix('').as_posix()}.{function}"
         seconds = sum(

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import tracekit
-from tracekit.analysis.critical_path import critical_path
-from tracekit.analysis.steps import steps
-from tracekit.links import launch_of
-from tracekit.matching.instances import instances
-from tracekit.rows import rows
-from tracekit.stepping.boundaries import boundaries
-from tracekit.unions import unions
+from tracekit.analysis.critical_path.critical_path import critical_path
+from tracekit.analysis.steps.steps import steps
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+from tracekit.timeline.steps.boundaries import boundaries
+from tracekit.timeline.unions import unions
 
 # What is taken away, the program with it and the one without.
 PAIRS = (("collectives", "reduced", "alone"), ("copies", "copied", "resident"))

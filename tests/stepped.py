@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from tracekit.links import launch_of
-from tracekit.rows import rows
-from tracekit.stepping.boundaries import Boundaries, boundaries
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+from tracekit.timeline.steps.boundaries import Boundaries, boundaries
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, frame
 
 # Columns of events whose categories are fixed.

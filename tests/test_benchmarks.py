@@ -189,7 +189,12 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
         ours = peers[f"tracekit, {kind}"]
         assert ours["again_s"] > 0
         assert 0 < ours["loaded"] <= ours["peak"]
-        expected = {"partition.partition", "known.known_by", "idle.idle", "critical_path.critical_path"}
+        expected = {
+            "partition.partition",
+            "classification.known_by",
+            "idle/idle.idle",
+            "critical_path/critical_path.critical_path",
+        }
         assert {f"analysis/{part}" for part in expected} <= set(ours["parts"])
     assert all(name in printed for name in peers)
 

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 # These two share their module's name, so they are bound here, first and for good; both modules import only the
 # standard library.
-from tracekit.capture import capture
-from tracekit.phase import phase
+from tracekit.capture.capture import capture
+from tracekit.capture.phase import phase
 from tracekit.version import __version__
 
 if TYPE_CHECKING:
+    from tracekit.analysis.explain import Reasons, explain
     from tracekit.analysis.overlap import concurrency, device_pairs, overlap
     from tracekit.analysis.partition import partition
     from tracekit.analysis.phases import marked, phases
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
-    from tracekit.reasons import Reasons, explain
     from tracekit.report.analyse import analyse, save
     from tracekit.report.build import Report
     from tracekit.report.figures.show import concurrency_over_time, gantt, overlap_matrix, partition_bars
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "CaptureError": "errors",
     "Kind": "trace",
-    "Reasons": "reasons",
+    "Reasons": "analysis.explain",
     "Report": "report.build",
     "Trace": "trace",
     "TraceError": "errors",
@@ -35,7 +35,7 @@ _WHERE = {
     "concurrency": "analysis.overlap",
     "concurrency_over_time": "report.figures.show",
     "device_pairs": "analysis.overlap",
-    "explain": "reasons",
+    "explain": "analysis.explain",
     "gantt": "report.figures.show",
     "marked": "analysis.phases",
     "overlap": "analysis.overlap",

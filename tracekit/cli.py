@@ -85,7 +85,7 @@ def capture(
     import os
     import shlex
 
-    from tracekit.capture import NothingCapturedError, record
+    from tracekit.capture.capture import NothingCapturedError, record
 
     sys.excepthook = sys.__excepthook__  # typer's hook is not the script's
     try:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import notebook
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
 from tracekit.units import percent, time
 
 # A longer table is read by nobody.

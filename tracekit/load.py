@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tracekit import rules
 from tracekit.readers import read
 from tracekit.trace import Trace
+from tracekit.vocabulary import rules
 
 
 def load(path: Path, run: str | None = None, kinds: Path | None = None) -> Trace:

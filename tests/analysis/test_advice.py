@@ -9,8 +9,8 @@ from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
 from tracekit.analysis.overlap import device_pairs
 from tracekit.analysis.partition import partition
-from tracekit.rows import rows
-from tracekit.unions import unions
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
 
 
 def waited(ps: int | None) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.unions import CELLS
+from tracekit.timeline.unions import CELLS
 
 KINDS = {"compute": "compute", "collective": "collective", "memcpy": "memory", "memset": "memory"}
 

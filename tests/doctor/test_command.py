@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.doctor.test_checks import CPU
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.doctor.checks import checks
 from tracekit.doctor.command import show
 from tracekit.doctor.facts import Nvidia, Ran

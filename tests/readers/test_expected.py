@@ -10,7 +10,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.readers import read
-from tracekit.unions import unions
+from tracekit.timeline.unions import unions
 
 REAL = Path(__file__).parents[3] / "shared" / "traces"
 EXPECTED = json.loads((REAL / "expected.json").read_text("utf-8")) if REAL.is_dir() else {}

@@ -15,7 +15,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError
 from tracekit.readers import read
-from tracekit.unions import unions
+from tracekit.timeline.unions import unions
 
 REAL = Path(__file__).parents[3] / "shared" / "traces"
 RANKS = REAL / "kineto" / "dlrm-8xV100"

@@ -15,8 +15,8 @@ from tracekit.report import gantt as drawer
 from tracekit.report.figures.files import save
 from tracekit.report.figures.view import View, look
 from tracekit.report.palette import LIGHT
+from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS, Kind, Trace, frame
-from tracekit.unions import unions
 
 MS = 10**9
 TRACK = 242.0

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.report import printed, text
 from tracekit.report.build import build
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.report import drawn, strip
 from tracekit.report.build import build
 from tracekit.report.strip import strips
-from tracekit.rows import CODE, rows
+from tracekit.timeline.rows import CODE, rows
+from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, labelled
-from tracekit.unions import unions
 
 NO_PHASES = spans()[[]].assign(name=[], start_ps=[], end_ps=[])
 interval = st.tuples(

@@ -12,9 +12,9 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
 from tracekit.trace import Kind, records
-from tracekit.unions import COLLECTIVE, COMPUTE, Unions
 
 # Shares of the devices' windows from which on a finding is told.
 EXPOSED_COLLECTIVES = 0.10

@@ -8,10 +8,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.frames import typed
+from tracekit.columns import typed
 from tracekit.jit import loop
-from tracekit.rows import Rows
-from tracekit.unions import Unions, unions
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.unions import Unions, unions
 
 OVERLAP_COLUMNS = {
     "device": "str",

@@ -3,9 +3,9 @@
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.frames import typed
-from tracekit.rows import Rows
-from tracekit.unions import CELLS, Unions, unions
+from tracekit.columns import typed
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.unions import CELLS, Unions, unions
 
 
 def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:

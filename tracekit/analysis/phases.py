@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.frames import typed
+from tracekit.columns import typed
 from tracekit.intervals import Intervals
-from tracekit.rows import Rows, clock_of_hosts, rows
+from tracekit.timeline.rows import Rows, clock_of_hosts, rows
+from tracekit.timeline.unions import unions
 from tracekit.trace import KIND_DTYPE
-from tracekit.unions import unions
 
 PHASE_COLUMNS = {
     "name": "str",

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.doctor.check import Check
 from tracekit.doctor.checks import checks, works
 from tracekit.doctor.facts import still

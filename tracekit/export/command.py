@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.export.write import default_path, perfetto_files, put, table_files
@@ -27,7 +27,7 @@ def run(
     """Export the trace at `trace_path` and return the files that were written.
 
     `to` is one of FORMATS; by default what the end of `out` says, else Perfetto. `table` names the one frame to write
-    to the file `out`, else all are written to the directory `out`. `kinds` is a file of rules (tracekit.rules).
+    to the file `out`, else all are written to the directory `out`. `kinds` is a file of rules (vocabulary.rules).
     """
     told = _told(out)
     to = to or told or PERFETTO

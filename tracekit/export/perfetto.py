@@ -11,14 +11,14 @@ from itertools import chain, count
 import numpy as np
 
 from tracekit import intervals as iv
+from tracekit.analysis.bandwidth.throughput import throughput
+from tracekit.devices import natural
 from tracekit.export import added, device_slices, track_events, tracks
 from tracekit.export.correlation import DESCRIPTOR, descriptor
 from tracekit.export.packets import GPUS, Axis, interned, packet
 from tracekit.export.threads import threads
 from tracekit.export.timeline import Timeline
 from tracekit.export.wire import message, number
-from tracekit.names import natural
-from tracekit.rates.throughput import throughput
 from tracekit.version import __version__
 
 _GRAPHICS_CONTEXTS = 23  # of InternedData

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit import links
-from tracekit.matching import instances
-from tracekit.rows import Rows, clock_of_hosts, rows
-from tracekit.stepping import boundaries
+from tracekit.timeline import launches as links
+from tracekit.timeline.collectives import instances
+from tracekit.timeline.rows import Rows, clock_of_hosts, rows
+from tracekit.timeline.steps import boundaries
+from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace
-from tracekit.unions import Unions, unions
 
 
 @dataclass(frozen=True)

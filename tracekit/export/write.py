@@ -8,7 +8,7 @@ from pathlib import Path
 from tracekit.errors import TracekitError
 from tracekit.export import FRAMES, PERFETTO, gz, perfetto, tables
 from tracekit.export.timeline import timeline
-from tracekit.output import refuse_inside, replaced, trace_name
+from tracekit.files import refuse_inside, replaced, trace_name
 from tracekit.trace import Trace
 
 _DIRECTORY = Path("exports")

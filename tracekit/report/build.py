@@ -10,17 +10,18 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis import advice, known
+from tracekit.analysis import advice
+from tracekit.analysis import classification as known
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
-from tracekit.reasons import Reasons, explaining
+from tracekit.analysis.explain import Reasons, explaining
 from tracekit.report import missing, verdict
 from tracekit.report.detail import sections
 from tracekit.report.section import Section
-from tracekit.rows import CODE, Rows, rows
+from tracekit.timeline.rows import CODE, Rows, rows
+from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Kind, Trace, records
-from tracekit.unions import Unions, unions
 
 # Formats in which a CPU device is XLA's: a queue that runs one operation at a time.
 _XLA = ("xplane", "jax-json")

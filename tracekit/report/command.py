@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.errors import TracekitError
 from tracekit.load import load
 from tracekit.report import printed
@@ -29,7 +29,7 @@ def run(
 ) -> Path:
     """Report on the trace at `trace_dir`; returns the directory that was written.
 
-    `kinds` is a file of rules (tracekit.rules) for what an operation is; `full` prints all that the files hold.
+    `kinds` is a file of rules (vocabulary.rules) for what an operation is; `full` prints all that the files hold.
     """
     if (alone or baseline) and not phases:
         raise TracekitError(

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis import known
-from tracekit.names import natural
+from tracekit.analysis import classification as known
+from tracekit.devices import natural
 from tracekit.report import missing
-from tracekit.rows import clock_of_hosts
+from tracekit.timeline.rows import clock_of_hosts
+from tracekit.timeline.unions import unions
 from tracekit.trace import Kind, Trace
-from tracekit.unions import unions
 
 SCHEMA = 1
 

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
 from tracekit.report.labels import short
-from tracekit.rows import clock_of_hosts
+from tracekit.timeline.rows import clock_of_hosts
 from tracekit.trace import KIND_DTYPE, Kind
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tracekit.analysis.advice import Advice
-from tracekit.reasons import Reasons
+from tracekit.analysis.explain import Reasons
 from tracekit.report.section import Section
 from tracekit.report.sections import (
     advice,

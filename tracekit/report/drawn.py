@@ -7,13 +7,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.report import strip
 from tracekit.report.build import Report
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.report.strip import Line, Strip
-from tracekit.rows import CODE
-from tracekit.rows import rows as sorted_rows
+from tracekit.timeline.rows import CODE
+from tracekit.timeline.rows import rows as sorted_rows
 from tracekit.trace import Kind
 from tracekit.units import time
 

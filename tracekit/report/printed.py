@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.report import drawn, text
 from tracekit.report.build import Report
 from tracekit.report.detail import important

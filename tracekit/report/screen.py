@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from tracekit import terminal
+from tracekit import console as terminal
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
 from tracekit.load import load
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX
 from tracekit.report.contents import Clock, Contents, Device, contents
 from tracekit.trace import Kind
 from tracekit.units import percent, time

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, Rows
 from tracekit.trace import Kind
 from tracekit.units import percent, time
 

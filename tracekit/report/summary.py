@@ -6,8 +6,8 @@ from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
 from tracekit.report.detail import important
 from tracekit.report.section import plain, plain_value
+from tracekit.timeline.unions import CELLS
 from tracekit.trace import records
-from tracekit.unions import CELLS
 
 SCHEMA = 1
 MAX_GUESSES = 20

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from tracekit.errors import TracekitError
-from tracekit.output import refuse_inside, replaced, trace_name
+from tracekit.files import refuse_inside, replaced, trace_name
 from tracekit.report import gantt, text
 from tracekit.report.build import Report
 from tracekit.report.figures.files import save

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tracekit.errors import ViewError
-from tracekit.output import trace_name
+from tracekit.files import trace_name
 from tracekit.view import browser, serving
 
 VARIABLE = "TRACEKIT_PERFETTO_UI"

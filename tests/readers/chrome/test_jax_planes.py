@@ -12,7 +12,7 @@ import pytest
 from tracekit import intervals as iv
 from tracekit.readers import chrome, xplane
 from tracekit.readers.chrome import jax_planes
-from tracekit.unions import unions
+from tracekit.timeline.unions import unions
 
 DATA = Path(__file__).parents[2] / "data"
 REAL = Path(__file__).parents[4] / "shared" / "traces"

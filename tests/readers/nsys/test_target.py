@@ -7,7 +7,7 @@ import pytest
 from tests.readers.nsys.exports import Tables, rows
 from tracekit import intervals as iv
 from tracekit.readers import nsys
-from tracekit.unions import unions
+from tracekit.timeline.unions import unions
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.report.page.timeline_page import written
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.names import natural
+from tracekit.devices import natural
 from tracekit.report import coverage
 from tracekit.report.build import build
 from tracekit.report.page.lanes import origins

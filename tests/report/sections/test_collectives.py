@@ -1,12 +1,12 @@
 import json
 
 from tests.collective_frames import row, table
-from tracekit.analysis.collectives import collectives
-from tracekit.matching.instances import instances
+from tracekit.analysis.collectives.collectives import collectives
 from tracekit.report.section import Section
 from tracekit.report.sections.collectives import section
-from tracekit.rows import rows
-from tracekit.unions import unions
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
 
 MS = 10**9
 

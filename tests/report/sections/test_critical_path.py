@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from tests.analysis.test_critical_path import US, known, path, step_table
-from tests.dependencies.test_graph import trace
+from tests.analysis.critical_path.test_critical_path import US, known, path, step_table
+from tests.analysis.critical_path.test_graph import trace
 from tracekit.report.sections.critical_path import section
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.analysis.test_idle import CALLED, FIRST, US, call, calls, idle, row, work
+from tests.analysis.idle.test_idle import CALLED, FIRST, US, call, calls, idle, row, work
 from tracekit.report.sections.idle import section
 
 

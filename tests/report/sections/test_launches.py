@@ -4,11 +4,11 @@ import json
 from unittest import mock
 
 from tests.launch_frames import calls, work
-from tracekit.analysis import launches as analysis
-from tracekit.launching import queues
-from tracekit.links import launch_of
+from tracekit.analysis.launches import launches as analysis
+from tracekit.analysis.launches import queues
 from tracekit.report.sections.launches import section
-from tracekit.rows import rows
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
 
 
 def made_of(events, called):

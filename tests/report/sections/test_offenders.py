@@ -1,6 +1,6 @@
 import json
 
-from tests.analysis.test_offenders import COLLECTIVES, INSTANCE, OPS, STEP, found, gaps, step
+from tests.analysis.offenders.test_offenders import COLLECTIVES, INSTANCE, OPS, STEP, found, gaps, step
 from tests.frames import events
 from tracekit.report.sections.offenders import section
 

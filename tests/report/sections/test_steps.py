@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.stepped import annotated, found, joined, work
-from tracekit.analysis.steps import steps
+from tracekit.analysis.steps.steps import steps
 from tracekit.report.sections.steps import section
-from tracekit.rows import rows
-from tracekit.unions import unions
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
 
 MS = 10**9
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tracekit import kinds
+from tracekit.vocabulary import kinds
 
 # c10::ScalarType as PyTorch writes it, and the C++ names that `Input type` holds.
 ELEMENT_BYTES = {

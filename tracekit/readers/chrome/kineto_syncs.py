@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document
 from tracekit.readers.chrome.kineto_args import Sync, integers, whole
 from tracekit.readers.chrome.kineto_work import device, lane

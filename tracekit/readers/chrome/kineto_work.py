@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import kinds
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document, kineto_args
 from tracekit.readers.chrome.kineto_args import Annotation, Call, Work, integers, whole
 from tracekit.readers.distinct import distinct
 from tracekit.trace import EVENT_COLUMNS, Kind, constant, frame, labelled
+from tracekit.vocabulary import kinds
 
 Rows = NDArray[np.int64]
 

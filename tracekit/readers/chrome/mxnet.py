@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import kinds
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xplane import ops
@@ -30,6 +29,7 @@ from tracekit.trace import (
     frame,
     labelled,
 )
+from tracekit.vocabulary import kinds
 
 _YEAR_2000_PS = 946_684_800 * 10**12
 _CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")

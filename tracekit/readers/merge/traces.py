@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.names import natural
+from tracekit.devices import natural
 from tracekit.readers.merge import clocks, programs, same_host, shared_ends
 from tracekit.readers.merge.clocks import Clock, listed
 from tracekit.readers.merge.same_host import Part

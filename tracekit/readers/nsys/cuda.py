@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import kinds
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.schema import MISSING, Export, has_rows, integers, named, rows, strings
 from tracekit.readers.nsys.target import process_of
 from tracekit.trace import Kind
+from tracekit.vocabulary import kinds
 
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = (f"{_ACTIVITY}KERNEL", f"{_ACTIVITY}CONCURRENT_KERNEL")

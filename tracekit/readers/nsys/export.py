@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.devices import natural
 from tracekit.errors import TraceError
-from tracekit.names import natural
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys import cuda, nccl, nvtx, syncs, target
 from tracekit.readers.nsys.cuda import Calls, Work

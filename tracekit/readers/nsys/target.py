@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.names import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
 from tracekit.readers.nsys.schema import MISSING, Export, rows, strings
 
 _TID_BITS = 24

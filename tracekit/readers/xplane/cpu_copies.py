@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import kinds
 from tracekit.readers.xplane import ops
 from tracekit.readers.xplane.host_events import LISTENER, HostEvents
 from tracekit.trace import EVENT_COLUMNS, Kind, constant, frame
+from tracekit.vocabulary import kinds
 
 STATS = ("device_ordinal", "_p", "_c")
 

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import intervals, kinds
+from tracekit import intervals
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xplane import memcpy, ops
 from tracekit.readers.xplane.instruction import MOVES, Op
 from tracekit.readers.xplane.launches import Calls
 from tracekit.readers.xplane.planes import Plane
 from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Kind, frame, labelled
+from tracekit.vocabulary import kinds
 
 # Records of memory that was held, allocated or given back: they last as long as that, and nothing runs.
 _MEMORY_STATS = ("MemoryResidency_details", "memalloc_details", "MemFree_details")

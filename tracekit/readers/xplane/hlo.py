@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tracekit import kinds
 from tracekit.readers.xplane import replica_groups, wire
 from tracekit.readers.xplane.instruction import ASYNC, TOLD, Array, Instruction, Op, Shape, array, describe
+from tracekit.vocabulary import kinds
 
 Span = tuple[int, int]
 

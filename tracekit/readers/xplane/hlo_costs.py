@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tracekit import kinds
 from tracekit.readers.xplane import wire
 from tracekit.readers.xplane.hlo import Fields, Program, Span, shape_of
 from tracekit.readers.xplane.instruction import Array, arrays, total
+from tracekit.vocabulary import kinds
 
 _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
 # What may touch less of its operands or of its result than their size, or runs what is not told here.

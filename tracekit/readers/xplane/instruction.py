@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tracekit import kinds
+from tracekit.vocabulary import kinds
 
 # Layout::kHostMemorySpace: the host's memory, in every backend.
 HOST_SPACE = 5

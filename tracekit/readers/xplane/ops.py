@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import intervals, kinds
+from tracekit import intervals
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xplane.instruction import Op
 from tracekit.readers.xplane.planes import Plane
 from tracekit.trace import Kind, constant, labelled
+from tracekit.vocabulary import kinds
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
 Lookup = Callable[[str, str, str], Op | None]

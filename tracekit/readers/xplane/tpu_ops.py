@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracekit import kinds
 from tracekit.readers.xplane import hlo_text, instruction, ops
 from tracekit.readers.xplane.instruction import ASYNC, MOVES, TOLD, Instruction, Op
 from tracekit.readers.xplane.planes import Plane
 from tracekit.trace import Kind
+from tracekit.vocabulary import kinds
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")

@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tracekit import terminal
+from tracekit import console as terminal
 from tracekit.errors import TracekitError
+from tracekit.files import refuse_inside, trace_name
 from tracekit.load import load
-from tracekit.output import refuse_inside, trace_name
 from tracekit.report import gantt, labels
 from tracekit.report.figures import concurrency, overlap, partition, sheet, times
 from tracekit.report.figures.files import FORMATS, save

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from tracekit.errors import TracekitError
-from tracekit.output import replaced
+from tracekit.files import replaced
 from tracekit.report import labels
 from tracekit.report.figures.sheet import STYLE
 

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit import links
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
@@ -16,10 +15,11 @@ from tracekit.errors import TracekitError
 from tracekit.report import missing, verdict
 from tracekit.report.build import Report, Stretch, too_few_cores
 from tracekit.report.figures.times import exact
-from tracekit.rows import Rows, rows
-from tracekit.stepping import boundaries
+from tracekit.timeline import launches as links
+from tracekit.timeline.rows import Rows, rows
+from tracekit.timeline.steps import boundaries
+from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace, records
-from tracekit.unions import Unions, unions
 
 # So many names are listed to a user who asked for another.
 _LISTED = 12

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tracekit.report.build import Report, Stretch
 from tracekit.report.page.markup import Markup, join, name, picoseconds, share, tag
 from tracekit.report.page.tables import table
+from tracekit.timeline.unions import CELLS
 from tracekit.trace import records
-from tracekit.unions import CELLS
 from tracekit.units import percent, time
 
 # The eight cells in the order of a bar: what computes, with what hides behind it, then what is exposed, then nothing.

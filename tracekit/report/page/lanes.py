@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit import links
-from tracekit.matching.instances import instances
-from tracekit.names import natural
+from tracekit.devices import natural
 from tracekit.report.build import Report
-from tracekit.rows import Rows, clock_of_hosts, rows
+from tracekit.timeline import launches as links
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.rows import Rows, clock_of_hosts, rows
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
 
 Column = NDArray[np.int64]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.steps import PARTS
+from tracekit.analysis.steps.steps import PARTS
 from tracekit.report.build import Report
 from tracekit.report.page.bars import Segment, bar, bars, legend
 from tracekit.report.page.jumps import Jumps

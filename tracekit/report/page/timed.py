@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.offenders import IDLE
+from tracekit.analysis.offenders.offenders import IDLE
 from tracekit.report.build import Report
 from tracekit.report.page import steps
 from tracekit.report.page.jumps import Jumps

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
+from tracekit.analysis.bandwidth.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import percent, time

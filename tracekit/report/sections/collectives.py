@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.collectives import FEWEST, Collectives
+from tracekit.analysis.collectives.collectives import FEWEST, Collectives
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import percent, time

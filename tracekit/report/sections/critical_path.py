@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.critical_path import CriticalPath
+from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import percent, time

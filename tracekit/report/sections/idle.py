@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from tracekit.analysis.idle import Idle
+from tracekit.analysis.idle.idle import Idle
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import percent, time

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracekit.analysis.launches import Launches
+from tracekit.analysis.launches.launches import Launches
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import percent, time

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.steps import Steps
+from tracekit.analysis.steps.steps import Steps
 from tracekit.report.section import Section, Titled, plain
 from tracekit.trace import records
 from tracekit.units import factor, percent, time

@@ -1,0 +1,447 @@
+"""How fast copies and ops went: hand-made traces whose rates are known, a count over points, and real traces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import real_traces
+from tests.frames import events
+from tracekit import jit
+from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, Bandwidth, add_up, bandwidth
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS, frame
+
+US = 10**6  # in ps
+MIB = 2**20
+
+
+def devices(*found) -> pd.DataFrame:
+    """From (device, model, memory bandwidth, peak FLOP/s)."""
+    columns = ["device", "model", "memory_bandwidth_bytes_per_s", "peak_flops_per_s"]
+    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)))
+
+
+def ops(*found) -> pd.DataFrame:
+    """From (HLO op, FLOPs, bytes)."""
+    columns = ["hlo_op", "flops", "bytes_accessed"]
+    return frame(
+        OP_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)) | {"program": ["p"] * len(found)}
+    )
+
+
+def copies(*found) -> pd.DataFrame:
+    """Copies of gpu:0 from (direction, start, end, bytes)."""
+    table = events(*[("gpu:0", "memcpy", start, end, "copy", way) for way, start, end, _ in found])
+    table["bytes"] = pd.array([size for *_, size in found], "Int64")
+    return table
+
+
+def ran(table: pd.DataFrame, *of: int | None) -> pd.DataFrame:
+    return table.assign(op=pd.array(of, "Int64"))
+
+
+def rates(table, able=None, costs=None) -> Bandwidth:
+    held = rows(table)
+    able = frame(DEVICE_COLUMNS) if able is None else able
+    return bandwidth(held, able, frame(OP_COLUMNS) if costs is None else costs, unions(held))
+
+
+def only(table: pd.DataFrame) -> dict:
+    (row,) = table.astype(object).where(table.notna(), None).to_dict("records")
+    return row
+
+
+def test_copies_that_run_at_once_share_their_time():
+    # 3 MiB in the first 30 us together, 1 MiB in 10 us later, and a small one in 5 us: 4 MiB + 5 bytes in 45 us.
+    table = copies(
+        ("H2D", 0, 30 * US, 2 * MIB),
+        ("H2D", 10 * US, 20 * US, MIB),
+        ("H2D", 50 * US, 60 * US, MIB),
+        ("H2D", 90 * US, 95 * US, 5),
+    )
+    assert only(rates(table, devices(("gpu:0", "Tesla V100-SXM2-16GB", None, None))).copies) == {
+        "device": "gpu:0",
+        "direction": "H2D",
+        "n": 4,
+        "bytes": 4 * MIB + 5,
+        "busy_ps": 45 * US,
+        "bytes_per_s": pytest.approx((4 * MIB + 5) / 45e-6),
+        "median_bytes_per_s": pytest.approx(MIB / 10e-6),
+        "best_bytes_per_s": pytest.approx(MIB / 10e-6),
+        "small": 1,
+        "small_busy_ps": 5 * US,
+        "impossible": 0,
+        "limit_bytes_per_s": 15753846153,
+        "limit_from": "datasheet",
+        "limit_ratio": pytest.approx((4 * MIB + 5) / 45e-6 / 15753846153),
+        "reason": "more than the limit: out of a cache, or the limit is not that of this device",
+    }
+
+
+def test_a_device_copy_at_half_the_memory_bandwidth_is_at_its_limit():
+    table = copies(("D2D", 0, 10 * US, 5 * 10**6))
+    row = only(rates(table, devices(("gpu:0", None, 10**12, None))).copies)
+    assert (row["bytes_per_s"], row["limit_bytes_per_s"], row["limit_ratio"]) == (5e11, 5e11, 1.0)
+    assert (row["limit_from"], row["reason"]) == ("trace", None)
+
+
+def test_a_rate_without_all_bytes_is_null_with_its_reason():
+    row = only(rates(copies(("D2H", 0, 10 * US, 8 * MIB), ("D2H", 20 * US, 30 * US, None))).copies)
+    assert (row["n"], row["bytes"], row["bytes_per_s"], row["limit_ratio"]) == (2, None, None, None)
+    assert row["best_bytes_per_s"] == pytest.approx(8 * MIB / 10e-6)
+    assert row["reason"] == (
+        "1 of 2 copies state no bytes; the trace does not state the host link, nor which model the device is"
+    )
+
+
+def test_a_copy_faster_than_the_memory_it_ends_in_is_left_out_of_best_and_median():
+    table = copies(
+        ("H2D", 0, 100 * US, 4 * MIB), ("H2D", 200 * US, 201 * US, 4 * MIB), ("H2D", 300 * US, 300 * US, 4 * MIB)
+    )
+    row = only(rates(table, devices(("gpu:0", None, 10**12, None))).copies)
+    assert (row["impossible"], row["best_bytes_per_s"]) == (2, pytest.approx(4 * MIB / 100e-6))
+    assert row["reason"].startswith("2 of 3 take less time than the memory needs: best and median leave them out")
+    # Without a known memory only the copy without time is impossible.
+    row = only(rates(table).copies)
+    assert (row["impossible"], row["best_bytes_per_s"]) == (1, pytest.approx(4 * MIB / 1e-6))
+
+
+def test_a_copy_within_a_device_may_be_faster_than_its_memory_out_of_a_cache():
+    row = only(rates(copies(("D2D", 0, US, 4 * MIB)), devices(("gpu:0", None, 10**12, None))).copies)
+    assert (row["impossible"], row["best_bytes_per_s"]) == (0, pytest.approx(4 * MIB / 1e-6))
+    assert row["reason"] == "more than the limit: out of a cache, or the limit is not that of this device"
+
+
+def test_copies_without_time_have_no_rate():
+    row = only(rates(copies(("D2D", 5, 5, 7))).copies)
+    assert (row["bytes"], row["busy_ps"], row["bytes_per_s"], row["small"]) == (7, 0, None, 1)
+    assert row["reason"].startswith("the copies take no time; ")
+
+
+def test_directions_stand_apart_and_one_that_is_not_told_has_no_limit():
+    found = rates(copies((None, 0, 1, 1), ("P2P", 0, 1, 1), ("H2D", 0, 1, 1))).copies
+    assert found["direction"].tolist() == ["H2D", "P2P", "unknown"]
+    assert found["reason"].tolist()[-1] == "the trace does not say between which memories they copy"
+
+
+def test_copies_on_an_unknown_device_and_without_ops_and_occupancy_leave_nothing():
+    found = rates(events(("cpu:?", "memcpy", 0, 9, "copy", "P2P")))
+    assert [len(one) for one in (found.copies, found.ops, found.by_device, found.occupancy, found.low)] == [0] * 5
+    assert found.lacking == (
+        "The trace holds no copies on a known device. The trace does not say how many FLOPs or bytes an op takes. "
+        "The trace does not say how occupied the kernels kept their device."
+    )
+    assert rates(copies(("H2D", 0, 1, 1))).lacking == ""
+    assert set(rates(copies(("H2D", 0, 1, 1))).reasons) == {"ops", "occupancy"}
+
+
+def test_an_empty_trace_is_lacking():
+    assert rates(frame(EVENT_COLUMNS)).lacking
+
+
+ABLE = devices(("gpu:0", None, 10**12, 10**14))  # the ridge is at 100 FLOPs a byte
+
+
+def test_ops_on_both_sides_of_the_ridge():
+    table = ran(
+        events(
+            ("gpu:0", "compute", 0, 10 * US, "gemm"),
+            ("gpu:0", "compute", 10 * US, 20 * US, "gemm"),
+            ("gpu:0", "compute", 20 * US, 30 * US, "add"),
+            ("gpu:0", "compute", 30 * US, 35 * US, "other"),
+            ("gpu:0", "collective", 35 * US, 40 * US, "sum"),
+        ),
+        *(0, 0, 1, None, 2),
+    )
+    found = rates(table, ABLE, ops(("gemm", 5 * 10**8, 10**6), ("add", 10**6, 8 * 10**6), ("sum", 1, 1)))
+    columns = [
+        "hlo_op",
+        "n",
+        "busy_ps",
+        "flops_per_s",
+        "flops_ratio",
+        "bytes_ratio",
+        "flops_per_byte",
+        "bound",
+        "roof_ratio",
+    ]
+    assert found.ops[columns].values.tolist() == [
+        [
+            "gemm",
+            2,
+            20 * US,
+            pytest.approx(5e13),
+            pytest.approx(0.5),
+            pytest.approx(0.1),
+            500,
+            "compute",
+            pytest.approx(0.5),
+        ],
+        [
+            "add",
+            1,
+            10 * US,
+            pytest.approx(1e11),
+            pytest.approx(1e-3),
+            pytest.approx(0.8),
+            0.125,
+            "memory",
+            pytest.approx(0.8),
+        ],
+    ]
+    assert found.ops["reason"].isna().all()
+    row = only(found.by_device)
+    assert (row["window_ps"], row["busy_ps"], row["costed_ps"], row["flops"]) == (40 * US, 40 * US, 30 * US, 1.001e9)
+    assert row["busy_flops_per_s"] == row["window_flops_per_s"] == pytest.approx(1.001e9 / 40e-6)
+    assert row["busy_flops_ratio"] == pytest.approx(1.001e9 / 40e-6 / 1e14)
+
+
+def test_busy_time_and_window_differ_where_the_device_stood_idle():
+    table = ran(events(("gpu:0", "compute", 0, 10 * US), ("gpu:0", "compute", 30 * US, 40 * US)), 0, 0)
+    row = only(rates(table, ABLE, ops(("a", 10**6, None))).by_device)
+    assert row["busy_flops_per_s"] == 2 * row["window_flops_per_s"] == pytest.approx(1e11)
+
+
+PAST_MEMORY = "more bytes/s than the memory moves: part of them stayed on the chip, or that limit is too low"
+
+
+@pytest.mark.parametrize(
+    ("cost", "able", "ratios", "reason"),
+    [
+        ((10**9, 2 * 10**7), ABLE, (1.0, 2.0), PAST_MEMORY),
+        ((None, 2 * 10**7), ABLE, (None, 2.0), PAST_MEMORY),
+        (
+            (2 * 10**9, 1),
+            ABLE,
+            (2.0, 1e-7),
+            "more FLOP/s than the peak: its cost, how often it ran, or the peak is not right",
+        ),
+        ((None, 10**6), ABLE, (None, 0.1), "the trace states its FLOPs or its bytes alone"),
+        ((10**8, None), ABLE, (0.1, None), "the trace states its FLOPs or its bytes alone"),
+        (
+            (10**8, 10**6),
+            devices(("gpu:0", None, 10**12, None)),
+            (None, 0.1),
+            "the peak FLOP/s or the memory bandwidth of the device is not known",
+        ),
+    ],
+)
+def test_an_op_that_cannot_be_placed_under_the_roof_says_why(cost, able, ratios, reason):
+    table = ran(events(("gpu:0", "compute", 0, 10 * US)), 0)
+    row = only(rates(table, able, ops(("a", *cost))).ops)
+    assert (row["flops_ratio"], row["bytes_ratio"]) == tuple(one and pytest.approx(one) for one in ratios)
+    assert (row["bound"], row["roof_ratio"], row["reason"]) == (None, None, reason)
+
+
+def test_an_op_without_flops_is_bound_by_the_memory():
+    row = only(rates(ran(events(("gpu:0", "compute", 0, 10 * US)), 0), ABLE, ops(("a", 0, 10**6))).ops)
+    assert (row["flops_per_byte"], row["bound"], row["roof_ratio"]) == (0, "memory", pytest.approx(0.1))
+
+
+def test_an_op_that_starts_several_kernels_ran_as_often_as_each_of_them():
+    table = events(*[("gpu:0", "compute", at * US, (at + 1) * US, name) for at, name in enumerate(["gemm", "sum"] * 3)])
+    assert only(rates(ran(table, *[0] * 6), ABLE, ops(("dot", 1, 1))).ops)["n"] == 3
+    row = only(rates(ran(table.iloc[:5].reset_index(drop=True), *[0] * 5), ABLE, ops(("dot", 1, 1))).ops)
+    assert (row["n"], row["flops_per_s"], row["busy_ps"]) == (None, None, 5 * US)
+    assert row["reason"] == "its kernels ran unequally often, so how often it ran is not known"
+
+
+def test_the_sums_of_a_device_say_which_ops_they_lack():
+    table = ran(
+        events(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 10, 20), ("gpu:0", "compute", 20, 40)), 0, 1, None
+    )
+    row = only(rates(table, ABLE, ops(("a", 7, 1), ("b", None, 1))).by_device)
+    assert (row["flops"], row["costed_ps"]) == (7, 20)
+    assert row["reason"] == (
+        "left out are 1 of 2 ops without FLOPs or a known number of runs; "
+        "no cost is stated for 50.0 % of the compute time"
+    )
+
+
+def test_flops_beyond_2_to_63_are_summed():
+    table = ran(events(*[("gpu:0", "compute", at, at + 1) for at in range(4)]), *[0] * 4)
+    assert only(rates(table, ABLE, ops(("a", 2**62, 1))).by_device)["flops"] == 2.0**64
+
+
+def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
+    table = events(
+        ("gpu:0", "compute", 0, 30, "tiny"),
+        ("gpu:0", "compute", 30, 40, "wide"),
+        ("gpu:0", "compute", 40, 50, "tiny"),
+        ("gpu:0", "compute", 50, 60, "untold"),
+        ("gpu:0", "collective", 60, 99, "ncclKernel"),
+        ("gpu:1", "compute", 0, 5, "half"),
+    )
+    table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
+    found = rates(table)
+    assert found.occupancy.values.tolist() == [
+        ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, 0.75],
+        ["gpu:1", 1, 5, 0.5, 0.0, 1.0],
+    ]
+    assert found.low.values.tolist() == [["gpu:0", "tiny", 2, 40, pytest.approx(8 / 40)]]
+
+
+some_rows = st.lists(
+    st.tuples(
+        st.sampled_from(["gpu:0", "gpu:1", "cpu:?"]), st.sampled_from(["H2D", "D2D", None]),
+        st.integers(0, 20), st.integers(0, 9),
+        st.one_of(st.none(), st.integers(0, 3 * SMALL_BYTES)), st.sampled_from([None, 0, 1]), st.sampled_from("ab"),
+    ),
+    min_size=1,
+    max_size=12,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(some_rows)
+def test_rates_count_points(drawn):
+    kinds = ["memcpy" if op is None else "compute" for *_, op, _ in drawn]
+    table = events(
+        *[
+            (device, kind, start, start + size, name, way if kind == "memcpy" else None)
+            for (device, way, start, size, _, _, name), kind in zip(drawn, kinds, strict=True)
+        ]
+    )
+    table["bytes"] = pd.array([size for *_, size, _, _ in drawn], "Int64")
+    table["op"] = pd.array([op for *_, op, _ in drawn], "Int64")
+    found = rates(table, None, ops(("a", 3, 5), ("b", None, 7)))
+
+    def points(chosen) -> int:
+        return len(set().union(*(range(start, start + size) for _, _, start, size, *_ in chosen)))
+
+    groups: dict = {}
+    for row, kind in zip(drawn, kinds, strict=True):
+        if row[0] != "cpu:?":
+            groups.setdefault((kind, row[0], (row[1] or "unknown") if kind == "memcpy" else row[5]), []).append(row)
+    assert len(found.copies) + len(found.ops) == len(groups)
+    for row in found.copies.astype(object).where(found.copies.notna(), None).to_dict("records"):
+        mine = groups["memcpy", row["device"], row["direction"]]
+        sizes = [one[4] for one in mine]
+        total = None if None in sizes else sum(sizes)
+        small = [one for one in mine if one[4] is not None and one[4] < SMALL_BYTES]
+        assert (row["n"], row["bytes"], row["busy_ps"]) == (len(mine), total, points(mine))
+        assert (row["small"], row["small_busy_ps"]) == (len(small), points(small))
+        assert row["bytes_per_s"] == (total * 1e12 / points(mine) if total is not None and points(mine) else None)
+        single = [one[4] * 1e12 / one[3] for one in mine if one[4] is not None and one[4] >= SMALL_BYTES and one[3]]
+        assert row["best_bytes_per_s"] == (pytest.approx(max(single)) if single else None)
+        assert row["median_bytes_per_s"] == (pytest.approx(np.median(single)) if single else None)
+    for row in found.ops.astype(object).where(found.ops.notna(), None).to_dict("records"):
+        mine = groups["compute", row["device"], row["op"]]
+        counts = {sum(one[6] == name for one in mine) for name in "ab"} - {0}
+        n = counts.pop() if len(counts) == 1 else None
+        assert (row["n"], row["busy_ps"]) == (n, points(mine))
+        assert row["bytes_per_s"] == (
+            pytest.approx(n * (5, 7)[row["op"]] * 1e12 / points(mine)) if n and points(mine) else None
+        )
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 6)), max_size=12).map(sorted))
+@settings(max_examples=25, deadline=None)
+def test_the_loop_gives_the_same_compiled(drawn):
+    def run(function):
+        columns = [np.array([row[at] for row in drawn], np.int64) for at in range(3)]
+        length, reach = np.zeros(3, np.int64), np.full(3, -1)
+        function(columns[0], columns[1], columns[1] + columns[2], length, reach)
+        return length.tolist()
+
+    wanted = [len(set().union(*(range(a, a + size) for key, a, size in drawn if key == one))) for one in range(3)]
+    assert run(add_up) == run(jit.compiled(add_up)) == wanted
+
+
+def plainly(table: pd.DataFrame, device: str, way: str) -> tuple[int, int, int]:
+    """Number, bytes and busy time of copies, swept row by row."""
+    spans = sorted(
+        (start, end, size)
+        for name, direction, start, end, size in table[
+            ["device", "direction", "start_ps", "end_ps", "bytes"]
+        ].values.tolist()
+        if name == device and direction == way
+    )
+    busy, reach = 0, -1
+    for start, end, _ in spans:
+        busy += max(0, end - max(start, reach))
+        reach = max(reach, end)
+    return len(spans), sum(size for *_, size in spans), busy
+
+
+@real_traces.needed
+def test_host_offload_on_a_tpu_runs_at_27_gb_a_second_each_way():
+    trace = real_traces.trace("xplane/tpu-v6e-4chip")
+    found = rates(trace.events, trace.devices, trace.ops).copies
+    assert found[["device", "direction", "n"]].values.tolist() == [
+        [f"tpu:{chip}", way, 300] for chip in range(4) for way in ("H2D", "D2H")
+    ]
+    for row in found.to_dict("records"):
+        assert (row["n"], row["bytes"], row["busy_ps"]) == plainly(trace.events, row["device"], row["direction"])
+        assert row["bytes"] == 300 * 5 * 1024 * 1024 * 256 * 4  # f32[5,1024,1024,256] each
+        assert 26.7e9 < row["bytes_per_s"] < 27.5e9
+    # One copy-start was recorded 181 ms late: 5.4 GB would have taken 0.1 ms.
+    assert found["impossible"].sum() >= 1
+    assert found["best_bytes_per_s"].max() < 1e11
+
+
+@real_traces.needed
+def test_additions_on_a_tpu_are_bound_by_its_memory():
+    trace = real_traces.trace("xplane/tpu-v6e-4chip")
+    found = rates(trace.events, trace.devices, trace.ops)
+    adds = found.ops[found.ops["hlo_op"].str.startswith("broadcast_add_fusion")]
+    assert len(adds) == 12
+    elements = 5 * 1024 * 1024 * 256  # each is read and written as f32, and one number added to it
+    assert adds[["n", "flops", "bytes", "bound"]].drop_duplicates().values.tolist() == [
+        [100, elements, 8 * elements, "memory"]
+    ]
+    for row in adds.to_dict("records"):
+        mine = trace.events[(trace.events["device"] == row["device"]) & (trace.events["hlo_op"] == row["hlo_op"])]
+        seconds = (mine["end_ps"] - mine["start_ps"]).sum() / 1e12  # they never overlap
+        assert row["bytes_per_s"] == pytest.approx(100 * 8 * elements / seconds)
+        assert row["roof_ratio"] == pytest.approx(100 * 8 * elements / seconds / 1637993152512)
+        assert 0.77 < row["roof_ratio"] < 0.9
+    assert found.by_device["busy_flops_ratio"].max() < 1e-5
+
+
+@real_traces.needed
+def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
+    trace = real_traces.trace("xplane/jax-8xMI300X")
+    found = rates(trace.events, trace.devices, trace.ops).ops
+    longest = found[found["hlo_op"] == "input_transpose_fusion"]
+    assert len(longest) == 8
+    # Twice 1.3 GHz times 8192 bits, where AMD states 5.3 TB/s: the fusion passes the one, and not the other.
+    assert longest["bytes_ratio"].between(1.15, 1.26).all()
+    assert (longest["bytes_per_s"] < 5.3e12).all()
+    assert set(longest["reason"]) == {PAST_MEMORY}
+    assert longest["roof_ratio"].isna().all()
+
+
+@real_traces.needed
+def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
+    trace = real_traces.trace("nsys/mfu_2gpu_before-2xH100.sqlite")
+    able = devices(*[(name, "NVIDIA H100 80GB HBM3", None, None) for name in ("gpu:0", "gpu:1")])
+    found = rates(trace.events, able).copies.query("direction == 'D2D'")
+    for row in found.to_dict("records"):
+        assert (row["n"], row["bytes"], row["busy_ps"]) == plainly(trace.events, row["device"], "D2D")
+        assert 0.95 < row["median_bytes_per_s"] / row["limit_bytes_per_s"] < 1
+        assert (row["n"], row["small"]) == (493, 289)
+
+
+@real_traces.needed
+@pytest.mark.parametrize(
+    ("case", "ways"),
+    [
+        ("kineto/dlrm-8xV100", {"H2D": 104, "D2H": 16, "D2D": 8}),
+        ("kineto/hta-df_index_resolver.json.gz", {"D2D": 2040}),
+        ("kineto/hta-nccl_data-A100.json.gz", {"D2D": 960}),
+        ("xplane/jax-8xMI300X", {"unknown": 35}),
+        ("xplane/jax-MI300X-gemm", {"H2D": 12, "D2D": 12}),
+        ("xplane/tf-8xV100", {"H2D": 202, "D2H": 24}),
+    ],
+)
+def test_every_copy_of_a_real_trace_is_counted_and_none_is_faster_than_its_limit(case, ways):
+    trace = real_traces.trace(case)
+    found = rates(trace.events, trace.devices, trace.ops)
+    assert found.copies.groupby("direction")["n"].sum().to_dict() == ways
+    assert not (found.copies["limit_ratio"] > 1).any()
+    assert not (found.ops["roof_ratio"] > 1).any()
+    assert found.ops["reason"][(found.ops["flops_ratio"] > 1) | (found.ops["bytes_ratio"] > 1)].notna().all()

@@ -1,0 +1,69 @@
+"""How fast bytes moved at each moment, against a sum over the rows at every moment."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.export.frames_of import rows as frame_of
+from tracekit.analysis.bandwidth.throughput import throughput
+from tracekit.timeline.rows import rows
+
+COPY = {"kind": "memcpy", "direction": "H2D"}
+
+
+def steps(*found: dict) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    made = throughput(rows(frame_of(*found)))
+    return {(one.device, one.what): list(zip(one.edges.tolist(), one.bytes_per_s, strict=True)) for one in made}
+
+
+def test_the_rates_of_copies_that_run_at_once_add_up():
+    assert steps(
+        {"start_ps": 0, "end_ps": 4, "bytes": 8} | COPY,
+        {"start_ps": 2, "end_ps": 6, "bytes": 4} | COPY,
+        {"start_ps": 9, "end_ps": 10, "bytes": 1} | COPY,
+    ) == {("gpu:0", "H2D"): [(0, 2 * 10**12), (2, 3 * 10**12), (4, 10**12), (6, 0), (9, 10**12), (10, 0)]}
+
+
+def test_directions_devices_and_collectives_are_apart_and_what_has_no_bytes_is_left_out():
+    assert steps(
+        {"start_ps": 0, "end_ps": 2, "bytes": 2} | COPY,
+        {"start_ps": 0, "end_ps": 2, "bytes": 4, "kind": "memcpy"},
+        {"start_ps": 0, "end_ps": 2, "bytes": 6, "kind": "collective"},
+        {"start_ps": 0, "end_ps": 2, "bytes": 8, "device": "cpu:?"} | COPY,
+        {"start_ps": 0, "end_ps": 2, "bytes": 9, "kind": "memset"},
+        {"start_ps": 0, "end_ps": 2, "bytes": 9},
+        {"start_ps": 0, "end_ps": 2} | COPY,
+    ) == {
+        ("cpu:?", "H2D"): [(0, 4 * 10**12), (2, 0)],
+        ("gpu:0", "H2D"): [(0, 10**12), (2, 0)],
+        ("gpu:0", "unknown"): [(0, 2 * 10**12), (2, 0)],
+        ("gpu:0", "collective"): [(0, 3 * 10**12), (2, 0)],
+    }
+
+
+def test_rows_that_take_no_time_have_no_rate_but_are_counted():
+    (found,) = throughput(rows(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5)))))
+    assert (found.instant, found.edges.tolist(), found.bytes_per_s) == (2, [5, 6], [3 * 10**12, 0])
+
+
+def test_rates_beyond_int64_are_exact():
+    assert steps(*({"start_ps": 0, "end_ps": 1, "bytes": 2**62} | COPY for _ in range(3))) == {
+        ("gpu:0", "H2D"): [(0, 3 * 2**62 * 10**12), (1, 0)]
+    }
+
+
+@pytest.mark.parametrize("what", ["H2D", "collective"])
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**40)), min_size=1, max_size=8))
+def test_at_every_moment_it_is_the_sum_of_the_rows_that_run(what, found):
+    of = COPY if what == "H2D" else {"kind": "collective"}
+    made = steps(*({"start_ps": at, "end_ps": at + lasts, "bytes": size} | of for at, lasts, size in found))
+    (edges,) = made.values()
+    for moment in range(-1, 20):
+        told = [rate for edge, rate in edges if edge <= moment]
+        wanted = sum(
+            Fraction(size * 10**12, lasts).__floor__() for at, lasts, size in found if at <= moment < at + lasts
+        )
+        assert (told[-1] if told else 0) == wanted

@@ -1,0 +1,77 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from tracekit.analysis.collectives.bus import rates, scaled
+
+PS_PER_S = 10**12
+
+
+def rate(operation: str, moved: int = 1000, time: int = PS_PER_S, ranks: int = 4, size: int = 4) -> dict:
+    made = rates([operation], *(np.array([value]) for value in (0, moved, time, ranks, size)))
+    return {name: None if pd.isna(values[0]) else values[0] for name, values in made.items()}
+
+
+@pytest.mark.parametrize(
+    ("operation", "bus"),
+    [
+        ("all-reduce", 1500.0),  # 2 (n - 1) / n
+        ("all-gather", 750.0),  # (n - 1) / n
+        ("reduce-scatter", 750.0),
+        ("all-to-all", 750.0),
+        ("collective-broadcast", 1000.0),
+        ("reduce", 1000.0),
+        ("collective-permute", 1000.0),
+        ("send", 1000.0),
+        ("recv", 1000.0),
+    ],
+)
+def test_the_bus_bandwidth_is_that_of_nccls_tests(operation, bus):
+    assert rate(operation) == {
+        "algorithm_bytes_per_s": 1000.0,
+        "bus_bytes_per_s": bus,
+        "at_least": False,
+        "reason": None,
+    }
+
+
+def test_a_kernel_that_may_run_several_collectives_has_no_bus_bandwidth():
+    assert scaled("send-recv") is None
+    assert rate("send-recv") == {
+        "algorithm_bytes_per_s": 1000.0,
+        "bus_bytes_per_s": None,
+        "at_least": False,
+        "reason": "which collective its kernel ran is not known, so its bus bandwidth is not",
+    }
+
+
+def test_the_devices_seen_count_where_the_ranks_are_not_told():
+    assert rate("all-gather", ranks=0, size=2)["bus_bytes_per_s"] == 500.0
+
+
+def test_a_rank_that_is_not_shown_makes_the_rate_a_lower_bound():
+    found = rate("all-reduce", ranks=4, size=2)
+    assert (found["bus_bytes_per_s"], found["at_least"], found["reason"]) == (1500.0, True, None)
+
+
+def test_one_device_alone_gives_a_lower_bound_and_no_bus_bandwidth_without_its_ranks():
+    assert rate("all-reduce", ranks=0, size=1) == {
+        "algorithm_bytes_per_s": 1000.0,
+        "bus_bytes_per_s": None,
+        "at_least": True,
+        "reason": "seen on one device only, so its waiting is not known; how many ranks took part is not known, so its "
+        "bus bandwidth is not",
+    }
+
+
+def test_what_is_missing_is_null_and_says_why():
+    assert rate("all-reduce", moved=-1) == {
+        "algorithm_bytes_per_s": None,
+        "bus_bytes_per_s": None,
+        "at_least": False,
+        "reason": "the trace does not say how many bytes it moved",
+    }
+    assert rate("all-reduce", time=0)["reason"] == "no time is left after the last start"
+    assert rate("all-reduce", time=0)["algorithm_bytes_per_s"] is None
+    assert rate("all-reduce", ranks=1, size=1)["reason"] == "one rank alone moves nothing between ranks"
+    assert rate("all-reduce", moved=0)["algorithm_bytes_per_s"] == 0.0

@@ -1,0 +1,477 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.collective_frames import row, table
+from tests.real_traces import REAL
+from tracekit.analysis.collectives.collectives import (
+    COLLECTIVE_COLUMNS,
+    DEVICE_COLUMNS,
+    OP_COLUMNS,
+    TOTAL_COLUMNS,
+    Collectives,
+    collectives,
+    straggles,
+)
+from tracekit.readers import read
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
+from tracekit.trace import records
+
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+MS = 10**9
+
+
+def analysed(*made: dict, window: tuple[int, int] | None = None) -> Collectives:
+    return over(table(*made), window)
+
+
+def over(events: pd.DataFrame, window: tuple[int, int] | None = None) -> Collectives:
+    sorted_rows = rows(events)
+    return collectives(sorted_rows, instances(sorted_rows), unions(events, window))
+
+
+def plain(found: pd.DataFrame) -> list[dict]:
+    return [{key: None if pd.isna(value) else value for key, value in one.items()} for one in records(found)]
+
+
+# Three devices; the last to start is gpu:2, then gpu:0. gpu:0 computes during the first 20 ms of its first wait.
+HAND_MADE = (
+    row("gpu:0", 0, 100 * MS, hlo_op="all-reduce.1", bytes=300_000, ranks="0,1,2", group="channel 1"),
+    row("gpu:1", 40 * MS, 100 * MS, hlo_op="all-reduce.1", bytes=300_000, ranks="0,1,2", group="channel 1"),
+    row("gpu:2", 70 * MS, 100 * MS, hlo_op="all-reduce.1", bytes=300_000, ranks="0,1,2", group="channel 1"),
+    row("gpu:0", 0, 20 * MS, kind="compute", lane="stream 2"),
+    row("gpu:0", 130 * MS, 142 * MS, "all-gather", hlo_op="all-gather.1", bytes=3000, ranks="0,1,2"),
+    row("gpu:1", 120 * MS, 140 * MS, "all-gather", hlo_op="all-gather.1", bytes=3000, ranks="0,1,2"),
+    row("gpu:2", 125 * MS, 141 * MS, "all-gather", hlo_op="all-gather.1", bytes=3000, ranks="0,1,2"),
+    row("gpu:2", 190 * MS, 200 * MS, kind="compute"),
+)
+
+
+def test_each_instance_is_split_into_waiting_for_the_last_and_transfer():
+    found = analysed(*HAND_MADE)
+    first = {
+        "instance": 0,
+        "op": "all-reduce.1",
+        "category": "all-reduce",
+        "group": "channel 1",
+        "clock": "",
+        "matched_by": "order",
+        "devices": 3,
+        "ranks": 3,
+        "start_ps": 0,
+        "last_start_ps": 70 * MS,
+        "end_ps": 100 * MS,
+        "skew_ps": 70 * MS,
+        "end_skew_ps": 0,
+        "last": "gpu:2",
+        "wait_ps": 100 * MS,  # 70 + 30
+        "exposed_wait_ps": 80 * MS,
+        "told_wait_ps": None,
+        "transfer_ps": 30 * MS,
+        "device_time_ps": 190 * MS,
+        "shortest_ps": 30 * MS,
+        "longest_ps": 100 * MS,
+        "hidden_ps": 20 * MS,
+        "exposed_ps": 170 * MS,
+        "bytes": 300_000,
+        "algorithm_bytes_per_s": 1e7,  # 300 kB in 30 ms
+        "bus_bytes_per_s": pytest.approx(1e7 * 4 / 3),
+        "at_least": False,
+        "reason": None,
+    }
+    second = first | {
+        "instance": 1,
+        "op": "all-gather.1",
+        "category": "all-gather",
+        "group": None,
+        "start_ps": 120 * MS,
+        "last_start_ps": 130 * MS,
+        "end_ps": 142 * MS,
+        "skew_ps": 10 * MS,
+        "end_skew_ps": 2 * MS,
+        "last": "gpu:0",
+        "wait_ps": 15 * MS,
+        "exposed_wait_ps": 15 * MS,
+        "transfer_ps": 12 * MS,
+        "device_time_ps": 48 * MS,
+        "shortest_ps": 12 * MS,
+        "longest_ps": 20 * MS,
+        "hidden_ps": 0,
+        "exposed_ps": 48 * MS,
+        "bytes": 3000,
+        "algorithm_bytes_per_s": 250_000.0,
+        "bus_bytes_per_s": pytest.approx(250_000 * 2 / 3),
+    }
+    assert plain(found.table) == [first, second]
+    assert (found.alone, found.notes, found.lacking) == ("", (), "")
+
+
+def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others():
+    common = {"collectives": 2, "n": 2, "expected_last": pytest.approx(2 / 3), "straggler": False}
+    assert plain(analysed(*HAND_MADE).by_device) == [
+        common
+        | {
+            "device": "gpu:0",
+            "last": 1,
+            "cost_ps": 15 * MS,
+            "exposed_cost_ps": 15 * MS,
+            "held_up_ratio": pytest.approx(7.5 / 200),
+            "waiting_ps": 70 * MS,
+            "transfer_ps": 42 * MS,
+            "device_time_ps": 112 * MS,
+            "hidden_ps": 20 * MS,
+            "exposed_ps": 92 * MS,
+        },
+        common
+        | {
+            "device": "gpu:1",
+            "last": 0,
+            "cost_ps": 0,
+            "exposed_cost_ps": 0,
+            "held_up_ratio": 0.0,
+            "waiting_ps": 40 * MS,
+            "transfer_ps": 40 * MS,
+            "device_time_ps": 80 * MS,
+            "hidden_ps": 0,
+            "exposed_ps": 80 * MS,
+        },
+        common
+        | {
+            "device": "gpu:2",
+            "last": 1,
+            "cost_ps": 100 * MS,
+            "exposed_cost_ps": 80 * MS,
+            "held_up_ratio": pytest.approx(40 / 200),
+            "waiting_ps": 5 * MS,
+            "transfer_ps": 41 * MS,
+            "device_time_ps": 46 * MS,
+            "hidden_ps": 0,
+            "exposed_ps": 46 * MS,
+        },
+    ]
+
+
+def test_the_totals_are_those_of_all_rows():
+    assert plain(analysed(*HAND_MADE).total) == [
+        {
+            "collectives": 2,
+            "shared": 2,
+            "devices": 3,
+            "device_time_ps": 238 * MS,
+            "shared_time_ps": 238 * MS,
+            "waiting_ps": 115 * MS,
+            "exposed_wait_ps": 95 * MS,
+            "wait_ratio": pytest.approx(115 / 238),
+            "hidden_ps": 20 * MS,
+            "exposed_ps": 218 * MS,
+        }
+    ]
+
+
+def test_operations_are_summed_by_what_they_do_and_how_much_they_move():
+    more = [row(device, 300 * MS, 304 * MS, bytes=300_001, ranks="0,1,2") for device in ("gpu:0", "gpu:1", "gpu:2")]
+    found = plain(analysed(*HAND_MADE, *more).by_op)
+    assert found == [
+        {
+            "category": "all-reduce",
+            "ranks": 3,
+            "size_bytes": 2**18,
+            "n": 2,
+            "bytes": 600_001,
+            "duration_ps": 17 * MS,  # of 4, 4, 4, 30, 60 and 100 ms
+            "wait_ratio": pytest.approx(100 / 202),
+            "algorithm_bytes_per_s": pytest.approx((1e7 + 300_001 / 0.004) / 2),
+            "bus_bytes_per_s": pytest.approx((1e7 + 300_001 / 0.004) / 2 * 4 / 3),
+            "at_least": False,
+            "device_time_ps": 202 * MS,
+            "exposed_ps": 182 * MS,
+        },
+        {
+            "category": "all-gather",
+            "ranks": 3,
+            "size_bytes": 2**11,
+            "n": 1,
+            "bytes": 3000,
+            "duration_ps": 16 * MS,
+            "wait_ratio": pytest.approx(15 / 48),
+            "algorithm_bytes_per_s": 250_000.0,
+            "bus_bytes_per_s": pytest.approx(250_000 * 2 / 3),
+            "at_least": False,
+            "device_time_ps": 48 * MS,
+            "exposed_ps": 48 * MS,
+        },
+    ]
+
+
+def test_a_power_of_two_begins_its_size():
+    made = [row("gpu:0", 10 * k, 10 * k + 1, bytes=size) for k, size in enumerate((1023, 1024, 0))]
+    made.append(row("gpu:0", 90, 91))
+    assert [one["size_bytes"] for one in plain(analysed(*made).by_op)] == [512, 1024, 0, None]
+
+
+def test_devices_that_start_last_together_share_the_cost_and_neither_is_called_last():
+    found = analysed(row("gpu:0", 0, 20), row("gpu:1", 7, 20), row("gpu:2", 7, 20))
+    assert plain(found.table)[0]["last"] is None
+    told = found.by_device.set_index("device")
+    assert told["cost_ps"].to_dict() == {"gpu:0": 0, "gpu:1": 4, "gpu:2": 3}
+    assert told["last"].tolist() == [0, 0, 0]
+    assert told["expected_last"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_device_that_left_before_the_last_one_came_waited_until_it_left():
+    # A broadcast's root may go early.
+    found = analysed(
+        *(row("gpu:0", 100 * k, 100 * k + 20, "collective-broadcast") for k in range(3)),
+        *(row("gpu:1", 100 * k + (30 if k else 5), 100 * k + 40, "collective-broadcast") for k in range(3)),
+        row("gpu:0", 400, 420, "collective-broadcast"),
+        row("gpu:1", 405, 425, "collective-broadcast"),
+    )
+    assert found.table["wait_ps"].tolist() == [5, 20, 20, 5]
+    assert found.by_device["waiting_ps"].tolist() == [50, 0]
+    assert found.by_device["cost_ps"].tolist() == [0, 50]
+
+
+def test_one_rank_alone_tells_no_waiting_but_a_lower_bound_of_its_bandwidth():
+    found = analysed(row("gpu:0", 0, 10**12, bytes=1000, ranks="0,1"), row("gpu:0", 10**12, 2 * 10**12, kind="compute"))
+    (only,) = plain(found.table)
+    nothing = ("last_start_ps", "skew_ps", "end_skew_ps", "last", "wait_ps", "exposed_wait_ps", "transfer_ps")
+    assert [only[name] for name in nothing] == [None] * len(nothing)
+    assert (only["algorithm_bytes_per_s"], only["bus_bytes_per_s"], only["at_least"]) == (1000.0, 1000.0, True)
+    assert only["reason"] == "seen on one device only, so its waiting is not known"
+    assert found.alone == (
+        "The trace shows the collectives of one device only: waiting, skew, who was last and stragglers are not "
+        "computable from one rank alone."
+    )
+    (device,) = plain(found.by_device)
+    assert [device[name] for name in ("cost_ps", "held_up_ratio", "expected_last", "waiting_ps", "transfer_ps")] == (
+        [None] * 5
+    )
+    assert (device["device_time_ps"], device["straggler"]) == (10**12, False)
+    assert plain(found.total)[0]["wait_ratio"] is None
+
+
+def test_devices_whose_collectives_were_not_matched_say_so():
+    found = analysed(*(row(f"tpu:{k}", 0, 10, ranks="{{0,2},{1,3}}") for k in range(2)))
+    assert found.alone == (
+        "No collective could be matched over the devices of the trace: waiting, skew, who was last and stragglers are "
+        "not computable."
+    )
+    assert len(found.notes) == 1
+
+
+def test_the_profilers_own_wait_stands_beside_the_computed_one_where_every_row_has_it():
+    found = analysed(
+        row("cpu:0", 0, 30, wait_ps=9),
+        row("cpu:1", 10, 30, wait_ps=0),
+        row("cpu:0", 40, 50, wait_ps=3),
+        row("cpu:1", 41, 50),
+    )
+    assert plain(found.table[["wait_ps", "told_wait_ps"]]) == [
+        {"wait_ps": 10, "told_wait_ps": 9},
+        {"wait_ps": 1, "told_wait_ps": None},
+    ]
+
+
+def test_the_rank_that_sends_most_tells_the_size():
+    found = analysed(row("gpu:0", 0, 30, "all-to-all", bytes=9), row("gpu:1", 0, 30, "all-to-all", bytes=11))
+    assert found.table["bytes"].tolist() == [11]
+
+
+def test_hidden_and_exposed_time_count_inside_the_window_only():
+    found = analysed(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
+    assert plain(found.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
+        {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 10}
+    ]
+
+
+def test_a_device_that_is_last_nearly_always_and_costs_something_straggles():
+    made = [
+        row(f"gpu:{device}", 1000 * k + (100 if device == 3 else device), 1000 * k + 200)
+        for k in range(10)
+        for device in range(4)
+    ]
+    assert analysed(*made).by_device["straggler"].tolist() == [False, False, False, True]
+    # The same lateness in ever longer steps.
+    cheap = [one | {"start_ps": one["start_ps"] * 100, "end_ps": one["start_ps"] * 100 + 200} for one in made]
+    cheap = [one | {"start_ps": one["start_ps"] - one["start_ps"] % 100_000} for one in cheap]
+    assert not analysed(*cheap).by_device["straggler"].any()
+
+
+def test_waiting_behind_compute_makes_no_straggler():
+    made = [
+        row(f"gpu:{device}", 1000 * k + 300 * (device == 1), 1000 * k + 400, kind=kind, lane=kind)
+        for k in range(12)
+        for device in range(2)
+        for kind in ("collective", "compute")
+    ]
+    found = analysed(*made).by_device
+    assert found["cost_ps"].tolist() == [0, 12 * 300]
+    assert found["exposed_cost_ps"].tolist() == [0, 0]
+    assert not found["straggler"].any()
+
+
+@pytest.mark.parametrize(
+    ("last", "of", "devices", "held_up", "wanted"),
+    [
+        (10, 10, 2, 0.05, True),
+        (9, 10, 2, 0.05, False),  # 2.5 standard deviations
+        (8, 8, 2, 0.05, False),  # 2.8
+        (5, 8, 8, 0.05, True),
+        (3, 8, 8, 0.05, False),
+        (7, 7, 8, 0.05, False),  # too few to be a habit
+        (5, 8, 8, 0.009, False),  # costs nothing worth a word
+        (0, 0, 8, 0.5, False),
+    ],
+)
+def test_a_straggler_is_last_three_standard_deviations_above_chance(last, of, devices, held_up, wanted):
+    assert straggles(last, np.full(of, 1 / devices), held_up) is wanted
+
+
+def test_without_collectives_it_says_so():
+    found = analysed(row("gpu:0", 0, 10, kind="compute"))
+    assert found.lacking == "The trace holds no collectives."
+    frames = (found.table, found.by_device, found.by_op, found.total)
+    for made, columns in zip(frames, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS), strict=True):
+        assert (len(made), list(made.columns)) == (0, list(columns))
+
+
+def test_the_columns_have_the_dtypes_that_they_promise():
+    found = analysed(*HAND_MADE)
+    for made, columns in (
+        (found.table, COLLECTIVE_COLUMNS),
+        (found.by_device, DEVICE_COLUMNS),
+        (found.by_op, OP_COLUMNS),
+        (found.total, TOTAL_COLUMNS),
+    ):
+        assert {name: str(dtype) for name, dtype in made.dtypes.items()} == columns
+
+
+@st.composite
+def programs(draw):
+    """Random collectives with compute between and beneath them, which share a sequence number; times are small."""
+    devices = draw(st.integers(1, 4))
+    made, at = [], 0
+    for number in range(draw(st.integers(1, 6))):
+        category = draw(st.sampled_from(["all-reduce", "all-gather", "collective-broadcast"]))
+        members = sorted(draw(st.sets(st.integers(0, devices - 1), min_size=1)))
+        starts = [at + draw(st.integers(0, 12)) for _ in members]
+        met = max(starts) + draw(st.integers(0, 6))
+        for device, start in zip(members, starts, strict=True):
+            end = met + draw(st.integers(0, 4))
+            made.append(row(f"gpu:{device}", start, end, category, sequence=number, group="g", hlo_op=f"op.{number}"))
+            at = max(at, end)
+    for _ in range(draw(st.integers(0, 8))):
+        start = draw(st.integers(0, 80))
+        made.append(
+            row(f"gpu:{draw(st.integers(0, devices - 1))}", start, start + draw(st.integers(0, 20)), kind="compute")
+        )
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs())
+def test_every_figure_is_what_counting_picoseconds_gives(made):
+    found = analysed(*made)
+    talks = [one for one in made if one["kind"] == "collective"]
+    computes: dict[str, set[int]] = {}
+    for one in made:
+        if one["kind"] == "compute":
+            computes.setdefault(one["device"], set()).update(range(one["start_ps"], one["end_ps"]))
+    waited: dict[str, int] = {one["device"]: 0 for one in talks}
+    for number in {one["sequence"] for one in talks}:
+        mine = [one for one in talks if one["sequence"] == number]
+        last = max(one["start_ps"] for one in mine)
+        (told,) = [one for one in plain(found.table) if one["op"] == f"op.{number}"]
+        assert (told["devices"], told["category"]) == (len(mine), mine[0]["category"])
+        assert (told["start_ps"], told["end_ps"]) == (
+            min(one["start_ps"] for one in mine),
+            max(one["end_ps"] for one in mine),
+        )
+        busy = [(one["device"], at) for one in mine for at in range(one["start_ps"], one["end_ps"])]
+        behind = [1 for device, at in busy if at in computes.get(device, ())]
+        assert (told["hidden_ps"], told["exposed_ps"]) == (len(behind), len(busy) - len(behind))
+        if len(mine) > 1:
+            waits = [(device, at) for device, at in busy if at < last]
+            assert told["wait_ps"] == len(waits)
+            assert told["exposed_wait_ps"] == len([1 for device, at in waits if at not in computes.get(device, ())])
+            assert told["transfer_ps"] == told["end_ps"] - last
+            for device, _ in waits:
+                waited[device] += 1
+            late = [one["device"] for one in mine if one["start_ps"] == last]
+            assert told["last"] == (late[0] if len(late) == 1 and told["skew_ps"] else None)
+        else:
+            assert told["wait_ps"] is None
+    by_device = {one["device"]: one for one in plain(found.by_device)}
+    assert {name: one["waiting_ps"] or 0 for name, one in by_device.items()} == waited
+    for cost, wait in (("cost_ps", "wait_ps"), ("exposed_cost_ps", "exposed_wait_ps")):
+        assert found.by_device[cost].sum() == found.table[wait].sum()
+    assert found.by_device["last"].sum() == found.table["last"].notna().sum()
+    assert found.by_device["expected_last"].sum() == pytest.approx(found.table["last"].notna().sum())
+    for name in ("hidden_ps", "exposed_ps", "device_time_ps"):
+        assert found.by_device[name].sum() == found.table[name].sum() == found.total[name].sum()
+
+
+@needs_real
+def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7_us():
+    events = read(REAL / "kineto/dlrm-8xV100").events
+    found = over(events)
+    assert int(found.table["skew_ps"].max()) == 7_624_000_000
+    assert int(found.table["end_skew_ps"].max()) == 7_000_000
+    # Independently: the k-th collective of each rank, by pandas.
+    talks = events[events["kind"] == "collective"].sort_values(["device", "start_ps"])
+    k = talks.groupby("device", observed=True).cumcount()
+    last = talks.groupby(k)["start_ps"].transform("max")
+    assert int(found.total["waiting_ps"].iloc[0]) == int((last - talks["start_ps"]).sum())
+    assert found.table["last"].tolist() == [talks.loc[one, "device"] for one in talks.groupby(k)["start_ps"].idxmax()]
+    assert found.by_device.loc[found.by_device["straggler"], "device"].tolist() == ["rank7/gpu:7"]
+
+
+@needs_real
+def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
+    found = over(read(REAL / "chrome/jax-tpu-2chip-vllm.trace.json.gz").events)
+    assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
+    assert 0.01 < found.total["wait_ratio"].iloc[0] < 0.03
+    # Together the devices' collective time is that of independent sweeps, in expected.json: no two ran at once.
+    assert [round(time / 10**6, 3) for time in found.by_device["device_time_ps"]] == [3438.251, 3458.383]
+    assert not found.by_device["straggler"].any()
+
+
+@needs_real
+def test_one_rank_of_two_shows_durations_only():
+    found = over(read(REAL / "kineto/hta-nccl_data-A100.json.gz").events)
+    assert found.alone.endswith("not computable from one rank alone.")
+    assert len(found.table) == 21
+    assert found.table["at_least"].all()
+    assert found.table["ranks"].tolist() == [2] * 21
+
+
+@needs_real
+def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
+    found = over(read(REAL / "xplane/tpu-v6e-4chip").events)
+    assert found.alone.startswith("No collective could be matched")
+    assert (len(found.table), len(found.notes)) == (12, 1)
+    # 5,368,709,120 bytes in 121.688 ms, of two ranks, of which one may have waited.
+    assert found.table["bus_bytes_per_s"].iloc[0] == pytest.approx(5_368_709_120 / 0.12168764)
+
+
+@needs_real
+def test_sends_between_two_processes_wait_more_than_half_of_their_time():
+    found = over(read(REAL / "nsys/mfu_2gpu_before-2xH100.sqlite").events)
+    assert found.total["shared"].tolist() == [33]
+    assert found.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
+    assert found.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
+
+
+@pytest.mark.parametrize("jax", ["0.10.2", "0.12.0"])
+def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
+    data = Path(__file__).parents[2] / "data"
+    found = over(read(data / f"two-cpu-devices-jax{jax}.xplane.pb").events)
+    assert found.table["matched_by"].tolist() == ["run"] * 3
+    assert found.table["last"].tolist() == ["cpu:1"] * 3
+    assert found.table["wait_ps"].tolist() == pytest.approx(found.table["told_wait_ps"].tolist(), rel=0.12)

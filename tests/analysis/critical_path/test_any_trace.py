@@ -1,0 +1,209 @@
+"""Any trace, however odd: the loops against the same rules written down as a recursion, and what must always hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.critical_path.test_graph import graph_of, trace
+from tracekit import jit
+from tracekit.analysis.critical_path import edges
+from tracekit.analysis.critical_path.graph import CALL, WORK
+from tracekit.analysis.critical_path.longest_path import Part, walk
+from tracekit.analysis.critical_path.plan import plan
+from tracekit.analysis.critical_path.queues import previous
+from tracekit.analysis.critical_path.replay import Without, replay
+from tracekit.timeline.rows import rows
+
+TIMES = st.integers(0, 60)
+KINDS = ("compute", "collective", "memcpy", "memset")
+WHAT = [
+    Without(),
+    Without((Part.COLLECTIVE,)),
+    Without((Part.COLLECTIVE,), apart=True),
+    Without((Part.MEMCPY,)),
+    Without((CALL, WORK), prompt=True),
+    Without(op=1),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_row_tells_the_latency():
+    """So that small traces have some."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edges, "LATENCY_FROM_ROWS", 1)
+        yield
+
+
+@st.composite
+def spans(draw, most=20):
+    start = draw(TIMES)
+    return start, start + draw(st.integers(0, most))
+
+
+@st.composite
+def traces(draw):
+    """A trace whose rows, calls, spans, waits and collectives have nothing to do with each other, and two windows."""
+    events, member = [], []
+    for _ in range(draw(st.integers(1, 10))):
+        device, lane = draw(st.sampled_from(["gpu:0", "gpu:1", "tpu:0", "cpu:?"])), draw(st.sampled_from("ab"))
+        start, end = draw(spans())
+        more = {
+            "correlation_id": draw(st.integers(0, 6) | st.none()),
+            "wait_ps": draw(st.integers(0, end - start) | st.none()),
+            "name": draw(st.sampled_from("xyz")),
+        }
+        kind = draw(st.sampled_from(KINDS))
+        events.append((device, lane, kind, start, end, more))
+        member.append(draw(st.integers(-1, 2)) if kind == "collective" and device != "cpu:?" else -1)
+    launches = [(draw(st.sampled_from("tu")), *draw(spans()), k) for k in range(draw(st.integers(0, 6)))]
+    python = [(draw(st.sampled_from("tu")), *draw(spans()), draw(st.sampled_from(["work", "wait"]))) for _ in range(3)]
+    syncs = []
+    for _ in range(draw(st.integers(0, 3))):
+        lane = draw(st.sampled_from([(None, None), ("gpu:0", "a"), ("gpu:1", "b")]))
+        on = draw(st.sampled_from([("gpu:0", "b"), ("gpu:1", None), ("tpu:0", None)]))
+        syncs.append((draw(st.sampled_from("tu")), *draw(spans()), *lane, *on, draw(TIMES | st.none())))
+    made = trace(events, launches, python, syncs)
+    cuts = sorted(draw(st.lists(TIMES, min_size=3, max_size=4, unique=True)))
+    return made, np.array(member)[rows(made.events).at], cuts
+
+
+def graph_and_windows(case):
+    made, member, cuts = case
+    numbers = {one: at for at, one in enumerate(sorted(set(member[member >= 0].tolist())))}
+    dag = graph_of(made, [numbers.get(one, -1) for one in member.tolist()])
+    start, end = np.array(cuts[:-1]), np.array(cuts[1:])
+    op = np.full(len(dag.start), -1, np.int32)
+    op[dag.first[3] : dag.first[4]] = rows(made.events).codes("name")
+    return dag, start, end, op
+
+
+def lengths(dag, s, e, op, what):
+    """The length of the replay of [s, e), each node's end asked for recursively."""
+    nodes = [
+        i
+        for i in range(len(dag.start))
+        if dag.clock[i] >= 0 and dag.start[i] < e and (dag.end[i] > s or dag.start[i] >= s)
+    ]
+    begins = {}
+
+    def begun(i):
+        if i not in begins:
+            asked = [0]
+            if dag.start[i] >= s:
+                lag = 0 if what.prompt and dag.lag_ps[i] > 0 else int(dag.lag_ps[i])
+                if dag.before[i] in nodes:
+                    asked.append(ended(dag.before[i]) + lag)
+                else:
+                    asked.append(min(lag, int(dag.start[i]) - s))
+                asked += [ended(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
+                if dag.launch[i] in nodes:
+                    since = int(dag.start[i]) - max(int(dag.start[dag.launch[i]]), s)
+                    latency = 0 if what.prompt else min(int(dag.latency_ps[dag.device[i]]), since)
+                    asked.append(begun(dag.launch[i]) + latency)
+            begins[i] = max(asked)
+        return begins[i]
+
+    def ended(i):
+        low, high = max(int(dag.start[i]), s), min(int(dag.end[i]), e)
+        if dag.instance[i] >= 0:
+            low = min(max(low, int(dag.gate[dag.instance[i]])), high)
+        own = 0 if dag.kind[i] in what.kinds or (op[i] >= 0 and op[i] == what.op) else high - low
+        if dag.instance[i] >= 0 and not what.apart:
+            return max(begun(x) for x in nodes if dag.instance[x] == dag.instance[i]) + own
+        return begun(i) + own
+
+    return max((ended(i) for i in nodes), default=0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(traces())
+def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
+    dag, start, end, op = graph_and_windows(case)
+    found = replay(dag, plan(dag, start, end, np.zeros(len(start), np.int64)), WHAT, op)
+    assert found.tolist() == [
+        [lengths(dag, s, e, op, what) for what in WHAT] for s, e in zip(start.tolist(), end.tolist(), strict=True)
+    ]
+
+
+@settings(max_examples=50, deadline=None)
+@given(traces())
+def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplained(case):
+    dag, start, end, op = graph_and_windows(case)
+    steps = plan(dag, start, end, np.zeros(len(start), np.int64))
+    found = replay(dag, steps, WHAT, op)
+    path = walk(dag, steps, np.ones(len(start), bool))
+    assert (path.parts >= 0).all()
+    assert path.parts.sum(axis=1).tolist() == (end - start).tolist()
+    assert (end - start - path.parts[:, Part.UNEXPLAINED]).tolist() == found[:, 0].tolist()
+    assert (found <= found[:, :1]).all()
+    # The pieces of each step cover it, one after the other, and none leaves its node.
+    for step in range(len(start)):
+        mine = path.step == step
+        since, until, node, part = (column[mine] for column in (path.since, path.until, path.node, path.part))
+        assert [end[step], *since[:-1].tolist()] == until.tolist()
+        assert since[-1] == start[step]
+        own = np.isin(part, [*range(WORK + 1), Part.ALONE_COLLECTIVE]) & (part != WORK)
+        assert (dag.start[node[own]] <= since[own]).all()
+        assert (until[own] <= dag.end[node[own]]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), spans(), st.booleans()), max_size=12))
+def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
+    works.sort(key=lambda work: work[:2])
+    queue, start, end, aside = (
+        np.array([work[0] for work in works], np.int64),
+        np.array([work[1][0] for work in works], np.int64),
+        np.array([work[1][1] for work in works], np.int64),
+        np.array([work[2] for work in works], bool),
+    )
+    before, lead = previous(queue, start, end, aside)
+    for i in range(len(works)):
+        ended = [j for j in range(i) if queue[j] == queue[i] and not aside[j] and end[j] <= start[i]]
+        if lead[i]:
+            assert end[before[i]] - lead[i] == start[i]
+            assert 2 * lead[i] < min(end[i] - start[i], end[before[i]] - start[before[i]])
+        elif ended:
+            assert end[before[i]] == max(end[j] for j in ended)
+            assert before[i] in ended
+        else:
+            assert before[i] == -1
+
+
+def test_compiled_loops_find_the_same(monkeypatch):
+    events = [
+        (
+            f"gpu:{k % 2}",
+            "ab"[k // 2 % 2],
+            KINDS[k % 4],
+            10 * k,
+            10 * k + 3 + k % 9,
+            {"correlation_id": k, "wait_ps": k % 3},
+        )
+        for k in range(60)
+    ]
+    calls = [("tu"[k // 30], 10 * k - 8 + 8 * (k == 0), 10 * k - 2 + 8 * (k == 0), k) for k in range(60)]
+    syncs = [("t", 150, 220, None, None, "gpu:0", None, 140), ("u", 300, 310, "gpu:0", "a", "gpu:0", "b", 300)]
+    made = trace(events, calls, [("t", 0, 500), ("u", 310, 400)], syncs)
+    member = [k // 8 if k % 4 == 1 else -1 for k in rows(made.events).at.tolist()]
+
+    def everything():
+        dag = graph_of(made, member)
+        steps = plan(dag, np.array([5, 200]), np.array([190, 500]), np.zeros(2, np.int64))
+        op = np.zeros(len(dag.start), np.int32)
+        path = walk(dag, steps, np.ones(2, bool))
+        return [
+            *(one for one in vars(dag).values() if isinstance(one, np.ndarray)),
+            *vars(steps).values(),
+            replay(dag, steps, WHAT, op),
+            *vars(path).values(),
+        ]
+
+    plain = everything()
+    monkeypatch.setattr(jit, "COMPILE_FROM_ROWS", 0)
+    compiled = everything()
+    assert len(plain) == len(compiled)
+    for one, other in zip(plain, compiled, strict=True):
+        assert one.dtype == other.dtype
+        assert one.tolist() == other.tolist()

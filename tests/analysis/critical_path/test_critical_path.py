@@ -1,0 +1,268 @@
+"""The critical path of a trace whose answer is known, what it says without evidence, and real traces."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.analysis.critical_path.test_graph import trace
+from tests.readers.test_expected import REAL, source
+from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
+from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
+from tracekit.readers import read
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+from tracekit.trace import Trace
+
+US = 1_000_000
+
+
+def path(made: Trace, steps=None):
+    held = rows(made.events)
+    return critical_path(held, launch_of(held, made.launches), instances(held), made, steps)
+
+
+def step_table(*steps):
+    """Rows of (start, end[, left out[, clock]])."""
+    full = [(*step, *(None, "")[len(step) - 2 :]) for step in steps]
+    return pd.DataFrame(
+        {
+            "clock": pd.Series([step[3] for step in full], dtype="str"),
+            "step": pd.array(range(len(full)), "Int64"),
+            "name": pd.Series(["train"] * len(full), dtype="str"),
+            "start_ps": [step[0] for step in full],
+            "end_ps": [step[1] for step in full],
+            "left_out": pd.Series([step[2] for step in full], dtype="str"),
+        }
+    )
+
+
+def known() -> Trace:
+    """Two GPUs: a kernel each, an all-reduce that the second enters late, an update, and a copy that the host awaits.
+
+    The host launches from 0 on, 2 us a call; gpu:1's kernel takes 40 us, gpu:0's 20, so the all-reduce begins at 46 and
+    takes 10. The updates last 4. The copy to the host takes 8, and the wait for it ends 3 us later. Then the host
+    computes for 9 us before its last launch, whose kernel takes 5.
+    """
+    rows_of = [
+        ("gpu:0", "s", "compute", 2, 22, "gemm"),
+        ("gpu:1", "s", "compute", 6, 46, "gemm"),
+        ("gpu:0", "s", "collective", 22, 56, "all-reduce"),
+        ("gpu:1", "s", "collective", 46, 56, "all-reduce"),
+        ("gpu:0", "s", "compute", 56, 60, "update"),
+        ("gpu:1", "s", "compute", 56, 60, "update"),
+        ("gpu:1", "s", "memcpy", 60, 68, "copy"),
+        ("gpu:1", "s", "compute", 82, 87, "last"),
+    ]
+    calls = [0, 4, 8, 10, 12, 14, 16, 80]
+    waits = [("t", 18 * US, 71 * US, None, None, "gpu:1", "s", 18 * US)]
+    return trace(
+        [
+            (device, lane, kind, start * US, end * US, {"name": name, "correlation_id": at, "category": name})
+            for at, (device, lane, kind, start, end, name) in enumerate(rows_of)
+        ],
+        [("t", start * US, (start + 2) * US, at) for at, start in enumerate(calls)],
+        [("t", 71 * US, 80 * US)],
+        waits,
+    )
+
+
+def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited():
+    found = path(known(), step_table((0, 87 * US)))
+    assert found.lacking == ""
+    assert [(row["part"], row["time_ps"] / US) for row in found.total.to_dict("records")] == [
+        ("compute", 40 + 4 + 5),
+        ("host work", 3 + 9),
+        ("collective transfer", 10.0),
+        ("memcpy", 8.0),
+        ("unexplained", 2 + 2 + 2),
+        ("host launch", 2.0),
+    ]
+    pieces = found.path[["part", "on", "name", "start_ps", "end_ps"]].to_numpy(object, na_value=None).tolist()
+    assert [(*row[:3], row[3] / US, row[4] / US) for row in pieces] == [
+        ("host launch", "t", "call", 0, 2),
+        ("unexplained", None, None, 2, 4),
+        ("unexplained", None, None, 4, 6),
+        ("compute", "gpu:1", "gemm", 6, 46),
+        ("collective transfer", "gpu:1", "all-reduce", 46, 56),
+        ("compute", "gpu:1", "update", 56, 60),
+        ("memcpy", "gpu:1", "copy", 60, 68),
+        ("host work", "t", "wait", 68, 71),
+        ("host work", "t", "until call", 71, 80),
+        ("unexplained", None, None, 80, 82),
+        ("compute", "gpu:1", "last", 82, 87),
+    ]
+    (step,) = found.steps.to_dict("records")
+    assert (step["wall_ps"], step["replayed_ps"], step["unexplained_ps"]) == (87 * US, 81 * US, 6 * US)
+    assert step["error_ratio"] == 81 / 87 - 1
+    assert step["shown"] == "median"
+
+
+def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
+    found = path(known(), step_table((0, 87 * US)))
+    told = {
+        (row["what"] if pd.isna(row["name"]) else row["name"]): row["predicted_ps"] / US
+        for row in found.what_if.to_dict("records")
+    }
+    # With calls of 2 us that nothing holds up, the replay takes 81 us. Without the host gpu:1's gemm begins at 0, and
+    # the last kernel follows the copy. Without the gemms the all-reduce begins when it is launched on gpu:1, at 6.
+    # Without the last kernel the call that launches it ends last.
+    assert told == {
+        "collective transfers": 77,
+        "collectives": 77,
+        "copies": 79,
+        "the host": 87 - (2 + 3 + 9),
+        "gemm": 87 - (42 - 6),
+        "all-reduce": 77,
+        "copy": 79,
+        "last": 87 - (5 - 2),
+        "update": 83,
+    }
+
+
+def test_steps_that_are_left_out_are_not_looked_at_and_work_at_their_edges_is_cut():
+    made = trace([("tpu:0", "o", "compute", 0, 40), ("tpu:0", "o", "compute", 40, 95)])
+    found = path(made, step_table((0, 30, "compiles"), (30, 60), (60, 100)))
+    assert found.steps[["step", "wall_ps", "replayed_ps", "shown"]].to_numpy(object).tolist() == [
+        [1, 30, 30, "median"],
+        [2, 40, 35, "longest"],
+    ]
+    assert found.composition.to_numpy(object).tolist() == [
+        [0, "compute", 30, 1.0],
+        [1, "compute", 35, 0.875],
+        [1, "unexplained", 5, 0.125],
+    ]
+
+
+def test_without_steps_all_rows_of_each_clock_are_one():
+    made = trace(
+        [
+            ("a/gpu:0", "s", "compute", 5, 9, {"clock": "a"}),
+            ("a/gpu:0", "s", "compute", 9, 12, {"clock": "a"}),
+            ("b/gpu:0", "s", "compute", 100, 103, {"clock": "b"}),
+        ]
+    )
+    events = made.events.assign(host=pd.Categorical(["a", "a", "b"]))
+    found = path(Trace(events=events))
+    columns = ["clock", "start_ps", "end_ps", "replayed_ps"]
+    assert found.steps[columns].to_numpy(object).tolist() == [["a", 5, 12, 7], ["b", 100, 103, 3]]
+
+
+def test_where_too_little_is_explained_no_what_if_is_told():
+    made = trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])
+    found = path(made)
+    assert found.steps["unexplained_ps"].tolist() == [30]
+    assert MOST_UNEXPLAINED * 40 < 30
+    assert found.what_if["predicted_ps"].isna().all()
+    assert set(found.what_if["reason"]) == {"no dependency explains 75 % of the critical paths"}
+    assert found.step_what_if["predicted_ps"].isna().all()
+
+
+def test_of_copies_whose_device_is_unknown_no_what_if_is_told():
+    # cpu:? copies: what waited for them may be anything.
+    found = path(trace([("cpu:1", "p", "compute", 0, 10), ("cpu:?", "p", "memcpy", 2, 9)]))
+    told = found.what_if.set_index("what")[["predicted_ps", "reason"]]
+    assert told.loc["copies", "reason"] == "the trace does not tell what waited for the 1 copies on cpu:?"
+    assert told["predicted_ps"].isna().to_dict() == {"copies": True, "op": False}
+    assert found.step_what_if["predicted_ps"].isna().tolist() == [True, False]
+
+
+def test_a_collective_whose_peers_the_trace_lacks_holds_its_waiting():
+    made = trace([("gpu:0", "s", "collective", 0, 10, {"category": "all-reduce"})])
+    assert path(made).total["part"].tolist() == ["collective, waiting included"]
+
+
+def test_what_the_times_contradict_is_noted():
+    made = trace(
+        [("gpu:0", "s", "compute", 3, 10, {"correlation_id": 1})], [("t", 5, 6, 1)], [], [("t", 7, 9, *[None] * 5)]
+    )
+    assert path(made).notes == (
+        'Of the critical path\'s dependencies, 1 of 1 of the sort "launch" contradict the measured times and were '
+        "dropped.",
+        "The trace does not tell what 1 waits of the host waited for: on a critical path their time is unexplained.",
+    )
+
+
+NO_DEVICE = "The trace holds no work of a known device, so no path through it can be told."
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([], "The trace holds no work of a known device, so no path through it can be told."),
+        (
+            [("cpu:?", "s", "memcpy", 0, 5)],
+            "The trace holds no work of a known device, so no path through it can be told.",
+        ),
+        ([("gpu:0", "s", "compute", 5, 5)], "All work of the trace takes no time, so there is no path through it."),
+    ],
+)
+def test_without_work_the_reason_is_told(events, why):
+    found = path(trace(events))
+    assert found.lacking == why
+    assert len(found.steps) == len(found.path) == len(found.what_if) == 0
+
+
+def test_the_frames_are_left_as_they_were():
+    made = known()
+    before = [frame.copy(deep=True) for frame in (made.events, made.launches, made.spans, made.syncs)]
+    path(made)
+    for one, other in zip(before, (made.events, made.launches, made.spans, made.syncs), strict=True):
+        pd.testing.assert_frame_equal(one, other)
+
+
+REAL_CASES = (
+    "xplane/tpu-v6e-4chip",
+    "xplane/jax-8xMI300X",
+    "chrome/jax-tpu-2chip-vllm",
+    "kineto/dlrm-8xV100",
+    "kineto/hta-nccl_data-A100",
+    "nsys/mfu_2gpu_before-2xH100",
+)
+
+
+@pytest.fixture(scope="module")
+def real():
+    """The whole of a real trace as one step, found once."""
+    held = {}
+
+    def of(case):
+        if case not in held:
+            if not REAL.is_dir():
+                pytest.skip("the folder of real traces, shared/traces, is not here")
+            made = read(source(case))
+            held[case] = made, path(made)
+        return held[case]
+
+    return of
+
+
+@pytest.mark.parametrize("case", REAL_CASES)
+def test_of_a_real_trace_the_parts_sum_to_its_length_and_the_rest_of_the_replay_is_unexplained(real, case):
+    _, found = real(case)
+    assert found.composition["time_ps"].sum() == found.steps["wall_ps"].sum()
+    assert (found.steps["replayed_ps"] + found.steps["unexplained_ps"]).tolist() == found.steps["wall_ps"].tolist()
+    assert set(found.total["part"]) <= set(PARTS.values())
+    assert (found.what_if["without_ps"] <= found.what_if["replayed_ps"]).all()
+
+
+def test_tpus_that_never_stand_still_are_explained_and_without_collectives_only_their_own_work_is_left(real):
+    made, found = real("chrome/jax-tpu-2chip-vllm")
+    (step,) = found.steps.to_dict("records")
+    assert step["unexplained_ps"] < step["wall_ps"] / 1000
+    # Without collectives, waiting for nobody, the slower chip does its other work in one go. Of the pairs of copies
+    # that ran beside it, four were waited for; the others cost what their done took.
+    events = made.events[(made.events["kind"] == "compute")]
+    work = (events["end_ps"] - events["start_ps"]).groupby(events["device"], observed=True).sum()
+    (without,) = found.what_if.loc[found.what_if["what"] == "collectives", "without_ps"]
+    assert 0 <= without - work.max() < step["wall_ps"] / 1000
+
+
+def test_an_h100_is_never_busy_longer_than_the_path_explains(real):
+    made, found = real("nsys/mfu_2gpu_before-2xH100")
+    events = made.events
+    # Each GPU has one stream, so its rows are one chain; all of it but the waiting in collectives must be explained.
+    own = events[events["kind"] != "collective"]
+    chain = (own["end_ps"] - own["start_ps"]).groupby(own["device"], observed=True).sum()
+    assert found.steps["replayed_ps"].iloc[0] >= chain.max()
+    assert np.isclose(found.total.set_index("part")["ratio"].sum(), 1)

@@ -1,0 +1,216 @@
+"""The replay against a simulator that counts ticks: it must give the program's length, and what it would be without."""
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.critical_path.test_graph import graph_of as trace_graph
+from tests.analysis.critical_path.test_graph import trace
+from tests.simulated import Do, Program, run
+from tracekit.analysis.critical_path.graph import CALL, WORK, graph
+from tracekit.analysis.critical_path.longest_path import Part, walk
+from tracekit.analysis.critical_path.plan import plan
+from tracekit.analysis.critical_path.replay import Without, replay
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+
+LENGTHS = st.integers(1, 9)
+
+
+def collective_of(ran, held):
+    """The collective of each row, by what the program says."""
+    order = sorted(ran.rows, key=lambda row: (row.thread, row.at))
+    numbers = sorted({row.do.event for row in order if row.do.kind == "collective"})
+    of = [numbers.index(row.do.event) if row.do.kind == "collective" else -1 for row in order]
+    return np.array(of, np.int64)[held.at]
+
+
+def graph_of(ran):
+    trace = ran.trace()
+    held = rows(trace.events)
+    return held, graph(held, launch_of(held, trace.launches), collective_of(ran, held), trace)
+
+
+def replayed(ran, *what):
+    """The length of the whole program, and what it is without each of `what`."""
+    held, dag = graph_of(ran)
+    whole = plan(dag, np.array([0]), np.array([ran.end]), np.array([0]))
+    names = held.labels("name")
+    op = np.full(len(dag.start), -1, np.int32)
+    op[dag.first[3] : dag.first[4]] = held.codes("name")
+    what = [replace(one, op=names.index(one.op) if one.op in names else -1) if one.op != -1 else one for one in what]
+    return replay(dag, whole, [Without(), *what], op)[0].tolist()
+
+
+def without(program: Program, test, **change) -> Program:
+    """The program with some instructions changed."""
+    return [[replace(do, **change) if test(do) else do for do in thread] for thread in program]
+
+
+@st.composite
+def programs(draw) -> Program:
+    """Each thread serves one device of two streams; all launch the same collectives in the same order."""
+    devices, meetings = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    program = []
+    for device in range(devices):
+        # A host of which no row is known is on no clock, so each launches one.
+        thread = [Do("launch", draw(LENGTHS), (device, 0), "compute", draw(LENGTHS), "b")]
+        launched, recorded = {(device, 0)}, set()
+        for part in range(meetings + 1):
+            for _ in range(draw(st.integers(0, 4))):
+                lane = device, draw(st.integers(0, 1))
+                what = draw(st.sampled_from(["work", "launch", "launch", "memcpy", "copy", "sync", "record", "hold"]))
+                name, call, ticks = draw(st.sampled_from("ab")), draw(LENGTHS), draw(LENGTHS)
+                if what == "launch":
+                    thread.append(Do("launch", call, lane, "compute", ticks, name))
+                elif what == "memcpy":  # one that ends inside its call would pass for one that its call waits for
+                    thread.append(Do("launch", call, lane, "memcpy", call + ticks))
+                elif what == "sync" and lane not in launched:
+                    continue
+                elif what == "hold":
+                    if recorded:
+                        thread.append(Do("hold", call, lane, event=draw(st.sampled_from(sorted(recorded)))))
+                else:
+                    thread.append(
+                        Do(what, call, lane, ticks=ticks, event=2 * device + lane[1], whole=draw(st.booleans()))
+                    )
+                if what in ("launch", "memcpy", "copy"):
+                    launched.add(lane)
+                if what == "record":
+                    recorded.add(2 * device + lane[1])
+            if part < meetings:
+                lane = device, draw(st.integers(0, 1))
+                thread.append(Do("launch", draw(LENGTHS), lane, "collective", draw(LENGTHS), event=part))
+                launched.add(lane)
+        program.append(thread)
+    return program
+
+
+CASES = {
+    "collectives that take no time": (
+        Without((Part.COLLECTIVE,)),
+        lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0)),
+    ),
+    "no collectives": (
+        Without((Part.COLLECTIVE,), apart=True),
+        lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0), apart=True),
+    ),
+    "copies": (
+        Without((Part.MEMCPY,)),
+        lambda program: run(without(program, lambda do: do.kind == "memcpy" or do.what == "copy", ticks=0)),
+    ),
+    "the host": (Without((CALL, WORK), prompt=True), lambda program: run(without(program, lambda do: True, call=0))),
+    "an op": (Without(op="a"), lambda program: run(without(program, lambda do: do.name == "a", ticks=0))),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs(), st.sampled_from([1, 60, 1_000_000]))
+def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program, room):
+    """Whether there is room for one column at once, for some, or for all."""
+    ran = run(program)
+    with mock.patch("tracekit.analysis.critical_path.replay._ROOM", room):
+        found = replayed(ran, *(what for what, _ in CASES.values()))
+    assert found == [ran.end, *(simulate(program).end for _, simulate in CASES.values())]
+
+
+@settings(max_examples=60, deadline=None)
+@given(programs())
+def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
+    ran = run(program)
+    _, dag = graph_of(ran)
+    found = walk(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    assert found.parts.sum() == ran.end
+    assert found.parts[0, Part.UNEXPLAINED] == 0
+    assert found.parts[0].sum() == ran.end
+    named = {Part(part).name: int(time) for part, time in enumerate(found.parts[0]) if time}
+    assert tuple(sorted(named.items())) in longest_chains(ran, program)
+    assert (found.until - found.since).sum() == ran.end
+    assert found.until[1:].tolist() == found.since[:-1].tolist()
+
+
+def longest_chains(ran, program):
+    """What each chain that fills the whole time from 0 to the end is made of, found by trying all of them.
+
+    A chain is a row of pieces, each of which begins when the one before it ends and could not have begun earlier.
+    """
+    pieces = []  # (begin, end, part, key)
+    for row in ran.rows:
+        same = [one.start for one in ran.rows if one.do.kind == "collective" and one.do.event == row.do.event]
+        met = max(same) if row.do.kind == "collective" else row.start
+        part = row.do.kind.upper()
+        if row.do.kind == "collective" and len(same) == 1:
+            part = "ALONE_COLLECTIVE"
+        pieces.append((met, row.end, part, ("row", row)))
+    for thread, at, start, end, do in ran.calls:
+        if do.what in ("copy", "sync"):
+            start = end - do.call  # what it waited for was over then
+        part = "HOST_LAUNCH" if do.what in ("launch", "copy") else "HOST_WORK"
+        pieces.append((start, end, part, ("call", thread, at, do)))
+    for thread, start, end in ran.works:
+        pieces.append((start, end, "HOST_WORK", ("work", thread)))
+    found = {}
+
+    def chains(moment):
+        """All compositions of chains that fill the time up to a moment, whatever they end with."""
+        if moment not in found:
+            ending = [(begin, part, moment - begin) for begin, end, part, _ in pieces if end == moment and begin < end]
+            found[moment] = {
+                tuple(sorted({**dict(one), part: dict(one).get(part, 0) + time}.items()))
+                for begin, part, time in ending
+                for one in chains(begin)
+            }
+        return found[moment]
+
+    found[0] = {()}
+    return chains(ran.end)
+
+
+def test_launch_latency_is_found_and_kept_where_a_row_waits_for_its_launch():
+    # Every row is awaited before the next is launched, so that each finds its device idle.
+    turn = [Do("work", 4), Do("launch", 2, ticks=5, name="a"), Do("sync", 1)]
+    program = [[*turn * 10, Do("launch", 2, ticks=7, name="a")]]
+    ran = run(program, latency=3)
+    _, dag = graph_of(ran)
+    assert dag.latency_ps.tolist() == [3, 0]
+    found = replayed(ran, *(CASES[case][0] for case in ("the host", "an op")))
+    free = run(without(program, lambda do: True, call=0), latency=0).end
+    assert found == [ran.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
+    path = walk(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    assert path.parts[0, [Part.LAUNCH_LATENCY, Part.HOST_WORK, Part.COMPUTE]].tolist() == [33, 50, 57]
+
+
+def whole(dag, end):
+    return plan(dag, np.array([0]), np.array([end]), np.array([0]))
+
+
+def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_start():
+    rows_of = [
+        ("tpu:0", "o", "collective", 0, 20),
+        ("tpu:1", "o", "compute", 0, 6),
+        ("tpu:1", "o", "collective", 6, 11),
+    ]
+    dag = trace_graph(trace(rows_of), [0, -1, 0])
+    op = np.full(len(dag.start), -1, np.int32)
+    told = replay(dag, whole(dag, 20), [Without(), Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))], op)
+    assert told.tolist() == [[20, 14, 6]]
+
+
+def test_of_a_row_and_a_call_that_end_at_once_the_path_takes_the_row():
+    dag = trace_graph(trace([("gpu:0", "a", "compute", 0, 10, {"correlation_id": 1})], [("t", 0, 10, 1)]))
+    assert walk(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
+
+
+def test_of_a_queue_and_a_launch_that_hold_a_row_up_as_long_the_path_takes_the_queue():
+    rows_of = [("gpu:0", "a", "compute", start, start + 5, {"correlation_id": start}) for start in (0, 5)]
+    dag = trace_graph(trace(rows_of, [("t", 0, 5, 0), ("t", 5, 6, 5)]))
+    assert walk(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
+
+
+def test_a_row_without_length_at_the_edge_of_two_steps_is_in_the_later_one():
+    dag = trace_graph(trace([("tpu:0", "o", "compute", 0, 15), ("tpu:1", "o", "compute", 10, 10)]))
+    found = plan(dag, np.array([0, 10]), np.array([10, 20]), np.array([0, 0]))
+    assert (found.first.tolist(), found.node.tolist(), found.length_ps.tolist()) == ([0, 1, 3], [0, 0, 1], [10, 5, 0])

@@ -1,0 +1,554 @@
+"""Why devices stood idle: one trace per cause, their order, and a brute-force oracle that looks at every picosecond."""
+
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.launch_frames import calls, host_spans, waits, work
+from tracekit.analysis.idle import causes
+from tracekit.analysis.idle.idle import (
+    BY_CAUSE_COLUMNS,
+    BY_DEVICE_COLUMNS,
+    DEVICE_COLUMNS,
+    GAP_COLUMNS,
+    LARGEST_COLUMNS,
+)
+from tracekit.analysis.idle.idle import idle as analyse
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
+
+US = 1_000_000
+
+
+def idle(events, launches=None, spans=None, syncs=None, instance=None, window=None):
+    launches = calls() if launches is None else launches
+    ordered = rows(events)
+    instance = np.full(len(events), -1) if instance is None else np.array(instance)[ordered.at]
+    return analyse(
+        ordered,
+        launch_of(ordered, launches),
+        instance,
+        launches,
+        host_spans() if spans is None else spans,
+        waits() if syncs is None else syncs,
+        unions(ordered, window),
+    )
+
+
+def pieces(result, device="gpu:0"):
+    """(start, end, cause, next) of one device; times in us where all are whole ones."""
+    mine = result.gaps[result.gaps["device"] == device]
+    scale = US if (mine[["start_ps", "end_ps"]] % US == 0).all(axis=None) else 1
+    return [
+        (start // scale, end // scale, cause, None if pd.isna(row) else row)
+        for start, end, cause, row in zip(
+            mine["start_ps"], mine["end_ps"], mine["cause"].astype(str), mine["next"], strict=True
+        )
+    ]
+
+
+def row(device, start, end, id=None, **more):
+    return {"device": device, "start": start * US, "end": end * US, "id": id, **more}
+
+
+def call(id, start, end, *more):
+    return (id, start * US, end * US, *more)
+
+
+def during(start, end, **more):
+    return {"start": start * US, "end": end * US, **more}
+
+
+FIRST = row("gpu:0", 0, 100, 1)
+CALLED = call(1, -9, -4)
+
+
+def test_a_late_launch_is_host_bound_until_it_begins_and_latency_from_then_on():
+    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)))
+    assert pieces(found) == [(100, 990, "host-bound", 1), (990, 1000, "launch latency", 1)]
+    assert found.gaps["interval"].tolist() == [0, 0]
+
+
+def test_a_launch_that_returned_just_before_the_device_went_idle_is_latency():
+    found = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 88, 93)))
+    assert pieces(found) == [(100, 110, "launch latency", 1)]
+
+
+def test_work_that_was_queued_long_before_takes_a_short_time_to_start():
+    found = idle(work(FIRST, row("gpu:0", 102, 120, 2)), calls(CALLED, call(2, 10, 15)))
+    assert pieces(found) == [(100, 102, "between queued work", 1)]
+
+
+def test_20_us_are_still_prompt():
+    latency = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 80, 90)))
+    assert pieces(latency) == [(100, 110, "launch latency", 1)]
+    queued = idle(work(FIRST, row("gpu:0", 120, 130, 2)), calls(CALLED, call(2, 80, 90)))
+    assert pieces(queued) == [(100, 120, "between queued work", 1)]
+
+
+def test_queued_work_that_does_not_start_for_long_waited_for_something_that_the_trace_does_not_show():
+    found = idle(work(FIRST, row("gpu:0", 121, 130, 2)), calls(CALLED, call(2, 10, 15)))
+    assert pieces(found) == [(100, 121, "unexplained", 1)]
+
+
+def test_work_launched_on_an_idle_device_that_starts_long_after_the_call_is_unexplained_from_the_call_on():
+    found = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 200, 205)))
+    assert pieces(found) == [(100, 200, "host-bound", 1), (200, 300, "unexplained", 1)]
+
+
+def test_a_slow_launch_call_is_launch_latency_for_as_long_as_it_takes():
+    found = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
+    assert pieces(found) == [(100, 200, "host-bound", 1), (200, 5010, "launch latency", 1)]
+
+
+def test_a_launch_that_seems_to_begin_after_its_work_came_late_all_the_same():
+    found = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 302, 305)))
+    assert pieces(found) == [(100, 300, "host-bound", 1)]
+
+
+def test_the_window_s_edges_are_before_the_first_and_after_the_last_work():
+    found = idle(work(row("gpu:0", 50, 60), row("gpu:1", 0, 100)))
+    assert pieces(found) == [(0, 50, "before first work", 0), (60, 100, "after last work", None)]
+    assert pieces(found, "gpu:1") == []
+
+
+def test_a_lane_that_was_told_to_wait_for_a_copy_of_another_device_waited_for_the_copy():
+    events = work(FIRST, row("gpu:0", 205, 230, 2, lane="7"), row("gpu:1", 20, 200, 3, kind="memcpy"))
+    told = during(12, 13, device="gpu:0", lane="7", on_device="gpu:1", on_lane="1", recorded=11 * US)
+    launches = calls(CALLED, call(3, 5, 9), call(2, 15, 20))
+    assert pieces(idle(events, launches, syncs=waits(told))) == [
+        (100, 200, "waiting for a copy", 1),
+        (200, 205, "between queued work", 1),
+        # Until the last end of the other device there is nothing more.
+    ]
+    # A wait that is told as the launch begins comes before it.
+    assert pieces(idle(events, launches, syncs=waits({**told, "start": 15 * US, "end": 16 * US})))[0][1] == 200
+    # The wait was told to another lane, after the launch, for work launched later, or for work that ended too late.
+    for other in (
+        {**told, "lane": "8"},
+        {**told, "start": 16 * US, "end": 17 * US},
+        {**told, "recorded": 5 * US},
+        {**told, "on_lane": "2"},
+    ):
+        assert pieces(idle(events, launches, syncs=waits(other))) == [(100, 205, "unexplained", 1)]
+
+
+def test_a_lane_that_was_told_to_wait_for_other_work_waited_for_another_device():
+    events = work(FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 200, 3))
+    told = during(12, 13, device="gpu:0", on_device="gpu:1")
+    found = pieces(idle(events, calls(CALLED, call(3, 5, 9), call(2, 15, 20)), syncs=waits(told)))
+    assert found == [
+        (100, 200, "waiting for a collective or another device", 1),
+        (200, 205, "between queued work", 1),
+    ]
+
+
+def test_of_several_waits_of_a_lane_the_work_that_ends_last_counts():
+    events = work(
+        FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 200, 3, kind="memcpy"), row("gpu:1", 20, 150, 4, lane="2")
+    )
+    told = [during(12, 13, device="gpu:0", on_device="gpu:1", on_lane=lane) for lane in ("1", "2")]
+    launches = calls(CALLED, call(3, 5, 9), call(4, 6, 9), call(2, 15, 20))
+    assert pieces(idle(events, launches, syncs=waits(*told)))[0] == (100, 200, "waiting for a copy", 1)
+
+
+def test_the_collective_that_ends_later_elsewhere_is_waited_for_if_work_starts_right_after_it():
+    events = work(
+        row("gpu:0", 0, 100, 1, kind="collective"),
+        row("gpu:0", 205, 230, 2),
+        row("gpu:1", 50, 200, 3, kind="collective"),
+    )
+    launches = calls(CALLED, call(3, 5, 9), call(2, 15, 20))
+    assert pieces(idle(events, launches, instance=[0, -1, 0])) == [
+        (100, 200, "waiting for a collective or another device", 1),
+        (200, 205, "between queued work", 1),
+    ]
+    assert pieces(idle(events, launches, instance=[0, -1, 1])) == [(100, 205, "unexplained", 1)]
+
+
+def test_a_collective_that_ended_elsewhere_before_the_launch_or_after_the_start_was_not_waited_for():
+    first = row("gpu:0", 0, 100, 1, kind="collective")
+    late = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 190, 3, kind="collective"))
+    assert pieces(idle(late, calls(CALLED, call(2, 195, 197)), instance=[0, -1, 0])) == [
+        (100, 195, "host-bound", 1),
+        (195, 205, "launch latency", 1),
+    ]
+    brief = work(first, row("gpu:0", 120, 130, 2), row("gpu:1", 50, 110, 3, kind="collective"))
+    found = idle(brief, calls(CALLED, call(2, 15, 20)), instance=[0, -1, 0])
+    assert pieces(found) == [(100, 120, "between queued work", 1)]
+    still = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 206, 3, kind="collective"))
+    assert pieces(idle(still, calls(CALLED, call(2, 15, 20)), instance=[0, -1, 0])) == [(100, 205, "unexplained", 1)]
+
+
+def test_a_collective_on_another_clock_proves_nothing():
+    events = work(
+        row("gpu:0", 0, 100, 1, kind="collective", clock="a"),
+        row("gpu:0", 205, 230, 2, clock="a"),
+        row("b/gpu:1", 50, 200, 3, kind="collective", clock="b", host="b"),
+    )
+    launches = calls(CALLED, call(2, 15, 20))
+    assert pieces(idle(events, launches, instance=[0, -1, 0])) == [(100, 205, "unexplained", 1)]
+
+
+def test_a_host_that_waited_for_a_copy_back_before_it_launched_waited_for_the_copy():
+    events = work(FIRST, row("gpu:0", 100, 150, 2, kind="memcpy"), row("gpu:0", 300, 330, 3))
+    launches = calls(CALLED, call(2, -3, -2), call(3, 290, 295))
+    blocked = during(0, 160, on_device="gpu:0")
+    expected = [
+        (150, 160, "waiting for a copy", 2),
+        (160, 290, "host-bound", 2),
+        (290, 300, "launch latency", 2),
+    ]
+    assert pieces(idle(events, launches, syncs=waits(blocked))) == expected
+    # A call that began after the copy was done did not wait for it, and another thread's wait says nothing.
+    # Nor did the call that tells a stream to wait.
+    told = {**blocked, "device": "gpu:0", "lane": "1"}
+    for other in ({**blocked, "start": 150 * US}, {**blocked, "thread": "other"}, told):
+        assert pieces(idle(events, launches, syncs=waits(other))) == [
+            (150, 290, "host-bound", 2),
+            (290, 300, "launch latency", 2),
+        ]
+
+
+def test_a_copy_whose_call_returns_after_its_end_held_the_host():
+    events = work(FIRST, row("gpu:0", 100, 150, 2, kind="memcpy"), row("gpu:0", 300, 330, 3))
+    launches = calls(CALLED, call(2, -3, 180), call(3, 290, 295))
+    assert pieces(idle(events, launches))[:2] == [
+        (150, 180, "waiting for a copy", 2),
+        (180, 290, "host-bound", 2),
+    ]
+
+
+def test_a_host_that_waited_for_a_collective_of_its_own_device_waited_for_the_collective():
+    events = work(row("gpu:0", 0, 100, 1, kind="collective"), row("gpu:0", 300, 330, 2))
+    found = idle(events, calls(CALLED, call(2, 290, 295)), syncs=waits(during(0, 160, on_device="gpu:0")))
+    assert pieces(found)[0] == (100, 160, "waiting for a collective or another device", 1)
+
+
+def test_waiting_for_work_on_another_clock_proves_nothing():
+    other = row("b/gpu:1", 20, 200, 3, kind="memcpy", clock="b", host="b")
+    events = work(FIRST | {"clock": "a"}, row("gpu:0", 205, 230, 2, clock="a"), other)
+    theirs = calls(call(3, 5, 9), host="b")
+    queued = pd.concat([calls(CALLED, call(2, 15, 20)), theirs], ignore_index=True)
+    late = pd.concat([calls(CALLED, call(2, 195, 200)), theirs], ignore_index=True)
+    for launches in (queued, late):
+        launches[["host", "thread", "name"]] = launches[["host", "thread", "name"]].astype("category")
+    told = during(12, 13, device="gpu:0", on_device="b/gpu:1")
+    assert pieces(idle(events, queued, syncs=waits(told))) == [(100, 205, "unexplained", 1)]
+    blocked = during(12, 190, on_device="b/gpu:1")
+    assert pieces(idle(events, late, syncs=waits(blocked)))[0] == (100, 195, "host-bound", 1)
+
+
+def test_a_host_that_waited_for_computing_of_this_device_is_host_bound_and_of_another_device_is_not():
+    events = work(FIRST, row("gpu:0", 300, 330, 2), row("gpu:1", 0, 250, 3))
+    launches = calls(CALLED, call(3, -3, -2), call(2, 290, 295))
+    rest = [(290, 300, "launch latency", 1)]
+    own = idle(events, launches, syncs=waits(during(0, 260, on_device="gpu:0")))
+    assert pieces(own) == [(100, 290, "host-bound", 1), *rest]
+    other = idle(events, launches, syncs=waits(during(0, 260, on_device="gpu:1")))
+    assert pieces(other) == [
+        (100, 260, "waiting for a collective or another device", 1),
+        (260, 290, "host-bound", 1),
+        *rest,
+    ]
+
+
+def test_loading_data_and_compiling_on_the_launching_thread_refine_what_is_host_bound():
+    spans = host_spans(
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 50 * US, 400 * US),
+        ("backend_compile", 300 * US, 500 * US),
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 600 * US, 900 * US, "other"),
+        ("matmul", 550 * US, 900 * US),
+    )
+    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
+    assert pieces(found) == [
+        (100, 300, "input pipeline", 1),
+        (300, 500, "compiling", 1),
+        (500, 990, "host-bound", 1),
+        (990, 1000, "launch latency", 1),
+    ]
+    assert found.gaps["interval"].nunique() == 1
+
+
+def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_threads_that_launch_for_it():
+    events, launches = work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995, "pool"))
+    loading = [("## data_load ##", 200 * US, 400 * US, "python")]
+    called = [("PjitFunction(step)", 0, 10 * US, "python")]
+    assert [one[2] for one in pieces(idle(events, launches, host_spans(*loading, *called)))] == [
+        *("host-bound", "input pipeline", "host-bound", "launch latency"),
+    ]
+    two = [*called, ("PjitFunction(eval)", 0, 10 * US, "evaluation")]
+    assert "input pipeline" not in idle(events, launches, host_spans(*loading, *two)).by_cause["cause"].tolist()
+
+
+def test_meeting_the_threads_of_other_devices_is_waiting_for_them():
+    spans = host_spans(("Rendezvous: all-reduce", 200 * US, 700 * US))
+    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
+    assert pieces(found)[1] == (200, 700, "waiting for a collective or another device", 1)
+
+
+def test_between_rows_that_one_call_started_no_launch_was_needed():
+    found = idle(work(row("cpu:0", 0, 100, 1), row("cpu:0", 500, 600, 1)), calls(CALLED))
+    assert pieces(found, "cpu:0") == [(100, 500, "inside a program", 1)]
+
+
+def test_between_rows_of_one_run_of_a_program_without_launch_ids_no_launch_was_needed():
+    one = {"run": 7, "module": "jit_step"}
+    found = idle(work(row("tpu:0", 0, 100, **one), row("tpu:0", 500, 600, **one), row("tpu:0", 700, 800, run=8)))
+    assert pieces(found, "tpu:0") == [(100, 500, "inside a program", 1), (600, 700, "unexplained", 2)]
+    for other in ({"run": 8, "module": "jit_step"}, {"run": 7, "module": "jit_eval"}):
+        found = idle(work(row("tpu:0", 0, 100, **one), row("tpu:0", 500, 600, **other)))
+        assert pieces(found, "tpu:0") == [(100, 500, "unexplained", 1)]
+    # On GPUs each kernel of a program is launched, even if the trace lost the calls.
+    lost = idle(work(row("gpu:0", 0, 100, 1, **one), row("gpu:0", 500, 600, 2, **one)), calls(call(9, 0, 1)))
+    assert pieces(lost) == [(100, 500, "unexplained", 1)]
+
+
+def test_rows_that_last_no_time_end_no_gap():
+    events = work(FIRST, row("gpu:0", 150, 150, 3), row("gpu:0", 1000, 1100, 2))
+    found = idle(events, calls(CALLED, call(3, 140, 141), call(2, 990, 995)))
+    assert pieces(found) == [(100, 990, "host-bound", 2), (990, 1000, "launch latency", 2)]
+
+
+def test_the_row_that_reached_furthest_stands_before_a_gap():
+    one = {"run": 7, "module": "m"}
+    events = work(row("tpu:0", 0, 100, **one), row("tpu:0", 10, 20, run=8), row("tpu:0", 500, 600, **one))
+    assert pieces(idle(events), "tpu:0") == [(100, 500, "inside a program", 2)]
+
+
+def test_a_window_cuts_the_pieces():
+    events, launches = work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995))
+    assert pieces(idle(events, launches, window=(500 * US, 995 * US))) == [
+        (500, 990, "host-bound", 1),
+        (990, 995, "launch latency", 1),
+    ]
+    assert pieces(idle(events, launches, window=(-20 * US, 50 * US))) == [(-20, 0, "before first work", 0)]
+    assert pieces(idle(events, launches, window=(1050 * US, 1200 * US))) == [(1100, 1200, "after last work", None)]
+
+
+def test_the_tables_sum_the_pieces_by_device_and_by_cause():
+    events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 1100))
+    found = idle(events, calls(CALLED, call(2, 990, 995)))
+    expected = pd.DataFrame(
+        [("host-bound", 1, 890 * US, 890 / 900), ("launch latency", 1, 10 * US, 10 / 900)],
+        columns=list(BY_CAUSE_COLUMNS),
+    ).astype(BY_CAUSE_COLUMNS)
+    pd.testing.assert_frame_equal(found.by_cause, expected)
+    expected.insert(0, "device", pd.Series(["gpu:0", "gpu:0"], dtype="str"))
+    pd.testing.assert_frame_equal(found.by_device, expected)
+    devices = [("gpu:0", 1100 * US, 900 * US, 9 / 11, "host-bound", 890 / 900), ("gpu:1", 1100 * US, 0, 0, None, None)]
+    pd.testing.assert_frame_equal(
+        found.devices, pd.DataFrame(devices, columns=list(DEVICE_COLUMNS)).astype(DEVICE_COLUMNS)
+    )
+    largest = [("gpu:0", 100 * US, 1000 * US, 900 * US, "host-bound", 890 / 900, 1, "late")]
+    pd.testing.assert_frame_equal(
+        found.largest, pd.DataFrame(largest, columns=list(LARGEST_COLUMNS)).astype(LARGEST_COLUMNS)
+    )
+    assert {name: str(dtype) for name, dtype in found.gaps.dtypes.items()} == GAP_COLUMNS
+    assert {name: str(dtype) for name, dtype in found.by_device.dtypes.items()} == BY_DEVICE_COLUMNS
+
+
+def test_the_causes_of_a_device_are_told_by_their_time():
+    found = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
+    assert found.by_device["cause"].tolist() == ["launch latency", "host-bound"]
+    assert found.by_cause["cause"].tolist() == ["launch latency", "host-bound"]
+
+
+def test_the_largest_are_the_longest_intervals_of_all_devices_in_order():
+    lengths = [3, 30, 7, 25, 9, *range(100, 120)]
+    ends = np.cumsum([length + 1 for length in lengths])
+    events = work(row("gpu:0", -1, 0), *(row("gpu:0", int(end) - 1, int(end)) for end in ends))
+    found = idle(events)
+    assert (found.largest["idle_ps"] // US).tolist() == sorted(lengths, reverse=True)[:20]
+    assert found.gaps["interval"].tolist() == list(range(25))
+
+
+@pytest.mark.parametrize(
+    ("events", "launches", "why"),
+    [
+        (work(), calls(), "no work of a device"),
+        (work(row("gpu:0", 0, 1), row("gpu:0", 9, 10)), calls(), "no host launches"),
+        (work(row("gpu:0", 0, 1), row("gpu:0", 9, 10)), calls(call(1, 0, 1)), "linked"),
+        (work(row("gpu:0", 0, 1, 1), row("gpu:0", 9, 10)), calls(call(1, 0, 1)), "explains"),
+        (work(row("cpu:?", 0, 1), row("cpu:?", 9, 10)), calls(), "no work of a device"),
+    ],
+)
+def test_without_evidence_it_says_what_is_missing(events, launches, why):
+    assert why in idle(events, launches).lacking
+
+
+def test_devices_that_were_never_idle_lack_nothing():
+    assert idle(work(row("gpu:0", 0, 5), row("gpu:0", 5, 9))).lacking == ""
+
+
+# The oracle: every picosecond by itself, on small whole numbers, with a prompt time of 3 ps.
+PROMPT = 3
+THREADS = ("main", "pool")
+
+
+@st.composite
+def traces(draw):
+    row = st.fixed_dictionaries(
+        {
+            "device": st.sampled_from(["gpu:0", "gpu:0", "gpu:1", "cpu:?"]),
+            "lane": st.sampled_from(["1", "2"]),
+            "kind": st.sampled_from(["compute", "collective", "memcpy"]),
+            "start": st.integers(0, 40),
+            "size": st.integers(0, 6),
+            "run": st.one_of(st.none(), st.integers(1, 2)),
+            "instance": st.sampled_from([-1, -1, 0, 1]),
+            # Its own launch that long before it, or the id of another row's.
+            "ahead": st.one_of(st.none(), st.integers(-1, 12)),
+            "id": st.one_of(st.none(), st.integers(0, 10)),
+        }
+    )
+    events, launches = draw(st.lists(row, min_size=1, max_size=9)), []
+    for at, one in enumerate(events):
+        ahead = one.pop("ahead")
+        if ahead is not None:
+            one["id"] = at
+            start = one["start"] - ahead
+            launches.append((at, start, start + draw(st.integers(0, 8)), draw(st.sampled_from(THREADS))))
+    names = ["enumerate(DataLoader)#x", "backend_compile", "Rendezvous: y", "other", "PjitFunction(f)"]
+    spans = [
+        (draw(st.sampled_from(names)), start, start + draw(st.integers(0, 15)), draw(st.sampled_from(THREADS)))
+        for start in draw(st.lists(st.integers(-3, 40), max_size=4))
+    ]
+    wait = st.fixed_dictionaries(
+        {
+            "thread": st.sampled_from(THREADS),
+            "start": st.integers(-3, 40),
+            "size": st.integers(0, 20),
+            "device": st.sampled_from([None, "gpu:0", "gpu:1"]),
+            "lane": st.sampled_from([None, "1", "2", "9"]),
+            "on_device": st.sampled_from([None, "gpu:0", "gpu:1", "gpu:7"]),
+            "on_lane": st.sampled_from([None, "1", "2", "9"]),
+            "recorded": st.one_of(st.none(), st.integers(-3, 40)),
+        }
+    )
+    return events, launches, spans, draw(st.lists(wait, max_size=4))
+
+
+def cause_at(p, device, events, launches, spans, syncs):
+    """The cause of the idle picosecond [p, p + 1) of a device, by the words of docs/concepts.md."""
+    by_id = {id: (start, end, thread) for id, start, end, thread in launches}
+    mine = [one for one in events if one["device"] == device and one["end"] > one["start"]]
+    earlier = [one for one in mine if one["end"] <= p]
+    later = [one for one in mine if one["start"] > p]
+    if not earlier:
+        return "before first work"
+    if not later:
+        return "after last work"
+    # Ties as the frame's order has them: rows by start, then end, then place.
+    before = max(earlier, key=lambda one: (one["end"], one["start"], one["place"]))
+    after = min(later, key=lambda one: (one["start"], one["end"], one["place"]))
+    s, e = before["end"], after["start"]
+    launch = by_id.get(after["id"])
+    if after["id"] in by_id and before["id"] == after["id"]:
+        inside = True
+    else:
+        inside = (before["id"], after["id"]) == (None, None) and before["run"] == after["run"] != None  # noqa: E711
+    led = launch is not None and not inside
+
+    def awaited(sync):
+        moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
+        work = [
+            one
+            for one in events
+            if one["device"] == sync["on_device"]
+            and sync["on_lane"] in (None, one["lane"])
+            and one["id"] in by_id
+            and by_id[one["id"]][0] < moment
+        ]
+        return max(work, key=lambda one: (one["end"], by_id[one["id"]][0], one["order"]), default=None)
+
+    launched = min(max(launch[0], s), e) if led else s
+    if p < launched:
+        dispatch = {thread for name, _, _, thread in spans if name.startswith("PjitFunction")}
+        threads = {launch[2]} | (dispatch if len(dispatch) == 1 else set())
+        doing = {name for name, start, end, thread in spans if thread in threads and start <= p < end}
+        copy = others = False
+        for sync in syncs:
+            row = awaited(sync) if sync["device"] is None and sync["thread"] in threads else None
+            if row is not None and sync["start"] <= p < sync["end"] and sync["start"] < row["end"]:
+                copy |= row["kind"] == "memcpy"
+                others |= row["kind"] != "memcpy" and (row["kind"] == "collective" or row["device"] != device)
+        for one in events:
+            start, end, thread = by_id.get(one["id"], (0, -1, ""))
+            copy |= one["kind"] == "memcpy" and thread in threads and start <= p < end and end >= one["end"]
+        if copy:
+            return "waiting for a copy"
+        if others or "Rendezvous: y" in doing:
+            return "waiting for a collective or another device"
+        if "backend_compile" in doing:
+            return "compiling"
+        return "input pipeline" if "enumerate(DataLoader)#x" in doing else "host-bound"
+    until, why = launched, None
+    if before["instance"] >= 0 and e - s > PROMPT:
+        done = max(one["end"] for one in events if one["instance"] == before["instance"])
+        if launched < done <= e and e - done <= PROMPT:
+            until, why = done, "waiting for a collective or another device"
+    for lane in (None, "1", "2"):  # lanes that are told together first, then each
+        told = [one for one in syncs if one["device"] == device and one["lane"] == lane]
+        if launch is None or lane not in (None, after["lane"]):
+            continue
+        rows_told = [
+            (row["end"], -told_at, row["kind"])
+            for told_at, row in ((one["start"], awaited(one)) for one in told)
+            if row is not None and told_at <= launch[0]
+        ]
+        if rows_told:
+            done = max(end for end, _, _ in rows_told)
+            if until < done <= e:
+                kinds = {kind for end, _, kind in rows_told if end == done}
+                until = done
+                why = {"waiting for a copy" if "memcpy" in kinds else "waiting for a collective or another device"}
+                if len(kinds) > 1:
+                    why.add("waiting for a collective or another device")
+    if p < until:
+        return why
+    if inside:
+        return "inside a program"
+    if launch is None:
+        return "unexplained"
+    if e - launch[1] <= PROMPT:
+        return "launch latency"
+    return "between queued work" if e - until <= PROMPT else "unexplained"
+
+
+@settings(max_examples=70, deadline=None)
+@given(traces())
+def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
+    events, launches, spans, syncs = trace
+    events = [{**one, "end": one["start"] + one["size"], "place": at} for at, one in enumerate(events)]
+    for order, one in enumerate(sorted(events, key=lambda one: (one["start"], one["end"], one["place"]))):
+        one["order"] = order
+    syncs = [{**one, "end": one["start"] + one["size"]} for one in syncs]
+    modules = [{**one, "module": "m"} for one in events]
+    with mock.patch.object(causes, "PROMPT_PS", PROMPT):
+        found = idle(
+            work(*modules),
+            calls(*launches),
+            host_spans(*spans),
+            waits(*syncs),
+            [one["instance"] for one in events],
+        )
+    low, high = min(one["start"] for one in events), max(one["end"] for one in events)
+    for device in {one["device"] for one in events} - {"cpu:?"}:
+        busy = {p for one in events if one["device"] == device for p in range(one["start"], one["end"])}
+        held = {p: cause for start, end, cause, _ in pieces_ps(found, device) for p in range(start, end)}
+        assert set(held) == set(range(low, high)) - busy
+        lasts = any(one["device"] == device and one["size"] for one in events)
+        for p, cause in held.items():
+            expected = cause_at(p, device, events, launches, spans, syncs) if lasts else "before first work"
+            assert cause in expected if isinstance(expected, set) else cause == expected, p
+
+
+def pieces_ps(result, device):
+    mine = result.gaps[result.gaps["device"] == device]
+    return zip(mine["start_ps"], mine["end_ps"], mine["cause"].astype(str), mine["next"], strict=True)

@@ -1,0 +1,167 @@
+"""Idle time and launches of real traces, against sweeps of their own over the same frames and figures of HTA."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.real_traces import REAL
+from tracekit.analysis.idle.idle import idle
+from tracekit.analysis.launches.launches import launches
+from tracekit.readers import read
+from tracekit.report.sections import idle as idle_section
+from tracekit.report.sections import launches as launches_section
+from tracekit.timeline.collectives.instances import instances
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
+
+HERE = Path(__file__).parents[2] / "data"
+CASES = [
+    "kineto/hta-df_index_resolver.json.gz",
+    "kineto/hta-sampled_rank-0.json.gz",
+    "kineto/hta-nccl_data-A100.json.gz",
+    "kineto/dlrm-8xV100",
+    "nsys/mfu_2gpu_before-2xH100.sqlite",
+    "xplane/tf-8xV100",
+    "xplane/jax-8xMI300X",
+    "xplane/jax-MI300X-gemm",
+    "xplane/xla-2xGTX1080Ti",
+    "xplane/tpu-v6e-4chip",
+    "chrome/jax-tpu-2chip-vllm.trace.json.gz",
+    "mxnet/gpu_mnist_cnn_profile_output.json.gz",
+]
+CAPTURES = ["two-cpu-devices-jax0.10.2.xplane.pb", "two-cpu-devices-jax0.12.0.xplane.pb", "view-cpu.xplane.pb"]
+HOSTS_PART = {"host-bound", "compiling", "input pipeline", "waiting for a copy"}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Trace, rows, links and both results of a case, made once."""
+    held = {}
+
+    def of(case):
+        if case not in held:
+            path = HERE / case if case in CAPTURES else REAL / case
+            if not path.exists():
+                pytest.skip(f"the real trace {case} is not here")
+            trace = read(path)
+            ordered = rows(trace.events)
+            launch = launch_of(ordered, trace.launches)
+            seen = unions(ordered)
+            why = idle(ordered, launch, instances(ordered), trace.launches, trace.spans, trace.syncs, seen)
+            held[case] = trace, ordered, launch, why, launches(ordered, launch, trace.launches)
+        return held[case]
+
+    return of
+
+
+def sweep(ordered, device):
+    """(start, end, place in rows of the row before, of the row that ends it) of a device's gaps, row by row."""
+    gaps, last = [], None
+    for place in range(int(ordered.first[device]), int(ordered.first[device + 1])):
+        start, end = int(ordered.start[place]), int(ordered.end[place])
+        if end == start:
+            continue
+        if last is not None and start > ordered.end[last]:
+            gaps.append((int(ordered.end[last]), start, last, place))
+        if last is None or end >= ordered.end[last]:
+            last = place
+    return gaps
+
+
+@pytest.mark.parametrize("case", [*CASES, *CAPTURES])
+def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(found, case):
+    trace, ordered, launch, why, kept_up = found(case)
+    called = trace.launches["start_ps"].to_numpy()
+    for device, name in enumerate(ordered.devices):
+        gaps = sweep(ordered, device)
+        mine = why.gaps[why.gaps["device"] == name]
+        inner = mine[~mine["cause"].isin(["before first work", "after last work"])]
+        if not ordered.placed[device]:
+            assert len(mine) == 0
+            continue
+        assert (inner["end_ps"] - inner["start_ps"]).sum() == sum(end - start for start, end, *_ in gaps)
+        assert inner["interval"].nunique() == len(gaps)
+        ended = {int(ordered.at[after]): start for start, _, _, after in gaps}
+        assert set(inner["next"]) == set(ended)
+        # Nothing is host-bound after the launch, and all before it is the host's part.
+        part = sum(
+            min(max(int(called[launch[after]]), start), end) - start
+            for start, end, before, after in gaps
+            if launch[after] >= 0 and launch[after] != launch[before]
+        )
+        told = inner[inner["cause"].isin(HOSTS_PART) | inner["cause"].str.startswith("waiting")]
+        length = int((told["end_ps"] - told["start_ps"]).sum())
+        late = inner[inner["cause"].str.startswith("waiting")]
+        assert length >= part >= length - int((late["end_ps"] - late["start_ps"]).sum())
+    for made in (idle_section.section(why), launches_section.section(kept_up)):
+        assert bool(made.lacking) != bool(made.said)
+
+
+@pytest.mark.parametrize(
+    ("case", "missing"),
+    [
+        ("mxnet/gpu_mnist_cnn_profile_output.json.gz", True),
+        ("chrome/jax-tpu-2chip-vllm.trace.json.gz", False),  # Its rows say of which run of a program they are.
+        ("xplane/tpu-v6e-4chip", False),
+        ("xplane/jax-8xMI300X", False),
+        ("view-cpu.xplane.pb", False),
+    ],
+)
+def test_a_trace_without_evidence_is_said_to_have_none(found, case, missing):
+    assert bool(found(case)[3].lacking) == missing
+
+
+def test_by_stream_the_links_give_the_idle_breakdown_of_hta(found):
+    """HolisticTraceAnalysis 0.5 on the same file, `get_idle_time_breakdown`, which leaves the last step out."""
+    trace, ordered, launch, _, _ = found("kineto/hta-df_index_resolver.json.gz")
+    called = trace.launches["start_ps"].to_numpy()[launch]
+    spans = trace.spans
+    last = spans.loc[spans["name"].astype(str).str.startswith("ProfilerStep#"), "start_ps"].max()
+    told = {}
+    for lane in ("stream 7", "stream 14"):
+        mine = (ordered.codes("lane") == ordered.labels("lane").index(lane)) & (called < last)
+        gap = (ordered.start[mine][1:] - ordered.end[mine][:-1]) // 10**6
+        host = called[mine][1:] > ordered.end[mine][:-1]
+        told[lane] = [int(gap[which].sum()) for which in (host, ~host & (gap < 30), ~host & (gap >= 30))]
+    assert told == {"stream 7": [791330, 16727, 73829], "stream 14": [933139, 5568, 4444]}
+
+
+def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(found):
+    trace, ordered, launch, _, kept_up = found("kineto/hta-nccl_data-A100.json.gz")
+    called = trace.launches["start_ps"].to_numpy()
+    delays = sorted(int(ordered.start[at] - called[launch[at]]) for at in range(len(ordered)) if launch[at] >= 0)
+    line = kept_up.by_device.iloc[0]
+    assert (line["n"], line["negative"]) == (len(delays), 0)
+    assert (line["median_ps"], line["p99_ps"]) == (
+        delays[(len(delays) + 1) // 2 - 1],
+        delays[-(-len(delays) * 99 // 100) - 1],
+    )
+    threads = trace.launches["thread"].astype(str).to_numpy()
+    begins = {}
+    for place in sorted(set(launch.tolist()) - {-1}, key=lambda place: called[place]):
+        begins.setdefault(threads[place], []).append(int(called[place]))
+    distance = {name: int(np.sort(np.diff(times))[len(times) // 2 - 1]) for name, times in begins.items()}
+    assert kept_up.threads.set_index("thread")["interval_ps"].to_dict() == distance
+    gaps = {after: start for start, _, _, after in sweep(ordered, 0)}
+    cost = kernels = 0
+    for at in range(len(ordered)):
+        limit = distance[threads[launch[at]]]
+        if ordered.kind[at] == 0 and ordered.end[at] - ordered.start[at] < limit:
+            kernels += 1
+            late = min(int(called[launch[at]]), int(ordered.start[at])) - gaps.get(at, int(ordered.start[at]))
+            cost += min(max(late, 0), limit)
+    assert (kept_up.tiny_by_device["kernels"][0], kept_up.tiny_by_device["cost_ps"][0]) == (kernels, cost)
+
+
+def test_the_host_was_loading_data_in_the_longest_gap_of_dlrm_s_rank_3(found):
+    _, _, _, why, _ = found("kineto/dlrm-8xV100")
+    mine = why.gaps[(why.gaps["device"] == "rank3/gpu:3") & (why.gaps["cause"] == "input pipeline")]
+    assert (mine[["start_ps", "end_ps"]] // 10**6).to_numpy().tolist() == [[1444, 2450]]
+
+
+def test_compiling_is_most_of_what_the_devices_of_a_fresh_program_waited_for(found):
+    _, _, _, why, _ = found("two-cpu-devices-jax0.10.2.xplane.pb")
+    most = why.by_cause.set_index("cause")["ratio"]
+    assert most["compiling"] > most["host-bound"] > most["launch latency"]

@@ -1,0 +1,93 @@
+"""What each row exposes, against a sweep over every picosecond that hands it to one row."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events
+from tracekit import intervals as iv
+from tracekit.analysis.offenders.exposed import exposed, remains
+from tracekit.analysis.partition import partition
+from tracekit.timeline.rows import rows
+from tracekit.timeline.unions import unions
+
+KINDS = ["compute", "collective", "memcpy", "memset"]
+
+some_rows = st.lists(
+    st.tuples(
+        st.sampled_from(["gpu:0", "gpu:1", "cpu:?"]), st.sampled_from(KINDS), st.integers(0, 25), st.integers(0, 9)
+    ),
+    max_size=12,
+).map(lambda found: [(device, kind, start, start + size) for device, kind, start, size in found])
+
+
+def handed_out(found) -> list[int]:
+    """The exposed picoseconds of each row: each goes to the first row of its sort that runs, unless it is hidden."""
+    costs = [0] * len(found)
+    order = sorted(range(len(found)), key=lambda one: (found[one][2], found[one][3], one))
+    for device in {row[0] for row in found if row[0] != "cpu:?"}:
+        for point in range(40):
+            running = [one for one in order if found[one][0] == device and found[one][2] <= point < found[one][3]]
+            kinds = {found[one][1] for one in running}
+            if "compute" in kinds:
+                continue
+            collectives = [one for one in running if found[one][1] == "collective"]
+            copies = [one for one in running if found[one][1] in ("memcpy", "memset")]
+            for one in (collectives or copies)[:1]:
+                costs[one] += 1
+    return costs
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_rows)
+def test_every_exposed_picosecond_belongs_to_the_row_that_started_first(found):
+    held = rows(events(*found))
+    seen = unions(held)
+    result = exposed(held, seen)
+    costs = handed_out(found)
+    of_row = dict(zip(held.at[result.row].tolist(), result.cost.tolist(), strict=True))
+    assert [of_row.get(place, 0) for place in range(len(found))] == costs
+    assert (np.diff(result.row) > 0).all()
+    for row in partition(seen).to_dict("records"):
+        of_device = {
+            kind: sum(
+                cost
+                for (device, one, *_), cost in zip(found, costs, strict=True)
+                if (device, one) == (row["device"], kind)
+            )
+            for kind in KINDS
+        }
+        assert of_device["collective"] == row["collective"] + row["collective+memory"]
+        assert of_device["memcpy"] + of_device["memset"] == row["memory"]
+
+
+def test_a_copy_inside_another_has_nothing_to_itself():
+    held = rows(events(("gpu:0", "memcpy", 0, 10), ("gpu:0", "memcpy", 2, 5), ("gpu:0", "memcpy", 8, 14)))
+    result = exposed(held, unions(held))
+    assert (result.start.tolist(), result.end.tolist(), result.cost.tolist()) == ([0, 10, 10], [10, 10, 14], [10, 0, 4])
+
+
+def test_costs_beyond_2_to_53_stay_exact():
+    far = 2**53 + 1
+    held = rows(events(("gpu:0", "collective", 0, far), ("gpu:0", "compute", 3, 4)))
+    result = exposed(held, unions(held))
+    assert (result.row.tolist(), result.cost.tolist()) == ([0], [far - 1])
+
+
+spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda one: (one[0], sum(one))), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spans, spans)
+def test_what_remains_of_each_span_is_what_the_blocks_do_not_hold(some, blocks):
+    blocked = iv.union(iv.intervals([a for a, _ in blocks], [b for _, b in blocks]))
+    parts, owner = remains(iv.intervals([a for a, _ in some], [b for _, b in some]), blocked)
+    free = set(range(40)) - {point for a, b in blocks for point in range(a, b)}
+    assert owner.tolist() == sorted(owner.tolist())
+    for one, (start, end) in enumerate(some):
+        mine = parts[owner == one].tolist()
+        assert [point for a, b in mine for point in range(a, b)] == sorted(free & set(range(start, end)))
+        assert all(a < b for a, b in mine)
+        assert all(before[1] < after[0] for before, after in pairwise(mine))

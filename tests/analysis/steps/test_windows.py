@@ -1,0 +1,34 @@
+"""What a device did in each of many windows, against a count of points."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.analysis.test_oracle import KINDS, some_rows
+from tests.frames import events
+from tracekit import intervals as iv
+from tracekit.analysis.steps.windows import spent
+from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, unions
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_rows(), st.lists(st.tuples(st.integers(-5, 45), st.integers(0, 30)), max_size=5))
+def test_every_cell_counts_points(rows, some):
+    windows = [(start, start + size) for start, size in some]
+    for name, device in unions(events(*rows)).devices.items():
+        did = spent(device, iv.intervals([a for a, _ in windows], [b for _, b in windows]))
+        for place, window in enumerate(windows):
+            ran = [{KINDS[row[1]] for row in rows if row[0] == name and row[2] <= p < row[3]} for p in range(*window)]
+            for code, cell in enumerate(CELLS):
+                assert did.cells[code, place] == sum(kinds == set(cell.split("+")) - {"idle"} for kinds in ran)
+            assert did.busy[place] == sum(bool(kinds) for kinds in ran)
+            assert did.of(COMPUTE | COLLECTIVE)[place] == sum({"compute", "collective"} <= kinds for kinds in ran)
+            assert did.exposed_collective[place] == sum(
+                "collective" in kinds and "compute" not in kinds for kinds in ran
+            )
+            assert did.exposed_memory[place] == sum(kinds == {"memory"} for kinds in ran)
+
+
+def test_a_device_that_did_nothing_idles_in_every_window():
+    device = unions(events(("gpu:0", "compute", 3, 3))).devices["gpu:0"]
+    assert spent(device, np.array([[0, 10], [5, 5]])).cells[0].tolist() == [10, 0]

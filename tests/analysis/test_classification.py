@@ -1,0 +1,163 @@
+"""What told the kinds, against a sweep over every picosecond; and which names were only guessed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events
+from tracekit import intervals as iv
+from tracekit import jit
+from tracekit.analysis.classification import LEVELS, guessed, known_by, union_times
+from tracekit.analysis.partition import partition
+
+NAMES = [level.value for level in LEVELS]
+
+
+def told(*rows: tuple) -> pd.DataFrame:
+    """Rows of (device, level or None, start, end[, name[, kind]])."""
+    full = [(*row, *("op", "compute")[len(row) - 4 :]) for row in rows]
+    frame = events(*[(device, kind, start, end, name) for device, _, start, end, name, kind in full])
+    frame["known_by"] = pd.Categorical([row[1] for row in full])
+    return frame
+
+
+def shares(frame: pd.DataFrame) -> dict[str, int]:
+    return {row["level"]: row["busy_ps"] for row in known_by(frame).to_dict("records") if row["busy_ps"]}
+
+
+def test_time_of_several_levels_counts_for_the_least_trustworthy():
+    frame = told(("gpu:0", "opcode", 0, 10), ("gpu:0", "name", 4, 6), ("gpu:0", "nothing", 5, 8))
+    assert shares(frame) == {"opcode": 6, "name": 1, "nothing": 3}
+
+
+def test_the_levels_are_listed_by_trust_with_their_share_of_the_busy_time():
+    table = known_by(told(("gpu:0", "rule", 0, 30), ("gpu:1", "stat", 0, 10)))
+    assert table["level"].tolist() == ["rule", "opcode", "stat", "stream", "name", "nothing"]
+    assert table["ratio"].tolist() == [0.75, 0, 0.25, 0, 0, 0]
+
+
+def test_rows_without_a_level_count_as_told_by_nothing():
+    assert shares(told(("gpu:0", None, 0, 3), ("gpu:0", "hearsay", 5, 6))) == {"nothing": 4}
+
+
+def test_rows_on_an_unknown_device_are_no_busy_time():
+    frame = told(("cpu:?", "name", 0, 9, "copy"), ("cpu:0", "opcode", 0, 5))
+    assert shares(frame) == {"opcode": 5}
+    assert len(guessed(frame)) == 0
+
+
+def test_without_rows_there_are_no_shares():
+    assert known_by(events())["busy_ps"].tolist() == [0] * 6
+    assert known_by(events())["ratio"].isna().all()
+    assert guessed(events()).columns.tolist() == ["name", "kind", "level", "intervals", "device_time_ps", "ratio"]
+    assert len(guessed(events())) == 0
+
+
+def test_a_guessed_name_is_measured_by_its_union_on_each_device_and_the_longest_comes_first():
+    frame = told(
+        ("gpu:0", "name", 0, 10, "nccl", "collective"),
+        ("gpu:0", "name", 5, 12, "nccl", "collective"),
+        ("gpu:1", "name", 0, 4, "nccl", "collective"),
+        ("gpu:1", "nothing", 0, 20, "mine"),
+        ("gpu:1", "opcode", 0, 40, "fusion"),
+        ("gpu:0", "stat", 50, 58, "nccl", "memcpy"),
+    )
+    assert guessed(frame).to_dict("records") == [
+        {"name": "mine", "kind": "compute", "level": "nothing", "intervals": 1, "device_time_ps": 20, "ratio": 20 / 60},
+        {"name": "nccl", "kind": "collective", "level": "name", "intervals": 3, "device_time_ps": 16, "ratio": 16 / 60},
+    ]
+
+
+def test_numbered_copies_of_an_op_are_one_name():
+    frame = told(
+        ("tpu:0", "nothing", 0, 3, "rpa.17"), ("tpu:0", "nothing", 5, 6, "rpa.2.1"), ("tpu:0", "nothing", 6, 7, "rpa")
+    )
+    found = guessed(frame)
+    assert found[["name", "intervals", "device_time_ps"]].values.tolist() == [["rpa", 3, 5]]
+
+
+def test_sums_over_many_devices_do_not_overflow():
+    long = 2**62
+    frame = told(*[(f"gpu:{k}", "name", 0, long, "k") for k in range(8)])
+    assert (shares(frame), guessed(frame)["device_time_ps"].tolist()) == ({"name": 8 * long}, [8 * long])
+
+
+def test_the_frame_is_left_as_it_was():
+    frame = told(("gpu:0", "name", 5, 9), ("gpu:0", None, 0, 6))
+    before = frame.copy(deep=True)
+    known_by(frame), guessed(frame)
+    assert frame.equals(before)
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["gpu:0", "gpu:1", "cpu:?"]),
+        st.sampled_from([*NAMES, None]),
+        st.integers(0, 40),
+        st.integers(0, 25),
+        st.sampled_from(["a", "b", "a.1"]),
+        st.sampled_from(["compute", "memcpy"]),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_shares_and_guesses_agree_with_a_sweep_over_every_picosecond(rows):
+    rows = [(device, level, start, start + length, *rest) for device, level, start, length, *rest in rows]
+    busy = dict.fromkeys(NAMES, 0)
+    names: dict[tuple[str, str, str], int] = {}
+    for device in ("gpu:0", "gpu:1"):
+        for at in range(70):
+            here = [
+                (NAMES.index(level or "nothing"), name.removesuffix(".1"), kind)
+                for on, level, start, end, name, kind in rows
+                if on == device and start <= at < end
+            ]
+            if here:
+                busy[NAMES[max(level for level, _, _ in here)]] += 1
+            for level, name, kind in {one for one in here if one[0] >= NAMES.index("name")}:
+                key = (name, kind, NAMES[level])
+                names[key] = names.get(key, 0) + 1
+    frame = told(*rows)
+    found = guessed(frame)
+    assert dict(zip(*known_by(frame)[["level", "busy_ps"]].values.T, strict=True)) == busy
+    assert sum(busy.values()) == sum(partition(frame)["busy_ps"])
+    assert {
+        (row["name"], row["kind"], row["level"]): row["device_time_ps"]
+        for row in found.to_dict("records")
+        if row["device_time_ps"]
+    } == names
+    assert found["device_time_ps"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("count", [300, 70_000])
+def test_many_distinct_names_are_told_apart(count):
+    frame = told(*[("gpu:0", "nothing", 10 * at, 10 * at + 1 + at % 5, f"k{at}_") for at in range(count)])
+    found = guessed(frame)
+    assert len(found) == count
+    assert found["device_time_ps"].sum() == shares(frame)["nothing"] == sum(1 + at % 5 for at in range(count))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(-1, 3)),
+        max_size=12,
+    )
+)
+def test_the_times_of_groups_are_their_unions_on_each_device_compiled_or_not(some):
+    device, start, size, group = np.array(sorted(some), np.int64).reshape(-1, 4).T.copy()
+    expected = [
+        sum(
+            iv.total(iv.intervals(start[mine], start[mine] + size[mine]))
+            for mine in ((device == one) & (group == k) for one in range(3))
+        )
+        for k in range(4)
+    ]
+    for times in (union_times, jit.compiled(union_times)):
+        high, low = times(device, start, start + size, group, 4)
+        assert [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)] == expected

@@ -1,0 +1,386 @@
+"""`tracekit capture` runs a script as python would, and leaves a trace of it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tracekit import CaptureError
+from tracekit.capture.capture import usable_cores
+from tracekit.capture.script import check_file
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")},
+    "JAX_PLATFORMS": "cpu",
+    "PYTHONPATH": str(ROOT),
+}
+
+
+def start(folder, *command):
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=folder,
+        env=ENVIRONMENT,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def python(folder, *command):
+    with start(folder, *command) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def capture(folder, *command):
+    return python(folder, "-m", "tracekit", "capture", *command)
+
+
+def written(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def facts(out):
+    (path,) = out.glob("plugins/profile/*/capture.json")
+    return json.loads(path.read_text())
+
+
+def event_names(out):
+    """Return the names of all events of the only trace in `out`."""
+    from jax.profiler import ProfileData
+
+    (path,) = out.glob("plugins/profile/*/*.xplane.pb")
+    planes = ProfileData.from_file(str(path)).planes
+    return [event.name for plane in planes for line in plane.lines for event in line.events]
+
+
+# Says all that a script can see of how it was started, then fails.
+MIRROR = """
+    '''Doc.'''
+    import atexit, json, pickle, sys
+
+    class Thing:
+        pass
+
+    def main():
+        import jax.numpy as jnp
+        print(float(jnp.ones(3).sum()))
+        raise ValueError("boom")
+
+    atexit.register(lambda: print("at exit:", sys.argv, sys.modules["__main__"].Thing is Thing))
+    names = sorted(name for name in globals() if name.startswith("__"))
+    print(json.dumps([sys.argv, sys.path, __name__, __file__, __doc__, __package__, __cached__, names]))
+    print(getattr(__spec__, "name", None), type(__builtins__), type(__loader__), sys.excepthook is sys.__excepthook__)
+    print("jax" in sys.modules, type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+    print("to stderr", file=sys.stderr)
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_leaves_a_trace(tmp_path):
+    written(tmp_path, "real/mirror.py", MIRROR)
+    (tmp_path / "link.py").symlink_to("real/mirror.py")
+    command = ["./link.py", "--out", "x", "-h", "--", "--devices=3"]
+
+    expected = python(tmp_path, *command)
+    code, out, err = capture(tmp_path, *command)
+
+    own = err.splitlines()[-2:]
+    assert (code, out) == expected[:2]
+    assert err.splitlines()[:-2] == expected[2].splitlines()
+    assert "ValueError: boom" in err
+    assert "tracekit" not in "".join(err.splitlines()[:-2])
+    assert (code, own[1]) == (1, f"tracekit report {own[0].split()[1].partition('/plugins')[0]}")
+    (trace,) = (tmp_path / "traces").iterdir()
+    assert re.fullmatch(r"link-\d{4}(_\d\d){5}-[0-9a-f]{6}", trace.name)
+    assert own[0] == f"Wrote traces/{trace.name}/plugins/profile/{trace.name.removeprefix('link-')}"
+    assert event_names(trace)
+    told = facts(trace)
+    assert told["command"] == ["python", *command]
+    assert (told["schema"], told["exit_code"], told["platform"], told["xla_flags"]) == (1, 1, "cpu", "")
+    assert told["devices"] == [{"id": 0, "kind": "cpu", "platform": "cpu", "process_index": 0}]
+    assert told["usable_cores"] == usable_cores()
+    assert set(told["versions"]) == {"python", "jax", "jaxlib", "tracekit"}
+    assert 0 < told["wall_s"] < 100
+    assert "T" in told["started"]
+
+
+def test_a_module_runs_as_python_m_would_run_it(tmp_path):
+    written(tmp_path, "pkg/__init__.py", "")
+    written(tmp_path, "pkg/__main__.py", MIRROR)
+
+    expected = python(tmp_path, "-m", "pkg", "a", "--module")
+    code, out, err = capture(tmp_path, "--out", "t", "-m", "pkg", "a", "--module")
+
+    assert (code, out) == expected[:2]
+    # Python's own frames of -m stand in its traceback; tracekit's stand-ins for them do not.
+    frozen = [line for line in expected[2].splitlines() if "<frozen runpy>" not in line]
+    assert err.splitlines()[:-2] == frozen
+    assert facts(tmp_path / "t")["command"] == ["python", "-m", "pkg", "a", "--module"]
+
+
+def test_xla_flags_that_the_script_sets_hold_and_win_over_devices(tmp_path):
+    script = written(
+        tmp_path,
+        "s.py",
+        """
+        import os, sys
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
+        import jax
+        print(jax.device_count())
+        sys.exit("that was it")
+        """,
+    )
+    code, out, err = capture(tmp_path, "--devices", "2", "--out", "t", script)
+
+    assert (code, out) == (1, "3\n")
+    assert err.startswith("tracekit: --devices 2 is not used: XLA_FLAGS sets the number of CPU devices.\nthat was it\n")
+    assert (len(facts(tmp_path / "t")["devices"]), facts(tmp_path / "t")["exit_code"]) == (3, 1)
+    assert "device_count=3" in facts(tmp_path / "t")["xla_flags"]
+
+
+def test_jax_num_cpu_devices_that_the_script_sets_wins_over_devices_and_xla_flags(tmp_path):
+    script = written(
+        tmp_path,
+        "s.py",
+        """
+        import os, sys
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
+        import jax
+        jax.config.update("jax_num_cpu_devices", 4)
+        print(jax.device_count())
+        sys.exit(263)
+        """,
+    )
+    code, out, err = capture(tmp_path, "--devices", "2", "--out", "t", script)
+
+    assert (code, out) == (7, "4\n")
+    assert "--devices 2 is not used: jax_num_cpu_devices is 4 already" in err
+    assert facts(tmp_path / "t")["exit_code"] == 7
+
+
+def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = written(
+        tmp_path,
+        "s.py",
+        f"""
+        import jax
+        jax.distributed.initialize("127.0.0.1:{port}", num_processes=1, process_id=0)
+        print(jax.process_count(), jax.local_device_count())
+        print(jax.pmap(lambda x: jax.lax.psum(x, "i"), "i")(jax.numpy.arange(2.0)))
+        """,
+    )
+    code, out, err = capture(tmp_path, "--devices", "2", "--out", "t", "--python-tracer", script)
+
+    lines = out.splitlines()  # between them, the collectives' library talks too
+    assert (code, lines[0], lines[-1]) == (0, "1 2", "[1. 1.]")
+    assert err.splitlines()[-1] == "tracekit report t"
+    assert any(name.startswith("$") for name in event_names(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "caught", "work"),
+    [(signal.SIGINT, 130, "KeyboardInterrupt", "endless"), (signal.SIGTERM, 143, "SystemExit", "done")],
+)
+def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, sent, code, caught, work):
+    written(
+        tmp_path,
+        "s.py",
+        """
+        import sys, time
+        import jax, jax.numpy as jnp
+        try:
+            x = jnp.ones((900, 900))
+            (x @ x).block_until_ready()
+            if "endless" in sys.argv:
+                y = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] > 0, lambda y: y @ x / 900, x))(x)
+            print("ready", flush=True)
+            time.sleep(60)
+        except (KeyboardInterrupt, SystemExit) as error:
+            print([kind.__name__ for kind in type(error).__mro__ if kind in (KeyboardInterrupt, SystemExit)][0])
+            raise
+        """,
+    )
+    with start(tmp_path, "-m", "tracekit", "capture", "--out", "t", "s.py", work) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=30)
+
+    assert (process.returncode, out) == (code, f"{caught}\n")
+    assert "tracekit: interrupted; writing the trace.\nWrote t/" in err
+    assert "tracekit/" not in err.replace("t/plugins", "")
+    assert facts(tmp_path / "t")["exit_code"] == code
+    assert any(name.startswith("dot") for name in event_names(tmp_path / "t"))
+
+
+def test_a_script_that_profiles_itself_is_told_and_both_go_on(tmp_path):
+    script = written(
+        tmp_path,
+        "s.py",
+        """
+        import jax
+        jax.profiler.start_trace("own")
+        with jax.profiler.TraceAnnotation("first"):
+            jax.numpy.ones(3).block_until_ready()
+        jax.profiler.stop_trace()
+        with jax.profiler.trace("own"), jax.profiler.TraceAnnotation("second"):
+            jax.numpy.ones(4).block_until_ready()
+        print("end")
+        """,
+    )
+    code, out, err = capture(tmp_path, "--out", "t", script)
+
+    assert (code, out) == (0, "end\n")
+    assert err.count("the script uses jax.profiler itself; one profile can run at a time") == 1
+    assert len(err.splitlines()) == 3
+    assert {"first", "second"} <= set(event_names(tmp_path / "t"))
+    assert not (tmp_path / "own").exists()
+
+
+def test_work_that_the_script_did_not_wait_for_is_in_the_trace(tmp_path):
+    script = written(
+        tmp_path,
+        "s.py",
+        """
+        import os, threading, time
+        if os.fork() == 0:
+            raise SystemExit(5)  # the child ends as under python, and leaves its parent's trace alone
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        import jax, tracekit
+        with tracekit.phase("the first use of a device"):
+            jax.numpy.ones((64, 64)).block_until_ready()
+        f = jax.jit(lambda x: jax.lax.fori_loop(0, 60, lambda i, y: y @ x, x))
+        g = jax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((64, 64), "float32")).compile()
+
+        def later():
+            time.sleep(0.3)
+            with jax.profiler.TraceAnnotation("in a thread"):
+                g(jax.numpy.ones((64, 64)))
+
+        def main():
+            f(jax.numpy.ones((700, 700)))  # nobody keeps the result
+            threading.Thread(target=later).start()
+
+        main()
+        """,
+    )
+    code, out, err = capture(tmp_path, "--out", "t", script)
+
+    assert (code, len(err.splitlines())) == (0, 2)
+    assert re.fullmatch(r"5\nthe first use of a device: \d\.\d{4} s\n", out)
+    names = event_names(tmp_path / "t")
+    assert names.count("in a thread") == names.count("the first use of a device") == 1
+    # XLA writes this one when the loop is done.
+    assert sum(name.startswith("end: while") for name in names) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "reason"),
+    [
+        ("print('hello')", 1, "did not import jax in this process"),
+        ("raise SystemExit(3)", 3, "did not import jax in this process before it ended with exit code 3"),
+        ("import jax; print('hello')", 1, "used no jax device in this process"),
+    ],
+)
+def test_a_script_that_uses_no_device_is_told_so_and_leaves_no_directory(tmp_path, text, code, reason):
+    written(tmp_path, "s.py", text)
+    returned, _, err = capture(tmp_path, "s.py")
+
+    assert returned == code
+    assert err.startswith(f"tracekit: nothing was captured: s.py {reason}")
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["s.py"]
+
+
+def test_what_cannot_start_is_one_sentence(tmp_path):
+    script = written(tmp_path, "s.py", "import jax")
+    (tmp_path / "s.bin").write_bytes(b"\x7fELF\0")
+
+    for name, message in [
+        ("missing.py", "there is no script"),
+        ("", "is a directory; name the script in it, or run a package with --module"),
+        ("s.bin", "is not Python text"),
+    ]:
+        with pytest.raises(CaptureError, match=message):
+            check_file(str(tmp_path / name))
+    with pytest.raises(CaptureError, match="is a file, and a trace is a directory"):
+        tracekit.capture(script, out=script)
+    with pytest.raises(CaptureError, match=r"s\.py is no writable directory"):
+        tracekit.capture(script, out=script / "t")
+    with pytest.raises(CaptureError, match="there is no module tracekit_none"):
+        tracekit.capture("tracekit_none.sub", module=True)
+    with pytest.raises(CaptureError, match="at least 1, not 0"):
+        tracekit.capture(script, devices=0)
+    with pytest.raises(CaptureError, match="0, 1, 2 or 3, not 4"):
+        tracekit.capture(script, host_level=4)
+
+
+def test_an_option_that_does_not_exist_is_not_taken_for_the_script(tmp_path):
+    code, _, err = capture(tmp_path, "--ouut", "t", "s.py")
+    assert code == 2
+    assert "No such option" in err
+
+
+def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_path):
+    written(tmp_path, "inner.py", "import os, sys; os.environ['NEW'] = '1'; import jax; jax.numpy.ones(3); sys.exit(4)")
+    outer = """
+        import os, signal, sys
+        import tracekit
+        def state():
+            handler = signal.getsignal(signal.SIGTERM)
+            return sys.argv, sys.path[:], sys.modules["__main__"], dict(os.environ), handler, sys.meta_path[:]
+        before = state()
+        assert "jax" not in sys.modules
+        one = tracekit.capture("inner.py", ["a"], out="t", devices=2)
+        two = tracekit.capture("inner.py", out="t")
+        assert state() == before
+        assert (one.exit_code, one.path, one.run.parent) == (4, two.path, two.run.parent)
+        import jax, jax.profiler
+        assert jax.device_count() == 2
+        assert all(len(list(run.glob("*.xplane.pb"))) == 1 for run in (one.run, two.run)) and one.run != two.run
+        try:
+            tracekit.capture("inner.py", devices=3)
+        except tracekit.CaptureError as error:
+            print(error)
+        with jax.profiler.trace("own"):  # works as before
+            try:
+                tracekit.capture("inner.py")
+            except tracekit.CaptureError as error:
+                print(error)
+        assert os.listdir("own/plugins/profile")
+    """
+    written(tmp_path, "outer.py", outer)
+    code, out, err = python(tmp_path, "outer.py")
+
+    assert (code, out.count("\n"), err.count("\n")) == (0, 2, 1), err
+    assert out.startswith("jax has its devices already in this process")
+    assert "jax.profiler did not start: Profile has already been started" in out
+    assert err.startswith("tracekit: this run will leave no trace")
+    assert len(list(tmp_path.glob("t/plugins/profile/*/capture.json"))) == 2
+
+
+def test_importing_tracekit_imports_no_jax():
+    code, out, _ = python(ROOT, "-c", "import sys, tracekit; tracekit.capture; print('jax' in sys.modules)")
+    assert (code, out) == (0, "False\n")
+
+
+def test_usable_cores_are_no_more_than_the_machine_has():
+    assert 0 < usable_cores() <= os.cpu_count()

@@ -1,0 +1,129 @@
+import numpy as np
+import pandas as pd
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frames import events
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import clock_of_hosts, rows
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
+
+
+def test_rows_stand_by_device_start_and_end_whatever_their_order():
+    found = rows(
+        events(
+            ("gpu:10", "compute", 5, 9),
+            ("gpu:2", "memcpy", 7, 8, "copy", "H2D"),
+            ("gpu:2", "compute", 1, 4),
+            ("gpu:2", "compute", 1, 3),
+            ("cpu:?", "memcpy", 0, 2),
+        )
+    )
+    assert found.devices == ("cpu:?", "gpu:2", "gpu:10")
+    assert found.placed == (False, True, True)
+    assert found.at.tolist() == [4, 3, 2, 1, 0]
+    assert found.first.tolist() == [0, 1, 4, 5]
+    assert found.start.tolist() == [0, 1, 1, 7, 5]
+    assert found.end.tolist() == [2, 3, 4, 8, 9]
+    assert found.start[found.of(1)].tolist() == [1, 1, 7]
+    assert [found.labels("direction")[code] for code in found.codes("direction") if code >= 0] == ["H2D"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 3)), min_size=1))
+def test_rows_stand_by_device_start_end_and_place(some):
+    found = rows(events(*((f"gpu:{device}", "compute", start, start + size) for device, start, size in some)))
+    assert found.at.tolist() == sorted(range(len(some)), key=lambda at: (some[at][0], some[at][1], some[at][2], at))
+
+
+def test_an_empty_frame_has_no_rows_and_no_devices():
+    found = rows(frame(EVENT_COLUMNS))
+    assert (len(found), found.devices, found.first.tolist()) == (0, (), [0])
+
+
+def test_each_device_has_the_host_and_the_clock_of_its_rows():
+    both = concat(
+        EVENT_COLUMNS,
+        [
+            events(("b/gpu:0", "compute", 0, 1), host="b", clock="b"),
+            events(("a/gpu:0", "compute", 0, 1), host="a", clock="a"),
+        ],
+    )
+    found = rows(both)
+    assert list(zip(found.devices, found.hosts, found.clocks, strict=True)) == [
+        ("a/gpu:0", "a", "a"),
+        ("b/gpu:0", "b", "b"),
+    ]
+
+
+def test_a_row_belongs_to_the_earliest_launch_of_its_host_with_its_id():
+    three = [("a/gpu:0", "compute", at, at + 1) for at in range(3)]
+    table = concat(EVENT_COLUMNS, [events(*three, host="a"), events(("b/gpu:0", "compute", 0, 1), host="b")])
+    table["correlation_id"] = pd.array([7, None, 9, 7], "Int64")
+    launches = frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": ["a", "a", "b", "a"],
+            "thread": ["t"] * 4,
+            "name": ["late", "first", "other", "none"],
+            "start_ps": [5, 3, 4, 0],
+            "end_ps": [6, 4, 5, 1],
+            "correlation_id": [7, 7, 7, None],
+        },
+    )
+    assert launch_of(rows(table), launches).tolist() == [1, -1, -1, 2]
+    assert launch_of(rows(table), frame(LAUNCH_COLUMNS)).tolist() == [-1] * 4
+
+
+def test_numbers_are_zero_where_they_are_missing():
+    table = events(("gpu:0", "compute", 1, 2), ("gpu:0", "compute", 0, 1))
+    table["bytes"] = pd.array([None, 5], "Int64")
+    values, known = rows(table).numbers("bytes")
+    assert (values.tolist(), known.tolist()) == ([5, 0], [True, False])
+    assert values.dtype == np.int64
+
+
+def test_the_clock_of_each_host_with_rows_is_told_by_a_frame_and_by_its_rows():
+    one = ("gpu:0", "compute", 0, 1)
+    several = concat(
+        EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b", clock="y"), events(one, host="a", clock="x")]
+    )
+    single = concat(EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b"), events(one, host="a")])
+    for table, clocks in ((several, {"a": "x", "b": "y"}), (single, {"a": "", "b": ""}), (several[:1], {"b": "y"})):
+        assert clock_of_hosts(table) == clock_of_hosts(rows(table)) == clocks
+    assert clock_of_hosts(frame(EVENT_COLUMNS)) == {}
+
+
+def test_what_is_derived_from_rows_is_made_once():
+    found, calls = rows(events(("gpu:0", "compute", 0, 1))), []
+    assert [found.once("it", lambda: calls.append(1) or "made") for _ in range(2)] == ["made", "made"]
+    assert calls == [1]
+    assert found.labels("name") is found.labels("name")
+
+
+ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), ids)), st.lists(st.tuples(st.sampled_from("ab"), ids, st.integers(0, 9)))
+)
+def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
+    table = events(*((f"{host}/gpu:0", "compute", 0, 1) for host, _ in some))
+    table["host"] = pd.Categorical([host for host, _ in some])
+    table["correlation_id"] = pd.array([one for _, one in some], "Int64")
+    launches = frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": [host for host, _, _ in calls],
+            "thread": ["t"] * len(calls),
+            "name": ["call"] * len(calls),
+            "start_ps": [start for _, _, start in calls],
+            "end_ps": [start for _, _, start in calls],
+            "correlation_id": pd.array([one for _, one, _ in calls], "Int64"),
+        },
+    )
+    found = rows(table)
+    for at, place in zip(found.at.tolist(), launch_of(found, launches).tolist(), strict=True):
+        host, wanted = some[at]
+        same = [number for number, call in enumerate(calls) if call[:2] == (host, wanted) and wanted is not None]
+        assert place == min(same, key=lambda number: calls[number][2], default=-1)

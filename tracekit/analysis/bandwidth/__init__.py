@@ -1,0 +1,1 @@
+"""Bandwidth and utilisation against what the hardware can do."""

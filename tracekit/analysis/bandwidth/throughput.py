@@ -1,0 +1,62 @@
+"""How many bytes a second moved at each moment, on each device."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.timeline.rows import CODE, Rows
+from tracekit.trace import Kind
+
+_PS = 10**12  # in a second
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The step function of one device: from `edges[i]` ps until `edges[i + 1]`, `bytes_per_s[i]` moved; both (m,).
+
+    `what` is the direction of copies ("unknown" where the trace does not say) or "collective". The last value is 0.
+    `instant` rows with bytes take no time, so they have no rate and are in none.
+    """
+
+    device: str
+    what: str
+    edges: NDArray[np.int64]
+    bytes_per_s: list[int]
+    instant: int
+
+
+def throughput(rows: Rows) -> Iterator[Throughput]:
+    """The rates of the copies of each device by direction, and of its collectives, where the trace says their bytes.
+
+    A row's bytes are spread evenly over its time, in whole bytes a second (rounded down), and rows that run at once
+    add up. A collective's bytes are those of its message, so its rate is the algorithm's, with the wait in it.
+    """
+    size, known = rows.numbers("bytes")
+    ways = [*rows.labels("direction"), "unknown"]
+    way = np.where(rows.kind == CODE[Kind.COLLECTIVE], len(ways), rows.codes("direction") % len(ways))
+    moved = known & ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.COLLECTIVE]))
+    for device, name in enumerate(rows.devices):
+        mine = rows.of(device)
+        held = mine.start + np.flatnonzero(moved[mine])
+        for code, what in enumerate([*ways, "collective"]):
+            at = held[way[held] == code]
+            if len(at):
+                yield _steps(name, what, rows.start[at], rows.end[at], size[at])
+
+
+def _steps(
+    device: str, what: str, start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
+) -> Throughput:
+    lasting = np.flatnonzero(end > start)
+    instant = len(start) - len(lasting)
+    start, end, size = start[lasting], end[lasting], size[lasting]
+    # Python's integers: sums of such rates may pass int64, and must come back to 0 exactly.
+    rate = [moved * _PS // time for moved, time in zip(size.tolist(), (end - start).tolist(), strict=True)]
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    changes = np.array([*rate, *(-one for one in rate)], object)[order]
+    times = times[order]
+    last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
+    return Throughput(device, what, times[last], np.cumsum(changes)[last].tolist(), instant)

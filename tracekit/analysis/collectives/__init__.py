@@ -1,0 +1,1 @@
+"""Collectives: waiting, transfer, bandwidth, stragglers."""

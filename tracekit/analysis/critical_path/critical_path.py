@@ -1,0 +1,286 @@
+"""What determined the length of each step, and how long it would be if some of that took no time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import notebook
+from tracekit.analysis.critical_path.graph import Graph, graph
+from tracekit.analysis.critical_path.longest_path import Part, Walked, walk
+from tracekit.analysis.critical_path.plan import plan
+from tracekit.analysis.critical_path.replay import replay
+from tracekit.analysis.critical_path.what_if import (
+    STEP_WHAT_IF_COLUMNS,
+    WHAT_IF_COLUMNS,
+    asked,
+    predicted,
+    unknown_copies,
+)
+from tracekit.columns import typed
+from tracekit.intervals import sum_exactly
+from tracekit.timeline.rows import Rows
+from tracekit.trace import Trace
+
+Column = NDArray[np.int64]
+
+STEP_COLUMNS = {
+    "clock": "str",
+    "step": "Int64",
+    "name": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "wall_ps": "int64",
+    "replayed_ps": "int64",
+    "error_ratio": "Float64",
+    "unexplained_ps": "int64",
+    "pieces": "Int64",
+    "shown": "str",
+}
+COMPOSITION_COLUMNS = {"at": "int64", "part": "str", "time_ps": "int64", "ratio": "Float64"}
+TOTAL_COLUMNS = {"part": "str", "time_ps": "int64", "ratio": "Float64"}
+PATH_COLUMNS = {
+    "at": "int64",
+    "part": "str",
+    "on": "str",
+    "name": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "time_ps": "int64",
+    "frame": "str",
+    "place": "Int64",
+}
+LATENCY_COLUMNS = {"device": "str", "latency_ps": "Int64"}
+
+# The names of the parts of a path, in their order.
+PARTS = {
+    Part.COMPUTE: "compute",
+    Part.COLLECTIVE: "collective transfer",
+    Part.MEMCPY: "memcpy",
+    Part.MEMSET: "memset",
+    Part.HOST_LAUNCH: "host launch",
+    Part.HOST_WORK: "host work",
+    Part.LAUNCH_LATENCY: "launch latency",
+    Part.ALONE_COLLECTIVE: "collective, waiting included",
+    Part.UNEXPLAINED: "unexplained",
+}
+# How many pieces of a path are kept.
+PIECES = 1000
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The critical paths of the counted steps; times in ps, ratios in 0..1.
+
+    `steps`: one row a step; `replayed_ps` is its length if everything began as soon as what it is proven to wait for
+    had ended, `error_ratio` that over `wall_ps`, less 1, never above 0. What is missing is `unexplained_ps`: times on
+    the path at which nothing tells why it did not go on. `shown` marks the `median` and the `longest` step, of whose
+    paths `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of
+    `steps`. `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is
+    a device or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the
+    second. `what_if`: all counted steps together if `what` took no
+    time; null with a `reason` where too little is explained. `step_what_if`: the same for each step. `edges`: the
+    dependencies that were found, by sort (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out.
+    `lacking`: why there is nothing.
+    """
+
+    steps: pd.DataFrame
+    composition: pd.DataFrame
+    total: pd.DataFrame
+    path: pd.DataFrame
+    what_if: pd.DataFrame
+    step_what_if: pd.DataFrame
+    edges: pd.DataFrame
+    latency: pd.DataFrame
+    notes: tuple[str, ...]
+    lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            total="",
+            what_if="what name measured_ps predicted_ps ratio reason",
+        )
+
+
+def critical_path(
+    rows: Rows,
+    launch: Column,
+    instance: Column,
+    trace: Trace,
+    step_table: pd.DataFrame | None = None,
+    dag: Graph | None = None,
+) -> CriticalPath:
+    """The critical paths of the steps of `step_table` that are not left out; without any, of all rows of each clock.
+
+    `launch` and `instance` (len(rows),) are what `links.launch_of` and `instances.instances` give. `step_table` has at
+    least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap. `dag` is the graph
+    of the same rows, where it is at hand.
+    """
+    table = _counted(rows, step_table)
+    dag = graph(rows, launch, instance, trace) if dag is None else dag
+    lacking = _lacking(rows, table)
+    if lacking:
+        return _nothing(dag, lacking)
+    clock = np.array([dag.clocks.index(one) for one in table["clock"]], np.int64)
+    held = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
+    dag = dag.bare()  # 57 MB less for a million rows
+    wall = held.end - held.start
+    shown = _shown(wall)
+    op, labels = _ops(rows, dag)
+    walked = walk(dag, held, np.array([bool(one) for one in shown]), op)
+    wanted = asked(dag, held, walked, labels)
+    lengths = replay(dag, held, [one for _, _, one in wanted], op)
+    unexplained = walked.parts[:, Part.UNEXPLAINED]
+    replayed, unknown = wall - unexplained, unknown_copies(rows)
+    table = table.assign(
+        wall_ps=wall,
+        replayed_ps=replayed,
+        error_ratio=replayed / wall - 1,
+        unexplained_ps=unexplained,
+        pieces=pd.array([None if not one else int((walked.step == at).sum()) for at, one in enumerate(shown)], "Int64"),
+        shown=pd.array([one or None for one in shown], "str"),
+    )
+    return CriticalPath(
+        typed(STEP_COLUMNS, table),
+        *_composition(walked.parts, wall),
+        _path(rows, trace, dag, walked),
+        *predicted(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
+        dag.edges,
+        _latency(rows, dag),
+        _notes(dag),
+        "",
+    )
+
+
+def _counted(rows: Rows, step_table: pd.DataFrame | None) -> pd.DataFrame:
+    """The steps that count, with clock, step, name, start_ps and end_ps, by clock and start."""
+    wanted = ["clock", "step", "name", "start_ps", "end_ps"]
+    if step_table is not None:
+        kept = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
+        kept = kept[kept["clock"].fillna("").isin(rows.clocks)].assign(clock=kept["clock"].fillna(""))
+        if len(kept):
+            return kept.sort_values(["clock", "start_ps"], kind="stable")[wanted].reset_index(drop=True)
+    windows: dict[str, tuple[int, int]] = {}
+    for device, clock in enumerate(rows.clocks):
+        if rows.placed[device]:
+            mine = rows.of(device)
+            low, high = windows.get(clock, (int(rows.start[mine][0]), int(rows.end[mine].max())))
+            windows[clock] = min(low, int(rows.start[mine][0])), max(high, int(rows.end[mine].max()))
+    found = [(clock, None, "whole trace", low, high) for clock, (low, high) in windows.items() if high > low]
+    return pd.DataFrame(found, columns=wanted)
+
+
+def _lacking(rows: Rows, table: pd.DataFrame) -> str:
+    if not any(rows.placed):
+        return "The trace holds no work of a known device, so no path through it can be told."
+    if len(table) == 0:
+        return "All work of the trace takes no time, so there is no path through it."
+    return ""
+
+
+def _nothing(dag: Graph, lacking: str) -> CriticalPath:
+    frames = (STEP_COLUMNS, COMPOSITION_COLUMNS, TOTAL_COLUMNS, PATH_COLUMNS, WHAT_IF_COLUMNS, STEP_WHAT_IF_COLUMNS)
+    steps_, composition, total, path, what_if, step_what_if = map(typed, frames)
+    return CriticalPath(
+        steps_, composition, total, path, what_if, step_what_if, dag.edges, typed(LATENCY_COLUMNS), (), lacking
+    )
+
+
+def _shown(wall: Column) -> list[str]:
+    """The steps whose paths are kept: the one of median length (of an even number the shorter) and the longest."""
+    shown = [""] * len(wall)
+    order = np.argsort(wall, kind="stable")
+    shown[order[(len(wall) - 1) // 2]] = "median"
+    if len(wall) > 1 and not shown[int(np.argmax(wall))]:
+        shown[int(np.argmax(wall))] = "longest"
+    return shown
+
+
+def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
+    """The number of the name of each node's row (N,), -1 for the host and for unknown devices, and the names."""
+    op = np.full(len(dag.start), -1, np.int32)
+    names = np.where(np.array([*rows.placed, False])[rows.device], rows.codes("name"), -1)
+    op[dag.first[3] : dag.first[4]] = names
+    op[dag.first[4] :] = names[dag.pair]
+    return op, rows.labels("name")
+
+
+def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The parts of each path that are not 0, and of all paths."""
+    at, part = np.nonzero(parts)
+    names = np.array([PARTS[one] for one in Part])
+    composition = typed(
+        COMPOSITION_COLUMNS,
+        {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]},
+    )
+    sums = [sum_exactly(parts[:, one]) for one in Part]
+    some = [one for one in Part if sums[one]]
+    whole = sum(sums)
+    if whole != sum_exactly(wall):
+        raise AssertionError("the parts of the critical paths do not sum to the steps")
+    total = typed(TOTAL_COLUMNS, [(PARTS[one], sums[one], sums[one] / whole) for one in some])
+    return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
+    """The pieces that were kept, in order of time within each step, at most the PIECES longest of each."""
+    length = walked.until - walked.since
+    kept = np.zeros(len(length), bool)
+    for step in np.unique(walked.step).tolist():
+        mine = np.flatnonzero(walked.step == step)
+        kept[mine[np.argsort(-length[mine], kind="stable")[:PIECES]]] = True
+    at = np.flatnonzero(kept)[::-1]
+    at = at[np.argsort(walked.step[at], kind="stable")]
+    found = []
+    of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
+    named = {
+        name: [(frame[column].cat.codes.to_numpy(), list(frame[column].cat.categories)) for column in (on, "name")]
+        for name, frame, on in (
+            ("events", rows.events, "device"),
+            ("launches", trace.launches, "thread"),
+            ("syncs", trace.syncs, "thread"),
+        )
+    }
+    for one in at.tolist():
+        node = int(walked.node[one])
+        frame, place = dag.source(node) if node >= 0 else ("", -1)
+        if frame == "events":
+            place = int(rows.at[place])
+        elif frame == "syncs":
+            place = int(of_waits[place])
+        on, name = (str(labels[codes[place]]) for codes, labels in named[frame]) if frame else (None, None)
+        times = int(walked.since[one]), int(walked.until[one]), int(length[one])
+        part = PARTS[Part(int(walked.part[one]))]
+        if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
+            name = f"until {name}"
+        found.append((int(walked.step[one]), part, on, name, *times, frame or None, place if frame else None))
+    return typed(PATH_COLUMNS, found)
+
+
+def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
+    """The launch latency of each device, null where too few rows tell it."""
+    known = dag.latency_ps[:-1]
+    names = [name for name, placed in zip(rows.devices, rows.placed, strict=True) if placed]
+    values = [int(one) or None for one, placed in zip(known.tolist(), rows.placed, strict=True) if placed]
+    return typed(LATENCY_COLUMNS, {"device": names, "latency_ps": values})
+
+
+def _notes(dag: Graph) -> tuple[str, ...]:
+    """What the times contradicted, and which waits are not understood."""
+    notes = [
+        f'Of the critical path\'s dependencies, {dropped} of {edges + dropped} of the sort "{edge}" contradict the '
+        "measured times and were dropped."
+        for edge, edges, dropped in dag.edges.itertuples(index=False)
+        if dropped
+    ]
+    if dag.blank_waits:
+        notes.append(
+            f"The trace does not tell what {dag.blank_waits} waits of the host waited for: on a critical path their "
+            "time is unexplained."
+        )
+    return tuple(notes)

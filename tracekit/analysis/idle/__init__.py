@@ -1,0 +1,1 @@
+"""Idle time and its causes."""

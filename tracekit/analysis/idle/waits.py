@@ -1,0 +1,142 @@
+"""Who waited for what: lanes that were told to wait for other work, and host threads in calls that waited for it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit.intervals import Intervals
+from tracekit.timeline.rows import CODE, Rows
+from tracekit.trace import Kind
+
+
+def awaited(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, syncs: pd.DataFrame) -> NDArray[np.int64]:
+    """The row that each wait of `syncs` (SYNC_COLUMNS) waited for: the last to end of the work that it names.
+
+    Shape (len(syncs),): a place in `rows`, -1 where the wait names no device, or no work is known to have been launched
+    before it. `launch` is what `links.launch_of` gives. Work counts as launched when its call began.
+    """
+    found = np.full(len(syncs), -1)
+    numbers = {name: device for device, name in enumerate(rows.devices)}
+    devices = [numbers.get(str(name), -1) for name in syncs["on_device"].cat.categories]
+    device = np.array([*devices, -1])[syncs["on_device"].cat.codes.to_numpy()]
+    lanes = {name: code for code, name in enumerate(rows.labels("lane"))}
+    # -1: all lanes; -2: a lane that ran nothing.
+    codes = [lanes.get(str(name), -2) for name in syncs["on_lane"].cat.categories]
+    lane = np.array([*codes, -1])[syncs["on_lane"].cat.codes.to_numpy()]
+    recorded = syncs["recorded_ps"].to_numpy(np.int64, na_value=-1)
+    moment = np.where(syncs["recorded_ps"].isna().to_numpy(bool), syncs["start_ps"].to_numpy(), recorded)
+    called = launches["start_ps"].to_numpy()
+    key = device * (len(lanes) + 2) + lane + 2
+    for one in np.unique(key[device >= 0]).tolist():
+        mine = np.flatnonzero(key == one)
+        on, where = int(device[mine[0]]), int(lane[mine[0]])
+        work = np.arange(*(int(one) for one in rows.first[on : on + 2]))
+        work = work[launch[work] >= 0]
+        if where != -1:
+            work = work[rows.codes("lane")[work] == where]
+        if len(work) == 0:
+            continue
+        begun = called[launch[work]]
+        order = np.argsort(begun, kind="stable")
+        work, begun = work[order], begun[order]
+        reach = np.maximum.accumulate(rows.end[work])
+        furthest = np.flatnonzero(rows.end[work] == reach)
+        before = np.searchsorted(begun, moment[mine])
+        some = before > 0
+        found[mine[some]] = work[furthest[np.searchsorted(furthest, before[some]) - 1]]
+    return found
+
+
+def told(
+    rows: Rows, device: int, syncs: pd.DataFrame, awaited: NDArray[np.int64]
+) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """The waits that lanes of a device were told: the lane's code (-1 for all lanes), when, and for which row.
+
+    Times and rows are of shape (n,), by time; a lane keeps its order, so the row is that which ended last of all that
+    it was told to wait for until then. `awaited` is what the function of that name gives. Work on other clocks is left
+    out: it proves nothing here.
+    """
+    near = same_clock(rows, device)
+    of_device = np.array([*(str(name) == rows.devices[device] for name in syncs["device"].cat.categories), False])
+    mine = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
+    mine = mine[near[rows.device[awaited[mine]]]]
+    lanes = {name: code for code, name in enumerate(rows.labels("lane"))}
+    lane = np.array([*(lanes.get(str(name), -2) for name in syncs["lane"].cat.categories), -1])
+    lane = lane[syncs["lane"].cat.codes.to_numpy()[mine]]
+    moments = syncs["start_ps"].to_numpy()[mine]
+    found = []
+    for one in np.unique(lane).tolist():
+        of_lane = np.flatnonzero(lane == one)
+        of_lane = of_lane[np.argsort(moments[of_lane], kind="stable")]
+        row = awaited[mine[of_lane]]
+        reach = np.maximum.accumulate(rows.end[row])
+        furthest = np.maximum.accumulate(np.where(rows.end[row] == reach, np.arange(len(row)), 0))
+        found.append((one, moments[of_lane], row[furthest]))
+    return found
+
+
+def blocked(
+    rows: Rows,
+    devices: Sequence[int],
+    launch: NDArray[np.int64],
+    launches: pd.DataFrame,
+    syncs: pd.DataFrame,
+    awaited: NDArray[np.int64],
+) -> dict[int, dict[str, tuple[Intervals, Intervals]]]:
+    """Of each of `devices`, by thread of its host: when it stood in a call that waited for a copy, and in one that
+    waited for a collective or another device; both merged.
+
+    Such a call is a synchronising one that began before the awaited work ended, which is a copy, a collective, or any
+    work of another device; or the call that started a copy, if it returned after the copy's end. Computing of the
+    device itself is none: when it is done, that the device idles is the host's doing.
+    """
+    copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & (launch >= 0))
+    copies = copies[launches["end_ps"].to_numpy()[launch[copies]] >= rows.end[copies]]
+    return {device: _blocked(rows, device, launch, launches, syncs, awaited, copies) for device in devices}
+
+
+def _blocked(
+    rows: Rows,
+    device: int,
+    launch: NDArray[np.int64],
+    launches: pd.DataFrame,
+    syncs: pd.DataFrame,
+    awaited: NDArray[np.int64],
+    copies: NDArray[np.int64],
+) -> dict[str, tuple[Intervals, Intervals]]:
+    """What `blocked` gives for one device; `copies` are the rows whose calls returned after they had ended."""
+    near, host = same_clock(rows, device), rows.hosts[device]
+    begun = syncs["start_ps"].to_numpy()
+    real = np.flatnonzero((awaited >= 0) & (syncs["device"].cat.codes.to_numpy() < 0))
+    real = real[near[rows.device[awaited[real]]] & (begun[real] < rows.end[awaited[real]])]
+    kind, own = rows.kind[awaited[real]], rows.device[awaited[real]] == device
+    copy = kind == CODE[Kind.MEMCPY]
+    others = ~copy & (~own | (kind == CODE[Kind.COLLECTIVE]))
+    calls = launch[copies[near[rows.device[copies]]]]
+    for_copies = [_of_host(syncs, real[copy], host), _of_host(launches, calls, host)]
+    for_others = _of_host(syncs, real[others], host)
+    threads = sorted({thread for one in (*for_copies, for_others) for thread in one})
+    return {
+        thread: (iv.union(*(one.get(thread, iv.EMPTY) for one in for_copies)), for_others.get(thread, iv.EMPTY))
+        for thread in threads
+    }
+
+
+def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mapping[str, Intervals]:
+    """By thread of a host: when it stood in one of the calls in `places`, merged."""
+    hosts: Sequence[bool] = [str(name) == host for name in calls["host"].cat.categories]
+    places = places[np.array([*hosts, False])[calls["host"].cat.codes.to_numpy()[places]]]
+    threads = calls["thread"].cat.codes.to_numpy()[places]
+    spans = iv.intervals(calls["start_ps"].to_numpy()[places], calls["end_ps"].to_numpy()[places])
+    return {
+        str(calls["thread"].cat.categories[code]): iv.union(spans[threads == code])
+        for code in np.unique(threads).tolist()
+    }
+
+
+def same_clock(rows: Rows, device: int) -> NDArray[np.bool_]:
+    """Which devices are on the clock of this one."""
+    return np.array([clock == rows.clocks[device] for clock in rows.clocks], bool)

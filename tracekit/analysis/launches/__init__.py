@@ -1,0 +1,1 @@
+"""Launches: latency, queue depth, tiny kernels."""

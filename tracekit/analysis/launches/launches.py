@@ -1,0 +1,183 @@
+"""How the host's launches kept up with the devices: delays, queues, stretches bound by launches, and tiny kernels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit import notebook
+from tracekit.analysis.launches.distance import distances, quantiles
+from tracekit.analysis.launches.queues import DEPTH_COLUMNS, queue
+from tracekit.analysis.launches.tiny_kernels import by_name, tiny
+from tracekit.analysis.launches.work import Work
+from tracekit.columns import typed
+from tracekit.intervals import Intervals
+from tracekit.timeline.gaps import gaps
+from tracekit.timeline.rows import Rows
+
+_DELAY = {"n": "int64", "negative": "int64", "median_ps": "Int64", "p90_ps": "Int64", "p99_ps": "Int64"}
+BY_DEVICE_COLUMNS = {"device": "str", **_DELAY, "unlinked": "int64"}
+BY_CALL_COLUMNS = {"call": "str", **_DELAY}
+QUEUE_COLUMNS = {
+    "device": "str",
+    "span_ps": "int64",
+    "mean": "Float64",
+    "max": "int64",
+    "empty_ps": "int64",
+    "empty_ratio": "Float64",
+    "starved_ps": "int64",
+    "starved_ratio": "Float64",
+}
+BOUND_COLUMNS = {
+    "device": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "launches": "int64",
+    "starved_ps": "int64",
+    "starved_ratio": "Float64",
+}
+THREAD_COLUMNS = {"host": "str", "thread": "str", "launches": "int64", "interval_ps": "Int64"}
+TINY_COLUMNS = {"name": "str", "kernels": "int64", "time_ps": "int64", "cost_ps": "int64"}
+TINY_BY_DEVICE_COLUMNS = {
+    "device": "str",
+    "kernels": "int64",
+    "of_kernels_ratio": "Float64",
+    "time_ps": "int64",
+    "cost_ps": "int64",
+    "cost_ratio": "Float64",
+}
+
+
+@dataclass(frozen=True)
+class Launches:
+    """How long launches took and whether they kept up; times in ps, one launch counts once per device.
+
+    `by_device` (BY_DEVICE_COLUMNS), `by_call` (BY_CALL_COLUMNS): the delays from a call's begin to the start of the
+    first row that it started on a device; `negative` ones show clocks that disagree and are in no quantile; `unlinked`
+    rows have no launch. `queue` (QUEUE_COLUMNS): launches called but not started, over `span_ps` from a device's first
+    start to its last end; `starved` is time in which the device was idle, too. `depth` (DEPTH_COLUMNS): the exact mean
+    of the queue in SLOTS slots a device. `bound` (BOUND_COLUMNS): stretches bound by launches. `threads`
+    (THREAD_COLUMNS): the median distance of successive launches of a thread. `tiny` (TINY_COLUMNS) by name and
+    `tiny_by_device` (TINY_BY_DEVICE_COLUMNS; ratios of its launched kernels and of its span): kernels shorter than that
+    distance, and what they cost. `lacking`: why there is nothing, else "".
+    """
+
+    by_device: pd.DataFrame
+    by_call: pd.DataFrame
+    queue: pd.DataFrame
+    depth: pd.DataFrame
+    bound: pd.DataFrame
+    threads: pd.DataFrame
+    tiny: pd.DataFrame
+    tiny_by_device: pd.DataFrame
+    lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            queue="device span_ps mean max empty_ratio starved_ratio",
+            by_call="call n median_ps p90_ps p99_ps",
+            tiny_by_device="",
+        )
+
+
+def launches(
+    rows: Rows,
+    launch: NDArray[np.int64],
+    launches: pd.DataFrame,
+    windows: Mapping[str, Intervals] | None = None,
+) -> Launches:
+    """How the launches kept up with each device that the trace places.
+
+    `launch` (len(rows),) is what `links.launch_of` gives for `launches` (LAUNCH_COLUMNS). Queues are told of `windows`,
+    interval sets by clock, as far as they lie between a device's first start and last end; without them, of all that.
+    Quantiles are of the values themselves: the smallest that is at least as large as the stated share of them.
+    """
+    lacking = ""
+    if len(launches) == 0:
+        lacking = "The trace holds no host launches, so their delays and queues are not known."
+    elif not (launch >= 0).any():
+        lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
+    called = launches["start_ps"].to_numpy()
+    counts = np.bincount(launch[launch >= 0], minlength=len(launches))
+    interval, threads = distances(np.flatnonzero(counts), launches)
+    placed = [device for device, good in enumerate(rows.placed) if good and (launch[rows.of(device)] >= 0).any()]
+    queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
+    delays, kernels = [], []
+    for device in placed:
+        work, inside = _first(rows, device, launch, counts, called), _inside(rows, device, windows)
+        unlinked = int((launch[rows.of(device)] < 0).sum())
+        delays.append((work.launch, work.start - work.called))
+        by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
+        line, means, stretches = queue(rows, device, work, inside)
+        queues.append(line)
+        depth.append(means)
+        bound += stretches
+        held, line = tiny(rows, device, work, counts, interval, inside)
+        kernels.append(held)
+        tiny_by_device.append(line)
+    return Launches(
+        typed(BY_DEVICE_COLUMNS, by_device),
+        typed(BY_CALL_COLUMNS, _by_call(launches, delays)),
+        typed(QUEUE_COLUMNS, queues),
+        pd.concat(depth, ignore_index=True) if depth else typed(DEPTH_COLUMNS),
+        typed(BOUND_COLUMNS, bound),
+        typed(THREAD_COLUMNS, threads),
+        typed(TINY_COLUMNS, by_name(rows, kernels)),
+        typed(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
+        lacking,
+    )
+
+
+def _first(
+    rows: Rows, device: int, launch: NDArray[np.int64], counts: NDArray[np.int64], called: NDArray[np.int64]
+) -> Work:
+    """The work of a device; `counts` has the rows of each launch."""
+    of = rows.of(device)
+    row = np.flatnonzero(launch[of] >= 0) + of.start
+    by = launch[row]
+    if counts.max() > 1:
+        seen = np.full(len(called), -1)
+        # The last to be written stays, so the first row of each launch is written last.
+        seen[by[::-1]] = row[::-1]
+        row = row[seen[by] == row]
+        by = launch[row]
+    return Work(row, rows.start[row], by, called[by], *gaps(rows, device))
+
+
+def _inside(rows: Rows, device: int, windows: Mapping[str, Intervals] | None) -> Intervals:
+    """The part of `windows` between a device's first start and last end, or all of that."""
+    of = rows.of(device)
+    whole = iv.intervals([rows.start[of.start]], [rows.end[of].max()])
+    return whole if windows is None else iv.intersection(whole, windows.get(rows.clocks[device], iv.EMPTY))
+
+
+def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None, int | None]:
+    """How many delays, how many of them negative, and median, p90 and p99 of the rest, None if there is none."""
+    good = delay[delay >= 0]
+    if len(good) == 0:
+        return len(delay), len(delay), None, None, None
+    median, p90, p99 = quantiles(good, (50, 90, 99))
+    return len(delay), len(delay) - len(good), median, p90, p99
+
+
+def _by_call(
+    launches: pd.DataFrame, delays: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+) -> list[tuple[Any, ...]]:
+    """The delays by name of the host call, the most frequent first; each device gives its launches and delays."""
+    names = launches["name"].cat
+    empty = np.empty(0, np.int64)
+    launch, delay = (
+        (np.concatenate([empty, *column]) for column in zip(*delays, strict=True)) if delays else (empty,) * 2
+    )
+    code = names.codes.to_numpy()[launch]
+    called = np.flatnonzero(np.bincount(code)).tolist()
+    found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in called]
+    return sorted(found, key=lambda one: (-one[1], one[0]))

@@ -1,0 +1,1 @@
+"""The top offenders: what cost most, where, and what ran meanwhile."""

@@ -1,0 +1,1 @@
+"""Steps: how long, what in them, which stand out."""

@@ -1,0 +1,264 @@
+"""The steps of a run: how long each took, what every device did in it, and which are not like the others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit import notebook
+from tracekit.analysis.steps.left_out import FEWEST, left_out, outliers, series
+from tracekit.analysis.steps.windows import spent
+from tracekit.columns import typed
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, Boundaries
+from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, Unions
+
+# A window falls into four parts that sum to it, the first that explains a slow step is named: the columns of each.
+PARTS = {
+    "compute": [cell for cell in CELLS if "compute" in cell],
+    "memory": ["memory"],
+    "idle": ["idle"],
+    "collective": [cell for cell in CELLS if "collective" in cell and "compute" not in cell],
+}
+
+STEP_COLUMNS = {
+    **BOUNDARY_COLUMNS,
+    "left_out": "str",
+    "outlier": "bool",
+    "slow_device": "str",
+    "slow_part": "str",
+    "slow_ps": "Int64",
+    "did_nothing": "int64",
+}
+DEVICE_COLUMNS = {
+    "place": "int64",
+    "device": "str",
+    "wall_ps": "int64",
+    "busy_ps": "int64",
+    **dict.fromkeys(CELLS, "int64"),
+    "hidden_collective_ps": "int64",
+    "exposed_collective_ps": "int64",
+    "hidden_memory_ps": "int64",
+    "exposed_memory_ps": "int64",
+    "rows": "int64",
+    "did_nothing": "bool",
+}
+SUMMARY_COLUMNS = {
+    "clock": "str",
+    "name": "str",
+    "told_by": "str",
+    "steps": "int64",
+    "counted": "int64",
+    "outliers": "int64",
+    "median_ps": "int64",
+    "mean_ps": "int64",
+    "min_ps": "int64",
+    "p90_ps": "int64",
+    "max_ps": "int64",
+    "spread": "Float64",
+    "note": "str",
+}
+TYPICAL_COLUMNS = {
+    "clock": "str",
+    "name": "str",
+    "device": "str",
+    "steps": "int64",
+    "wall_ps": "int64",
+    **{f"{part}_ps": "int64" for part in PARTS},
+    **{f"{part}_ratio": "Float64" for part in PARTS},
+    "hidden_collective_ps": "int64",
+    "hidden_memory_ps": "int64",
+    "did_nothing": "int64",
+}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What the steps of a trace took.
+
+    `table` has one row a step (STEP_COLUMNS: those of `Boundaries.table`; `left_out`, null or why the step counts in no
+    figure; `outlier`; of a slow one, the device and the part of its time that grew most; how many devices did nothing).
+    `by_device` has one row a step and device (DEVICE_COLUMNS; `place` is the step's row number in `table`): the eight
+    cells, which sum to the step's window exactly. `summary` has one row per clock and name (SUMMARY_COLUMNS), over the
+    steps that count; `typical` one per clock, name and device (TYPICAL_COLUMNS), sums over those that count and are no
+    outlier. `nested` annotations inside other steps were not counted. `lacking` says why there is nothing.
+    """
+
+    table: pd.DataFrame
+    by_device: pd.DataFrame
+    summary: pd.DataFrame
+    typical: pd.DataFrame
+    nested: int = 0
+    lacking: str = ""
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            summary="name told_by steps counted outliers median_ps min_ps max_ps spread",
+            typical="name device steps compute_ratio collective_ratio memory_ratio idle_ratio",
+        )
+
+
+def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
+    """What each device did in each step that `found` names, and which steps are not like the others.
+
+    `seen` are the unions of the same rows. All times are exact, in ps. A step counts in the summary unless it was
+    "cut" by the profile's edge, a compiler ran in it ("compiles"), or it is one of the first and an outlier
+    ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them is what they do, and
+    leaves none out.
+    """
+    if found.lacking:
+        return Steps(
+            typed(STEP_COLUMNS),
+            typed(DEVICE_COLUMNS),
+            typed(SUMMARY_COLUMNS),
+            typed(TYPICAL_COLUMNS),
+            lacking=found.lacking,
+        )
+    table = found.table
+    number = _row_counts(rows, found)
+    why, notes = left_out(rows, table, number)
+    counted = np.array([one is None for one in why])
+    outlier = np.zeros(len(table), bool)
+    for its in series(table):
+        its = its[counted[its]]
+        outlier[its] = outliers(table["wall_ps"].to_numpy()[its])
+    measured = _measured(rows, table, number, seen)
+    slow = _slow(table, measured, counted, outlier)
+    lazy = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
+    more: dict[str, Any] = {"left_out": why, "outlier": outlier, **slow, "did_nothing": lazy.to_numpy()}
+    full = table.assign(**more)
+    return Steps(
+        typed(STEP_COLUMNS, full),
+        measured,
+        _summary(full, notes),
+        _typical(full, measured),
+        nested=found.nested,
+    )
+
+
+def _row_counts(rows: Rows, found: Boundaries) -> NDArray[np.int64]:
+    """How many rows of each step each device has, shape (devices, steps)."""
+    size = len(rows.devices), len(found.table)
+    of = rows.device * size[1] + found.of
+    return np.bincount(of[found.of >= 0], minlength=size[0] * size[1]).reshape(size)
+
+
+def _measured(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], seen: Unions) -> pd.DataFrame:
+    """One row per step and device of its clock (DEVICE_COLUMNS)."""
+    parts = []
+    for code, device in enumerate(rows.devices):
+        places = np.flatnonzero((table["clock"] == rows.clocks[code]).to_numpy(bool))
+        if not rows.placed[code] or len(places) == 0:
+            continue
+        windows = table[["start_ps", "end_ps"]].to_numpy()[places]
+        did = spent(seen.devices[device], windows)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "place": places,
+                    "device": device,
+                    "wall_ps": windows[:, 1] - windows[:, 0],
+                    "busy_ps": did.busy,
+                    **dict(zip(CELLS, did.cells, strict=True)),
+                    "hidden_collective_ps": did.of(COMPUTE | COLLECTIVE),
+                    "exposed_collective_ps": did.exposed_collective,
+                    "hidden_memory_ps": did.of(COMPUTE | MEMORY),
+                    "exposed_memory_ps": did.exposed_memory,
+                    "rows": number[code, places],
+                    "did_nothing": number[code, places] == 0,
+                }
+            )
+        )
+    return typed(DEVICE_COLUMNS, pd.concat(parts, ignore_index=True))
+
+
+def _slow(
+    table: pd.DataFrame, measured: pd.DataFrame, counted: NDArray[np.bool_], outlier: NDArray[np.bool_]
+) -> dict[str, list[object]]:
+    """Of each slow outlier, the device and the part of its time that made it slow, and by how much that grew.
+
+    The growth is against the device's median over the other steps that count. A device that waits for another one in
+    a collective, or idles, grows as much as the one that works longer: of the parts that explain at least half of what
+    the step took longer, compute is named before memory, idle and collective; then the device that grew most, or all
+    devices where each grew by that half.
+    """
+    found: dict[str, list[object]] = {name: [None] * len(table) for name in ("slow_device", "slow_part", "slow_ps")}
+    wall = table["wall_ps"].to_numpy()
+    for its in series(table):
+        if not outlier[its].any():
+            continue
+        ordinary = its[counted[its] & ~outlier[its]]
+        middle = np.median(wall[ordinary])
+        slow = its[outlier[its] & (wall[its] > middle)]
+        # One row per device of the clock and step, the steps of a device in order.
+        mine = measured[measured["place"].isin(its)]
+        devices = mine["device"].drop_duplicates().tolist()
+        parts = np.stack([mine[cells].to_numpy().sum(axis=1).reshape(len(devices), -1) for cells in PARTS.values()])
+        usual = np.median(parts[:, :, np.searchsorted(its, ordinary)], axis=2)
+        for place in slow:
+            growth = parts[:, :, np.searchsorted(its, place)] - usual
+            best = _blamed(growth, devices, (wall[place] - middle) / 2)
+            for name, value in zip(found, best, strict=True):
+                found[name][place] = value
+    return found
+
+
+def _blamed(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:
+    """The device (or "all devices"), the part and the growth to blame; `growth` (4, devices) in ps."""
+    explains = (growth >= enough).any(axis=1)
+    part = int(np.argmax(explains)) if explains.any() else int(np.argmax(growth.max(axis=1)))
+    everywhere = len(devices) > 1 and bool((growth[part] >= enough).all())
+    device = "all devices" if everywhere else devices[int(np.argmax(growth[part]))]
+    return device, list(PARTS)[part], int(growth[part].max())
+
+
+def _summary(full: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFrame:
+    """One row per clock and name (SUMMARY_COLUMNS); quantiles are interpolated linearly, the spread is the distance of
+    the quartiles over the median, null of fewer than five steps."""
+    made = []
+    for (clock, name), its in full.groupby(["clock", "name"], sort=False):
+        counts = its[its["left_out"].isna()]
+        wall = counts["wall_ps"].to_numpy()
+        low, middle, high, p90 = np.quantile(wall, [0.25, 0.5, 0.75, 0.9])
+        made.append(
+            {
+                "clock": clock,
+                "name": name,
+                "told_by": its["told_by"].iloc[0],
+                "steps": len(its),
+                "counted": len(counts),
+                "outliers": int(counts["outlier"].sum()),
+                "median_ps": round(middle),
+                "mean_ps": round(iv.sum_exactly(wall) / len(wall)),
+                "min_ps": int(wall.min()),
+                "p90_ps": round(p90),
+                "max_ps": int(wall.max()),
+                "spread": (high - low) / middle if middle and len(wall) >= FEWEST else None,
+                "note": notes.get((str(clock), str(name))),
+            }
+        )
+    return typed(SUMMARY_COLUMNS, pd.DataFrame(made))
+
+
+def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+    """What the steps that count and are no outlier were made of, by clock, name and device (TYPICAL_COLUMNS)."""
+    ordinary = (full["left_out"].isna() & ~full["outlier"]).to_numpy(bool)
+    which = measured["place"].to_numpy()
+    mine = measured.assign(
+        clock=full["clock"].to_numpy()[which],
+        name=full["name"].to_numpy()[which],
+        steps=1,
+        **{f"{part}_ps": measured[cells].sum(axis=1) for part, cells in PARTS.items()},
+    )[ordinary[which]]
+    summed = [name for name, dtype in TYPICAL_COLUMNS.items() if dtype == "int64"]
+    made = mine.groupby(["clock", "name", "device"], sort=False, as_index=False)[summed].sum()
+    wall = made["wall_ps"].where(made["wall_ps"] > 0).astype("Float64")
+    made = made.assign(**{f"{part}_ratio": made[f"{part}_ps"] / wall for part in PARTS})
+    return typed(TYPICAL_COLUMNS, made)

@@ -1,0 +1,1 @@
+"""Run a script under the profiler; nothing here reads a trace."""

@@ -1,0 +1,211 @@
+"""Run a Python file or module as `python` would: `__main__`, `sys.argv`, `sys.path`, tracebacks and exit code."""
+
+import builtins
+import importlib.util
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType, TracebackType
+
+from tracekit.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a script ended: its exit code, 0 to 255, and whether a signal ended it."""
+
+    exit_code: int
+    interrupted: bool = False
+
+
+def check_file(script: str) -> None:
+    """Raise CaptureError unless `script` is a readable file of Python text."""
+    path = Path(script)
+    if path.is_dir():
+        raise CaptureError(f"{script} is a directory; name the script in it, or run a package with --module.")
+    if not path.exists():
+        raise CaptureError(f"there is no script {script}; check the path, or use --module for a module's name.")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise CaptureError(f"{script} cannot be read: {error.strerror}.") from error
+    if b"\0" in source:
+        raise CaptureError(f"{script} is not Python text; name a .py file.")
+
+
+def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], object]) -> Ending:
+    """Run `script` as `__main__`, wait for its threads, then call `at_end`; say how it ended.
+
+    Exceptions are printed by `sys.excepthook`, without tracekit's frames, and become exit codes. SIGTERM, where nobody
+    handles it, becomes SystemExit, so that `finally` blocks run. `sys.argv`, `sys.path` and `__main__` stay as the
+    script left them (see `put_back`). Threads of an executor that was never shut down are not waited for: they end with
+    the interpreter. Raises CaptureError where `script` names no module.
+    """
+    before = set(threading.enumerate())
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    if sys.version_info < (3, 14):
+        vars(main).update(__annotations__={})
+    sys.modules["__main__"] = main
+
+    def execute() -> None:
+        code = _module_code(main, script, args) if module else _file_code(main, script, args)
+        exec(code, main.__dict__)
+
+    def wait() -> None:
+        _join_threads(before)
+        at_end()
+
+    with _sigterm_raises():
+        ending = _ending_of(execute)
+        if not ending.interrupted:
+            # As at the interpreter's exit, the script's work goes on after its last line until a signal cuts it short.
+            waiting = _ending_of(wait)
+            ending = waiting if waiting.exit_code else ending
+    return ending
+
+
+@contextmanager
+def put_back() -> Iterator[None]:
+    """Restore `sys.argv`, `sys.path`, `__main__` and the environment after the block."""
+    argv, path, main, environ = sys.argv, sys.path[:], sys.modules["__main__"], dict(os.environ)
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
+        for name in set(os.environ) - set(environ):
+            del os.environ[name]
+        for name, value in environ.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+
+
+def _file_code(main: ModuleType, script: str, args: Sequence[str]) -> CodeType:
+    # Like the interpreter: __file__ is absolute but not normalised, sys.path[0] follows links.
+    file = os.path.join(os.getcwd(), script)
+    sys.argv = [script, *args]
+    _set_first_path(os.path.dirname(os.path.realpath(script)))
+    main.__dict__.update(
+        __file__=file, __cached__=None, __package__=None, __spec__=None, __loader__=SourceFileLoader("__main__", file)
+    )
+    with io.open_code(file) as source:
+        return compile(source.read(), file, "exec", dont_inherit=True)
+
+
+def _module_code(main: ModuleType, name: str, args: Sequence[str]) -> CodeType:
+    sys.argv = ["-m", *args]
+    _set_first_path(os.getcwd())
+    spec = _find(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        name += ".__main__"
+        spec = _find(name)
+    code = None
+    if spec is not None and isinstance(spec.loader, InspectLoader):
+        code = spec.loader.get_code(spec.name)
+    if spec is None or code is None:
+        raise _NoModuleError(f"there is no module {name} to run; check the name and the directory you are in.")
+    sys.argv = [spec.origin or name, *args]
+    main.__dict__.update(
+        __file__=spec.origin, __cached__=spec.cached, __package__=spec.parent, __spec__=spec, __loader__=spec.loader
+    )
+    return code
+
+
+def _find(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # a parent package was found, and its own imports fail
+        return None
+    except ValueError:
+        return None
+
+
+def _set_first_path(directory: str) -> None:
+    # Entry 0 belongs to whoever was started (tracekit's own command); with python -P there is none.
+    if not sys.flags.safe_path:
+        sys.path[:1] = [directory]
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
+        raise _Terminated(128 + signum)
+
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is terminate:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+class _Terminated(SystemExit):
+    """SIGTERM arrived."""
+
+
+class _NoModuleError(CaptureError):
+    """The name given is no module's: tracekit's own sentence, where any other error is the script's."""
+
+
+def _ending_of(action: Callable[[], None]) -> Ending:
+    try:
+        action()
+    except _NoModuleError:
+        raise
+    except SystemExit as exit_:
+        if exit_.code is None or isinstance(exit_.code, int):
+            return Ending((exit_.code or 0) & 0xFF, interrupted=isinstance(exit_, _Terminated))
+        print(exit_.code, file=sys.stderr, flush=True)
+        return Ending(1)
+    except BaseException as error:
+        _print(error)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        return Ending(128 + signal.SIGINT if interrupted else 1, interrupted)
+    return Ending(0)
+
+
+def _print(error: BaseException) -> None:
+    trace = error.__traceback__ = _foreign_frames(error.__traceback__)
+    try:
+        sys.excepthook(type(error), error, trace)
+    except Exception:
+        sys.__excepthook__(type(error), error, trace)
+
+
+def _foreign_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Return the traceback without the frames of this package's code that runs scripts."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__") not in (__name__, "tracekit.capture.session"):
+            kept.append(trace)
+        trace = trace.tb_next
+    for this, following in zip(kept, [*kept[1:], None], strict=True):
+        this.tb_next = following
+    return kept[0] if kept else None
+
+
+def _join_threads(before: set[threading.Thread]) -> None:
+    while True:
+        # Idle workers of an executor wait for ever; the interpreter wakes them at its exit.
+        futures = sys.modules.get("concurrent.futures.thread")
+        workers = set(getattr(futures, "_threads_queues", ()))
+        started = set(threading.enumerate()) - before - workers - {threading.current_thread()}
+        pending = [thread for thread in started if not thread.daemon]
+        if not pending:
+            return
+        pending[0].join()

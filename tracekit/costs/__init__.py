@@ -1,1 +1,0 @@
-"""What exposed time costs: whose it is, where it comes from, what ran meanwhile."""

@@ -1,1 +1,0 @@
-"""What had to wait for what, as far as a trace proves it: the graph behind the critical path."""

@@ -1,1 +1,0 @@
-"""What devices are able to do, from the trace or from data sheets."""

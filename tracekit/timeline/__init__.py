@@ -1,0 +1,1 @@
+"""A trace put in order, once: rows, unions, launches, collectives, steps, gaps."""

@@ -1,0 +1,1 @@
+"""Which rows of which devices are one collective."""

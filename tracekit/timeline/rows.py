@@ -1,0 +1,150 @@
+"""The rows of an events frame as numpy columns, by device and start, sorted once for all analyses."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.trace import KIND_DTYPE, Kind
+
+# The code of each kind in `Rows.kind`.
+CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n rows by device, then start, then end, then place in the frame; columns have shape (n,), times are in ps.
+
+    `devices` are the names of the d devices that have rows, in natural order; `hosts`, `clocks` and `placed` say of
+    each (d,) its host, its clock ("" where the trace has one) and whether it is a device at all and not `cpu:?`. The
+    rows of device k are `first[k]:first[k + 1]`. `at` is the place of each row in `events`.
+    """
+
+    events: pd.DataFrame
+    devices: tuple[str, ...]
+    hosts: tuple[str, ...]
+    clocks: tuple[str, ...]
+    placed: tuple[bool, ...]
+    first: NDArray[np.int64]
+    at: NDArray[np.int64]
+    device: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    kind: NDArray[np.int8]
+    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def of(self, device: int) -> slice:
+        """Where the rows of device k stand."""
+        return slice(int(self.first[device]), int(self.first[device + 1]))
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives, called for the first time only: for what several analyses derive from the same rows."""
+        if key not in self._known:
+            self._known[key] = make()
+        return cast(T, self._known[key])
+
+    def codes(self, column: str) -> NDArray[np.int64]:
+        """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
+        # Kept in the few bytes that pandas takes for them: a column of int64 is 8 MB a million rows.
+        kept = self.once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
+        return kept.astype(np.int64)
+
+    def labels(self, column: str) -> list[str]:
+        """The categories of a categorical column."""
+        return self.once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
+
+    def known(self, column: str) -> NDArray[np.bool_]:
+        """Which rows have a value in a column, shape (n,)."""
+        return self.once(f"known {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
+
+    def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
+        known = self.known(column)
+        if not known.any():
+            return np.zeros(len(self), np.int64), known
+        # Not kept: most are asked for once or twice, and each is 8 MB a million rows.
+        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known
+
+
+def rows(events: "pd.DataFrame | Rows") -> Rows:
+    """The rows of an events frame (EVENT_COLUMNS); Rows pass through, so that analyses can share them.
+
+    A device is told by its name, which is unique over the trace.
+    """
+    if isinstance(events, Rows):
+        return events
+    device = events["device"].cat
+    code = device.codes.to_numpy().astype(np.int64)
+    labels = [str(label) for label in device.categories]
+    used = np.flatnonzero(np.bincount(code, minlength=len(device.categories)))
+    used = np.array(sorted(used.tolist(), key=lambda one: natural(labels[one])), np.int64)
+    number = np.zeros(len(device.categories), np.int64)
+    number[used] = np.arange(len(used))
+    number = number[code]
+    start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
+    first = np.append(0, np.cumsum(np.bincount(number, minlength=len(used))))
+    at = _order(number, first, start, end)
+    host, clock = (_labels_at(events[column], at[first[:-1]]) for column in ("host", "clock"))
+    names = tuple(labels[one] for one in used)
+    return Rows(
+        events,
+        devices=names,
+        hosts=host,
+        clocks=clock,
+        placed=tuple(not name.endswith(UNKNOWN_DEVICE_SUFFIX) for name in names),
+        first=first,
+        at=at,
+        device=number[at],
+        start=start[at],
+        end=end[at],
+        kind=events["kind"].cat.codes.to_numpy().astype(np.int8)[at],
+    )
+
+
+def _labels_at(column: pd.Series, places: NDArray[np.int64]) -> tuple[str, ...]:
+    """What a categorical column holds in some places, "" where it is null."""
+    labels = [*map(str, column.cat.categories), ""]
+    return tuple(labels[code] for code in column.cat.codes.to_numpy()[places])
+
+
+def _order(
+    device: NDArray[np.int64], first: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The order by device, start and end, stable; linear where the rows are in order already.
+
+    `first` (d + 1,): where the rows of each device begin in that order.
+    """
+    # Numbers of two bytes a stable sort orders in linear time, and the streams of a device are runs that it merges.
+    at = np.argsort(device.astype(np.min_scalar_type(len(first))), kind="stable")
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        mine = at[low:high]
+        begun = start[mine]
+        if (begun[1:] < begun[:-1]).any():
+            order = np.argsort(begun, kind="stable")
+            mine[:], begun = mine[order], begun[order]
+        # Few rows start at once with another, so only those are sorted by their ends.
+        tied = begun[1:] == begun[:-1]
+        where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        some = mine[where]
+        mine[where] = some[np.lexsort((end[some], start[some]))]
+    return at
+
+
+def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
+    """The clock of every host that has rows; "" where the trace has only one."""
+    if isinstance(events, Rows):
+        return dict(zip(events.hosts, events.clocks, strict=True))
+    hosts, clocks = events["host"].cat, events["clock"].cat
+    names = [*map(str, clocks.categories), ""]
+    host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
+    found = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
+    return {str(hosts.categories[one // len(names)]): names[one % len(names)] for one in found}

@@ -1,0 +1,1 @@
+"""Where each step begins and ends."""

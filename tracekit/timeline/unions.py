@@ -1,0 +1,143 @@
+"""The merged unions per device and kind, which every analysis starts from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit.intervals import Intervals
+from tracekit.timeline.rows import CODE, Rows, rows
+from tracekit.trace import DIRECTION_DTYPE, Kind
+
+# The bits of a cell's code.
+COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4
+# By the codes of `Device.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
+CELLS = (
+    "idle",
+    "compute",
+    "collective",
+    "compute+collective",
+    "memory",
+    "compute+memory",
+    "collective+memory",
+    "compute+collective+memory",
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one device did, as merged interval sets in picoseconds; `memory` = memcpy and memset.
+
+    `clock` names the clock that its times are on, "" where the trace has only one.
+    """
+
+    host: str
+    clock: str
+    compute: Intervals
+    collective: Intervals
+    memory: Intervals
+    directions: Mapping[str, Intervals]
+
+    @cached_property
+    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+        """What kinds ran at once, from first start to last end: `edges` (m + 1,) int64 in ps, and `code` (m,) int8.
+
+        From edges[i] to edges[i + 1] exactly the kinds in code[i] ran, the sum of COMPUTE, COLLECTIVE and MEMORY, 0 for
+        none. Codes beside each other differ; both arrays are empty if the device did nothing.
+        """
+        return iv.cells(self.compute, self.collective, self.memory)
+
+    @cached_property
+    def busy(self) -> Intervals:
+        """Compute, collective or memory work."""
+        return self.ran(COMPUTE | COLLECTIVE | MEMORY)
+
+    def ran(self, kinds: int) -> Intervals:
+        """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
+        edges, code = self.cells
+        held = np.concatenate([[False], code & kinds != 0, [False]])
+        return edges[np.flatnonzero(held[1:] != held[:-1])].reshape(-1, 2)
+
+
+@dataclass(frozen=True)
+class Unions:
+    """The devices of a trace inside `windows`: by clock a merged interval set (usually one interval), in picoseconds.
+
+    Times on different clocks are never compared. Rows whose device the trace does not prove stand in `unplaced` (one
+    Device a host), apart from `devices`.
+    """
+
+    windows: Mapping[str, Intervals]
+    devices: Mapping[str, Device]
+    unplaced: Mapping[str, Device]
+
+    def inside(self, windows: Intervals | Mapping[str, Intervals]) -> "Unions":
+        """The same devices, seen only inside `windows`; an interval set counts on every clock, a mapping by clock."""
+        if not isinstance(windows, Mapping):
+            windows = dict.fromkeys(self.windows or [""], windows)
+        within = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
+
+        def cut(device: Device) -> Device:
+            window = within[device.clock]
+            return Device(
+                device.host,
+                device.clock,
+                iv.intersection(device.compute, window),
+                iv.intersection(device.collective, window),
+                iv.intersection(device.memory, window),
+                {name: iv.intersection(one, window) for name, one in device.directions.items()},
+            )
+
+        return Unions(
+            within,
+            {name: cut(one) for name, one in self.devices.items()},
+            {name: cut(one) for name, one in self.unplaced.items()},
+        )
+
+
+def unions(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> Unions:
+    """The unions of an events frame, or its Rows, inside `window` [start, end) in ps.
+
+    By default the window is from first start to last end, on each clock its own; without rows there is none. Unions
+    pass through unchanged (cut to `window` if one is given), so that analyses can share one pass over the rows.
+    """
+    if isinstance(events, Unions):
+        made = events
+    else:
+        sorted_rows = rows(events)
+        made = sorted_rows.once("unions", lambda: _made(sorted_rows))
+    return made if window is None else made.inside(np.array([window], np.int64))
+
+
+def _made(rows: Rows) -> Unions:
+    devices: dict[str, Device] = {}
+    unplaced: dict[str, Device] = {}
+    windows: dict[str, Intervals] = {}
+    for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
+        (devices if rows.placed[number] else unplaced)[name] = _device(rows, number)
+        mine = rows.of(number)
+        whole = iv.intervals([rows.start[mine][0]], [rows.end[mine].max()])
+        windows[clock] = np.array([iv.span([whole, windows.get(clock, iv.EMPTY)])])
+    return Unions(windows, devices, unplaced)
+
+
+def _device(rows: Rows, number: int) -> Device:
+    mine = rows.of(number)
+    spans, kind = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
+    way = rows.codes("direction")[mine]
+
+    def merged(held: NDArray[np.bool_]) -> Intervals:
+        return iv.union(spans[np.flatnonzero(held)])
+
+    return Device(
+        rows.hosts[number],
+        rows.clocks[number],
+        merged(kind == CODE[Kind.COMPUTE]),
+        merged(kind == CODE[Kind.COLLECTIVE]),
+        merged((kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])),
+        {label: merged(way == code) for code, label in enumerate(DIRECTION_DTYPE.categories) if (way == code).any()},
+    )

@@ -1,0 +1,1 @@
+"""What profilers call things, each list once."""

@@ -1,0 +1,148 @@
+"""The user's own rules for what an operation is: a TOML file whose word counts more than anything the trace says."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.errors import TracekitError
+from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, Kind, labelled
+from tracekit.vocabulary.kinds import KnownBy
+
+# Key of a rule -> the columns of the events frame in which its pattern is sought; one of them is enough.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "name": ("name", "hlo_op"),
+    "lane": ("lane",),
+    "device": ("device",),
+    "category": ("category",),
+}
+_KEYS = (*_COLUMNS, "kind", "direction")
+# Codes in the columns of the events frame.
+_KINDS = {kind: code for code, kind in enumerate(KIND_DTYPE.categories)}
+_WAYS: Mapping[str | None, int] = {None: -1, **{way: code for code, way in enumerate(DIRECTION_DTYPE.categories)}}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rows in which all `patterns` (by key of _COLUMNS) are found are of `kind`; `label` says where the rule stands."""
+
+    label: str
+    patterns: Mapping[str, re.Pattern[str]]
+    kind: Kind
+    direction: str | None = None
+
+
+def read(path: Path) -> tuple[Rule, ...]:
+    """The rules in the TOML file at `path`, in order; docs/kinds.md describes it.
+
+    Raises TracekitError, which names the file and the rule, if there is no such file or rule or if one is wrong.
+    """
+    try:
+        held = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise TracekitError(f"The rules file {path} does not exist. Check --kinds.") from None
+    except OSError as error:
+        raise TracekitError(f"The rules file {path} cannot be read: {error.strerror}. Check --kinds.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TracekitError(f"The rules file {path} is not TOML: {error}. docs/kinds.md shows one.") from None
+    other = [key for key in held if key != "rule"]
+    if other:
+        raise TracekitError(f"{path} holds {other[0]!r}, which is no rule: each rule is a table that begins [[rule]].")
+    rules = held.get("rule")
+    if not (isinstance(rules, list) and rules and all(isinstance(rule, dict) for rule in rules)):
+        raise TracekitError(f"{path} holds no rules: each rule is a table that begins [[rule]].")
+    return tuple(_rule(f"Rule {number} of {path}", rule) for number, rule in enumerate(rules, 1))
+
+
+def _rule(label: str, said: Mapping[str, Any]) -> Rule:
+    unknown = [key for key in said if key not in _KEYS]
+    if unknown:
+        raise TracekitError(f"{label}: {unknown[0]!r} is no key of a rule; it may hold {', '.join(_KEYS)}.")
+    patterns = {key: _pattern(label, key, said[key]) for key in _COLUMNS if key in said}
+    if not patterns:
+        raise TracekitError(f"{label} does not say which rows it is about: give it a name, lane, device or category.")
+    kind, direction = said.get("kind"), said.get("direction")
+    if kind not in list(Kind):
+        raise TracekitError(f"{label}: kind is {_shown(kind)}; it must be one of {', '.join(Kind)}.")
+    if direction is not None and kind != Kind.MEMCPY:
+        raise TracekitError(f"{label}: only a memcpy has a direction; leave it out, or say kind = 'memcpy'.")
+    if direction is not None and direction not in list(DIRECTION_DTYPE.categories):
+        raise TracekitError(
+            f"{label}: direction is {_shown(direction)}; it must be one of {', '.join(DIRECTION_DTYPE.categories)}."
+        )
+    return Rule(label, patterns, Kind(kind), direction)
+
+
+def _pattern(label: str, key: str, said: Any) -> re.Pattern[str]:
+    if not isinstance(said, str):
+        raise TracekitError(f"{label}: {key} is {_shown(said)}; it must be a regular expression in quotes.")
+    try:
+        return re.compile(said)
+    except re.error as error:
+        raise TracekitError(f"{label}: {key} = {said!r} is no regular expression: {error}.") from None
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else repr(value)
+
+
+def apply(events: pd.DataFrame, rules: Sequence[Rule]) -> pd.DataFrame:
+    """`events` with the kind that the first matching rule says, known_by "rule"; other rows stay as they are.
+
+    A direction that no rule gives stays where a copy had one. Patterns are sought (re.search) once for every distinct
+    name, lane, device and category; the frame that was given is not changed.
+    """
+    rule = np.full(len(events), -1)
+    for number, found in reversed(list(enumerate(_matches(events, rules)))):
+        rule[found] = number
+    ruled = rule >= 0
+    # The last of each table is taken where no rule matches.
+    kind = np.where(ruled, np.array([*(_KINDS[one.kind] for one in rules), -1])[rule], events["kind"].cat.codes)
+    way = np.array([*(_WAYS[one.direction] for one in rules), -1])[rule]
+    way = np.where(way >= 0, way, events["direction"].cat.codes)
+    way[kind != _KINDS[Kind.MEMCPY]] = -1
+    known = events["known_by"].cat
+    levels = [*known.categories, KnownBy.RULE.value, None]
+    return events.assign(
+        kind=pd.Categorical.from_codes(kind, dtype=KIND_DTYPE),
+        direction=pd.Categorical.from_codes(way, dtype=DIRECTION_DTYPE),
+        known_by=labelled(levels, np.where(ruled, len(levels) - 2, known.codes)),
+    )
+
+
+def unused(events: pd.DataFrame, rules: Sequence[Rule]) -> tuple[str, ...]:
+    """One sentence for each rule that decides no row of `events`, the frame to which the rules are applied."""
+    taken = np.zeros(len(events), bool)
+    said = []
+    for rule, found in zip(rules, _matches(events, rules), strict=True):
+        if not found.any():
+            said.append(f"{rule.label} matches no row.")
+        elif not (found & ~taken).any():
+            said.append(f"{rule.label} decides nothing: rules before it match every row that it matches.")
+        taken |= found
+    return tuple(said)
+
+
+def _matches(events: pd.DataFrame, rules: Sequence[Rule]) -> list[NDArray[np.bool_]]:
+    """Which rows each rule matches, one array of shape (len(events),) a rule."""
+    return [
+        np.logical_and.reduce(
+            [
+                np.logical_or.reduce([_found(pattern, events[column]) for column in _COLUMNS[key]])
+                for key, pattern in rule.patterns.items()
+            ]
+        )
+        for rule in rules
+    ]
+
+
+def _found(pattern: re.Pattern[str], column: pd.Series) -> NDArray[np.bool_]:
+    """In which rows of a categorical column the pattern is found; in a null it is not."""
+    told = [pattern.search(str(value)) is not None for value in column.cat.categories]
+    return np.array([*told, False])[column.cat.codes]
