@@ -22,7 +22,7 @@ from read_xspace import machine
 
 import tracekit
 from tracekit.report.build import build
-from tracekit.report.page.html import page
+from tracekit.report.html.page import page
 
 # A kernel stands in an XSpace three times.
 _EVENTS = 3.06

@@ -14,7 +14,7 @@ import tracekit
 from tests.frames import events, spans, trace
 from tracekit import notebook
 from tracekit.report.build import build
-from tracekit.report.detail import important
+from tracekit.report.sections.sections import important
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>$\\alpha$ \u202eabc\x1b[31m"

@@ -123,7 +123,7 @@ def read_trace(
     ] = None,
 ) -> None:
     """Say what a trace holds, and what it lacks."""
-    from tracekit.report.screen import run as show
+    from tracekit.report.terminal.trace_screen import run as show
 
     show(path, run, as_json, kinds)
 

@@ -14,10 +14,11 @@ from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
 from tracekit import units
 from tracekit.errors import TracekitError
-from tracekit.report import printed, text
+from tracekit.report import text
 from tracekit.report.build import build
 from tracekit.report.command import run
 from tracekit.report.summary import summary
+from tracekit.report.terminal import printout
 from tracekit.report.write import default_directory, write
 from tracekit.trace import EVENT_COLUMNS, concat
 
@@ -45,7 +46,7 @@ CONTENDED = trace(
 
 def shown(report, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    printed.show(report, console, full=True)
+    printout.show(report, console, full=True)
     return console.file.getvalue()
 
 

@@ -16,9 +16,9 @@ from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.analysis.explain import Reasons, explaining
-from tracekit.report import missing, verdict
-from tracekit.report.detail import sections
 from tracekit.report.section import Section
+from tracekit.report.sections import missing, verdict
+from tracekit.report.sections.sections import sections
 from tracekit.timeline.rows import CODE, Rows, rows
 from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Kind, Trace, records
@@ -88,7 +88,7 @@ class Report:
         return notebook.line(self, self.headline)
 
     def _repr_html_(self) -> str:
-        from tracekit.report.inline import html  # a renderer, which stands above what it shows
+        from tracekit.report.notebook_html import html  # a renderer, which stands above what it shows
 
         return html(self)
 

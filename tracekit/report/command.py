@@ -8,9 +8,9 @@ from pathlib import Path
 from tracekit import console as terminal
 from tracekit.errors import TracekitError
 from tracekit.load import load
-from tracekit.report import printed
 from tracekit.report.build import build
 from tracekit.report.summary import summary
+from tracekit.report.terminal import printout
 from tracekit.report.write import default_directory, write
 
 _STEPS = ("reading", "analysing", "tables", "timeline", "page")
@@ -48,7 +48,7 @@ def run(
     if as_json:
         print(json.dumps(summary(result), indent=1))
     else:
-        printed.show(result, terminal.console(), full)
+        printout.show(result, terminal.console(), full)
     files = "report.html, gantt.png, report.md, summary.json, overlap.csv, intervals.parquet"
     print(f"Wrote {written}/ ({files})", file=sys.stderr)
     return written

@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.analysis import classification as known
 from tracekit.devices import natural
-from tracekit.report import missing
+from tracekit.report.sections import missing
 from tracekit.timeline.rows import clock_of_hosts
 from tracekit.timeline.unions import unions
 from tracekit.trace import Kind, Trace

@@ -4,8 +4,8 @@ from typing import Any
 
 from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
-from tracekit.report.detail import important
 from tracekit.report.section import plain, plain_value
+from tracekit.report.sections.sections import important
 from tracekit.timeline.unions import CELLS
 from tracekit.trace import records
 

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from tracekit.report.build import Report, Stretch
-from tracekit.report.detail import important
 from tracekit.report.section import Titled
+from tracekit.report.sections.sections import important
 from tracekit.trace import records
 from tracekit.units import factor, percent, time
 

@@ -12,7 +12,7 @@ from tracekit.report import gantt, text
 from tracekit.report.build import Report
 from tracekit.report.figures.files import save
 from tracekit.report.figures.view import look
-from tracekit.report.page.html import page
+from tracekit.report.html.page import page
 from tracekit.report.summary import summary
 
 

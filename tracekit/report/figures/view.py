@@ -12,9 +12,9 @@ from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.errors import TracekitError
-from tracekit.report import missing, verdict
 from tracekit.report.build import Report, Stretch, too_few_cores
 from tracekit.report.figures.times import exact
+from tracekit.report.sections import missing, verdict
 from tracekit.timeline import launches as links
 from tracekit.timeline.rows import Rows, rows
 from tracekit.timeline.steps import boundaries

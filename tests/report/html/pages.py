@@ -14,7 +14,7 @@ from tests import stepped
 from tests.frames import events, spans, trace
 from tracekit.readers import read
 from tracekit.report.build import Report, build
-from tracekit.report.page.html import page
+from tracekit.report.html.page import page
 from tracekit.trace import EVENT_COLUMNS, concat
 
 MS = 10**9

@@ -6,10 +6,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report import drawn, text
+from tracekit.report import text
 from tracekit.report.build import Report
-from tracekit.report.detail import important
 from tracekit.report.section import Section, Titled
+from tracekit.report.sections.sections import important
+from tracekit.report.terminal import timeline_text
 
 MAX_VERDICTS, MAX_ROWS = 10, 16
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
@@ -29,7 +30,7 @@ def show(report: Report, on: Console, full: bool = False) -> None:
         for number, line in enumerate(first, 1):
             _sentence(line, on, f"{number}. ")
         on.print()
-    if lines := drawn.timeline(report, on):
+    if lines := timeline_text.timeline(report, on):
         for drawn_line in lines:
             on.print(drawn_line, soft_wrap=True)
         on.print()

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.report.build import Report
-from tracekit.report.page.lanes import origins
-from tracekit.report.page.markup import Markup, none, tag
+from tracekit.report.html.lanes import origins
+from tracekit.report.html.markup import Markup, none, tag
 from tracekit.units import time
 
 

@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 
 from tests.frames import events, spans, trace
-from tracekit.report import printed, text
+from tracekit.report import text
 from tracekit.report.build import build
-from tracekit.report.detail import MOST, important
 from tracekit.report.section import Section
+from tracekit.report.sections.sections import MOST, important
 from tracekit.report.summary import summary
+from tracekit.report.terminal import printout
 
 KEYS = ("findings", "critical_path", "steps", "offenders", "collectives", "idle", "launches", "bandwidth")
 # Two GPUs that take turns, and a collective that the second waits for.
@@ -31,7 +32,7 @@ PHASES = trace(
 
 def shown(report) -> list[str]:
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
-    printed.show(report, console, full=True)
+    printout.show(report, console, full=True)
     return console.file.getvalue().splitlines()
 
 

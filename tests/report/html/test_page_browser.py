@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.browser import Pages
-from tests.report.page.pages import HOSTILE, html
+from tests.report.html.pages import HOSTILE, html
 
 SHOWN = ("captured", "hostile", "many", "empty")
 

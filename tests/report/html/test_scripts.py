@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "tracekit" / "report" / "page"
+PAGE = Path(__file__).parents[3] / "tracekit" / "report" / "html"
 
 
 def test_the_scripts_pass_the_linter():

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracekit.report.build import Report, Stretch
-from tracekit.report.page.markup import Markup, join, name, picoseconds, share, tag
-from tracekit.report.page.tables import table
+from tracekit.report.html.markup import Markup, join, name, picoseconds, share, tag
+from tracekit.report.html.tables import table
 from tracekit.timeline.unions import CELLS
 from tracekit.trace import records
 from tracekit.units import percent, time

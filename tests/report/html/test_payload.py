@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
 from tracekit.report.build import build
-from tracekit.report.page import encode
-from tracekit.report.page.lanes import origins
-from tracekit.report.page.payload import SCRIPTS, STYLES, payload
+from tracekit.report.html import encode
+from tracekit.report.html.lanes import origins
+from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, concat, frame
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\u2028\u2029'\"<!--\x00"
@@ -174,7 +174,7 @@ def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_say
 def test_no_script_or_style_ends_its_element_or_asks_for_anything(name):
     from importlib import resources
 
-    text = (resources.files("tracekit.report.page") / name).read_text("utf-8")
+    text = (resources.files("tracekit.report.html") / name).read_text("utf-8")
     assert not re.search(
         r"</(script|style)|<!--|\bhttps?://(?!www\.w3\.org/2000/svg\b)|\bfetch\(|XMLHttpRequest|import\(|@import|url\(",
         text,

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from tests.frames import events, trace
-from tests.report.page.timeline_page import written
+from tests.report.html.timeline_page import written
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.devices import natural
 from tracekit.report import coverage
 from tracekit.report.build import build
-from tracekit.report.page.lanes import origins
+from tracekit.report.html.lanes import origins
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
 
 KINDS = ["compute", "collective", "memcpy", "memset"]

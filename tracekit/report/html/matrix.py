@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.report.build import Report, Stretch
-from tracekit.report.page.markup import Markup, join, name, none, picoseconds, share, tag
-from tracekit.report.page.tables import table
+from tracekit.report.html.markup import Markup, join, name, none, picoseconds, share, tag
+from tracekit.report.html.tables import table
 from tracekit.units import percent
 
 MOST_CELLS = 32

@@ -6,7 +6,7 @@ from string import Template
 
 from tracekit.report import palette
 from tracekit.report.build import Report, build
-from tracekit.report.page.payload import SCRIPTS, STYLES, payload
+from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.trace import Trace
 
 _PAGE = Template("""<!doctype html>
@@ -21,7 +21,7 @@ $styles</style></head>
 def written(path: Path, shown: Trace | Report, links: str = "") -> Path:
     """The timeline of a trace or a report as a page at `path`; `links` is HTML before it."""
     report = build(shown) if isinstance(shown, Trace) else shown
-    files = resources.files("tracekit.report.page")
+    files = resources.files("tracekit.report.html")
     colours = {
         theme: ";".join(f"--{key}:{colour}" for key, colour in found.items()) for theme, found in palette.THEMES.items()
     }

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report import strip
 from tracekit.report.build import Report
 from tracekit.report.palette import DARK, LIGHT
-from tracekit.report.strip import Line, Strip
+from tracekit.report.terminal import timeline_cells
+from tracekit.report.terminal.timeline_cells import Line, Strip
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.rows import rows as sorted_rows
 from tracekit.trace import Kind
@@ -25,22 +25,22 @@ _COLOURS = {
     CODE[Kind.MEMCPY]: (LIGHT["memcpy"], "green"),
     CODE[Kind.MEMSET]: (DARK["grey"], "bright_black"),
 }
-_CODES = {CODE[kind]: letter for kind, letter in strip.LETTERS.items()}
+_CODES = {CODE[kind]: letter for kind, letter in timeline_cells.LETTERS.items()}
 
 
 def timeline(report: Report, on: Console) -> list[Text]:
     """The lines of the timeline of `report`, as wide as the console; none without device work of any length."""
     rows = sorted_rows(report.trace.events)
-    labels = strip.labels(rows, report.marks)
+    labels = timeline_cells.labels(rows, report.marks)
     longest = max((cell_len(terminal.shown(name, on)) for name in labels), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
-    cells = min(max(on.width - label - 2 - _SHARE, strip.MIN_CELLS), strip.MAX_CELLS)
-    found = strip.strips(rows, report.windows, report.marks, report.shown, cells)
+    cells = min(max(on.width - label - 2 - _SHARE, timeline_cells.MIN_CELLS), timeline_cells.MAX_CELLS)
+    found = timeline_cells.strips(rows, report.windows, report.marks, report.shown, cells)
     made: list[Text] = []
-    for one in found[: strip.MAX_CLOCKS]:
+    for one in found[: timeline_cells.MAX_CLOCKS]:
         made += _drawn(one, on, label, cells, report.shown is not None)
-    if len(found) > strip.MAX_CLOCKS:
-        made.append(Text(terminal.shown(f"… and {len(found) - strip.MAX_CLOCKS} clocks more.", on)))
+    if len(found) > timeline_cells.MAX_CLOCKS:
+        made.append(Text(terminal.shown(f"… and {len(found) - timeline_cells.MAX_CLOCKS} clocks more.", on)))
     return made
 
 
@@ -69,14 +69,14 @@ def _label(name: str, on: Console, width: int) -> str:
 
 def _line(line: Line, on: Console, label: int, cells: int) -> list[Text]:
     """The bar, and below it the letters of the kinds, where any is not compute."""
-    glyphs = strip.UNICODE if terminal.is_unicode(on) else strip.ASCII
+    glyphs = timeline_cells.UNICODE if terminal.is_unicode(on) else timeline_cells.ASCII
     bar = Text(_label(line.label, on, label) + " ")
     few = on.color_system in ("standard", "windows")
     cell = zip(line.kind.tolist(), line.level.tolist(), strict=True)
     for kind, same in groupby(cell, key=lambda one: one[0]):
         style = _COLOURS[kind][few] if kind in _COLOURS else ""
         bar.append("".join(glyphs[level] for _, level in same), style)
-    bar.append(f"{'':{cells - len(line.level)}} {strip.busy(line):>{_SHARE}}".rstrip())
+    bar.append(f"{'':{cells - len(line.level)}} {timeline_cells.busy(line):>{_SHARE}}".rstrip())
     letters = "".join(_CODES.get(kind, " ") for kind in line.kind.tolist())
     return [bar, *([Text(" " * (label + 1) + letters.rstrip())] if letters.strip() else [])]
 
@@ -85,20 +85,20 @@ def _mark(level: int, unicode: bool) -> str:
     """Where a phase is: a line where it holds half of the cell or more, a dot where it holds less."""
     if level == 0:
         return " "
-    half = level > strip.EIGHTHS // 2
+    half = level > timeline_cells.EIGHTHS // 2
     return ("━" if half else "·") if unicode else ("=" if half else ".")
 
 
 def _axis(one: Strip, label: int) -> list[Text]:
     """Ticks with what they say; the last may reach below the busy shares."""
     made = ""
-    for place, word in zip(*strip.axis(one.edges), strict=True):
+    for place, word in zip(*timeline_cells.axis(one.edges), strict=True):
         made = f"{made:{place}}|{word}"
     return [Text(f"{'':{label + 1}}{made}"[: label + 2 + len(one.edges) + _SHARE], style="dim")]
 
 
 def _legend(one: Strip, on: Console) -> str:
-    glyphs = strip.UNICODE if terminal.is_unicode(on) else strip.ASCII
+    glyphs = timeline_cells.UNICODE if terminal.is_unicode(on) else timeline_cells.ASCII
     cell = int(one.edges[-1] - one.edges[0]) / (len(one.edges) - 1)
     letters = _letters(one.lines)
     said = f"A cell is {time(cell)}; {glyphs[-1]} is busy all of it, {glyphs[1]} less than an eighth"
@@ -107,5 +107,7 @@ def _legend(one: Strip, on: Console) -> str:
 
 def _letters(lines: Sequence[Line]) -> str:
     seen = {kind for line in lines for kind in line.kind.tolist()}
-    said = [f"{letter} {kind}" for kind, letter in strip.LETTERS.items() if letter != " " and CODE[kind] in seen]
+    said = [
+        f"{letter} {kind}" for kind, letter in timeline_cells.LETTERS.items() if letter != " " and CODE[kind] in seen
+    ]
     return f"Longest in the cell, where it is not compute: {', '.join(said)}." if said else ""

@@ -11,9 +11,9 @@ from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
-from tracekit.report import drawn, strip
 from tracekit.report.build import build
-from tracekit.report.strip import strips
+from tracekit.report.terminal import timeline_cells, timeline_text
+from tracekit.report.terminal.timeline_cells import strips
 from tracekit.timeline.rows import CODE, rows
 from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS, Kind, concat, labelled
@@ -31,7 +31,7 @@ def made(frame, cells, phases=NO_PHASES, shown=None):
 
 def drawing(report, width=60, encoding="utf-8"):
     on = terminal.console(io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=width)
-    return [line.plain for line in drawn.timeline(report, on)]
+    return [line.plain for line in timeline_text.timeline(report, on)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,18 +149,18 @@ def test_streams_stand_below_their_device_where_they_are_few_and_threads_of_a_cp
     frame["lane"] = frame["lane"].astype("category")
     (one,) = made(frame, 9)
     assert [line.label for line in one.lines] == ["cpu:0", "gpu:0", "  Stream #1", "  Stream #2"]
-    many = events(*[("gpu:0", "compute", at, at + 1) for at in range(strip.MAX_LANES + 1)])
-    many["lane"] = [f"Stream #{at}" for at in range(strip.MAX_LANES + 1)]
+    many = events(*[("gpu:0", "compute", at, at + 1) for at in range(timeline_cells.MAX_LANES + 1)])
+    many["lane"] = [f"Stream #{at}" for at in range(timeline_cells.MAX_LANES + 1)]
     many["lane"] = many["lane"].astype("category")
     assert [line.label for line in made(many, 9)[0].lines] == ["gpu:0"]
 
 
 def test_more_devices_and_phases_than_there_is_room_for_are_counted():
-    frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(strip.MAX_DEVICES + 84)])
-    marks = spans(*[(f"p{at}", at, at + 1) for at in range(strip.MAX_PHASES + 2)])
+    frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_cells.MAX_DEVICES + 84)])
+    marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_cells.MAX_PHASES + 2)])
     lines = drawing(build(trace(frame, marks)))
     assert "… and 84 devices and 2 phases more." in lines
-    assert sum(line.startswith("gpu:") for line in lines) == strip.MAX_DEVICES
+    assert sum(line.startswith("gpu:") for line in lines) == timeline_cells.MAX_DEVICES
 
 
 def test_clocks_that_are_not_aligned_have_a_timeline_each():
@@ -191,7 +191,7 @@ def test_without_device_work_of_any_length_there_is_no_timeline(frame):
 )
 def test_ticks_stand_at_round_times_in_the_cells_that_hold_them(length, cells, words):
     edges = np.array([5 + length * at // cells for at in range(cells + 1)], np.int64)
-    places, found = strip.axis(edges)
+    places, found = timeline_cells.axis(edges)
     assert found[: len(words)] == words
     step = length if len(words) == 1 else None
     for place, word in zip(places, found, strict=True):

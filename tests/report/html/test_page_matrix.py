@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from tests.report.page.pages import report, table, tree, value, within, words
-from tracekit.report.page.matrix import MOST_CELLS, RATIOS
+from tests.report.html.pages import report, table, tree, value, within, words
+from tracekit.report.html.matrix import MOST_CELLS, RATIOS
 from tracekit.report.summary import summary
 
 

@@ -3,8 +3,8 @@
 from tracekit import notebook
 from tracekit.report import text
 from tracekit.report.build import Report
-from tracekit.report.detail import important
 from tracekit.report.section import Section
+from tracekit.report.sections.sections import important
 
 
 def html(report: Report) -> str:

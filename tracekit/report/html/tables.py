@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from html import unescape
 
-from tracekit.report.page.markup import Markup, join, tag
+from tracekit.report.html.markup import Markup, join, tag
 from tracekit.report.section import Titled
 
 # A cell that is a figure, for the eye: "1.2 ms", "<0.1 %", ">=3.2", "3 of 8", "-".

@@ -1,9 +1,9 @@
 """The phases as the page shows them: what each took, and what running together cost each device."""
 
 from tracekit.report.build import Report
-from tracekit.report.page.jumps import Jumps
-from tracekit.report.page.markup import Markup, factor, join, name, none, number, picoseconds, share
-from tracekit.report.page.tables import table
+from tracekit.report.html.markup import Markup, factor, join, name, none, number, picoseconds, share
+from tracekit.report.html.tables import table
+from tracekit.report.html.timeline_links import Jumps
 from tracekit.trace import records
 
 # So many rounds of a phase have a link.

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tracekit.report import palette
 from tracekit.report.build import Report
-from tracekit.report.page import encode
-from tracekit.report.page.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.report.html import encode
+from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
 from tracekit.trace import records
 
 # What the page must hold beside the payload, in this order.

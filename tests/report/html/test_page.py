@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.report.page.pages import HOSTILE, NAMES, report, table, tree, value, values, within, words
-from tracekit.report.detail import important
-from tracekit.report.page.bars import ORDER
-from tracekit.report.page.lanes import origins
-from tracekit.report.page.timed import TIMED
+from tests.report.html.pages import HOSTILE, NAMES, report, table, tree, value, values, within, words
+from tracekit.report.html.bars import ORDER
+from tracekit.report.html.lanes import origins
+from tracekit.report.html.timed import TIMED
+from tracekit.report.sections.sections import important
 from tracekit.report.summary import summary
 from tracekit.trace import records
 

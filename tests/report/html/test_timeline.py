@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.frames import events, spans, trace
-from tests.report.page.timeline_page import written
+from tests.report.html.timeline_page import written
 from tracekit.report.build import build
 from tracekit.trace import LAUNCH_COLUMNS, frame
 

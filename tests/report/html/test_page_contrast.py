@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.report.page.pages import html
+from tests.report.html.pages import html
 from tracekit.report.palette import DARK, LIGHT
 
 

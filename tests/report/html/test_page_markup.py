@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from tracekit.report.page import markup
-from tracekit.report.page.markup import Markup, join, tag
-from tracekit.report.page.tables import sentences, table
+from tracekit.report.html import markup
+from tracekit.report.html.markup import Markup, join, tag
+from tracekit.report.html.tables import sentences, table
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from rich.console import Console
 from tests.frames import events, trace
 from tests.readers.xspaces import write as write_xspace
 from tracekit.errors import TracekitError
-from tracekit.report import printed, text
+from tracekit.report import text
 from tracekit.report.build import build
 from tracekit.report.command import run
 from tracekit.report.summary import summary
+from tracekit.report.terminal import printout
 from tracekit.trace import Trace
 
 US = 10**6
@@ -36,7 +37,7 @@ def mixed() -> Trace:
 
 def shown(what: Trace, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    printed.show(build(what), console, full=True)
+    printout.show(build(what), console, full=True)
     return console.file.getvalue()
 
 
@@ -102,7 +103,7 @@ def test_the_summary_holds_the_shares_and_the_guesses():
 
 
 def test_every_column_of_the_table_is_defined_in_the_docs():
-    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
+    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[3] / "docs" / "concepts.md").read_text("utf-8")))
     ((_, head, _),) = text.guesses(build(mixed()))
     assert set(head) <= words
 

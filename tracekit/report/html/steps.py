@@ -7,10 +7,10 @@ import pandas as pd
 
 from tracekit.analysis.steps.steps import PARTS
 from tracekit.report.build import Report
-from tracekit.report.page.bars import Segment, bar, bars, legend
-from tracekit.report.page.jumps import Jumps
-from tracekit.report.page.markup import Markup, factor, join, name, number, picoseconds, share, tag
-from tracekit.report.page.tables import table
+from tracekit.report.html.bars import Segment, bar, bars, legend
+from tracekit.report.html.markup import Markup, factor, join, name, number, picoseconds, share, tag
+from tracekit.report.html.tables import table
+from tracekit.report.html.timeline_links import Jumps
 from tracekit.trace import records
 from tracekit.units import time
 

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
-from tracekit.report import printed, text
+from tracekit.report import text
 from tracekit.report.build import build
+from tracekit.report.terminal import printout
 
 MS = 10**9
 CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -38,7 +39,7 @@ def shown(report, width=80, full=False, **how) -> str:
         from rich.console import Console
 
         on = Console(file=file, width=width, highlight=False, markup=False, **how)
-    printed.show(report, on, full)
+    printout.show(report, on, full)
     return file.getvalue()
 
 
@@ -128,11 +129,11 @@ def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
 def test_a_table_that_is_too_wide_loses_empty_columns_before_words_and_words_before_numbers():
     columns = [["phase", "p" * 30], ["wall", "10.00 ms"], ["efficiency", "-"], ["overlap ratio", "97.0 %"]]
     on = terminal.console(io.StringIO(), width=40)
-    kept = printed._telling(columns, on)
+    kept = printout._telling(columns, on)
     assert [column[0] for column in kept] == ["phase", "wall", "overlap ratio"]
-    assert printed._widths(kept, 40) == ([15, 8, 13], 2)
-    assert printed._widths(kept, 29) == ([8, 8, 9], 2)
-    widths, gap = printed._widths(kept, 20)
+    assert printout._widths(kept, 40) == ([15, 8, 13], 2)
+    assert printout._widths(kept, 29) == ([8, 8, 9], 2)
+    widths, gap = printout._widths(kept, 20)
     assert (gap, sum(widths) + 2 * gap) == (1, 20)
 
 

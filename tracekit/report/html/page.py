@@ -10,12 +10,12 @@ from typing import Any
 
 from tracekit.report import palette, text
 from tracekit.report.build import Report
-from tracekit.report.detail import important
-from tracekit.report.page import bars, matrix, payload, phases, timed
-from tracekit.report.page.jumps import Jumps, jumps
-from tracekit.report.page.markup import Markup, join, name, none, number, picoseconds, tag
-from tracekit.report.page.tables import advised, sentences, table, titled
+from tracekit.report.html import bars, matrix, payload, phases, timed
+from tracekit.report.html.markup import Markup, join, name, none, number, picoseconds, tag
+from tracekit.report.html.tables import advised, sentences, table, titled
+from tracekit.report.html.timeline_links import Jumps, jumps
 from tracekit.report.section import Section
+from tracekit.report.sections.sections import important
 from tracekit.trace import records
 from tracekit.version import __version__
 
