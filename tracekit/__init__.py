@@ -3,17 +3,20 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# These two share their module's name, so they are bound here, first and for good; both modules import only the
-# standard library.
+# These share their package's name, so they are bound here, first and for good; the modules import only the standard
+# library.
 from tracekit.capture.capture import capture
 from tracekit.capture.phase import phase
+from tracekit.doctor.doctor import doctor
 from tracekit.version import __version__
+from tracekit.view.view import view
 
 if TYPE_CHECKING:
     from tracekit.analysis.explain import Reasons, explain
     from tracekit.analysis.overlap import concurrency, device_pairs, overlap
     from tracekit.analysis.partition import partition
     from tracekit.analysis.phases import marked, phases
+    from tracekit.doctor.diagnosis import Check, Diagnosis
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
     from tracekit.report.analyse import analyse, save
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 # Public name -> module. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
 _WHERE = {
     "CaptureError": "errors",
+    "Check": "doctor.diagnosis",
+    "Diagnosis": "doctor.diagnosis",
     "Kind": "trace",
     "Reasons": "analysis.explain",
     "Report": "report.build",
@@ -49,6 +54,8 @@ _WHERE = {
 
 __all__ = [
     "CaptureError",
+    "Check",
+    "Diagnosis",
     "Kind",
     "Reasons",
     "Report",
@@ -62,6 +69,7 @@ __all__ = [
     "concurrency",
     "concurrency_over_time",
     "device_pairs",
+    "doctor",
     "explain",
     "gantt",
     "marked",
@@ -73,6 +81,7 @@ __all__ = [
     "phases",
     "read",
     "save",
+    "view",
 ]
 
 

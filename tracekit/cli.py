@@ -232,7 +232,7 @@ def view(
         str | None,
         typer.Option(help="Which run to open, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
-    browse: Annotated[
+    browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in a browser, if there is a display.")
     ] = True,
     perfetto: Annotated[
@@ -244,28 +244,25 @@ def view(
     ] = None,
 ) -> None:
     """Serve a trace in TensorBoard, or in Perfetto, on this machine."""
-    from tracekit.view.command import run as serve
+    from tracekit.view.view import view as serve
 
-    if not (perfetto or perfetto_ui):
-        serve(trace_dir, port=port, run_name=run, browse=browse)
-        return
-    from tracekit.export.command import for_perfetto
-
-    serve(trace_dir, port=port, run_name=run, browse=browse, perfetto_ui=perfetto_ui, export=for_perfetto)
+    serve(trace_dir, port=port, run=run, browser=browser, perfetto=perfetto, perfetto_ui=perfetto_ui)
 
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False) -> None:
-    """Say whether tracekit works on this machine, and how to mend what does not."""
-    import os
+    """Say whether tracekit works on this machine, and how to fix what does not."""
+    import json
 
-    from tracekit.doctor.command import run as examine
-    from tracekit.view import perfetto
+    from tracekit.console import console
+    from tracekit.doctor.diagnosis import show
+    from tracekit.doctor.doctor import doctor as diagnose
 
-    def perfetto_ui() -> str | None:
-        try:
-            return str(perfetto.find(None, os.environ))
-        except TracekitError:
-            return None
-
-    raise typer.Exit(0 if examine(as_json, perfetto_ui) else 1)
+    if sys.stderr.isatty():
+        print("Querying jax and capturing a test program ...", file=sys.stderr)
+    diagnosis = diagnose()
+    if as_json:
+        print(json.dumps(diagnosis.to_dict(), indent=1))
+    else:
+        show(diagnosis, console())
+    raise typer.Exit(0 if diagnosis.works else 1)

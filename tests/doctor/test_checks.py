@@ -1,16 +1,16 @@
-"""What the doctor says of machines that are not at hand, each told by its facts."""
+"""What the doctor says of machines that are not here, each described by its facts."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from tracekit.doctor.check import Check, version
-from tracekit.doctor.checks import checks, works
-from tracekit.doctor.facts import Facts, Nvidia, Ran
+from tracekit.doctor.checks import check, version
+from tracekit.doctor.diagnosis import Check, Diagnosis
+from tracekit.doctor.facts import Facts, Nvidia, Outcome
 
 VERSIONS = {
-    "tracekit": "0.1.0",
+    "tracekit-jax": "0.1.0",
     "jax": "0.10.2",
     "jaxlib": "0.10.2",
     "tensorboard": "2.21.0",
@@ -25,13 +25,13 @@ VERSIONS = {
 CUDA = {"jax-cuda12-plugin": "0.10.2", "jax-cuda12-pjrt": "0.10.2", "nvidia-cuda-cupti-cu12": "12.9.79"}
 
 
-def devices(*kinds: tuple[str, str]) -> Ran:
-    return Ran(0, json.dumps({"devices": [{"platform": platform, "kind": kind} for platform, kind in kinds]}))
+def devices(*kinds: tuple[str, str]) -> Outcome:
+    return Outcome(0, json.dumps({"devices": [{"platform": platform, "kind": kind} for platform, kind in kinds]}))
 
 
-def read(**rows: int) -> Ran:
+def read(**rows: int) -> Outcome:
     found = [{"device": name.replace("_", ":"), "rows": {"compute": count}} for name, count in rows.items()]
-    return Ran(0, json.dumps({"devices": found}))
+    return Outcome(0, json.dumps({"devices": found}))
 
 
 CPU = Facts(
@@ -39,8 +39,8 @@ CPU = Facts(
     packages=VERSIONS,
     cores=(2, 2, None),
     devices=devices(("cpu", "cpu")),
-    viewer=Ran(0),
-    capture=Ran(0),
+    viewer=Outcome(0),
+    capture=Outcome(0),
     read=read(cpu_0=3),
     perfetto_ui="/usr/share/perfetto-ui",
 )
@@ -49,151 +49,162 @@ GPU = replace(
     packages=VERSIONS | CUDA,
     nvidia=Nvidia(2, "575.51.03", False),
     devices=devices(("gpu", "NVIDIA H100"), ("gpu", "NVIDIA H100")),
-    capture=Ran(0, "/opt/nvidia/cuda_cupti/lib/libcupti.so.12\n"),
+    capture=Outcome(0, "/opt/nvidia/cuda_cupti/lib/libcupti.so.12\n"),
     read=read(gpu_0=4, gpu_1=4),
 )
 
 
-def found(facts: Facts, name: str) -> Check:
-    (one,) = [check for check in checks(facts) if check.name == name]
-    return one
+def answer_to(facts: Facts, name: str) -> Check:
+    (answer,) = [answer for answer in check(facts) if answer.name == name]
+    return answer
+
+
+def works(facts: Facts) -> bool:
+    return Diagnosis(tuple(check(facts))).works
 
 
 def bad(facts: Facts) -> dict[str, str]:
-    return {check.name: check.state for check in checks(facts) if check.state != "ok"}
+    return {answer.name: answer.state for answer in check(facts) if answer.state != "ok"}
 
 
 @pytest.mark.parametrize("facts", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_machine_that_lacks_nothing_is_told_so(facts):
+def test_a_machine_that_lacks_nothing_passes_every_check(facts):
     assert bad(facts) == {}
-    assert works(checks(facts))
+    assert works(facts)
 
 
-def test_every_check_that_is_not_ok_says_how_to_mend_it():
+def test_every_check_that_is_not_ok_says_how_to_fix_it():
     broken = Facts(python="3.10.1", packages={}, nvidia=Nvidia(1), traces=("traces", False, 0), cores=(8, 1, 0.5))
-    made = checks(broken)
-    assert len([check for check in made if check.state != "ok"]) >= 5
-    assert [check for check in made if check.state != "ok" and not check.mend] == []
-    assert not works(made)
+    answers = [answer for answer in check(broken) if answer.state != "ok"]
+    assert len(answers) >= 5
+    assert [answer for answer in answers if not answer.remedy] == []
+    assert not works(broken)
 
 
 def test_libcupti_that_was_not_loaded_is_missing_with_the_wheel_that_has_it():
-    facts = replace(GPU, capture=Ran(0, ""), read=read(cpu_0=3), packages=VERSIONS | {"jax-cuda12-plugin": "0.10.2"})
-    check = found(facts, "CUPTI")
-    assert (check.state, check.said) == (
+    facts = replace(
+        GPU, capture=Outcome(0, ""), read=read(cpu_0=3), packages=VERSIONS | {"jax-cuda12-plugin": "0.10.2"}
+    )
+    answer = answer_to(facts, "CUPTI")
+    assert (answer.state, answer.finding) == (
         "missing",
         "libcupti was not loaded; nvidia-cuda-cupti-cu12 is not installed",
     )
-    assert check.mend == 'pip install -U "jax[cuda12]", or pip install nvidia-cuda-cupti-cu12'
-    assert not works(checks(facts))
+    assert answer.remedy == 'pip install -U "jax[cuda12]", or pip install nvidia-cuda-cupti-cu12'
+    assert not works(facts)
     newer = replace(facts, packages=VERSIONS | {"jax-cuda13-plugin": "0.10.2", "nvidia-cuda-cupti": "13.0.85"})
-    assert found(newer, "CUPTI").said == "libcupti was not loaded; nvidia-cuda-cupti is installed"
+    assert answer_to(newer, "CUPTI").finding == "libcupti was not loaded; nvidia-cuda-cupti is installed"
     hidden = replace(newer, variables={"LD_LIBRARY_PATH": "/usr/local/cuda-11/lib64"})
-    assert found(hidden, "CUPTI").said.endswith("(LD_LIBRARY_PATH is set, and may hide it)")
+    assert answer_to(hidden, "CUPTI").finding.endswith("(LD_LIBRARY_PATH is set, and may hide it)")
 
 
 def test_a_driver_that_does_not_say_is_not_taken_to_allow_anything():
-    said = found(replace(GPU, nvidia=Nvidia(2, None, None)), "permission").said
-    assert said == "the driver does not say who may read GPU counters; tracing needs no permission"
-    assert found(GPU, "permission").said == "this user may read GPU counters, and tracing needs less"
+    finding = answer_to(replace(GPU, nvidia=Nvidia(2, None, None)), "permission").finding
+    assert finding == "the driver does not say who may read GPU counters; tracing needs no permission"
+    assert answer_to(GPU, "permission").finding == "this user may read GPU counters; tracing needs less"
 
 
 def test_restricted_counters_are_no_fault_where_rows_came():
     facts = replace(GPU, nvidia=Nvidia(2, "575.51.03", True))
-    assert found(facts, "permission").said == "GPU counters are for administrators; tracing needs none, and works"
+    assert (
+        answer_to(facts, "permission").finding
+        == "only administrators may read GPU counters; tracing does not need them, and works"
+    )
     assert bad(facts) == {}
 
 
 @pytest.mark.parametrize(
-    ("in_container", "mend"), [(True, "--cap-add=SYS_ADMIN"), (False, "NVreg_RestrictProfilingToAdminUsers=0")]
+    ("in_container", "remedy"), [(True, "--cap-add=SYS_ADMIN"), (False, "NVreg_RestrictProfilingToAdminUsers=0")]
 )
-def test_restricted_counters_are_suspected_where_no_row_came(in_container, mend):
+def test_restricted_counters_are_suspected_where_no_row_came(in_container, remedy):
     facts = replace(GPU, nvidia=Nvidia(2, "575.51.03", True), in_container=in_container, read=read(cpu_0=3))
-    assert mend in found(facts, "permission").mend
-    assert found(facts, "capture") == Check(
+    assert remedy in answer_to(facts, "permission").remedy
+    assert answer_to(facts, "capture") == Check(
         "capture",
         "missing",
-        "a tiny program was captured, but no row came from gpu",
+        "a test program was captured, but the trace has no rows of gpu",
         "get permission, see above",
     )
-    assert found(replace(facts, may_administer=True), "permission").state == "ok"
+    assert answer_to(replace(facts, may_administer=True), "permission").state == "ok"
 
 
-def test_another_profiler_is_the_first_suspect_and_what_xla_says_is_told():
+def test_another_profiler_is_the_first_suspect_and_what_xla_says_is_quoted():
     facts = replace(
         GPU,
         profilers=("nv-hostengine",),
         variables={"CUDA_INJECTION64_PATH": "/opt/nsys/libToolsInjection64.so"},
-        capture=Ran(
+        capture=Outcome(
             0, "/opt/libcupti.so.12\n", "E0 cupti_tracer.cc:1] failed with CUPTI_ERROR_MULTIPLE_SUBSCRIBERS\nbye"
         ),
         read=read(cpu_0=1),
     )
-    assert found(facts, "capture").mend == (
+    assert answer_to(facts, "capture").remedy == (
         "stop nv-hostengine: CUPTI serves one profiler at a time; unset CUDA_INJECTION64_PATH, with which another "
         "profiler holds CUPTI; XLA says: E0 cupti_tracer.cc:1] failed with CUPTI_ERROR_MULTIPLE_SUBSCRIBERS"
     )
 
 
 def test_one_silent_device_of_several_is_a_warning():
-    check = found(replace(GPU, read=read(gpu_0=4)), "capture")
-    assert (check.state, check.said) == (
+    answer = answer_to(replace(GPU, read=read(gpu_0=4)), "capture")
+    assert (answer.state, answer.finding) == (
         "warning",
-        "a tiny program was captured and read back: 4 rows on 1 device, none of 1 more",
+        "a test program was captured and read back: 4 rows on 1 device, none on 1 more",
     )
 
 
 @pytest.mark.parametrize(
-    ("driver", "mend"), [("580.65.06", 'pip install -U "jax[cuda13]"'), ("535.1", 'pip install -U "jax[cuda12]"')]
+    ("driver", "remedy"), [("580.65.06", 'pip install -U "jax[cuda13]"'), ("535.1", 'pip install -U "jax[cuda12]"')]
 )
-def test_gpus_that_jax_does_not_see_are_told_with_the_wheel_for_their_driver(driver, mend):
+def test_gpus_that_jax_does_not_see_are_reported_with_the_wheel_for_their_driver(driver, remedy):
     facts = replace(CPU, nvidia=Nvidia(8, driver, False))
-    check = found(facts, "devices")
-    assert (check.state, check.mend) == ("warning", mend)
-    assert check.said == "1 cpu (cpu); jax does not see the 8 NVIDIA GPUs of this machine"
-    chosen = found(replace(facts, variables={"JAX_PLATFORMS": "cpu"}), "devices")
-    assert (chosen.said, chosen.mend) == (
-        "1 cpu (cpu); JAX_PLATFORMS=cpu leaves out the 8 NVIDIA GPUs",
+    answer = answer_to(facts, "devices")
+    assert (answer.state, answer.remedy) == ("warning", remedy)
+    assert answer.finding == "1 cpu (cpu); jax does not see the 8 NVIDIA GPUs of this machine"
+    chosen = answer_to(replace(facts, variables={"JAX_PLATFORMS": "cpu"}), "devices")
+    assert (chosen.finding, chosen.remedy) == (
+        "1 cpu (cpu); JAX_PLATFORMS=cpu excludes the 8 NVIDIA GPUs",
         "unset JAX_PLATFORMS",
     )
 
 
 def test_amd_gpus_and_tpus_have_their_own_wheels_and_tracers():
-    assert found(replace(CPU, amd=8), "devices").mend == 'pip install -U "jax[rocm7-local]"'
-    assert found(replace(CPU, tpu=4), "devices").mend == 'pip install -U "jax[tpu]"'
-    amd = replace(CPU, amd=1, devices=devices(("gpu", "AMD MI300X")), read=read(gpu_0=2), capture=Ran(0, ""))
-    assert found(amd, "ROCm tracer").state == "missing"
-    traced = replace(amd, capture=Ran(0, "/opt/rocm/lib/librocprofiler-sdk.so.1\n"))
-    assert found(traced, "ROCm tracer").said == "/opt/rocm/lib/librocprofiler-sdk.so.1"
+    assert answer_to(replace(CPU, amd=8), "devices").remedy == 'pip install -U "jax[rocm7-local]"'
+    assert answer_to(replace(CPU, tpu=4), "devices").remedy == 'pip install -U "jax[tpu]"'
+    amd = replace(CPU, amd=1, devices=devices(("gpu", "AMD MI300X")), read=read(gpu_0=2), capture=Outcome(0, ""))
+    assert answer_to(amd, "ROCm tracer").state == "missing"
+    traced = replace(amd, capture=Outcome(0, "/opt/rocm/lib/librocprofiler-sdk.so.1\n"))
+    assert answer_to(traced, "ROCm tracer").finding == "/opt/rocm/lib/librocprofiler-sdk.so.1"
     tpu = replace(CPU, devices=devices(("tpu", "TPU v6e")), read=read(tpu_0=2))
-    assert found(tpu, "libtpu").state == "warning"
-    assert found(replace(tpu, packages=VERSIONS | {"libtpu": "0.0.30"}), "libtpu").said == "0.0.30"
+    assert answer_to(tpu, "libtpu").state == "warning"
+    assert answer_to(replace(tpu, packages=VERSIONS | {"libtpu": "0.0.30"}), "libtpu").finding == "0.0.30"
 
 
 @pytest.mark.parametrize(
-    ("ran", "said"),
+    ("outcome", "finding"),
     [
-        (Ran(None), "jax did not answer in time"),
+        (Outcome(None), "jax did not answer in time"),
         (
-            Ran(-11, "", "Fatal Python error: Segmentation fault"),
+            Outcome(-11, "", "Fatal Python error: Segmentation fault"),
             "jax ended by signal 11: Fatal Python error: Segmentation fault",
         ),
-        (Ran(1, "", "Traceback\nImportError: no jaxlib\n"), "jax failed (exit code 1): ImportError: no jaxlib"),
+        (Outcome(1, "", "Traceback\nImportError: no jaxlib\n"), "jax failed (exit code 1): ImportError: no jaxlib"),
     ],
     ids=["hung", "crashed", "failed"],
 )
-def test_a_driver_that_hangs_or_crashes_is_told_and_the_rest_goes_on(ran, said):
-    facts = replace(CPU, devices=ran, capture=None, read=None)
-    assert (found(facts, "devices").state, found(facts, "devices").said) == ("missing", said)
+def test_a_driver_that_hangs_or_crashes_is_reported_and_the_rest_goes_on(outcome, finding):
+    facts = replace(CPU, devices=outcome, capture=None, read=None)
+    assert (answer_to(facts, "devices").state, answer_to(facts, "devices").finding) == ("missing", finding)
     assert bad(facts) == {"devices": "missing"}
-    assert not works(checks(facts))
+    assert not works(facts)
 
 
 def test_a_plugin_of_another_version_than_jaxlib_is_missing():
     facts = replace(GPU, packages=VERSIONS | CUDA | {"jax-cuda12-plugin": "0.10.3", "jax-cuda12-pjrt": "0.10.3"})
-    check = found(facts, "plugins")
-    assert check.said == "jax-cuda12-pjrt 0.10.3, jax-cuda12-plugin 0.10.3 beside jaxlib 0.10.2: they must be the same"
-    assert check.mend == 'pip install "jax-cuda12-pjrt==0.10.2" "jax-cuda12-plugin==0.10.2"'
+    answer = answer_to(facts, "plugins")
+    assert answer.finding == (
+        "jaxlib 0.10.2 needs plugins of its own version, and has jax-cuda12-pjrt 0.10.3, jax-cuda12-plugin 0.10.3"
+    )
+    assert answer.remedy == 'pip install "jax-cuda12-pjrt==0.10.2" "jax-cuda12-plugin==0.10.2"'
 
 
 @pytest.mark.parametrize(
@@ -208,53 +219,81 @@ def test_a_plugin_of_another_version_than_jaxlib_is_missing():
     ],
 )
 def test_jax_must_be_one_that_tracekit_knows_and_not_older_than_jaxlib(jax, jaxlib, state):
-    assert found(replace(CPU, packages=VERSIONS | {"jax": jax, "jaxlib": jaxlib}), "jax").state == state
+    assert answer_to(replace(CPU, packages=VERSIONS | {"jax": jax, "jaxlib": jaxlib}), "jax").state == state
 
 
 def test_a_missing_package_is_named_with_what_to_type():
-    check = found(replace(CPU, packages={name: have for name, have in VERSIONS.items() if name != "numba"}), "packages")
-    assert (check.state, check.said, check.mend) == ("missing", "not installed: numba", "pip install -U tracekit numba")
+    answer = answer_to(
+        replace(CPU, packages={name: have for name, have in VERSIONS.items() if name != "numba"}), "packages"
+    )
+    assert (answer.state, answer.finding, answer.remedy) == ("missing", "not installed: numba", "pip install -U numba")
+
+
+@pytest.mark.parametrize(
+    ("packages", "state"),
+    [
+        (VERSIONS, "is installed beside tracekit-jax"),
+        (
+            {name: have for name, have in VERSIONS.items() if name != "tracekit-jax"},
+            "is installed instead of tracekit-jax",
+        ),
+    ],
+    ids=["beside", "instead"],
+)
+def test_another_project_called_tracekit_is_reported(packages, state):
+    answer = answer_to(replace(CPU, packages=packages, namesake=("2.0", "An oscilloscope tool")), "tracekit")
+    assert answer.state == "warning"
+    assert answer.finding.startswith(f"tracekit 2.0 (An oscilloscope tool) {state}: ")
+    assert answer.remedy.startswith(
+        "pip uninstall tracekit tracekit-jax, then install tracekit-jax from its repository"
+    )
+    assert bad(replace(CPU, packages=packages)) == {}
 
 
 def test_without_a_viewer_captures_and_reports_work_all_the_same():
     facts = replace(
-        CPU, viewer=Ran(1, "", "ModuleNotFoundError: No module named 'tensorboard_plugin_profile'"), perfetto_ui=None
+        CPU,
+        viewer=Outcome(1, "", "ModuleNotFoundError: No module named 'tensorboard_plugin_profile'"),
+        perfetto_ui=None,
     )
     assert bad(facts) == {"viewer": "missing", "Perfetto UI": "warning"}
-    assert works(checks(facts))
+    assert works(facts)
 
 
 def test_an_old_tensorboard_beside_new_setuptools_is_a_known_bad_pair():
     old = VERSIONS | {"tensorboard": "2.20.0", "setuptools": "82.0.1"}
-    assert found(replace(CPU, packages=old), "TensorBoard").mend == 'pip install -U "tensorboard>=2.21"'
+    assert answer_to(replace(CPU, packages=old), "TensorBoard").remedy == 'pip install -U "tensorboard>=2.21"'
     assert bad(replace(CPU, packages=old | {"setuptools": "80.9.0"})) == {}
 
 
 @pytest.mark.parametrize(
-    ("cores", "state", "said"),
+    ("cores", "state", "finding"),
     [
         ((8, 8, None), "ok", "8 usable of 8"),
         ((8, 2, None), "ok", "2 usable of 8 (2 by affinity)"),
         ((8, 4, 1.5), "warning", "1.5 usable of 8 (4 by affinity, 1.5 by the cgroup)"),
     ],
 )
-def test_cores_are_counted_as_affinity_and_cgroup_leave_them(cores, state, said):
-    check = found(replace(CPU, cores=cores), "cores")
-    assert (check.state, check.said) == (state, said)
+def test_cores_are_counted_as_affinity_and_cgroup_leave_them(cores, state, finding):
+    answer = answer_to(replace(CPU, cores=cores), "cores")
+    assert (answer.state, answer.finding) == (state, finding)
 
 
-def test_a_place_without_room_or_permission_is_told():
+def test_a_place_without_room_or_permission_is_reported():
     assert bad(replace(CPU, traces=("traces", False, 1 << 40))) == {"traces": "missing"}
-    check = found(replace(CPU, traces=("traces", True, 5 * 10**8)), "traces")
-    assert (check.state, check.said) == ("warning", "traces/ can be written, but only 0.5 GB free")
+    answer = answer_to(replace(CPU, traces=("traces", True, 5 * 10**8)), "traces")
+    assert (answer.state, answer.finding) == ("warning", "traces/ can be written, but only 0.5 GB free")
 
 
-def test_a_capture_or_a_reading_that_fails_is_told_with_its_last_words():
-    facts = replace(CPU, capture=Ran(3, "", "tracekit: nothing was captured: no backend"), read=None)
-    assert found(facts, "capture").said == (
-        "the capture of a tiny program failed (exit code 3): tracekit: nothing was captured: no backend"
+def test_a_capture_or_a_reading_that_fails_is_reported_with_its_last_line():
+    facts = replace(CPU, capture=Outcome(3, "", "tracekit: nothing was captured: no backend"), read=None)
+    assert answer_to(facts, "capture").finding == (
+        "the capture of a test program failed (exit code 3): tracekit: nothing was captured: no backend"
     )
-    assert found(replace(CPU, read=Ran(None)), "capture").said == "reading the capture did not answer in time"
+    assert (
+        answer_to(replace(CPU, read=Outcome(None)), "capture").finding
+        == "reading the capture of a test program did not answer in time"
+    )
 
 
 @pytest.mark.parametrize(

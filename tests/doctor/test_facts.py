@@ -19,7 +19,7 @@ def write(root: Path, **files: str) -> Path:
     return root
 
 
-def test_the_driver_tells_its_version_its_gpus_and_whom_it_lets_profile(tmp_path):
+def test_the_driver_says_its_version_its_gpus_and_who_may_profile(tmp_path):
     place = tmp_path / "proc" / "driver" / "nvidia"
     (place / "gpus" / "0000:01:00.0").mkdir(parents=True)
     (place / "gpus" / "0000:02:00.0").mkdir()
@@ -44,7 +44,7 @@ def test_a_machine_without_a_driver_has_no_gpus_and_a_container_shows_them_as_de
     [("0000000000000000", False), ("0000000000200000", True), ("0000004000000000", True), ("00000000a80425fb", False)],
     ids=["none", "CAP_SYS_ADMIN", "CAP_PERFMON", "a container's own"],
 )
-def test_who_may_read_counters_is_told_by_the_capabilities(capabilities, granted):
+def test_who_may_read_counters_follows_from_the_capabilities(capabilities, granted):
     assert facts.may_administer(f"Name:\tpython\nCapEff:\t{capabilities}\n") is granted
 
 
@@ -74,25 +74,42 @@ def test_other_profilers_and_accelerators_are_found(tmp_path):
         sys__class__kfd__kfd__topology__nodes__1__gpu_id="1234\n",
         **{"run__.containerenv": ""},
     )
-    found = facts.still(tmp_path / "traces", tmp_path)
+    found = facts.gather(tmp_path / "traces", tmp_path)
     assert (found.profilers, found.amd, found.tpu, found.in_container) == (("nv-hostengine",), 1, 2, True)
 
 
 def test_the_node_of_the_cpu_is_no_amd_gpu(tmp_path):
     nodes = "sys__class__kfd__kfd__topology__nodes"
     write(tmp_path, dev__kfd="", **{f"{nodes}__0__gpu_id": "0\n", f"{nodes}__1__gpu_id": "1234\n"})
-    assert facts.still(tmp_path, tmp_path).amd == 1
+    assert facts.gather(tmp_path, tmp_path).amd == 1
 
 
 def test_a_place_for_traces_is_judged_by_what_is_there_already(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    place, writable, free = facts.still(Path("a/b/traces")).traces
+    place, writable, free = facts.gather(Path("a/b/traces")).traces
     assert (place, writable) == ("a/b/traces", os.access(tmp_path, os.W_OK))
     assert free > 0
     (tmp_path / "file").write_text("")
-    assert facts.still(tmp_path / "file" / "traces").traces[1] is False
+    assert facts.gather(tmp_path / "file" / "traces").traces[1] is False
 
 
 def test_versions_of_this_python_are_found():
-    found = facts.packages()
-    assert {"tracekit", "jax", "jaxlib", "pandas", "tensorboard-plugin-profile"} <= found.keys()
+    found = facts.package_versions()
+    assert {"tracekit-jax", "jax", "jaxlib", "pandas", "tensorboard-plugin-profile"} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    ("directory", "tags", "found"),
+    [
+        ("tracekit-2.0.dist-info", "Name: tracekit\nVersion: 2.0\nSummary: An oscilloscope tool\n", True),
+        ("TraceKit-2.0.dist-info", "Name: TraceKit\nVersion: 2.0\n", True),
+        ("tracekit_jax-2.0.dist-info", "Name: tracekit-jax\nVersion: 2.0\nSummary: This one\n", False),
+        ("broken-2.0.dist-info", "", False),
+    ],
+    ids=["another project", "in other letters", "this one", "broken"],
+)
+def test_another_project_called_tracekit_is_found(tmp_path, monkeypatch, directory, tags, found):
+    write(tmp_path, **{f"{directory}__METADATA": f"Metadata-Version: 2.1\n{tags}" if tags else ""})
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    summary = "An oscilloscope tool" if "Summary" in tags else ""
+    assert facts.namesake() == (("2.0", summary) if found else None)

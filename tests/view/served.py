@@ -21,9 +21,9 @@ HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 PERFETTO = """
 import sys
 from pathlib import Path
-from tracekit.view import perfetto
-perfetto.view(Path(sys.argv[1]), lambda trace, run, file: file.write_bytes(b"trace"), ui=Path(sys.argv[2]), port=0,
-              browse=sys.argv[3:] == ["browse"])
+from tracekit.view import perfetto_ui
+perfetto_ui.serve(Path(sys.argv[1]), lambda trace, run, file: file.write_bytes(b"trace"), ui=Path(sys.argv[2]), port=0,
+                  browser=sys.argv[3:] == ["browser"])
 """
 
 

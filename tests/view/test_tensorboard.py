@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,7 @@ import pytest
 
 from tests.view.served import CAPTURE, HTTP, contents, listens, serving
 from tracekit.errors import ViewError
-from tracekit.view.tensorboard import runs as found_runs
-from tracekit.view.tensorboard import view
+from tracekit.view import tensorboard
 
 
 def make_logdir(at: Path, *runs: str) -> Path:
@@ -98,7 +98,7 @@ def test_a_server_that_cannot_start_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(broken.parent))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ViewError, match=r"cannot start \(exit code 1; ImportError: no wheel for this machine\)"):
-        view(CAPTURE, port=0)
+        tensorboard.serve(CAPTURE, port=0)
     assert [p.name for p in tmp_path.iterdir()] == ["modules"]
 
 
@@ -114,7 +114,7 @@ def test_a_server_that_cannot_start_is_one_sentence(tmp_path, monkeypatch):
     ids=["logdir", "its plugins/profile", "subdirectory", "run directory", "file"],
 )
 def test_logdir_run_directory_and_file_are_all_taken_and_the_newest_run_is_last(logdir, name, runs):
-    found = found_runs(logdir / name)
+    found = tensorboard.find_runs(logdir / name)
     assert list(found) == runs
     at = {"train/nested": logdir / "train/plugins/profile/nested", "nested": logdir / "train/plugins/profile/nested"}
     assert found == {run: [at.get(run, logdir / "plugins/profile" / run) / "host.xplane.pb"] for run in runs}
@@ -122,7 +122,7 @@ def test_logdir_run_directory_and_file_are_all_taken_and_the_newest_run_is_last(
 
 def test_a_run_directory_named_dot_has_its_real_name(logdir, monkeypatch):
     monkeypatch.chdir(logdir / "plugins" / "profile" / "second")
-    assert list(found_runs(Path())) == ["second"]
+    assert list(tensorboard.find_runs(Path())) == ["second"]
 
 
 @pytest.mark.parametrize("name", ["empty", "missing", "note.txt"])
@@ -130,25 +130,36 @@ def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path, name):
     (tmp_path / "empty" / "plugins" / "profile" / "run").mkdir(parents=True)
     (tmp_path / "note.txt").write_text("no trace")
     with pytest.raises(ViewError, match=rf"{name} is not a trace .*tracekit capture"):
-        view(tmp_path / name)
+        tensorboard.serve(tmp_path / name)
 
 
 def test_an_unknown_run_is_refused_with_the_runs_that_there_are(logdir):
     with pytest.raises(ViewError, match=r"holds no run 'gone'; its runs are: train/nested, first run, second$"):
-        view(logdir, run="gone")
+        tensorboard.serve(logdir, run="gone")
 
 
-def test_a_trace_of_another_profiler_is_told_what_can_show_it(tmp_path):
+def test_a_trace_of_another_profiler_is_answered_with_what_can_show_it(tmp_path):
     file = tmp_path / "worker0.pt.trace.json"
     file.write_text('{"traceEvents": [{"ph": "X", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0}]}')
     said = (
         "is a trace in Chrome JSON, which TensorBoard cannot show: `tracekit view --perfetto` can, and so can the page"
     )
     with pytest.raises(ViewError, match=said):
-        view(file)
+        tensorboard.serve(file)
 
 
-def test_an_xspace_of_another_name_is_told_to_be_renamed(tmp_path):
+def test_an_xspace_of_another_name_is_to_be_renamed(tmp_path):
     shutil.copy(CAPTURE, tmp_path / "host.xplane")
-    with pytest.raises(ViewError, match=r"which wants unpacked files that end in \.xplane\.pb: rename it$"):
-        view(tmp_path / "host.xplane")
+    with pytest.raises(
+        ViewError, match=r"which reads uncompressed files named \*\.xplane\.pb: decompress or rename it$"
+    ):
+        tensorboard.serve(tmp_path / "host.xplane")
+
+
+@pytest.mark.parametrize("missing", ["tensorboard", "tensorboard_plugin_profile"])
+def test_without_tensorboard_or_its_plugin_the_sentence_names_what_to_install(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(
+        ViewError, match="not installed in this Python; `pip install tensorboard tensorboard-plugin-pro"
+    ):
+        tensorboard.serve(CAPTURE, port=0)

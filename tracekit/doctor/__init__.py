@@ -1,1 +1,1 @@
-"""Say whether tracekit works on this machine: facts are gathered apart from what is thought of them."""
+"""Say whether tracekit works on this machine: facts are gathered first, and then judged."""

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-# Versions that are always told.
+from tracekit.errors import ViewError
+from tracekit.view import perfetto_ui
+
+# Versions that are always shown.
 PACKAGES = (
-    "tracekit",
+    "tracekit-jax",
     "jax",
     "jaxlib",
     "tensorboard",
@@ -25,13 +28,15 @@ PACKAGES = (
     "protobuf",
     "setuptools",
 )
-# And those that are told where they are installed: jax's plugins, and what device profiling loads.
+# And those that are shown where they are installed: jax's plugins, and what device profiling loads.
 _PLUGINS = re.compile(r"^(jax-(cuda|rocm)\d*-(plugin|pjrt)|jax-metal|libtpu|nvidia-cuda-cupti(-cu\d+)?|jax-rocm.*)$")
+# The distribution of that name on the package index is another project, an oscilloscope tool.
+_NAMESAKE = "tracekit"
 _VARIABLES = ("JAX_PLATFORMS", "LD_LIBRARY_PATH", "XLA_FLAGS", "CUDA_VISIBLE_DEVICES", "CUDA_INJECTION64_PATH")
 
 
 @dataclass(frozen=True)
-class Ran:
+class Outcome:
     """How a command ended: `code` is None if it was stopped at its time limit, negative after a signal."""
 
     code: int | None = None
@@ -39,8 +44,8 @@ class Ran:
     err: str = ""
 
     @property
-    def last(self) -> str:
-        """The last thing that it said on stderr."""
+    def last_line(self) -> str:
+        """The last line of its stderr that is not empty."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return lines[-1] if lines else ""
 
@@ -59,15 +64,17 @@ class Nvidia:
 class Facts:
     """Everything that the checks look at.
 
-    `packages` are installed versions by name, `devices` is what a process said that asked jax for its devices (JSON),
-    `capture` and `read` how the capture of a tiny program went and what `tracekit read --json` made of it, `viewer`
-    a process that imported TensorBoard and its plugin; each is None where it was not tried. `cores` are all of the
-    machine, those this process may use, and the limit of its cgroup. `traces` is the directory for traces, whether it
-    can be written, and its free bytes.
+    `packages` are installed versions by name, `namesake` is the version and summary of another distribution called
+    tracekit, `devices` is what a process printed that asked jax for its devices (JSON), `capture` and `read` how the
+    capture of a small program went and what `tracekit read --json` made of it, `viewer` a process that imported
+    TensorBoard and its plugin; each is None where there is none, or it was not tried. `cores` are all of the machine,
+    those this process may use, and the limit of its cgroup. `traces` is the directory for traces, whether it can be
+    written, and its free bytes.
     """
 
     python: str
     packages: Mapping[str, str]
+    namesake: tuple[str, str] | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     nvidia: Nvidia = Nvidia()
     amd: int = 0
@@ -77,62 +84,82 @@ class Facts:
     cores: tuple[int, int, float | None] = (1, 1, None)
     traces: tuple[str, bool, int] = ("traces", True, 1 << 40)
     profilers: tuple[str, ...] = ()
-    devices: Ran | None = None
-    viewer: Ran | None = None
-    capture: Ran | None = None
-    read: Ran | None = None
+    devices: Outcome | None = None
+    viewer: Outcome | None = None
+    capture: Outcome | None = None
+    read: Outcome | None = None
     perfetto_ui: str | None = None
 
-    def seen(self) -> list[dict[str, str]]:
+    def jax_devices(self) -> list[dict[str, str]]:
         """The devices that jax sees, each with platform and kind; empty if that is not known."""
         try:
-            found = json.loads((self.devices or Ran()).out)["devices"]
+            devices = json.loads((self.devices or Outcome()).out)["devices"]
         except (ValueError, KeyError, TypeError):
             return []
-        return list(found)
+        return list(devices)
 
     def platforms(self) -> set[str]:
         """The platforms that jax sees, as its devices name them."""
-        return {device["platform"] for device in self.seen()}
+        return {device["platform"] for device in self.jax_devices()}
 
     def rows(self) -> dict[str, int] | None:
-        """Rows of each device in the tiny capture; None if it could not be read."""
+        """Rows of each device in the capture; None if it could not be read."""
         try:
-            found = json.loads((self.read or Ran()).out)["devices"]
-            return {device["device"]: sum(device["rows"].values()) for device in found}
+            devices = json.loads((self.read or Outcome()).out)["devices"]
+            return {device["device"]: sum(device["rows"].values()) for device in devices}
         except (ValueError, KeyError, TypeError):
             return None
 
-    def loaded(self) -> list[str]:
+    def profiler_libraries(self) -> list[str]:
         """The profilers' libraries that were in the captured process."""
-        return [line for line in (self.capture or Ran()).out.splitlines() if line.startswith("/")]
+        return [line for line in (self.capture or Outcome()).out.splitlines() if line.startswith("/")]
 
 
-def packages() -> dict[str, str]:
-    """The installed versions of what matters here, by name."""
-    found: dict[str, str] = {}
-    for one in metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", str(one.metadata["Name"] or "")).lower()
-        if name in PACKAGES or _PLUGINS.match(name):
-            found.setdefault(name, one.version)
-    return found
-
-
-def still(traces: Path, root: Path = Path("/")) -> Facts:
+def gather(traces: Path = Path("traces"), root: Path = Path("/")) -> Facts:
     """The facts that need no process: versions, hardware, permissions, cores and disk. `root` is where /proc stands."""
     return Facts(
         python=platform.python_version(),
-        packages=packages(),
+        packages=package_versions(),
+        namesake=namesake(),
         variables={name: os.environ[name] for name in _VARIABLES if os.environ.get(name)},
         nvidia=nvidia(root),
-        amd=_amd(root),
+        amd=_amd_gpus(root),
         tpu=len([*root.glob("dev/accel*")]),
         may_administer=may_administer(_text(root / "proc/self/status")),
         in_container=any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")),
         cores=(os.cpu_count() or 1, _affinity(), quota(root)),
-        traces=_place(traces),
-        profilers=_running(root),
+        traces=_trace_directory(traces),
+        profilers=_running_profilers(root),
+        perfetto_ui=_perfetto_ui(),
     )
+
+
+def package_versions() -> dict[str, str]:
+    """The installed versions of what matters here, by name."""
+    versions: dict[str, str] = {}
+    for distribution in metadata.distributions():
+        name = _name(distribution)
+        if name in PACKAGES or _PLUGINS.match(name):
+            versions.setdefault(name, distribution.version)
+    return versions
+
+
+def namesake() -> tuple[str, str] | None:
+    """Version and summary of an installed distribution called tracekit, which is not this one; None without it."""
+    for distribution in metadata.distributions():
+        if _name(distribution) == _NAMESAKE:
+            return distribution.version, _tag(distribution, "Summary")
+    return None
+
+
+def _name(distribution: metadata.Distribution) -> str:
+    """Its name as an index compares names."""
+    return re.sub(r"[-_.]+", "-", _tag(distribution, "Name")).lower()
+
+
+def _tag(distribution: metadata.Distribution, name: str) -> str:
+    """A line of its metadata; empty where that is broken."""
+    return next(iter(distribution.metadata.get_all(name) or ()), "")
 
 
 def nvidia(root: Path) -> Nvidia:
@@ -144,7 +171,7 @@ def nvidia(root: Path) -> Nvidia:
     return Nvidia(gpus, version[1] if version else None, admin[1] == "1" if admin else None)
 
 
-def _amd(root: Path) -> int:
+def _amd_gpus(root: Path) -> int:
     """AMD's GPUs: the nodes of the compute driver that are no CPU, whose number is 0."""
     nodes = [_text(node).strip() for node in root.glob("sys/class/kfd/kfd/topology/nodes/*/gpu_id")]
     return sum(number not in ("", "0") for number in nodes)
@@ -152,8 +179,8 @@ def _amd(root: Path) -> int:
 
 def may_administer(status: str) -> bool:
     """Whether /proc/self/status grants CAP_SYS_ADMIN (bit 21) or CAP_PERFMON (bit 38)."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
-    bits = int(found[1], 16) if found else 0
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    bits = int(match[1], 16) if match else 0
     return bool(bits >> 21 & 1 or bits >> 38 & 1)
 
 
@@ -163,25 +190,33 @@ def quota(root: Path) -> float | None:
     if len(second) == 2 and second[0].isdigit():
         return int(second[0]) / int(second[1])
     first = [_text(root / f"sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    return int(first[0]) / int(first[1]) if all(one.isdigit() for one in first) and int(first[1]) else None
+    return int(first[0]) / int(first[1]) if all(text.isdigit() for text in first) and int(first[1]) else None
 
 
 def _affinity() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _place(traces: Path) -> tuple[str, bool, int]:
-    """The directory that is there already, of `traces` or what it will be made in."""
+def _trace_directory(traces: Path) -> tuple[str, bool, int]:
+    """`traces`, and of it or of what it will be made in: whether it can be written, and the free bytes."""
     place = traces.absolute()
     while not place.exists():
         place = place.parent
     return str(traces), os.access(place, os.W_OK | os.X_OK) and place.is_dir(), shutil.disk_usage(place).free
 
 
-def _running(root: Path) -> tuple[str, ...]:
+def _running_profilers(root: Path) -> tuple[str, ...]:
     """Other profilers that run on this machine, as far as this process may see."""
     known = {"nsys", "ncu", "nv-hostengine", "dcgm-exporter", "rocprof", "rocprofv3"}
-    return tuple(sorted({_text(one).strip() for one in root.glob("proc/[0-9]*/comm")} & known))
+    return tuple(sorted({_text(comm).strip() for comm in root.glob("proc/[0-9]*/comm")} & known))
+
+
+def _perfetto_ui() -> str | None:
+    """Where `tracekit view --perfetto` finds its UI."""
+    try:
+        return str(perfetto_ui.find(None, os.environ))
+    except ViewError:
+        return None
 
 
 def _text(path: Path) -> str:

@@ -31,7 +31,7 @@ def is_wanted(environment: Mapping[str, str], on_terminal: bool, platform: str =
 
 
 @contextmanager
-def opened(address: str, wanted: bool) -> Iterator[None]:
+def open_address(address: str, wanted: bool) -> Iterator[None]:
     """Open `address` while the block runs, if `wanted`; that it could not be opened is no error."""
     if not wanted:
         yield

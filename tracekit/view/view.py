@@ -1,0 +1,40 @@
+"""`tracekit view`: pick the viewer, and open a browser where somebody sits before a screen."""
+
+from pathlib import Path
+
+
+def view(
+    trace_dir: str | Path,
+    *,
+    port: int = 6006,
+    run: str | None = None,
+    browser: bool = True,
+    perfetto: bool = False,
+    perfetto_ui: str | Path | None = None,
+) -> None:
+    """Serve a trace in TensorBoard until a signal stops it, on loopback only; prints the address that opens it.
+
+    TensorBoard takes a log directory (all its runs are served), one of its runs, or one `.xplane.pb` file. `port` 0
+    picks a free one. `run` names the run that the address opens, by default the newest. `browser` opens the address
+    where there is a terminal and a display. `perfetto` serves a trace of any format in a Perfetto UI that is installed
+    on this machine; `perfetto_ui` names it, a directory or a zip file. Nothing is written beside the trace. Raises
+    ViewError if there is no such trace or run, the viewer is not installed, the port cannot be used, or the server ends
+    by itself.
+    """
+    # Here, because `import tracekit` imports this module.
+    import os
+    import sys
+
+    from tracekit.view import perfetto_ui as ui
+    from tracekit.view import tensorboard
+    from tracekit.view.browser import is_wanted
+
+    trace_dir = Path(trace_dir)
+    browser = browser and is_wanted(os.environ, sys.stdout.isatty())
+    if not (perfetto or perfetto_ui):
+        tensorboard.serve(trace_dir, port=port, run=run, browser=browser)
+        return
+    from tracekit.export.command import for_perfetto
+
+    place = None if perfetto_ui is None else Path(perfetto_ui)
+    ui.serve(trace_dir, for_perfetto, ui=place, port=port, run=run, browser=browser)
