@@ -43,7 +43,7 @@ gallery: $(VENV)/.workloads
 	$(BIN)/python docs/gallery.py
 
 clean:
-	rm -rf $(VENV) build dist site tracekit.egg-info
+	rm -rf $(VENV) build dist site tracekit_jax.egg-info
 
 # Stamps: nothing is installed again until pyproject.toml changes.
 $(VENV)/.dev: $(VENV)/.workloads
