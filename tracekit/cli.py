@@ -183,7 +183,7 @@ def figure(
 
     For a paper or a pull request: as pictures, of the whole trace or of one stretch of it.
     """
-    from tracekit.report.figures.command import run as draw
+    from tracekit.report.figures.figure import run as draw
 
     draw(trace_dir, what, phase, step, start, end, formats, out, theme, width, run, kinds)
 
@@ -217,7 +217,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
-    from tracekit.export.command import run as write
+    from tracekit.export.export import run as write
 
     write(trace_dir, to, out, run, table, gzip, force, kinds)
 

@@ -14,8 +14,8 @@ from tests.readers.xspaces import PlaneText, write
 from tracekit.readers import read
 from tracekit.report.build import build
 from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
-from tracekit.report.figures.view import look
-from tracekit.report.gantt import gantt
+from tracekit.report.figures.gantt import gantt
+from tracekit.report.figures.selection import look
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, concat, frame
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from tracekit.export import track_events, tracks
 from tracekit.export.nesting import nested
+from tracekit.export.protobuf import Ints
 from tracekit.export.timeline import Timeline
 from tracekit.export.track_events import Slices
 from tracekit.export.tracks import Part
-from tracekit.export.wire import Ints
 
 
 def steps(timeline: Timeline, clock: str, uuids: Iterator[int]) -> Part:

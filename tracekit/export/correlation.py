@@ -5,7 +5,7 @@ https://github.com/google/perfetto/blob/main/protos/perfetto/trace/gpu/gpu_track
 beside it, and https://github.com/protocolbuffers/protobuf/blob/main/src/google/protobuf/descriptor.proto.
 """
 
-from tracekit.export.wire import message, number
+from tracekit.export.protobuf import message, number
 
 CORRELATION = 3000  # GpuTrackEvent.gpu_correlation, of TrackEvent
 SUBMITTED, _WAITED = 1, 2  # of GpuCorrelation

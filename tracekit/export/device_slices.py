@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.export.packets import GPU_SLICE, Axis, chunks, packets
-from tracekit.export.timeline import Timeline
-from tracekit.export.wire import (
+from tracekit.export.protobuf import (
     Bytes,
     Ints,
     Pieces,
@@ -24,6 +23,7 @@ from tracekit.export.wire import (
     only,
     varint,
 )
+from tracekit.export.timeline import Timeline
 from tracekit.trace import KIND_DTYPE, Kind
 
 # Of GpuRenderStageEvent.

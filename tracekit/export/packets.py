@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.export.wire import Bytes, Ints, Pieces, joined, message, messages, number, numbers, repeated
+from tracekit.export.protobuf import Bytes, Ints, Pieces, joined, message, messages, number, numbers, repeated
 
 # Rows that are written at once: as many as stay in a processor's cache.
 AT_ONCE = 8192

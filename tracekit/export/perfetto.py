@@ -15,10 +15,10 @@ from tracekit.analysis.bandwidth.throughput import throughput
 from tracekit.devices import natural
 from tracekit.export import added, device_slices, track_events, tracks
 from tracekit.export.correlation import DESCRIPTOR, descriptor
+from tracekit.export.host_slices import threads
 from tracekit.export.packets import GPUS, Axis, interned, packet
-from tracekit.export.threads import threads
+from tracekit.export.protobuf import message, number
 from tracekit.export.timeline import Timeline
-from tracekit.export.wire import message, number
 from tracekit.version import __version__
 
 _GRAPHICS_CONTEXTS = 23  # of InternedData

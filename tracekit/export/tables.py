@@ -18,7 +18,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from tracekit.export import FRAMES, gz
-from tracekit.export.wire import utf8
+from tracekit.export.protobuf import utf8
 from tracekit.trace import Trace, labelled
 from tracekit.version import __version__
 

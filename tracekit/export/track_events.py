@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit.export.correlation import CORRELATION, SUBMITTED
 from tracekit.export.packets import TRACK_EVENT, Axis, chunks, packet, packets
-from tracekit.export.wire import (
+from tracekit.export.protobuf import (
     Bytes,
     Ints,
     Pieces,

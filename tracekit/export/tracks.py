@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracekit.export.packets import TRACK, packet
+from tracekit.export.protobuf import message, number
 from tracekit.export.track_events import Slices
-from tracekit.export.wire import message, number
 
 # Of TrackDescriptor, ProcessDescriptor, ThreadDescriptor and CounterDescriptor.
 _UUID, _NAME, _PROCESS, _THREAD, _PARENT, _COUNTER, _DESCRIPTION = 1, 2, 3, 4, 5, 8, 14

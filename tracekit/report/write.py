@@ -8,10 +8,11 @@ import pandas as pd
 
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name
-from tracekit.report import gantt, text
+from tracekit.report import text
 from tracekit.report.build import Report
-from tracekit.report.figures.files import save
-from tracekit.report.figures.view import look
+from tracekit.report.figures import gantt
+from tracekit.report.figures.drawing import save
+from tracekit.report.figures.selection import look
 from tracekit.report.html.page import page
 from tracekit.report.summary import summary
 

@@ -34,7 +34,7 @@ def view(
     if not (perfetto or perfetto_ui):
         tensorboard.serve(trace_dir, port=port, run=run, browser=browser)
         return
-    from tracekit.export.command import for_perfetto
+    from tracekit.export.export import for_perfetto
 
     place = None if perfetto_ui is None else Path(perfetto_ui)
     ui.serve(trace_dir, for_perfetto, ui=place, port=port, run=run, browser=browser)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
 from tracekit.report.figures.concurrency import concurrency
-from tracekit.report.figures.view import look
+from tracekit.report.figures.selection import look
 from tracekit.report.palette import LIGHT
 from tracekit.trace import EVENT_COLUMNS, Trace, concat, frame
 

@@ -6,7 +6,7 @@ import pytest
 from tests.frames import events, trace
 from tests.report.figures.drawn import filled, words
 from tracekit.report.figures.overlap import overlap
-from tracekit.report.figures.view import look
+from tracekit.report.figures.selection import look
 from tracekit.report.palette import LIGHT
 from tracekit.trace import EVENT_COLUMNS, concat
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
 from tracekit.report.figures.partition import CELLS, partition
-from tracekit.report.figures.view import look
+from tracekit.report.figures.selection import look
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.unions import CELLS as EXACT
 from tracekit.trace import EVENT_COLUMNS, Trace, concat

@@ -12,8 +12,8 @@ from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.devices import natural
-from tracekit.report import coverage
 from tracekit.report.build import build
+from tracekit.report.figures import coverage
 from tracekit.report.html.lanes import origins
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
 

@@ -6,10 +6,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from tracekit.report import labels, layout
-from tracekit.report.figures import sheet, times
+from tracekit.report.figures import labels, layout, sheet, time_axis
+from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import Page
-from tracekit.report.figures.view import View
 from tracekit.trace import Kind
 
 TIER_PX = 28
@@ -18,8 +17,8 @@ TIER_PX = 28
 def ruled(made: Page, axes: Axes, view: View) -> None:
     """Draw the time below `axes`, whose x is ps since the start of the view."""
     width = axes.get_position().width * made.width
-    ticks, symbol, zero = times.axis(view.start_ps, view.start_ps + view.length_ps, max(round(width / 140), 2))
-    words = f"time since {times.exact(zero)}" if zero else view.axis
+    ticks, symbol, zero = time_axis.axis(view.start_ps, view.start_ps + view.length_ps, max(round(width / 140), 2))
+    words = f"time since {time_axis.exact(zero)}" if zero else view.axis
     made.rule(axes, ticks, f"{words} ({symbol})")
 
 

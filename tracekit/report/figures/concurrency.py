@@ -11,10 +11,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.report import coverage, labels, layout
-from tracekit.report.figures import bands, sheet
+from tracekit.report.figures import bands, coverage, labels, layout, sheet
+from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, WIDE, Page
-from tracekit.report.figures.view import View
 
 Bins = Sequence[tuple[int, int]]
 _PLOT_PX, _MOST_PX, _ROW_PX = 300, 620, 34

@@ -10,10 +10,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from tracekit.report import labels, layout
-from tracekit.report.figures import sheet
+from tracekit.report.figures import labels, layout, sheet
+from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
-from tracekit.report.figures.view import View
 
 _MATRIX_PX, _MAX_CELL, _MIN_CELL = 720, 100, 9
 _PANEL_PX, _SCALE_PX, _LINE_PX, _SHADES = 560, 300, 26, 100

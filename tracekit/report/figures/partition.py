@@ -9,10 +9,9 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
-from tracekit.report import labels, layout
-from tracekit.report.figures import sheet
+from tracekit.report.figures import labels, layout, sheet
+from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
-from tracekit.report.figures.view import View
 
 # The cells from the left, the kinds in each from the foot up, and what each is called.
 CELLS: Mapping[str, tuple[tuple[str, ...], str]] = {

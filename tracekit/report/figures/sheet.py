@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
-from tracekit.report import labels
+from tracekit.report.figures import labels
 from tracekit.report.palette import THEMES
 
 # In pixels: lanes have sharp edges, and a column of coverage is one pixel wide.
@@ -49,12 +49,12 @@ class Drawing(Figure):
 
     def save(self, path: str | Path) -> None:
         """Write the figure as the suffix of `path` says: .png, .svg or .pdf; whole or not at all."""
-        from tracekit.report.figures.files import save  # a renderer, which stands above the page
+        from tracekit.report.figures.drawing import save  # a renderer, which stands above the page
 
         save(self, Path(path))
 
     def _repr_png_(self) -> bytes:
-        from tracekit.report.figures.files import encoded
+        from tracekit.report.figures.drawing import encoded
 
         return encoded(self, "png")
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from tracekit.report import gantt as timeline
 from tracekit.report.build import Report
-from tracekit.report.figures import concurrency, overlap, partition, sheet, times
+from tracekit.report.figures import concurrency, overlap, partition, sheet, time_axis
+from tracekit.report.figures import gantt as timeline
+from tracekit.report.figures.selection import look
 from tracekit.report.figures.sheet import Drawing
-from tracekit.report.figures.view import look
 from tracekit.trace import Trace
 
 
@@ -87,7 +87,7 @@ def _drawn(
     theme: str,
     width: float,
 ) -> Drawing:
-    start_ps = times.parse(start, "start") if isinstance(start, str) else start
-    end_ps = times.parse(end, "end") if isinstance(end, str) else end
+    start_ps = time_axis.parse(start, "start") if isinstance(start, str) else start
+    end_ps = time_axis.parse(end, "end") if isinstance(end, str) else end
     view = look(found, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
     return draw(view, title=title, theme=theme, width=sheet.pixels(width))

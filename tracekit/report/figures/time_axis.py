@@ -6,7 +6,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from tracekit.errors import TracekitError
-from tracekit.report import labels
+from tracekit.report.figures import labels
 
 _SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12, "min": 60 * 10**12}
 _TIME = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµμ]*)", re.IGNORECASE)

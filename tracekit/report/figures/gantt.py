@@ -10,10 +10,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.report import coverage, labels, layout
-from tracekit.report.figures import bands, sheet
+from tracekit.report.figures import bands, coverage, labels, layout, sheet
+from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
-from tracekit.report.figures.view import View
 from tracekit.trace import Kind
 
 LABEL_GAP = 18

@@ -10,7 +10,7 @@ from tracekit.analysis.overlap import concurrency, device_pairs
 from tracekit.analysis.partition import partition
 from tracekit.errors import TracekitError
 from tracekit.report.build import build
-from tracekit.report.figures.view import look
+from tracekit.report.figures.selection import look
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat, frame
 
 ROWS = events(

@@ -12,10 +12,10 @@ import pytest
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import words
 from tracekit.errors import TracekitError
-from tracekit.report.figures.command import FIGURES
-from tracekit.report.figures.files import encoded, save
-from tracekit.report.figures.view import look
-from tracekit.report.gantt import gantt
+from tracekit.report.figures.drawing import encoded, save
+from tracekit.report.figures.figure import FIGURES
+from tracekit.report.figures.gantt import gantt
+from tracekit.report.figures.selection import look
 
 NAMES = ["$\\frac{a$_{x}", "</svg><script>alert(1)</script>&amp;", "\U0001f680 \x1b[31m \u4e2d", "1.23456789 %"]
 VIEW = look(

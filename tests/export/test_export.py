@@ -9,7 +9,7 @@ from tests import real_traces
 from tests.export.frames_of import rows
 from tests.export.perfetto_reader import read
 from tracekit.errors import TracekitError
-from tracekit.export import FRAMES, command
+from tracekit.export import FRAMES, export
 from tracekit.trace import EVENT_COLUMNS, Trace, concat
 
 CASE = "mxnet/cpu_gpu_data_copy_profiler_output.json.gz"
@@ -32,7 +32,7 @@ def files() -> set[str]:
 
 @real_traces.needed
 def test_by_default_it_writes_for_perfetto(trace_path, capsys):
-    assert command.run(trace_path) == [Path("exports/t.pftrace.gz")]
+    assert export.run(trace_path) == [Path("exports/t.pftrace.gz")]
     assert capsys.readouterr() == ("", "Wrote exports/t.pftrace.gz\n")
     assert len(read(Path("exports/t.pftrace.gz")).rows) == len(real_traces.trace(CASE).events)
     assert files() == {"exports/t.pftrace.gz"}
@@ -43,7 +43,7 @@ def test_by_default_it_writes_for_perfetto(trace_path, capsys):
     ("to", "more", "ending"), [("csv", {"gzip": True}, ".csv.gz"), ("json", {}, ".jsonl"), ("arrow", {}, ".arrow")]
 )
 def test_tables_go_to_a_directory_with_what_they_are(to, more, ending, trace_path, capsys):
-    command.run(trace_path, to=to, **more)
+    export.run(trace_path, to=to, **more)
     assert files() == {f"exports/t-{to}/{name}{ending}" for name in FRAMES} | {f"exports/t-{to}/trace.json"}
     assert capsys.readouterr().err.startswith(f"Wrote exports/t-{to}/ (events{ending}, ")
 
@@ -51,13 +51,13 @@ def test_tables_go_to_a_directory_with_what_they_are(to, more, ending, trace_pat
 @real_traces.needed
 @pytest.mark.parametrize("out", ["e.csv.gz", "e.csv"])
 def test_the_end_of_out_tells_the_format(out, trace_path):
-    command.run(trace_path, out=Path(out), table="events")
+    export.run(trace_path, out=Path(out), table="events")
     assert len(pd.read_csv(out)) == len(real_traces.trace(CASE).events)
 
 
 @real_traces.needed
 def test_without_gz_perfettos_file_is_not_compressed(trace_path):
-    command.run(trace_path, out=Path("a.pftrace"))
+    export.run(trace_path, out=Path("a.pftrace"))
     assert len(read(Path("a.pftrace")).rows) == len(real_traces.trace(CASE).events)
 
 
@@ -65,9 +65,9 @@ def test_without_gz_perfettos_file_is_not_compressed(trace_path):
 def test_a_file_that_is_there_stays_unless_forced(trace_path):
     Path("mine.parquet").write_text("mine")
     with pytest.raises(TracekitError, match=r"^mine\.parquet exists already\. Give another --out, or .* --force\.$"):
-        command.run(trace_path, out=Path("mine.parquet"), table="events")
+        export.run(trace_path, out=Path("mine.parquet"), table="events")
     assert Path("mine.parquet").read_text() == "mine"
-    command.run(trace_path, out=Path("mine.parquet"), table="events", force=True)
+    export.run(trace_path, out=Path("mine.parquet"), table="events", force=True)
     assert len(pd.read_parquet("mine.parquet")) == len(real_traces.trace(CASE).events)
 
 
@@ -76,7 +76,7 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
     Path("d").mkdir()
     Path("d/trace.json").write_text("mine")
     with pytest.raises(TracekitError, match=r"^d/trace\.json exists already\."):
-        command.run(trace_path, to="csv", out=Path("d"))
+        export.run(trace_path, to="csv", out=Path("d"))
     assert files() == {"d/trace.json"}
 
 
@@ -96,34 +96,34 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
 def test_what_does_not_fit_together_is_told_before_reading(asked, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TracekitError, match=said):
-        command.run(tmp_path / "missing", **asked)
+        export.run(tmp_path / "missing", **asked)
     assert files() == set()
 
 
 def test_nothing_is_written_inside_the_trace(tmp_path, monkeypatch):
     run = tmp_path / "log" / "plugins" / "profile" / "r"
     run.mkdir(parents=True)
-    monkeypatch.setattr(command, "load", lambda *asked: Trace(rows()))
+    monkeypatch.setattr(export, "load", lambda *asked: Trace(rows()))
     with pytest.raises(TracekitError, match="lies inside the trace"):
-        command.run(tmp_path / "log", out=run / "x.pftrace.gz")
+        export.run(tmp_path / "log", out=run / "x.pftrace.gz")
     assert list(run.iterdir()) == []
 
 
 def test_clocks_that_cannot_be_compared_get_a_file_each(tmp_path, monkeypatch, capsys):
     found = concat(EVENT_COLUMNS, [_clock("a/1"), _clock("a 1")])
-    monkeypatch.setattr(command, "load", lambda *asked: Trace(found))
-    assert command.run(tmp_path / "t", out=tmp_path / "o" / "x.pftrace.gz") == [
+    monkeypatch.setattr(export, "load", lambda *asked: Trace(found))
+    assert export.run(tmp_path / "t", out=tmp_path / "o" / "x.pftrace.gz") == [
         tmp_path / "o" / "x-a_1-1.pftrace.gz",
         tmp_path / "o" / "x-a_1-2.pftrace.gz",
     ]
     assert "The clocks of 2 hosts cannot be compared" in capsys.readouterr().err
     with pytest.raises(TracekitError, match="Write a file for each"):
-        command.for_perfetto(tmp_path / "t", None, tmp_path / "y.pftrace.gz")
+        export.for_perfetto(tmp_path / "t", None, tmp_path / "y.pftrace.gz")
 
 
 def test_a_viewer_gets_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "load", lambda *asked: Trace(_clock(None)))
-    command.for_perfetto(tmp_path / "t", None, tmp_path / "o" / "y.pftrace.gz")
+    monkeypatch.setattr(export, "load", lambda *asked: Trace(_clock(None)))
+    export.for_perfetto(tmp_path / "t", None, tmp_path / "o" / "y.pftrace.gz")
     assert len(read(tmp_path / "o" / "y.pftrace.gz").rows) == 1
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from tracekit.export import track_events, tracks
 from tracekit.export.host_calls import HostCalls, host_calls
 from tracekit.export.nesting import nested
+from tracekit.export.protobuf import Ints
 from tracekit.export.timeline import Timeline
 from tracekit.export.track_events import Slices
 from tracekit.export.tracks import Part
-from tracekit.export.wire import Ints
 
 _PHASE, _STEP, _LAUNCH = 1, 2, 4
 _TEXTS = ("alone", "baseline")

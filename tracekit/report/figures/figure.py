@@ -10,10 +10,9 @@ from tracekit import console as terminal
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
 from tracekit.load import load
-from tracekit.report import gantt, labels
-from tracekit.report.figures import concurrency, overlap, partition, sheet, times
-from tracekit.report.figures.files import FORMATS, save
-from tracekit.report.figures.view import look
+from tracekit.report.figures import concurrency, gantt, labels, overlap, partition, sheet, time_axis
+from tracekit.report.figures.drawing import FORMATS, save
+from tracekit.report.figures.selection import look
 
 FIGURES: dict[str, Callable[..., sheet.Drawing]] = {
     "gantt": gantt.gantt,
@@ -41,8 +40,8 @@ def run(
 ) -> list[Path]:
     """Draw the trace at `trace_dir` and return the files that were written.
 
-    `what` and `formats` are names between commas. `start` and `end` are times as tracekit.report.figures.times reads
-    them, `width` is in inches. What is wrong with them is told before the trace is read.
+    `what` and `formats` are names between commas. `start` and `end` are times as time_axis.parse reads them,
+    `width` is in inches. What is wrong with them is told before the trace is read.
     """
     wanted = _chosen(what, FIGURES, "--what") if what else list(FIGURES)
     suffixes = _chosen(formats, FORMATS, "--format")
@@ -50,8 +49,8 @@ def run(
     sheet.pixels(width)
     if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
         raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one stretch of a trace.")
-    start_ps = None if start is None else times.parse(start, "--from")
-    end_ps = None if end is None else times.parse(end, "--to")
+    start_ps = None if start is None else time_axis.parse(start, "--from")
+    end_ps = None if end is None else time_axis.parse(end, "--to")
     target = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
     refuse_inside(target, trace_dir)
     written = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracekit.report import labels
+from tracekit.report.figures import labels
 
 
 def test_a_plain_name_is_one_line_of_glyphs_that_the_font_has():

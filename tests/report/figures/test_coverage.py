@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit import intervals as iv
-from tracekit.report import coverage
+from tracekit.report.figures import coverage
 
 WINDOW = (0, 60)
 pairs = st.tuples(st.integers(0, 55), st.integers(0, 5)).map(lambda p: (p[0], p[0] + p[1]))

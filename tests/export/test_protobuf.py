@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.export import wire
+from tracekit.export import protobuf
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = [0, 1, 9, 10, 99, 100, 127, 128, 16383, 16384, 2**31, 2**53 + 1, 10**18 - 1, 10**18, 2**63 - 1]
 EDGES = np.array([*EDGES, *(-one for one in EDGES), -(2**63)], np.int64)
 
 
-def texts(pieces: wire.Pieces) -> list[bytes]:
+def texts(pieces: protobuf.Pieces) -> list[bytes]:
     ends = pieces.start + pieces.length
     return [pieces.source[a:b].tobytes() for a, b in zip(pieces.start.tolist(), ends.tolist(), strict=True)]
 
@@ -22,8 +22,8 @@ def decoded(one: bytes) -> int:
 
 
 def test_varints_are_base_128_with_the_last_byte_below_128():
-    made = texts(wire.varints(EDGES))
-    assert made == [wire.varint(value) for value in EDGES.tolist()]
+    made = texts(protobuf.varints(EDGES))
+    assert made == [protobuf.varint(value) for value in EDGES.tolist()]
     assert [decoded(one) for one in made] == [value % 2**64 for value in EDGES.tolist()]
     assert all(byte > 127 for one in made for byte in one[:-1])
     assert all(one[-1] < 128 and (one[-1] or len(one) == 1) for one in made)
@@ -32,37 +32,38 @@ def test_varints_are_base_128_with_the_last_byte_below_128():
 @given(st.lists(INT64, max_size=20))
 def test_any_integers_are_the_same_one_by_one_and_in_columns(values):
     column = np.array(values, np.int64)
-    assert texts(wire.varints(column)) == [wire.varint(value) for value in values]
-    assert texts(wire.decimals(column)) == [str(value).encode() for value in values]
+    assert texts(protobuf.varints(column)) == [protobuf.varint(value) for value in values]
+    assert texts(protobuf.decimals(column)) == [str(value).encode() for value in values]
 
 
 def test_decimals_are_pythons():
-    assert texts(wire.decimals(EDGES)) == [str(value).encode() for value in EDGES.tolist()]
+    assert texts(protobuf.decimals(EDGES)) == [str(value).encode() for value in EDGES.tolist()]
 
 
 @pytest.mark.parametrize("more", [0, 10], ids=["more codes than texts", "more texts than codes"])
 def test_constants_are_looked_up_and_nothing_where_the_code_is_negative(more):
     labels = [b"a", b"", b"ccc", *(b"never" for _ in range(more))]
-    assert texts(wire.constants(labels, np.array([2, -1, 0, 1, 2]))) == [b"ccc", b"", b"a", b"", b"ccc"]
+    assert texts(protobuf.constants(labels, np.array([2, -1, 0, 1, 2]))) == [b"ccc", b"", b"a", b"", b"ccc"]
 
 
 def test_rows_are_joined_piece_by_piece():
     columns = [
-        wire.constants([b"ab", b"c"], np.array([0, -1, 1])),
-        wire.repeated(b"-", 3),
-        *wire.only([wire.decimals(np.array([1, 22, 333]))], np.array([True, False, True])),
+        protobuf.constants([b"ab", b"c"], np.array([0, -1, 1])),
+        protobuf.repeated(b"-", 3),
+        *protobuf.only([protobuf.decimals(np.array([1, 22, 333]))], np.array([True, False, True])),
     ]
-    assert wire.joined(columns).tobytes() == b"ab-1-c-333"
-    assert wire.lengths(columns).tolist() == [4, 1, 5]
-    assert texts(wire.grouped(columns, np.array([0, 2, 1, 0]))) == [b"", b"ab-1-", b"c-333", b""]
-    assert wire.joined([wire.repeated(b"-", 0)]).tobytes() == b""
+    assert protobuf.joined(columns).tobytes() == b"ab-1-c-333"
+    assert protobuf.lengths(columns).tolist() == [4, 1, 5]
+    assert texts(protobuf.grouped(columns, np.array([0, 2, 1, 0]))) == [b"", b"ab-1-", b"c-333", b""]
+    assert protobuf.joined([protobuf.repeated(b"-", 0)]).tobytes() == b""
 
 
 def test_messages_have_their_length_before_them():
-    column = wire.constants([b"x" * 200, b""], np.array([0, 1]))
-    assert wire.joined(wire.messages(6, [column])).tobytes() == wire.message(6, b"x" * 200) + wire.message(6, b"")
-    assert wire.joined(wire.numbers(3000, np.array([-1]))).tobytes() == wire.number(3000, -1)
+    column = protobuf.constants([b"x" * 200, b""], np.array([0, 1]))
+    expected = protobuf.message(6, b"x" * 200) + protobuf.message(6, b"")
+    assert protobuf.joined(protobuf.messages(6, [column])).tobytes() == expected
+    assert protobuf.joined(protobuf.numbers(3000, np.array([-1]))).tobytes() == protobuf.number(3000, -1)
 
 
 def test_what_has_no_utf8_and_the_character_0_become_their_escapes():
-    assert wire.utf8("a\ud800é\0\x1b") == b"a\\ud800\xc3\xa9\\x00\x1b"
+    assert protobuf.utf8("a\ud800é\0\x1b") == b"a\\ud800\xc3\xa9\\x00\x1b"

@@ -11,9 +11,9 @@ import pytest
 
 from tests.frames import spans
 from tracekit import intervals as iv
-from tracekit.report import gantt as drawer
-from tracekit.report.figures.files import save
-from tracekit.report.figures.view import View, look
+from tracekit.report.figures import gantt as drawer
+from tracekit.report.figures.drawing import save
+from tracekit.report.figures.selection import View, look
 from tracekit.report.palette import LIGHT
 from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS, Kind, Trace, frame

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tracekit.errors import TracekitError
 from tracekit.files import replaced
-from tracekit.report import labels
+from tracekit.report.figures import labels
 from tracekit.report.figures.sheet import STYLE
 
 FORMATS = ("png", "svg", "pdf")

@@ -13,7 +13,7 @@ from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.errors import TracekitError
 from tracekit.report.build import Report, Stretch, too_few_cores
-from tracekit.report.figures.times import exact
+from tracekit.report.figures.time_axis import exact
 from tracekit.report.sections import missing, verdict
 from tracekit.timeline import launches as links
 from tracekit.timeline.rows import Rows, rows

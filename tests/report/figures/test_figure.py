@@ -4,7 +4,7 @@ import pytest
 
 from tests.frames import events, spans, trace
 from tracekit.errors import TracekitError
-from tracekit.report.figures import command
+from tracekit.report.figures import figure
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 
@@ -13,7 +13,7 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr(command, "load", lambda path, run, kinds: given)
+    monkeypatch.setattr(figure, "load", lambda path, run, kinds: given)
     return tmp_path
 
 
@@ -22,7 +22,7 @@ def written(folder) -> list[str]:
 
 
 def test_all_figures_are_written_beside_the_report(here, capsys):
-    command.run(here / "traces" / "demo")
+    figure.run(here / "traces" / "demo")
     names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png"]
     assert written(here) == [f"reports/demo/figures/{name}" for name in names]
     out = capsys.readouterr()
@@ -33,7 +33,7 @@ def test_all_figures_are_written_beside_the_report(here, capsys):
 
 
 def test_what_and_format_take_several_names(here):
-    paths = command.run(
+    paths = figure.run(
         here / "t", what="overlap, GANTT,overlap", formats="svg,png", out=here / "o", theme="dark", width=6
     )
     assert [path.name for path in paths] == ["overlap.svg", "overlap.png", "gantt.svg", "gantt.png"]
@@ -52,7 +52,7 @@ def test_what_and_format_take_several_names(here):
     ],
 )
 def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
-    (path,) = command.run(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
+    (path,) = figure.run(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
     assert path == here / "o" / f"{name}.svg"
     assert written(here / "o") == [path.name]
 
@@ -82,7 +82,7 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
 )
 def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence):
     with pytest.raises(TracekitError) as caught:
-        command.run(here / "t", out=here / "o", **arguments)
+        figure.run(here / "t", out=here / "o", **arguments)
     assert str(caught.value) == sentence
     assert written(here) == []
 
@@ -90,8 +90,8 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence)
 def test_nothing_is_written_into_the_trace_or_over_a_file(here):
     (here / "t").mkdir()
     with pytest.raises(TracekitError, match="lies inside the trace"):
-        command.run(here / "t", out=here / "t" / "figures")
+        figure.run(here / "t", out=here / "t" / "figures")
     (here / "file").write_text("kept")
     with pytest.raises(TracekitError, match=r"The figures cannot be written to .*file: .* Give another --out\."):
-        command.run(here / "t", out=here / "file")
+        figure.run(here / "t", out=here / "file")
     assert (here / "file").read_text() == "kept"

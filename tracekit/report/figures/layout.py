@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.report import labels
-from tracekit.report.coverage import Group, Layer, laid_out
+from tracekit.report.figures import labels
+from tracekit.report.figures.coverage import Group, Layer, laid_out
 from tracekit.trace import Kind
 
 # Few lanes are high, many are low; past MAX_LANES_PX they share what there is.

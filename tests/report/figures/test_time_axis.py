@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit.errors import TracekitError
-from tracekit.report.figures import times
+from tracekit.report.figures import time_axis
 
 MS, S = 10**9, 10**12
 
@@ -31,25 +31,25 @@ MS, S = 10**9, 10**12
     ],
 )
 def test_a_time_is_exact_to_the_picosecond(text, ps):
-    assert times.parse(text, "--from") == ps
+    assert time_axis.parse(text, "--from") == ps
 
 
 @pytest.mark.parametrize("text", ["", "ms", "1,5s", "12 parsecs", "nan", "inf s", "1e999s", "0x10s", "1s2"])
 def test_what_is_no_time_is_one_sentence_with_an_example(text):
     with pytest.raises(TracekitError) as caught:
-        times.parse(text, "--to")
+        time_axis.parse(text, "--to")
     assert str(caught.value) == (f"--to {text!r} is no time: give a number and ps, ns, us, ms, s or min, as in 12.5ms.")
 
 
 def test_a_number_without_a_unit_is_ambiguous():
     with pytest.raises(TracekitError, match=r"--from '12' could be of any unit: say 12s, 12ms, 12us, 12ns or 12ps\."):
-        times.parse("12", "--from")
+        time_axis.parse("12", "--from")
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(-(2**63), 2**63))
 def test_a_time_told_exactly_is_read_back_exactly(ps):
-    assert times.parse(times.exact(ps), "--from") == ps
+    assert time_axis.parse(time_axis.exact(ps), "--from") == ps
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_a_time_told_exactly_is_read_back_exactly(ps):
     ],
 )
 def test_an_axis_has_round_times_or_counts_from_its_start_where_they_are_too_long(start, end, labels, symbol, zero):
-    ticks, unit, counted_from = times.axis(start, end, 7 if end - start > 3 * 10**11 else 5)
+    ticks, unit, counted_from = time_axis.axis(start, end, 7 if end - start > 3 * 10**11 else 5)
     assert ([label for _, label in ticks], unit, counted_from) == (labels, symbol, zero)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(-(10**15), 10**18), st.integers(1, 10**17), st.integers(2, 14))
 def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
-    ticks, unit, zero = times.axis(start, start + length, most)
+    ticks, unit, zero = time_axis.axis(start, start + length, most)
     size = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}[unit]
     assert [Fraction(label) * size + zero - start for _, label in ticks] == [at for at, _ in ticks]
     assert all(0 <= at <= length for at, _ in ticks)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
-from tracekit.report.labels import short
+from tracekit.report.figures.labels import short
 from tracekit.timeline.rows import clock_of_hosts
 from tracekit.trace import KIND_DTYPE, Kind
 
