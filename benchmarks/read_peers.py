@@ -38,21 +38,21 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
     """Start, duration, name and `stats` of all events of all planes, as arrays and categoricals."""
     import numpy as np
 
-    from tracekit.readers.xplane import xspace
+    from tracekit.readers.xspace import xspace_file
 
-    def column(plane: xspace.WirePlane, stat: str) -> Any:
+    def column(plane: xspace_file.WirePlane, stat: str) -> Any:
         row = plane.stat_rows[stat]
         kinds = np.bincount(plane.types[row], minlength=8)
-        if kinds[xspace.STR] or kinds[xspace.REF]:
+        if kinds[xspace_file.STR] or kinds[xspace_file.REF]:
             return plane.strings(stat)
-        return plane.values[row].view(np.float64) if kinds[xspace.DOUBLE] else plane.numbers(stat)
+        return plane.values[row].view(np.float64) if kinds[xspace_file.DOUBLE] else plane.numbers(stat)
 
     def read(path: Path) -> Any:
-        space = xspace.read(path, stats)
+        space = xspace_file.read(path, stats)
         base_ns = min(line.timestamp_ns for plane in space.planes for line in plane.lines)
         return [
             (plane.start_ps(base_ns), plane.duration_ps, plane.names, [column(plane, stat) for stat in plane.stat_rows])
-            for plane in cast(list[xspace.WirePlane], space.planes)
+            for plane in cast(list[xspace_file.WirePlane], space.planes)
         ]
 
     return read, lambda planes: sum(len(start_ps) for start_ps, *_ in planes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tracekit.errors import TraceError
-from tracekit.readers import chrome, find, merge, nsys, xplane
+from tracekit.readers import chrome, find, merge, nsys, xspace
 from tracekit.readers.chrome import jax_planes, kineto, mxnet
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace, constant, frame
 
@@ -37,7 +37,7 @@ def read(path: str | Path, run: str | None = None) -> Trace:
     elif found.format == "nsys":
         traces = _each(nsys.read, found.files)
     else:
-        traces = _each(xplane.read, found.files)
+        traces = _each(xspace.read, found.files)
     trace = merge.merge(traces, world_size if Path(path).is_dir() else None)
     return replace(
         trace,

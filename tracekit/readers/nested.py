@@ -1,7 +1,9 @@
-"""Which range of its thread a moment lies in, of many that may lie inside one another."""
+"""Ranges of a thread that may lie inside one another: which of them is around a moment, and where each runs itself."""
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tracekit import intervals
 
 Integers = NDArray[np.int64]
 
@@ -33,3 +35,34 @@ def innermost(at: Integers, thread: Integers, start: Integers, end: Integers, on
     while len(left := left[(found[left] >= 0) & (end[found[left]] <= at[left])]):
         found[left] = parent[found[left]]
     return np.where(found >= 0, order[found], -1)
+
+
+def leaves(
+    start: NDArray[np.int64],
+    closed: NDArray[np.int64],
+    end: NDArray[np.int64],
+    line: NDArray[np.int64],
+    control: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """The rows (index, start, end), shape (m, 3), in which ops run that enclose no other op of their line.
+
+    Control flow is dropped; another op that encloses ops is cut to the pieces in which no child runs. What encloses
+    what is told by the events themselves, [start, closed): past that the thread may serve another device while `end` is
+    open.
+    """
+    order = np.lexsort((-closed, start, line))
+    s, c, e, on = start[order], closed[order], end[order], line[order]
+    parent = np.zeros(len(order), bool)
+    parent[:-1] = (on[1:] == on[:-1]) & (s[1:] < c[:-1]) & (c[1:] <= c[:-1])
+    dropped = control[order]
+    whole = ~parent & ~dropped
+    pieces = [np.column_stack([order[whole], s[whole], e[whole]])]
+    for at in np.flatnonzero(parent & ~dropped):
+        stop = at + 1
+        while stop < len(order) and on[stop] == on[at] and s[stop] < c[at]:
+            stop += 1
+        children = intervals.intervals(s[at + 1 : stop], e[at + 1 : stop])
+        own = intervals.difference(intervals.intervals([s[at]], [e[at]]), children)
+        pieces.append(np.column_stack([np.full(len(own), order[at]), own]))
+    rows = np.concatenate(pieces).astype(np.int64)
+    return rows[np.argsort(rows[:, 1], kind="stable")]

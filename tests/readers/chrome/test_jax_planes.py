@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tracekit import intervals as iv
-from tracekit.readers import chrome, xplane
+from tracekit.readers import chrome, xspace
 from tracekit.readers.chrome import jax_planes
 from tracekit.timeline.unions import unions
 
@@ -203,7 +203,7 @@ def test_both_forms_of_one_capture_give_the_same_rows():
     # JAX wrote the JSON from that XSpace. It has no HLO protos (opcodes, sizes) and no ids (copies of the CPU's pool).
     path = DATA / "jax_two_cpu_devices.trace.json.gz"
     found = jax_planes.read(chrome.load(path), path)
-    truth = xplane.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")
+    truth = xspace.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")
     unknown = ("host", "category", "known_by", "bytes", "dtype", "ranks", "group", "correlation_id", "op")
     columns = [name for name in truth.events if name not in unknown]
     pool = truth.events["name"].isin(["copy between devices"])

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tracekit.readers import xplane
-from tracekit.readers.chrome.thunk_ends import thunk_ends
+from tracekit.readers import xspace
+from tracekit.readers.chrome.jax_planes import thunk_ends
 from tracekit.readers.distinct import distinct
-from tracekit.readers.xplane import xspace
+from tracekit.readers.xspace import xspace_file
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -86,7 +86,7 @@ def test_an_end_before_any_op_and_an_op_without_end_stay_alone_and_look_unlike_e
 def test_a_real_captures_own_ids_join_the_same_events():
     (plane,) = (
         one
-        for one in xspace.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb", xplane.STATS).planes
+        for one in xspace_file.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb", xspace.STATS).planes
         if one.name == "/host:CPU"
     )
     thunk = plane.has("hlo_op") & plane.has("device_ordinal")

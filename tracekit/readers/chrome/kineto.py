@@ -3,6 +3,10 @@
 Device work is what Kineto took from CUPTI, rocprofiler or PTI as kernels, copies and sets. The annotations that it
 repeats on the GPU's rows, synchronisation (a wait does no work) and calls of the host, whatever they are named, are
 none. The categories are those of libkineto/include/ActivityType.h; older files write them capitalised and short.
+
+Which operator (`cpu_op`) and line of Python (`python_function`, with `with_stack`) launched a row, time tells: the
+innermost around the launch, on the same thread. Newer files also join kernel and operator by an `External id`: in all
+that were compared it names the same operator. Kineto writes no FLOPs, even with `with_flops`.
 """
 
 import re
@@ -15,13 +19,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.readers.chrome import Document, kineto_ops, kineto_syncs, kineto_work
+from tracekit.readers.chrome import Document, kineto_syncs, kineto_work
 from tracekit.readers.chrome.kineto_args import Call, whole
 from tracekit.readers.distinct import distinct
+from tracekit.readers.nested import innermost
 from tracekit.trace import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
+    OP_COLUMNS,
     SPAN_COLUMNS,
     Trace,
     constant,
@@ -44,6 +50,10 @@ _RANK = re.compile(r"(?:rank|worker)[-_. ]?(\d+)", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
+
+# `torch/nn/modules/linear.py(124): forward`; what is built in has no file.
+_FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): .")
+_OF_TORCH = re.compile(r"(?:^|/)torch/")
 
 
 class _Named(msgspec.Struct):
@@ -71,17 +81,17 @@ def read(document: Document, path: Path) -> Trace:
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
     calls, ids = calls[ids != 0], ids[ids != 0]
     events = kineto_work.read(document, host, np.flatnonzero(valid & work), annotations, calls, ids)
-    operators, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
+    named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     order = np.argsort(document.start_ps[calls], kind="stable")
     launches = _launches(events, calls[order], ids[order])
-    ops, op = kineto_ops.read(
-        document, launches, operators[step[operators] < 0], np.flatnonzero(valid & document.of(*_FRAMES))
+    ops, op = operators(
+        document, launches, named_ops[step[named_ops] < 0], np.flatnonzero(valid & document.of(*_FRAMES))
     )
     threads = _threads(document)
     called = frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids})
     return Trace(
         events=events.assign(op=op),
-        spans=_spans(document, host, np.concatenate([annotations, operators[step[operators] >= 0]]), step, threads),
+        spans=_spans(document, host, np.concatenate([annotations, named_ops[step[named_ops] >= 0]]), step, threads),
         launches=called,
         syncs=kineto_syncs.read(document, called, events["device"].cat.categories.tolist()),
         ops=ops,
@@ -197,3 +207,44 @@ def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFram
         DEVICE_COLUMNS,
         {"host": [host] * len(names), "device": names, "model": [models.get(name, common) for name in names]},
     )
+
+
+def operators(
+    document: Document, launches: Rows, ops: Rows, frames: Rows
+) -> tuple[pd.DataFrame, pd.arrays.IntegerArray]:
+    """The operations (OP_COLUMNS), one for each operator and line, and the row there of each of the n device rows.
+
+    `launches`, shape (n,), are the events that launched the device rows, -1 where none is known; `ops` are the
+    operators and `frames` the Python frames among the events. `source` is where the innermost function outside of
+    PyTorch begins, else the innermost of all.
+    """
+    calls, call = np.unique(launches[launches >= 0], return_inverse=True)
+    operator = np.append(document.name.codes, -1)[_around(document, calls, ops)].astype(np.int64)
+    places = [_FRAME.match(name) if len(frames) else None for name in document.name.categories]
+    files = np.array([bool(place) for place in places] + [False], bool)
+    own = np.array([bool(place and not _OF_TORCH.search(place["file"])) for place in places] + [False], bool)
+    called = document.name.codes[frames]
+    inner = _around(document, calls, frames[own[called]])
+    inner = np.where(inner < 0, _around(document, calls, frames[files[called]]), inner)
+    line = np.append(document.name.codes, -1)[inner].astype(np.int64)
+    which, first = distinct(operator, line)
+    known = (operator >= 0) | (line >= 0)
+    row = np.full(len(launches), -1)
+    row[launches >= 0] = np.where(known, which, -1)[call]
+    kept = known[first]
+    row = np.append(np.cumsum(kept) - 1, -1)[row]
+    first = first[kept]
+    names: list[str | None] = [*document.name.categories, None]
+    sources = [place and f"{place['file']}:{place['line']}" for place in [*places, None]]
+    told = {"framework_op": labelled(names, operator[first]), "source": labelled(sources, line[first])}
+    return frame(OP_COLUMNS, told), pd.arrays.IntegerArray(row, row < 0)
+
+
+def _around(document: Document, calls: Rows, ranges: Rows) -> Rows:
+    """The innermost of `ranges` around the beginning of each call on its thread, -1 where there is none."""
+    thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
+    start = document.start_ps[ranges]
+    found = innermost(
+        document.start_ps[calls], thread[calls], start, start + document.duration_ps[ranges], thread[ranges]
+    )
+    return np.where(found >= 0, np.append(ranges, -1)[found], -1)

@@ -15,9 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.readers import nested
 from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
-from tracekit.readers.xplane import ops
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -163,7 +163,7 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
     judged = [_judged(name) for name in names]
     compute = np.array([one.kind == Kind.COMPUTE for one in judged], bool)[which]
     line = distinct(process.codes, document.tid.codes[rows])[0]
-    pieces = ops.leaves(start, end, end, line, np.zeros(len(rows), bool))
+    pieces = nested.leaves(start, end, end, line, np.zeros(len(rows), bool))
     # A copy or collective is one row: its thread may report others done while it is under way.
     whole = np.flatnonzero(~compute)
     pieces = np.concatenate([pieces[compute[pieces[:, 0]]], np.column_stack([whole, start[whole], end[whole]])])

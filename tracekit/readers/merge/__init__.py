@@ -1,5 +1,5 @@
 """The traces of many hosts or ranks as one."""
 
-from tracekit.readers.merge.traces import merge
+from tracekit.readers.merge.merged_trace import merge
 
 __all__ = ["merge"]

@@ -1,5 +1,5 @@
 """SQLite exports of Nsight Systems."""
 
-from tracekit.readers.nsys.export import export_hint, read
+from tracekit.readers.nsys.nsys_trace import export_hint, read
 
 __all__ = ["export_hint", "read"]

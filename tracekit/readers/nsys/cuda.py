@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.readers.distinct import distinct
-from tracekit.readers.nsys.schema import MISSING, Export, has_rows, integers, named, rows, strings
-from tracekit.readers.nsys.target import process_of
+from tracekit.readers.nsys.machine import process_of
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
 from tracekit.trace import Kind
 from tracekit.vocabulary import kinds
 

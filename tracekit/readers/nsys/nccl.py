@@ -15,7 +15,7 @@ from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys import nvtx
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
-from tracekit.readers.nsys.schema import MISSING, Export, integers, named, rows, texts
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, rows, texts
 from tracekit.trace import Kind, labelled
 
 _HEADER = 32

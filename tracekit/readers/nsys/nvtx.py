@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nested import innermost
-from tracekit.readers.nsys.schema import MISSING, Export, decoded, integers, named, strings, texts
-from tracekit.readers.nsys.target import process_of
+from tracekit.readers.nsys.machine import process_of
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, decoded, integers, named, strings, texts
 from tracekit.trace import OP_COLUMNS, frame, labelled
 
 TABLE = "NVTX_EVENTS"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.cuda import Calls, Work
-from tracekit.readers.nsys.schema import MISSING, Export, integers, named, strings
-from tracekit.readers.nsys.target import process_of
+from tracekit.readers.nsys.machine import process_of
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, strings
 
 Integers = NDArray[np.int64]
 

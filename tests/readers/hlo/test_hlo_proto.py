@@ -1,0 +1,144 @@
+"""What HLO protos tell of an instruction, against the text that XLA itself prints of the same module."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.readers.hlo import hlo_modules
+from tests.readers.hlo.hlo_modules import needs_xla_parser
+from tests.readers.xspaces import hlo_proto
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo import hlo_text
+from tracekit.readers.hlo.hlo_proto import Program
+from tracekit.readers.hlo.instruction import Op
+
+
+@pytest.fixture(scope="module")
+def module():
+    def program(x):
+        y = jax.lax.fori_loop(0, 3, lambda _, v: jnp.sin(v @ x) + 1, x)
+        return jnp.where(y > 0, jnp.cumsum(y, axis=0), y).sum()
+
+    compiled = jax.jit(program).lower(jnp.ones((16, 16))).compile()
+    (found,) = compiled.runtime_executable().hlo_modules()
+    return found
+
+
+def program(module):
+    return Program(hlo_proto(module.as_serialized_hlo_module_proto()))
+
+
+def test_every_instruction_has_the_opcode_that_xla_prints(module):
+    printed = dict(
+        re.findall(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(", module.to_string(), re.MULTILINE)
+    )
+    read = program(module)
+    found = {name: read.op(name).opcode for name in read.names()}
+    assert found == printed
+    assert {"while", "dot", "fusion"} & set(found.values())
+
+
+@needs_xla_parser
+def test_shapes_operands_groups_and_channels_are_those_of_the_text_that_xla_prints():
+    module = hlo_modules.module()
+    read = program(module)
+    compared = 0
+    for line in hlo_modules.printed(module):
+        text = hlo_text.parse(line)
+        proto = read.instruction(text.name)
+        for fact in ("shape", "operands", "operand_names", "ranks", "channel", "host_transfer"):
+            # An async wrapper is printed as the op it wraps, with the attributes of that.
+            wraps = fact in ("ranks", "channel") and proto.opcode.startswith("async-")
+            assert wraps or getattr(proto, fact) == getattr(text, fact), (fact, line)
+        compared += 1
+    assert compared > 40  # all but what async wrappers run, which is printed as a part of them
+
+
+RING = "0,1,2,3,4,5,6,7"
+
+
+@needs_xla_parser
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ags", Op("all-gather-start", "all-gather", None, 64, "bf16", RING, "channel 3")),
+        ("ars", Op("all-reduce-start", "all-reduce", None, 256 + 8, "f32,bf16", None, "channel 12")),
+        ("a2a", Op("all-to-all", "all-to-all", None, 512, "f32", "{{0,1},{2,3},{4,5},{6,7}}", "channel 6")),
+        ("cps", Op("collective-permute-start", "collective-permute", None, 256, "f32", "{{0,1},{1,2}}", "channel 4")),
+        ("rs", Op("reduce-scatter", "reduce-scatter", None, 2048, "f32", RING, "channel 7")),
+        # Wrappers and fusions do what is inside of them.
+        ("rs-start", Op("async-start", "reduce-scatter", None, 2048, "f32", RING, "channel 7")),
+        ("rs-done", Op("async-done", "reduce-scatter", None, 2048, "f32", RING, "channel 7")),
+        ("off-start", Op("async-start", "all-gather", None, 2048, "f32", RING, "channel 5")),
+        ("neg-start", Op("async-start", "negate")),
+        ("fusion.1", Op("fusion", "all-reduce", None, 256, "f32", "{{0,2,4,6},{1,3,5,7}}", "channel 9")),
+        ("copy_fusion", Op("fusion", "fusion")),
+        ("call.2", Op("call", "call")),
+        # Copies, and transfers from and to the host.
+        ("cs", Op("copy-start", "copy", "D2H", 256)),
+        ("cs.back", Op("copy-start", "copy", "H2D", 256)),
+        ("cd", Op("copy-done", "copy", "D2H", 256)),
+        ("in", Op("infeed", "infeed", "H2D", 3 * 4 + 5)),
+        ("out", Op("outfeed", "outfeed", "D2H", 8)),
+        ("send", Op("send", "send", "D2H", 8, "bf16", None, "channel 11")),
+        ("recv", Op("recv", "recv", None, 8, "bf16", None, "channel 12")),
+        ("dot", Op("dot", "dot")),
+        ("no such op", None),
+    ],
+)
+def test_what_an_instruction_does_how_much_it_moves_and_between_whom(name, expected):
+    assert program(hlo_modules.module()).op(name) == expected
+
+
+GROUPED = """HloModule m, num_partitions=8
+
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %r = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %x = f32[8] parameter(0)
+  ROOT %ar = f32[8] all-reduce(%x), channel_id=1, replica_groups=GROUPS, use_global_device_ids=true, to_apply=%add
+}
+"""
+
+
+@needs_xla_parser
+@pytest.mark.parametrize(
+    ("groups", "ranks"),
+    [
+        ("{{0,1,2,3},{4,5,6,7}}", "{{0,1,2,3},{4,5,6,7}}"),
+        ("{{3,1}}", "3,1"),
+        ("{}", None),
+        ("[1,8]<=[8]", RING),
+        ("[2,4]<=[4,2]T(1,0)", "{{0,2,4,6},{1,3,5,7}}"),
+        ('mesh["a"=2,"b"=4] {"b"}', "{{0,1,2,3},{4,5,6,7}}"),
+        ('mesh["a"=2,"b"=4] {"a"}', "{{0,4},{1,5},{2,6},{3,7}}"),
+        ('mesh["a"=2,"b"=4], device_ids=([4,2]T(1,0)) {"b"}', "{{0,2,4,6},{1,3,5,7}}"),
+        ('mesh["a"=2,"b"=4], device_ids=(7,6,5,4,3,2,1,0) {"b"}', "{{7,6,5,4},{3,2,1,0}}"),
+        # Parts of an axis, as xla/hlo/ir/replica_group.cc explains them: [8] is [2,4], [2,2,2], [2,2,2].
+        ('mesh["a"=8] {"a":(1)2}', "{{0,4},{1,5},{2,6},{3,7}}"),
+        ('mesh["a"=8] {"a":(2)2}', "{{0,2},{1,3},{4,6},{5,7}}"),
+        ('mesh["a"=8] {"a":(4)2, "a":(1)2}', "{{0,4,1,5},{2,6,3,7}}"),
+    ],
+)
+def test_replica_groups_are_read_from_protos_and_text_alike_in_every_form(groups, ranks):
+    try:
+        module = hlo_modules.module(GROUPED.replace("GROUPS", groups))
+    except RuntimeError:
+        pytest.skip("this jaxlib does not know the form")
+    (line,) = [line for line in hlo_modules.printed(module) if " all-reduce(" in line]
+    assert program(module).op("ar").ranks == ranks
+    assert hlo_text.parse(line).ranks == ranks
+
+
+def test_no_proto_has_no_ops_and_a_cut_one_is_broken(module):
+    proto = hlo_proto(module.as_serialized_hlo_module_proto())
+    assert Program(b"").op("dot") is None
+    assert Program(b"").names() == []
+    with pytest.raises(protobuf.Broken):
+        Program(proto[: len(proto) // 2]).op("dot")

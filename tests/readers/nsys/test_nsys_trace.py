@@ -1,0 +1,241 @@
+"""Nsight Systems exports: kernels, copies, graphs and launches of every schema version, and a real export."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.readers.nsys.exports import Tables, rows, tid
+from tracekit.errors import TraceError
+from tracekit.readers import nsys
+from tracekit.readers.nsys import sqlite_export
+
+REAL = Path(__file__).parents[4] / "shared" / "traces"
+
+
+@pytest.fixture
+def read(tmp_path):
+    return lambda tables: nsys.read(tables.write(tmp_path / "report.sqlite"))
+
+
+def test_kernels_copies_and_memsets_are_rows_in_picoseconds_from_the_earliest_event(read):
+    tables = Tables().kernel("void gemm<float>(float*)", 1_000, 1_500, correlationId=4)
+    tables.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)", 1_100, 1_400, streamId=20)
+    tables.copy(1, 1_200, 1_300, bytes=4096, srcKind=0, dstKind=2, correlationId=5)
+    tables.activity("MEMSET", 1_600, 1_601, value=0, bytes=9)
+    columns = ("device", "lane", "kind", "name", "start_ps", "end_ps", "category", "direction", "bytes", "known_by")
+    copy = "CUDA memcpy Host-to-Device (Pageable to Device)"
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
+    trace = read(tables)
+    found = rows(trace.events, *columns[:-1])
+    assert found == [
+        ["gpu:0", "stream 13", "compute", "void gemm<float>(float*)", 0, 500_000, None, None, None],
+        ["gpu:0", "stream 20", "collective", nccl, 100_000, 400_000, "all-reduce", None, None],
+        ["gpu:0", "stream 13", "memcpy", copy, 200_000, 300_000, None, "H2D", 4096],
+        ["gpu:0", "stream 13", "memset", "CUDA memset", 600_000, 601_000, None, None, None],
+    ]
+    assert trace.events["known_by"].tolist()[1:] == ["name", "stat", "stat"]
+    assert trace.events["correlation_id"].tolist()[0::2] == [4, 5]
+    assert (trace.format, trace.notes) == ("nsys", ())
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda tables: tables, "gemm"),
+        (lambda tables: tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "demangledName"), "gemm"),
+        (lambda tables: tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "shortName", "contextId"), "gemm"),
+        (lambda tables: tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid", "correlationId"), "gemm"),
+        (lambda tables: tables.rename("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL"), "gemm"),
+        (lambda tables: tables.rename("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL_V3"), "gemm"),
+        (
+            lambda tables: tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "shortName", "demangledName"),
+            "unnamed kernel",
+        ),
+    ],
+)
+def test_every_version_of_the_kernel_table_gives_the_same_row(read, change, name):
+    found = read(change(Tables().kernel("gemm", 5, 9))).events
+    assert rows(found, "device", "lane", "name", "start_ps", "end_ps") == [["gpu:0", "stream 13", name, 0, 4_000]]
+
+
+def test_a_name_that_is_not_among_the_strings_falls_back_to_the_other_one(read):
+    tables = Tables().kernel("gemm", 0, 1, demangledName=99).kernel("relu", 2, 3, shortName=99)
+    tables.kernel("gone", 4, 5, demangledName=98, shortName=99)
+    assert read(tables).events["name"].tolist() == ["gemm", "relu", "unnamed kernel"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "target", "direction"),
+    [
+        (0, None, None, None),
+        (1, None, None, "H2D"),
+        (2, None, None, "D2H"),
+        (3, None, None, "H2D"),
+        (4, None, None, "D2H"),
+        (5, None, None, "D2D"),
+        (6, None, None, "D2D"),
+        (7, None, None, "D2D"),
+        (8, None, None, "D2D"),
+        (8, 1, 1, "D2D"),
+        (8, 0, 1, "P2P"),
+        (9, None, None, None),
+        (10, None, None, "P2P"),
+        (10, 0, 0, "P2P"),
+        (11, None, None, "H2D"),
+        (12, None, None, "D2H"),
+        (13, None, None, "P2P"),
+        (77, None, None, None),
+    ],
+)
+def test_a_copys_direction_is_that_of_its_documented_kind_and_devices(read, kind, source, target, direction):
+    tables = Tables().copy(kind, 0, 1, srcDeviceId=source, dstDeviceId=target)
+    assert rows(read(tables).events, "kind", "direction") == [["memcpy", direction]]
+
+
+def test_the_exports_own_table_of_copy_kinds_comes_before_the_documented_one(read):
+    tables = Tables().copy(40, 0, 1)
+    tables.add("ENUM_CUDA_MEMCPY_OPER", id=40, name="CUDA_MEMCPY_KIND_DTOH", label="Device-to-Host")
+    assert rows(read(tables).events, "direction", "name") == [["D2H", "CUDA memcpy Device-to-Host"]]
+
+
+def test_migrations_of_unified_memory_are_copies_on_a_lane_of_their_own(read):
+    tables = Tables().copy(11, 0, 4, streamId=0, contextId=0, bytes=4096).copy(12, 6, 8, streamId=3, contextId=5)
+    tables.kernel("k", 1, 2, streamId=0)
+    found = rows(read(tables).events, "lane", "name", "direction", "correlation_id")
+    assert found == [
+        ["stream 0", "k", None, None],
+        ["unified memory", "CUDA memcpy Unified Host-to-Device", "H2D", None],
+        ["unified memory", "CUDA memcpy Unified Device-to-Host", "D2H", None],
+    ]
+
+
+def test_waits_events_overhead_and_page_faults_are_never_rows(read):
+    tables = Tables().kernel("k", 10, 20).activity("SYNCHRONIZATION", 0, 99, syncType=3).activity("OVERHEAD", 0, 99)
+    tables.activity("CUDA_EVENT", 0, 99).add("PROFILER_OVERHEAD", start=0, end=99, nameId=1)
+    tables.add("CUDA_UM_GPU_PAGE_FAULT_EVENTS", start=0, end=99, deviceId=0)
+    trace = read(tables)
+    assert rows(trace.events, "name", "start_ps", "end_ps") == [["k", 0, 10_000]]
+    assert trace.notes == ()
+
+
+def test_tables_that_look_like_device_work_but_are_unknown_are_noted(read):
+    trace = read(Tables().kernel("k", 0, 1).activity("TELEPORT", 0, 9))
+    assert trace.notes == ("Left out, being of no known meaning: the rows of CUPTI_ACTIVITY_KIND_TELEPORT.",)
+
+
+def test_whole_graphs_are_compute_known_by_nothing_with_a_note(read):
+    tables = Tables().activity("GRAPH_TRACE", 0, 50, graphId=3).activity("GRAPH_TRACE", 60, 90, graphId=3)
+    trace = read(tables)
+    assert rows(trace.events, "name", "kind", "known_by", "end_ps") == [
+        ["CUDA graph 3", "compute", "nothing", 50_000],
+        ["CUDA graph 3", "compute", "nothing", 90_000],
+    ]
+    (note,) = trace.notes
+    assert note.startswith("2 rows are whole CUDA graphs")
+    assert "--cuda-graph-trace=node" in note
+
+
+def test_a_graph_whose_kernels_are_rows_is_no_row_itself(read):
+    tables = Tables().kernel("k", 5, 20, correlationId=8).kernel("k", 25, 30, process=9, correlationId=9)
+    tables.activity("GRAPH_TRACE", 0, 40, graphId=1, correlationId=8)
+    tables.activity("GRAPH_TRACE", 50, 60, graphId=2, correlationId=9)
+    tables.kernel("unlaunched", 70, 71).activity("GRAPH_TRACE", 80, 90, graphId=3)
+    assert read(tables).events["name"].tolist() == ["k", "k", "unlaunched", "CUDA graph 2", "CUDA graph 3"]
+
+
+def test_launches_are_the_calls_that_started_a_row(read):
+    tables = Tables().kernel("k", 50, 60, correlationId=5).call("cudaLaunchKernel_v7000", 10, 20, 5)
+    tables.call("cudaMalloc_v3020", 0, 5, 4).add("ThreadNames", nameId=tables.string("python3"), globalTid=tid(7, 1))
+    trace = read(tables)
+    assert rows(trace.launches, "thread", "name", "start_ps", "end_ps", "correlation_id") == [
+        ["python3/1", "cudaLaunchKernel", 0, 10_000, 5]
+    ]
+    assert rows(trace.events, "start_ps", "correlation_id") == [[40_000, 5]]
+
+
+def test_equal_correlation_ids_of_two_processes_do_not_join(read):
+    tables = Tables().kernel("a", 50, 60, process=7, correlationId=5).call("launchA", 0, 1, 5, process=7)
+    tables.kernel("b", 50, 60, process=8, deviceId=1, correlationId=5).call("launchB", 2, 3, 5, process=8)
+    tables.call("other", 4, 5, 5, process=9)
+    trace = read(tables)
+    joined = trace.events.merge(trace.launches, on="correlation_id")
+    assert rows(joined, "name_x", "name_y") == [["a", "launchA"], ["b", "launchB"]]
+    assert trace.events["correlation_id"].tolist() == [5, 5 + 2**32]
+    assert trace.notes[0].startswith("Correlation ids count for each process; to tell the 2 processes (7, 8) apart")
+
+
+def test_rows_that_name_no_process_join_where_there_is_only_one(read):
+    tables = Tables().kernel("k", 50, 60, correlationId=5).call("launch", 0, 1, 5)
+    tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid")
+    assert read(tables).launches["name"].tolist() == ["launch"]
+
+
+def test_rows_that_name_no_process_among_several_have_no_launch(read):
+    tables = Tables().kernel("k", 50, 60, correlationId=5).call("launch", 0, 1, 5).call("launch", 0, 1, 5, process=8)
+    trace = read(tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"))
+    assert len(trace.launches) == 0
+    assert trace.notes == ("1 device rows do not say which process they are of, so their launches are not known.",)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kernels=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=12),
+    calls=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=12),
+)
+def test_launches_join_as_a_search_through_all_pairs_does(tmp_path_factory, kernels, calls):
+    tables = Tables()
+    for at, (process, correlation) in enumerate(kernels):
+        tables.kernel(f"k{at}", 100 + at, 101 + at, process=process, correlationId=correlation)
+    for at, (process, correlation) in enumerate(calls):
+        tables.call(f"c{at}", at, at + 1, correlation, process=process)
+    trace = nsys.read(tables.write(tmp_path_factory.mktemp("nsys") / "r.sqlite"))
+    joined = trace.events.dropna(subset="correlation_id").merge(trace.launches, on="correlation_id")
+    assert sorted(map(tuple, rows(joined, "name_x", "name_y"))) == sorted(
+        (f"k{a}", f"c{b}")
+        for a, kernel in enumerate(kernels)
+        for b, call in enumerate(calls)
+        if kernel == call and kernel[1] > 0
+    )
+
+
+def test_rows_without_a_valid_time_are_left_out_and_noted(read):
+    tables = Tables().kernel("ok", 5, 5).kernel("backwards", 9, 7).kernel("not collected", 0, 0).kernel("open", 3, None)
+    trace = read(tables)
+    assert trace.events["name"].tolist() == ["ok"]
+    assert trace.notes == ("3 device rows without a valid time were left out.",)
+
+
+def test_an_export_without_cuda_says_what_records_it(read):
+    trace = read(Tables().range("step", 10, 20))
+    assert (len(trace.events), len(trace.devices), len(trace.spans)) == (0, 0, 1)
+    assert trace.notes == (
+        "The export holds no CUDA work: no table of kernels, copies or memsets is in it. "
+        "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA.",
+    )
+
+
+def test_an_export_with_copies_alone_says_that_kernels_are_missing(read):
+    trace = read(Tables().copy(1, 0, 1))
+    assert len(trace.events) == 1
+    assert trace.notes[0].startswith("The export holds copies or memsets but no kernels")
+
+
+def test_times_that_no_axis_holds_are_an_error(read):
+    with pytest.raises(TraceError, match=r"has events \d+ ns apart; no one time axis holds them"):
+        read(Tables().kernel("a", 5, 6).kernel("b", 2**62, 2**62 + 1))
+
+
+def test_large_tables_are_read_piece_by_piece_with_the_same_result(read, monkeypatch):
+    tables = Tables()
+    for at in range(11):
+        tables.kernel(f"k{at % 3}", at, at + 2, correlationId=at + 1).range(f"r{at}", at, at + 1)
+    path = Path(read(tables).source)
+    whole = nsys.read(path)
+    monkeypatch.setattr(sqlite_export, "_ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(sqlite_export, "_IDS_AT_ONCE", 2)
+    pieces = nsys.read(path)
+    assert rows(pieces.events, *whole.events) == rows(whole.events, *whole.events)
+    assert rows(pieces.spans, *whole.spans) == rows(whole.spans, *whole.spans)
+    assert rows(whole.events, "name", "start_ps")[9] == ["k0", 9_000]

@@ -1,0 +1,95 @@
+"""Device planes, hand-made, and the real traces of other people's machines with figures known beforehand."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.readers.xspaces import PlaneText, write
+from tracekit.errors import TraceError
+from tracekit.readers import read
+from tracekit.readers.xspace import device_planes, xspace_file
+
+REAL = Path(__file__).parents[4] / "shared" / "traces"
+
+
+def rows(path, *columns):
+    table = read(path).events[list(columns)].astype(object)
+    return table.where(table.notna(), None).values.tolist()
+
+
+def test_a_broken_time_is_left_out_and_noted(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "ok", 0, 1).event("Stream #1(Compute)", "bad", 5, -7)
+    trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
+    assert trace.events["name"].tolist() == ["ok"]
+    assert "gpu:0: 1 events without a valid time were left out." in trace.notes
+
+
+def test_planes_that_are_empty_or_no_device_are_noted(tmp_path):
+    text = PlaneText("/device:GPU:0").text() + PlaneText("/device:CUSTOM:Megascale").text()
+    text += PlaneText("/device:GPU:1").event("Stream #1(Compute)", "k", 0, 1).text()
+    assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
+        "No work was recorded on gpu:0: their planes are empty.",
+        "Left out, being no GPU or TPU core: /device:CUSTOM:Megascale.",
+    )
+
+
+def test_no_event_is_longer_than_its_profile_or_where_that_is_unknown_than_a_day(tmp_path):
+    plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "ok", 0, 900)
+    plane.event("Stream #1(Compute)", "odd", 0, 1001)
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=5 * 10**18 + 1000)
+    assert rows(write(tmp_path / "h.xplane.pb", plane.text() + session.text()), "name") == [["ok"]]
+    plane.event("Stream #1(Compute)", "overflow", 0, 86_400 * 10**9 + 1)
+    assert rows(write(tmp_path / "h.xplane.pb", plane.text()), "name") == [["ok"], ["odd"]]
+
+
+def test_devices_that_lack_the_same_share_a_note(tmp_path):
+    text = "".join(PlaneText(f"/device:GPU:{at}").event("Stream #1(Compute)", "k", 0, -7).text() for at in range(2))
+    assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
+        "gpu:0, gpu:1: 1 events without a valid time were left out.",
+    )
+
+
+def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_the_host(tmp_path):
+    text = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "k", 20, 1).text(line_stamp_ns=300)
+    session = PlaneText("Task Environment", profile_start_time=5 * 10**18, profile_stop_time=6 * 10**18)
+    assert read(write(tmp_path / "h.xplane.pb", text)).hosts["origin_ns"].isna().all()
+    path = write(tmp_path / "h.xplane.pb", text + session.text())
+    assert read(path).hosts["origin_ns"].tolist() == [5 * 10**18 + 320]
+
+
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+
+
+@needs_real
+def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence():
+    (path,) = (REAL / "xplane" / "corrupt").glob("*.xplane.pb")
+    with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
+        read(path)
+
+
+@needs_real
+def test_the_pairs_of_a_real_tpu_are_those_that_its_line_of_ops_in_flight_shows():
+    (path,) = (REAL / "xplane" / "tpu-v6e-4chip").glob("*.xplane.pb")
+    space = xspace_file.read(path, (), device_planes.is_truth)
+    zero = min(int(plane.start_ps(0).min()) for plane in space.planes if len(plane))
+    (plane,) = (plane for plane in space.planes if plane.name == "/device:TPU:0")
+    shown = plane.line == [line.name for line in plane.lines].index("Async XLA Ops")
+    start = plane.start_ps(0)[shown] - zero
+    events = read(path).events
+    copies = events[(events["device"] == "tpu:0") & (events["kind"] == "memcpy")]
+    assert sorted(copies[["start_ps", "end_ps"]].values.tolist()) == sorted(
+        map(list, zip(start.tolist(), (start + plane.duration_ps[shown]).tolist(), strict=True))
+    )
+    assert len(copies) == 600
+    assert set(copies["bytes"]) == {5 * 1024 * 1024 * 256 * 4}
+    # The same groups stand in the text of the op as [4,2]<=[2,4]T(1,0), and in its proto one by one.
+    assert set(events.loc[events["kind"] == "collective", "ranks"]) == {"{{0,4},{1,5},{2,6},{3,7}}"}
+
+
+@needs_real
+def test_copy_kernels_of_a_real_rocm_trace_have_the_direction_of_their_launch():
+    (path,) = (REAL / "xplane" / "jax-MI300X-gemm").glob("*.xplane.pb")
+    events = read(path).events
+    copies = events[events["kind"] == "memcpy"]
+    assert copies.groupby("direction", observed=True).size().to_dict() == {"H2D": 12, "D2D": 12}
+    assert copies.loc[copies["direction"] == "D2D", "hlo_op"].unique().tolist() == ["copy.1"]

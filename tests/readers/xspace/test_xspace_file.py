@@ -1,0 +1,151 @@
+"""The wire decoder: what it keeps, that plain and compiled loops agree, and that broken bytes only raise TraceError."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.readers.xspaces import write
+from tracekit.errors import TraceError
+from tracekit.readers.xspace import xspace_file
+
+TEXT = """
+planes {
+  id: 7 name: "/device:GPU:0"
+  lines {
+    id: -3 name: "Stream #13(Compute)" display_name: "shown" timestamp_ns: 1700000000000000000 duration_ps: 9
+    events { metadata_id: 1 offset_ps: 5 duration_ps: 7 stats { metadata_id: 4000000000 int64_value: -2 } }
+    events { metadata_id: 2 offset_ps: -1 duration_ps: 0
+      stats { metadata_id: 2 ref_value: 3 } stats { metadata_id: 4 double_value: -2.5 }
+      stats { metadata_id: 5 uint64_value: 18446744073709551615 } stats { metadata_id: 2 str_value: "twice" } }
+    events { metadata_id: 1 num_occurrences: 4 duration_ps: 11 stats { metadata_id: 6 bytes_value: "\\377x" } }
+  }
+  lines { id: 2 name: "other" timestamp_ns: 1700000000000000001
+    events { metadata_id: 9 offset_ps: 1 duration_ps: 1 stats { metadata_id: 2 ref_value: 3 } } }
+  event_metadata { key: 1 value { id: 1 name: "kernel" display_name: "k" stats { metadata_id: 2 str_value:
+  "all-reduce" } } } event_metadata { key: 2 value { id: 2 name: "other kernel" } }
+  stat_metadata { key: 4000000000 value { id: 4000000000 name: "correlation_id" } }
+  stat_metadata { key: 2 value { id: 2 name: "hlo_category" } }
+  stat_metadata { key: 3 value { id: 3 name: "referred to" } }
+  stat_metadata { key: 4 value { id: 4 name: "ratio" } }
+  stat_metadata { key: 5 value { id: 5 name: "run_id" } }
+  stat_metadata { key: 6 value { id: 6 name: "blob" } }
+  stats { metadata_id: 4 double_value: 1.5 }
+}
+errors: "lost 3 events" warnings: "slow" hostnames: "h"
+"""
+WANTED = ("correlation_id", "hlo_category", "ratio", "run_id", "blob")
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def way(request, monkeypatch):
+    monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if request.param == "compiled" else 10**12)
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "host.xplane.pb", TEXT)
+
+
+def test_every_field_of_the_schema_is_kept(path, way):
+    space = xspace_file.read(path, WANTED)
+    (plane,) = space.planes
+    assert (space.errors, space.warnings, space.hostnames) == (["lost 3 events"], ["slow"], ["h"])
+    assert (plane.id, plane.name, plane.stats) == (7, "/device:GPU:0", {"ratio": 1.5})
+    assert plane.lines == [
+        xspace_file.Line(-3, "Stream #13(Compute)", "shown", 1700000000000000000, 9),
+        xspace_file.Line(2, "other", "", 1700000000000000001, 0),
+    ]
+    assert plane.line.tolist() == [0, 0, 0, 1]
+    assert plane.metadata_id.tolist() == [1, 2, 1, 9]
+    assert plane.offset_ps.tolist() == [5, -1, 0, 1]
+    assert plane.duration_ps.tolist() == [7, 0, 11, 1]
+    assert plane.occurrences.tolist() == [-1, -1, 4, -1]
+    assert list(plane.names) == ["kernel", "other kernel", "kernel", ""]
+    assert plane.event_metadata(1) == xspace_file.EventMetadata("kernel", "k", {"hlo_category": "all-reduce"})
+
+
+def test_stats_keep_their_type_and_all_64_bits(path, way):
+    (plane,) = xspace_file.read(path, WANTED).planes
+    values, there = plane.numbers("correlation_id")
+    assert (values[0], there.tolist()) == (-2, [True, False, False, False])
+    values, there = plane.numbers("run_id")
+    assert (values[1].astype(np.uint64), there.tolist()) == (2**64 - 1, [False, True, False, False])
+    assert plane.values[plane.stat_rows["ratio"]][1:2].view(np.float64)[0] == -2.5
+    assert plane.types[plane.stat_rows["ratio"]].tolist() == [0, xspace_file.DOUBLE, 0, 0]
+    np.testing.assert_array_equal(plane.reals("ratio"), [np.nan, -2.5, np.nan, np.nan])
+    assert (plane.reals("correlation_id")[0], plane.reals("run_id")[1]) == (-2, 2.0**64)
+    assert np.isnan(plane.reals("blob")).all()
+    # The last of two values counts, and `str` and `ref` give the same kind of text.
+    assert list(plane.strings("hlo_category").astype(object)) == [np.nan, "twice", np.nan, "referred to"]
+    assert list(plane.strings("blob").astype(object)) == [np.nan, np.nan, "\\xffx", np.nan]
+    assert not plane.has("not there").any()
+
+
+def test_epoch_times_do_not_overflow(path, way):
+    (plane,) = xspace_file.read(path, WANTED).planes
+    assert plane.start_ps(1700000000000000000).tolist() == [5, -1, 0, 1001]
+
+
+def test_skipped_lines_leave_no_events(path, way):
+    (plane,) = xspace_file.read(path, WANTED, keep=lambda plane, line, line_id: line_id == 2).planes
+    assert [line.id for line in plane.lines] == [2]
+    assert plane.metadata_id.tolist() == [9]
+
+
+def test_gzipped_files_read_the_same(path, way):
+    packed = path.with_name("packed.xplane.pb.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert xspace_file.read(packed, WANTED).planes[0].offset_ps.tolist() == [5, -1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (bytes(100), "offset 0"),
+        (b"not a trace at all, just text", "no XSpace"),
+        (b"\x1f\x8bnot really gzip", "does not unpack"),
+    ],
+)
+def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, said):
+    path = tmp_path / "bad.xplane.pb"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=said) as caught:
+        xspace_file.read(path, WANTED)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, way):
+    whole = path.read_bytes()
+    plane_end = whole.index(b"lost 3 events") - 2
+    for size in range(1, plane_end):
+        path.write_bytes(whole[:size])
+        with pytest.raises(TraceError, match="offset"):
+            xspace_file.read(path, WANTED)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_mangled_bytes_raise_only_trace_errors_and_both_loops_agree(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("mangled") / "host.xplane.pb"
+    content = bytearray(write(path, TEXT).read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    outcomes = []
+    for limit in (0, 10**12):
+        xspace_file.COMPILE_FROM_BYTES, kept = limit, xspace_file.COMPILE_FROM_BYTES
+        try:
+            planes = xspace_file.read(path, WANTED).planes
+            outcomes.append(
+                [(p.offset_ps.tolist(), p.duration_ps.tolist(), p.values.tolist(), p.types.tolist()) for p in planes]
+            )
+        except TraceError as error:
+            outcomes.append(str(error))
+        finally:
+            xspace_file.COMPILE_FROM_BYTES = kept
+    assert outcomes[0] == outcomes[1]

@@ -1,0 +1,1 @@
+"""HLO, the programs that XLA compiled: what their protos and printed texts say of each instruction."""

@@ -1,0 +1,214 @@
+"""Where in the source an instruction comes from, and what it costs, as far as its proto tells that exactly.
+
+Field numbers, beside those of hlo_proto.py:
+HloModuleProto.is_dynamic = 11, stack_frame_index = 17;
+StackFrameIndexProto.file_names = 1, file_locations = 3, stack_frames = 4 (ids count from 1);
+FileLocation.file_name_id = 1, line = 3; StackFrame.file_location_id = 1;
+HloInstructionProto.metadata = 7, window = 15, convolution_dimension_numbers = 16, dot_dimension_numbers = 30,
+backend_config = 43, feature_group_count = 50, batch_group_count = 58, dot_sparsity = 86;
+OpMetadata.op_name = 2, source_file = 3, source_line = 4, stack_frame_id = 15;
+DotDimensionNumbers.lhs_contracting_dimensions = 1;
+ConvolutionDimensionNumbers.kernel_output_feature_dimension = 4; Window.dimensions = 1;
+WindowDimension.padding_low = 3, padding_high = 4, window_dilation = 5, base_dilation = 6.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo.hlo_proto import Fields, Program, Span, shape_of
+from tracekit.readers.hlo.instruction import Array, arrays, total
+from tracekit.vocabulary import kinds
+
+_PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
+# What may touch less of its operands or of its result than their size, or runs what is not told here.
+_PARTIAL = frozenset(
+    {
+        *("slice", "dynamic-slice", "dynamic-update-slice", "gather", "scatter", "select-and-scatter", "sort"),
+        *("custom-call", "call", "while", "conditional", "infeed", "outfeed", "ragged-dot", "async-start"),
+    }
+)
+# They compute nothing where they stand in a fusion.
+_NAMES = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
+_GEMMS = frozenset({"__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8"})
+_COMPLEX = ("c64", "c128")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a program says of one instruction, each part None where it does not.
+
+    `source` is `file.py:12`, the file as it was recorded, of the innermost frame; `framework_op` the name that the
+    framework gave it. `flops`: 2·M·N·K of each of its products, in a fusion too, without what else it computes; None if
+    it holds no product. `bytes_accessed`: the sizes of its operands and of its result, each once, if it reads and
+    writes all of them.
+    """
+
+    source: str | None = None
+    framework_op: str | None = None
+    flops: int | None = None
+    bytes_accessed: int | None = None
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a shape tells: the bytes of all of it and of its first array, and the type and dimensions of that."""
+
+    bytes: int
+    first_bytes: int
+    dtype: str
+    dimensions: list[int]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the instructions of one program cost; each is looked at when it is asked for."""
+
+    program: Program
+    _known: dict[Span, Fields] = field(default_factory=dict, repr=False)
+    _shapes: dict[bytes, _Shape] = field(default_factory=dict, repr=False)
+
+    def of(self, name: str) -> Told:
+        """What is said of the instruction `name`; of one that the program does not hold, nothing."""
+        place = self.program.places.get(name)
+        if place is None:
+            return Told()
+        source, framework_op = self._origin(self._fields(place[0]))
+        if self._dynamic:  # sizes are bounds
+            return Told(source, framework_op)
+        return Told(source, framework_op, _fits(self._flops(*place) or -1), _fits(self._bytes(*place)))
+
+    def _origin(self, seen: Fields) -> tuple[str | None, str | None]:
+        for metadata in seen.of(7):
+            file, line = metadata.text(3), metadata.number(4)
+            if not file:
+                file, line = self._frames.get(metadata.number(15), ("", 0))
+            return (f"{file}:{line}" if line else file) or None, metadata.text(2) or None
+        return None, None
+
+    @cached_property
+    def _dynamic(self) -> bool:
+        return any(any(Fields(self.program.proto, module).numbers(11)) for module in self.program.modules)
+
+    @cached_property
+    def _frames(self) -> dict[int, tuple[str, int]]:
+        """File and line of each stack frame, by its id."""
+        found: dict[int, tuple[str, int]] = {}
+        for module in self.program.modules:
+            for index in Fields(self.program.proto, module).of(17):
+                files = [protobuf.text(self.program.proto, *at) for at in index.messages(1)]
+                places = [(one.number(1), one.number(3)) for one in index.of(3)]
+                for number, frame in enumerate(index.of(4), 1):
+                    place = frame.number(1)
+                    if 0 < place <= len(places) and 0 < places[place - 1][0] <= len(files):
+                        found[number] = files[places[place - 1][0] - 1], places[place - 1][1]
+        return found
+
+    def _fields(self, span: Span) -> Fields:
+        if span not in self._known:
+            self._known[span] = Fields(self.program.proto, span)
+        return self._known[span]
+
+    def _shape(self, span: Span) -> _Shape:
+        """The shape of the result of an instruction; few shapes serve many."""
+        for start, end in self._fields(span).messages(3):
+            key = self.program.proto[start:end]
+            if key not in self._shapes:
+                seen = Fields(self.program.proto, (start, end))
+                shape = shape_of(seen)
+                first = next(arrays(shape), Array("", 0))
+                one = next(iter(seen.of(4)), seen)
+                self._shapes[key] = _Shape(total(shape), first.bytes, first.dtype, one.numbers(3))
+            return self._shapes[key]
+        return _Shape(0, 0, "", [])
+
+    def _opcode(self, span: Span) -> str:
+        return self._fields(span).text(2)
+
+    def _held(self, span: Span) -> Iterator[tuple[Span, int]]:
+        """The instructions in a fusion, each with the id of its computation."""
+        for called in self._fields(span).numbers(38):
+            if called in self.program.computations:
+                yield from ((one, called) for one in self.program.computations[called].spans)
+
+    def _operands(self, seen: Fields, computation: int) -> list[Span]:
+        spans = [self.program.span(computation, one) for one in seen.numbers(36)]
+        return [one for one in spans if one is not None]
+
+    def _flops(self, span: Span, computation: int) -> int | None:
+        """The flops of a product, or of all that a fusion holds; 0 if there is none, None where it cannot be told."""
+        opcode = self._opcode(span)
+        if opcode == "fusion":
+            parts = [part for part in self._held(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
+            found = [self._flops(*part) for part in parts]
+            known = [one for one in found if one is not None]
+            return sum(known) if len(known) == len(found) else None
+        if opcode not in _PRODUCTS:
+            return 0
+        seen = self._fields(span)
+        operands = self._operands(seen, computation)
+        if len(operands) < 2 or seen.found.get(86):
+            return None
+        shape = self._shape(span)
+        result, first, second = (self._shape(one).dimensions for one in (span, *operands[:2]))
+        if shape.dtype in _COMPLEX:
+            return None
+        if opcode == "convolution":
+            return _convolved(seen, result, second)
+        summed = _summed(opcode, seen)
+        if summed is None or not all(0 <= axis < len(first) for axis in summed):
+            return None
+        return 2 * math.prod(result) * math.prod(first[axis] for axis in summed)
+
+    def _bytes(self, span: Span, computation: int) -> int | None:
+        """The sizes of operands and result of an instruction that reads and writes all of them, else None."""
+        seen = self._fields(span)
+        product = self._opcode(span) == "custom-call" and seen.text(28) in _GEMMS
+        if not product and not self._whole(span):
+            return None
+        # The second result of such a product is its workspace.
+        written = self._shape(span).first_bytes if product else self._shape(span).bytes
+        return written + sum(self._shape(one).bytes for one in dict.fromkeys(self._operands(seen, computation)))
+
+    def _whole(self, span: Span) -> bool:
+        """Whether an instruction, and all that a fusion holds, reads all of its operands and writes all its result."""
+        opcode = self._opcode(span)
+        if opcode == "fusion":
+            held = [one for one, _ in self._held(span)]
+            return bool(held) and all(self._opcode(one) in _NAMES or self._whole(one) for one in held)
+        whole = kinds.whole(opcode) == opcode
+        return whole and opcode not in _PARTIAL and opcode not in kinds.COLLECTIVE_OPCODES
+
+
+def _summed(opcode: str, seen: Fields) -> list[int] | None:
+    """The axes of the first operand over which a product sums, None where they are not told."""
+    if opcode == "dot":
+        return [axis for one in seen.of(30) for axis in one.numbers(1)]
+    if seen.text(28) not in _GEMMS:
+        return None
+    try:
+        config = json.loads(seen.text(43))
+        axes = config.get("gemm_backend_config", config)["dot_dimension_numbers"]["lhs_contracting_dimensions"]
+        return [int(axis) for axis in axes]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _convolved(seen: Fields, result: list[int], kernel: list[int]) -> int | None:
+    """The flops of a convolution without padding, dilation or groups, in which every product counts; else None."""
+    windows = [one for window in seen.of(15) for one in window.of(1)]
+    plain = all(
+        not one.number(3) and not one.number(4) and one.number(5, 1) == 1 and one.number(6, 1) == 1 for one in windows
+    )
+    outputs = next((one.number(4) for one in seen.of(16)), -1)
+    if not plain or seen.number(50, 1) > 1 or seen.number(58, 1) > 1 or not 0 <= outputs < len(kernel):
+        return None
+    return 2 * math.prod(result) * math.prod(size for axis, size in enumerate(kernel) if axis != outputs)
+
+
+def _fits(number: int | None) -> int | None:
+    """`number`, None if it is negative or fits no int64."""
+    return number if number is not None and 0 <= number < 1 << 63 else None

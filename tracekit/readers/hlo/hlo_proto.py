@@ -1,0 +1,289 @@
+"""HLO protos, as `/host:metadata` carries them: each instruction is parsed when it is asked for.
+
+Schema: xla/service/hlo.proto and xla/xla_data.proto. Field numbers used:
+HloProto.hlo_module = 1;
+HloModuleProto.computations = 3, entry_computation_id = 6;
+HloComputationProto.instructions = 2, id = 5, root_id = 6;
+HloInstructionProto.name = 1, opcode = 2, shape = 3, channel_id = 26, custom_call_target = 28, id = 35,
+operand_ids = 36, called_computation_ids = 38, is_host_transfer = 47, replica_groups = 49, source_target_pairs = 52,
+collective_device_list = 87, iota_collective_device_list = 92, mesh_axes_replica_group_list = 93;
+ShapeProto.element_type = 2, dimensions = 3, tuple_shapes = 4, layout = 5;
+LayoutProto.element_size_in_bits = 7, memory_space = 8.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo import replica_groups
+from tracekit.readers.hlo.instruction import ASYNC, TOLD, Array, Instruction, Op, Shape, array, describe
+from tracekit.vocabulary import kinds
+
+Span = tuple[int, int]
+
+# xla.PrimitiveType, as HLO text writes it.
+_TYPES = {
+    **dict(enumerate(["pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "f32", "f64"], 1)),
+    **dict(enumerate(["opaque", "c64", "bf16", "token", "c128", "f8e5m2", "f8e4m3fn", "s4", "u4"], 14)),
+    **dict(enumerate(["f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "s2", "u2", "f8e4m3", "f8e3m4"], 23)),
+    **dict(enumerate(["s1", "u1", "f4e2m1fn", "f8e8m0fnu"], 30)),
+}
+_TUPLE = 13
+_HOLDERS = frozenset({"fusion", "call"})
+_WRAPPERS = frozenset({ASYNC, "fusion"})
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Where the instructions of one computation stand, and the id of its root."""
+
+    spans: list[Span]
+    root: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """The instructions of one serialised HloProto; protobuf.Broken, also when asked, if its bytes are no message."""
+
+    proto: bytes
+    _ops: dict[str, Op | None] = field(default_factory=dict, repr=False)
+
+    def op(self, name: str) -> Op | None:
+        """What the instruction `name` does, None if the program has none of that name."""
+        if name not in self._ops:
+            at = self.places.get(name)
+            self._ops[name] = None if at is None else self._describe(*at)
+        return self._ops[name]
+
+    def names(self) -> list[str]:
+        """The names of all instructions."""
+        return list(self.places)
+
+    def instruction(self, name: str) -> Instruction | None:
+        """The instruction `name` with all that is known of it, None if there is none."""
+        at = self.places.get(name)
+        return None if at is None else self._instruction(*at)
+
+    def _describe(self, span: Span, computation: int) -> Op:
+        opcode = head(self.proto, *span)[1]
+        base = kinds.whole(opcode)
+        if base not in TOLD and not (base == "fusion" and self._inside(span, base)):
+            return Op(opcode, base)
+        return describe(self._instruction(span, computation))
+
+    @property
+    def places(self) -> dict[str, tuple[Span, int]]:
+        """Where each instruction stands, and the id of its computation, by name."""
+        return self._index[0]
+
+    @property
+    def computations(self) -> dict[int, Computation]:
+        """The computations by id."""
+        return self._index[1]
+
+    @cached_property
+    def modules(self) -> list[Span]:
+        """Where the module stands: one place, or none if the proto is empty."""
+        return _messages(self.proto, (0, len(self.proto)), 1)
+
+    @property
+    def entries(self) -> list[int]:
+        """The id of the computation that a run of the program begins with."""
+        return [one for module in self.modules for one in Fields(self.proto, module).numbers(6)]
+
+    @cached_property
+    def _index(self) -> tuple[dict[str, tuple[Span, int]], dict[int, Computation]]:
+        found: dict[str, tuple[Span, int]] = {}
+        computations: dict[int, Computation] = {}
+        for module in self.modules:
+            for at in _messages(self.proto, module, 3):
+                spans, computation, root = [], 0, 0
+                for number, wire_type, start, end in protobuf.fields(self.proto, *at):
+                    if number == 2 and wire_type == protobuf.LENGTH:
+                        spans.append((start, end))
+                    elif number == 5 and wire_type == protobuf.VARINT:
+                        computation = protobuf.varint(self.proto, start, end)[0]
+                    elif number == 6 and wire_type == protobuf.VARINT:
+                        root = protobuf.varint(self.proto, start, end)[0]
+                computations[computation] = Computation(spans, root)
+                for span in spans:
+                    found[head(self.proto, *span)[0]] = span, computation
+        return found, computations
+
+    @cached_property
+    def _by_id(self) -> dict[int, dict[int, Span]]:
+        """Where the instructions of a computation stand, by id; each computation is filled when it is asked for."""
+        return {}
+
+    def span(self, computation: int, instruction: int) -> Span | None:
+        """Where the instruction with an id stands in a computation, None if it holds none of that id."""
+        if computation not in self._by_id:
+            self._by_id[computation] = {
+                next((protobuf.varint(self.proto, at, to)[0] for _, at, to in _numbered(self.proto, span, 35)), 0): span
+                for span in self.computations[computation].spans
+            }
+        return self._by_id[computation].get(instruction)
+
+    def _instruction(self, span: Span, computation: int) -> Instruction:
+        proto = self.proto
+        seen = Fields(proto, span)
+        name, opcode = head(proto, *span)
+        operands = [self.span(computation, one) for one in seen.numbers(36)]
+        shapes = [None if at is None else Fields(proto, at).shape(3) for at in operands]
+        base = kinds.whole(opcode)
+        channel = seen.number(26)
+        inner = self._inside(span, base) if base in _WRAPPERS else None
+        if opcode in ("async-update", "async-done") and inner is None and operands and operands[0]:
+            inner = self._instruction(operands[0], computation).inner  # only the start calls
+        return Instruction(
+            name,
+            opcode,
+            shape=seen.shape(3),
+            operands=tuple(one for one in shapes if one is not None),
+            operand_names=tuple(head(proto, *at)[0] for at in operands if at is not None),
+            ranks=seen.ranks(),
+            channel=channel if channel > 0 else None,
+            host_transfer=any(seen.numbers(47)),
+            target=seen.text(28),
+            inner=inner,
+        )
+
+    def _inside(self, span: Span, base: str) -> Instruction | None:
+        """What an async wrapper runs: its root, or the collective that this holds. Of a fusion or a call: the
+        collective it holds, None if it holds none."""
+        for called in Fields(self.proto, span).numbers(38):
+            computation = self.computations.get(called)
+            if computation is None:
+                continue
+            if base == ASYNC and (root := self.span(called, computation.root)) is not None:
+                opcode = head(self.proto, *root)[1]
+                held = self._inside(root, opcode) if opcode in _HOLDERS else None
+                return held or self._instruction(root, called)
+            for inner in computation.spans:
+                opcode = kinds.whole(head(self.proto, *inner)[1])
+                if opcode in kinds.COLLECTIVE_OPCODES:
+                    return self._instruction(inner, called)
+                if opcode in _HOLDERS and (found := self._inside(inner, opcode)) is not None:
+                    return found
+        return None
+
+
+class Fields:
+    """The fields of one message, to be asked for by number."""
+
+    def __init__(self, proto: bytes, span: Span) -> None:
+        self.proto = proto
+        self.found: dict[int, list[tuple[int, int, int]]] = {}
+        for number, wire_type, start, end in protobuf.fields(proto, *span):
+            self.found.setdefault(number, []).append((wire_type, start, end))
+
+    def numbers(self, number: int) -> list[int]:
+        """The integers of a field, packed or not."""
+        values = []
+        for wire_type, at, end in self.found.get(number, []):
+            if wire_type not in (protobuf.VARINT, protobuf.LENGTH):
+                continue
+            while at < end:
+                value, at = protobuf.varint(self.proto, at, end)
+                values.append(value)
+        return values
+
+    def messages(self, number: int) -> list[Span]:
+        """The spans of a message or string field."""
+        return [(start, end) for wire_type, start, end in self.found.get(number, []) if wire_type == protobuf.LENGTH]
+
+    def of(self, number: int) -> "list[Fields]":
+        """The fields of each message in a field."""
+        return [Fields(self.proto, span) for span in self.messages(number)]
+
+    def shape(self, number: int) -> Shape | None:
+        """The ShapeProto in a field, None if there is none."""
+        return next((shape_of(one) for one in self.of(number)), None)
+
+    def text(self, number: int) -> str:
+        """The string of a field, "" if it is not written."""
+        return next((protobuf.text(self.proto, *span) for span in self.messages(number)), "")
+
+    def number(self, number: int, absent: int = 0) -> int:
+        """The integer of a field, `absent` if it is not written."""
+        return next(iter(self.numbers(number)), absent)
+
+    def ranks(self) -> str | None:
+        """The replica groups or the source and target pairs, in whichever form they were written."""
+        listed, spread = self.of(49), self.of(92)
+        for one in self.of(87):
+            listed += one.of(1)
+            spread += one.of(2)
+        for one in spread:
+            shape = one.number(1), one.number(2), one.numbers(3), one.numbers(4)
+            return replica_groups.members(replica_groups.iota(*shape))
+        for one in self.of(93):
+            return replica_groups.members(_along_mesh(one))
+        if self.found.get(52):
+            return replica_groups.pairs([[one.number(1), one.number(2)] for one in self.of(52)])
+        return replica_groups.members([one.numbers(1) for one in listed])
+
+
+def _along_mesh(found: Fields) -> replica_groups.Groups:
+    """The groups of a MeshAxesReplicaGroupListProto."""
+    mesh = next(iter(found.of(1)), None)
+    if mesh is None:
+        return []
+    sizes = [axis.number(2) for axis in mesh.of(1)]
+    ids = mesh.numbers(2)
+    for tiles in mesh.of(3):
+        ids = next(iter(replica_groups.iota(1, math.prod(sizes), tiles.numbers(1), tiles.numbers(2))), ids)
+    axes = []
+    for axis in found.of(2):
+        at = axis.number(1)
+        if not 0 <= at < len(sizes):
+            return []
+        part = next(iter(axis.of(2)), None)
+        axes.append((at, part.number(1, 1), part.number(2)) if part else (at, 1, sizes[at]))
+    return replica_groups.mesh(sizes, ids, axes)
+
+
+def shape_of(found: Fields) -> Shape:
+    """The shape that the fields of a ShapeProto tell."""
+    kind = found.number(2)
+    if kind == _TUPLE:
+        return tuple(shape_of(one) for one in found.of(4))
+    layout = next(iter(found.of(5)), None)
+    space, bits = (layout.number(number) if layout else 0 for number in (8, 7))
+    return array(_TYPES.get(kind, ""), found.numbers(3), space, bits) if kind in _TYPES else Array("opaque", 0)
+
+
+def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
+    """Name and opcode of an instruction; they stand first, as every writer has it, or are looked for."""
+    texts = ["", ""]
+    at = start
+    for number in (1, 2):
+        if at < end and proto[at] == number << 3 | protobuf.LENGTH:
+            size, at = protobuf.varint(proto, at + 1, end)
+            if not 0 <= size <= end - at:
+                raise protobuf.Broken(at)
+            texts[number - 1] = protobuf.text(proto, at, at + size)
+            at += size
+        else:
+            break
+    else:
+        return texts[0], texts[1]
+    for number, wire_type, at, to in protobuf.fields(proto, start, end):
+        if number in (1, 2) and wire_type == protobuf.LENGTH:
+            texts[number - 1] = protobuf.text(proto, at, to)
+    return texts[0], texts[1]
+
+
+def _numbered(buf: Any, span: Span, wanted: int) -> Iterator[tuple[int, int, int]]:
+    """Wire type and span of each field numbered `wanted` in the message that fills `span`."""
+    return (
+        (wire_type, start, end) for number, wire_type, start, end in protobuf.fields(buf, *span) if number == wanted
+    )
+
+
+def _messages(buf: Any, span: Span, wanted: int) -> list[Span]:
+    """The spans of the message fields numbered `wanted`."""
+    return [(start, end) for wire_type, start, end in _numbered(buf, span, wanted) if wire_type == protobuf.LENGTH]

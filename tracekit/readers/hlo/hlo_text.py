@@ -1,0 +1,128 @@
+"""HLO instructions from the text that XLA prints of them: on a TPU the name of an event is often that text.
+
+`%copy-done.2 = f32[5]{0:T(128)} copy-done((f32[5]{0}, …) %copy-start.2), channel_id=1`: name, shape, opcode, operands,
+attributes. Grammar: xla/hlo/parser/hlo_parser.cc.
+"""
+
+import re
+
+from tracekit.readers.hlo import replica_groups
+from tracekit.readers.hlo.instruction import Instruction, Shape, array
+
+# What stands in their parentheses is no operand.
+_LITERAL = frozenset({"parameter", "constant"})
+
+_HEAD = re.compile(r"(?:ROOT )?%?([^\s=]+) = ")
+_OPCODE = re.compile(r" ?([a-z][\w-]*)\(")
+_OPCODE_ANYWHERE = re.compile(r"[)\]}] ([a-z][\w-]*)\(")
+_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\](?:\{([^}]*)\})?")
+_SKIP = re.compile(r"[\s,]*(?:/\*.*?\*/[\s,]*)*")
+_NAME = re.compile(r"%?([\w.$-]+)")
+_NUMBER = re.compile(r"\d+")
+_SPACE = re.compile(r"S\((\d+)\)")
+_ELEMENT_BITS = re.compile(r"E\((\d+)\)")
+_CHANNEL = re.compile(r"\bchannel_id=(\d+)")
+_TARGET = re.compile(r'\bcustom_call_target="([^"]*)"')
+# Where the operands end, in which `)` stands only before a layout's end or another operand.
+_ATTRIBUTES = re.compile(r"\), [\w-]+=")
+_MARKED = re.compile(r"%([\w.$-]+)")
+_GROUPS = re.compile(r"\breplica_groups=")
+_PAIRS = re.compile(r"\bsource_target_pairs=")
+
+
+def head(text: str) -> tuple[str, str] | None:
+    """Name and opcode of the instruction that `text` prints, None if it prints none."""
+    found = _HEAD.match(text)
+    if found is None:
+        return None
+    # The shape of the result stands between the two; only a tuple's holds spaces.
+    if text.startswith("(", found.end()):
+        opcode = _OPCODE_ANYWHERE.search(text, found.end())
+    else:
+        opcode = _OPCODE.search(text, text.find(" ", found.end()))
+    return None if opcode is None else (found[1], opcode[1])
+
+
+def parse(text: str) -> Instruction | None:
+    """The instruction that `text` prints, None if it prints none."""
+    found, named = _HEAD.match(text), head(text)
+    if found is None or named is None:
+        return None
+    try:
+        shape, at = _shape(text, found.end())
+        at = text.index("(", at) + 1
+        operands, names, at = ([], [], at) if named[1] in _LITERAL else _operands(text, at)
+    except (IndexError, ValueError):  # cut text, or a shape written in a way that is not known here
+        return Instruction(*named)
+    channel, target = _CHANNEL.search(text, at), _TARGET.search(text, at)
+    return Instruction(
+        *named,
+        shape=shape,
+        operands=tuple(operands),
+        operand_names=tuple(names),
+        ranks=_ranks(text, at),
+        channel=int(channel[1]) if channel and int(channel[1]) > 0 else None,
+        host_transfer="is_host_transfer=true" in text[at:],
+        target=target[1] if target else "",
+    )
+
+
+def operand_names(text: str) -> tuple[str, ...]:
+    """The names of the operands of the instruction that `text` prints, without parsing all of it; () if it is none."""
+    found = _HEAD.match(text)
+    if found is None:
+        return ()
+    end = _ATTRIBUTES.search(text, found.end())
+    return tuple(_MARKED.findall(text, found.end(), end.start() if end else len(text)))
+
+
+def _shape(text: str, at: int) -> tuple[Shape, int]:
+    """The shape that starts at `at`, and the offset after it. Raises ValueError if none does."""
+    if text[at] == "(":
+        parts: list[Shape] = []
+        at = _skip(text, at + 1)
+        while text[at] != ")":
+            part, at = _shape(text, at)
+            parts.append(part)
+            at = _skip(text, at)
+        return tuple(parts), at + 1
+    found = _ARRAY.match(text, at)
+    if found is None:
+        raise ValueError(at)
+    layout = found[3] or ""
+    space, bits = _SPACE.search(layout), _ELEMENT_BITS.search(layout)
+    # A dimension may be a bound, `<=8`, and a layout's tiles hold numbers of their own.
+    sizes = map(int, _NUMBER.findall(found[2]))
+    return array(found[1], sizes, int(space[1]) if space else 0, int(bits[1]) if bits else 0), found.end()
+
+
+def _operands(text: str, at: int) -> tuple[list[Shape], list[str], int]:
+    """Shapes (where they are printed) and names of the operands in the list that starts at `at`, and its end."""
+    shapes: list[Shape] = []
+    names: list[str] = []
+    at = _skip(text, at)
+    while text[at] != ")":
+        if text[at] == "(" or _ARRAY.match(text, at):
+            shape, at = _shape(text, at)
+            shapes.append(shape)
+            at = _skip(text, at)
+        found = _NAME.match(text, at)
+        if found is None:
+            raise ValueError(at)
+        names.append(found[1])
+        at = _skip(text, found.end())
+    return shapes, names, at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    """The offset after spaces, commas and comments."""
+    found = _SKIP.match(text, at)
+    return found.end() if found else at
+
+
+def _ranks(text: str, at: int) -> str | None:
+    """The replica groups, or the source and target pairs, among the attributes from `at` on."""
+    if found := _PAIRS.search(text, at):
+        return replica_groups.pairs(replica_groups.parse(text[found.end() :]))
+    found = _GROUPS.search(text, at)
+    return replica_groups.members(replica_groups.parse(text[found.end() :])) if found else None

@@ -1,0 +1,197 @@
+"""What one HLO instruction is and does, whether a proto (hlo_proto.py) or its printed text (hlo_text.py) told it."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from tracekit.vocabulary import kinds
+
+# Layout::kHostMemorySpace: the host's memory, in every backend.
+HOST_SPACE = 5
+# What only moves data; on a TPU these run beside the ops when their opcode is a `-start`.
+MOVES = frozenset({"copy", "slice", "dynamic-slice", "dynamic-update-slice"})
+ASYNC = "async"
+# Opcodes, without `-start` and the like, of which more is worth knowing than the opcode.
+TOLD = kinds.COLLECTIVE_OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
+
+# Custom calls that annotate a copy from or to the host, should one be left in a program.
+_MOVING_CALLS = {"MoveToHost": "D2H", "MoveToDevice": "H2D"}
+
+_BITS = re.compile(r"bf(\d+)|[suf](\d+)|c(\d+)")
+
+
+@dataclass(frozen=True)
+class Array:
+    """One array of a shape: its element type, its logical size (the padding of tiles is not counted) and its memory."""
+
+    dtype: str
+    bytes: int
+    space: int = 0
+
+
+Shape: TypeAlias = Array | tuple["Shape", ...]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction; `shape` is None and `operands` empty where the source does not tell.
+
+    `ranks` is the text of the replica groups or of a permute's pairs (replica_groups.py). `target` is what a custom
+    call calls. `inner` is what the instruction runs in its stead: the op in an async wrapper, the collective in a
+    fusion.
+    """
+
+    name: str
+    opcode: str
+    shape: Shape | None = None
+    operands: tuple[Shape, ...] = ()
+    operand_names: tuple[str, ...] = ()
+    ranks: str | None = None
+    channel: int | None = None
+    host_transfer: bool = False
+    target: str = ""
+    inner: "Instruction | None" = None
+
+
+@dataclass(frozen=True)
+class Op:
+    """What an instruction does.
+
+    `opcode` is as HLO writes it. `does` is the opcode of the work, without `-start` or `-done`, which in an async
+    wrapper or a fusion that holds a collective is that of what is inside; `async` if a wrapper does not tell.
+    `direction` is set for what moves data from or to the host (H2D, D2H) or within the device (D2D); `bytes` and
+    `dtype` for that and for collectives; `ranks` and `group` (the channel) for collectives.
+    """
+
+    opcode: str
+    does: str
+    direction: str | None = None
+    bytes: int | None = None
+    dtype: str | None = None
+    ranks: str | None = None
+    group: str | None = None
+
+    @property
+    def category(self) -> str:
+        """The opcode; of an async wrapper `reduce-scatter-start`, as HLO text writes it, and of a fusion that holds a
+        collective the opcode of that."""
+        if kinds.whole(self.opcode) == self.does:
+            return self.opcode
+        return f"{self.does}-{self.half}" if self.half else self.does
+
+    @property
+    def to_or_from_host(self) -> bool:
+        """Whether it copies between the host's memory and the device's."""
+        return self.direction in ("H2D", "D2H")
+
+    @property
+    def half(self) -> str:
+        """Which half of an asynchronous pair it is: `start`, `update`, `done`, or "" if it is whole."""
+        if self.opcode.removeprefix("host ") in ("send", "recv"):
+            return "start"
+        return self.opcode.removeprefix(kinds.whole(self.opcode)).removeprefix("-")
+
+
+def array(dtype: str, dimensions: Iterable[int], space: int = 0, element_bits: int = 0) -> Array:
+    """An array of `dtype` as HLO writes it; elements of less than a byte take one each, unless `element_bits` says how
+    the layout packs them."""
+    match = _BITS.match(dtype)
+    width = int(match[match.lastindex or 0]) if match else 8 if dtype == "pred" else 0
+    bits = element_bits or (max(width, 8) if width else 0)
+    return Array(dtype, -(-math.prod(dimensions) * bits // 8), space)
+
+
+def arrays(shape: Shape | None) -> Iterator[Array]:
+    """The arrays of a shape that hold data, from left to right."""
+    if isinstance(shape, tuple):
+        for part in shape:
+            yield from arrays(part)
+    elif shape is not None and shape.dtype not in ("token", "opaque"):
+        yield shape
+
+
+def total(shape: Shape | None) -> int:
+    """The bytes of all arrays of a shape."""
+    return sum(one.bytes for one in arrays(shape))
+
+
+def describe(found: Instruction) -> Op:
+    """What the instruction does; an unknown size or direction is None."""
+    base = kinds.whole(found.opcode)
+    if found.inner is not None and kinds.whole(found.inner.opcode) != ASYNC:
+        work = describe(found.inner)
+        # A wrapper's own shapes tell in which memory it moves what; of a collective it may hold more than that.
+        own = found.inner.shape is None or work.does in MOVES
+        return _sized(replace(work, opcode=found.opcode), found if own else found.inner)
+    if found.target in _MOVING_CALLS:
+        return _sized(Op(found.opcode, base, _MOVING_CALLS[found.target]), found)
+    if base in kinds.COLLECTIVE_OPCODES:
+        group = None if found.channel is None else f"channel {found.channel}"
+        return _sized(Op(found.opcode, base, ranks=found.ranks, group=group), found)
+    return _sized(Op(found.opcode, base), found)
+
+
+def _sized(op: Op, found: Instruction) -> Op:
+    """`op` with the size, type and direction that the shapes of `found` tell."""
+    found = _start(found)
+    result, sources = _result(found), found.operands
+    way, moved = None, None
+    if op.does in ("send", "recv"):
+        moved = result
+        way = ("D2H" if op.does == "send" else "H2D") if found.host_transfer else None
+    elif op.does in MOVES:
+        # An update copies its second operand into its first.
+        source = sources[op.does == "dynamic-update-slice"] if len(sources) > 1 else sources[0] if sources else None
+        moved = source if op.does == "dynamic-update-slice" else result
+        way = _direction(source, result)
+    elif op.does in ("infeed", "outfeed"):
+        moved = result if op.does == "infeed" else sources[:1] or None
+        way = "H2D" if op.does == "infeed" else "D2H"
+    elif op.does == "collective-permute":
+        moved = result
+    elif op.direction is not None:  # a custom call that moves its operand
+        way, moved = op.direction, result
+    elif op.does in kinds.COLLECTIVE_OPCODES and op.does != "ragged-all-to-all":  # how much that sends, data decides
+        moved = max(result, sources or None, key=total)
+    if moved is None:
+        return replace(op, direction=way)
+    dtypes = dict.fromkeys(one.dtype for one in arrays(moved)) if op.does in kinds.COLLECTIVE_OPCODES else {}
+    size = total(moved)
+    return replace(op, direction=way, bytes=size if size < 1 << 63 else None, dtype=",".join(dtypes) or None)
+
+
+def _start(found: Instruction) -> Instruction:
+    """The `-start` of which a `-done` or `-update` is a half, as far as its operand tells; others as they are."""
+    base = kinds.whole(found.opcode)
+    given = found.operands[0] if found.operands else None
+    if not found.opcode.endswith(("-done", "-update")) or not isinstance(given, tuple) or not given:
+        return found
+    if base in ("send", "recv"):
+        return replace(found, opcode=base, shape=given, operands=())
+    operands = given[1:2] if base == "copy" else () if base == "all-reduce" else given[:1]
+    if len(operands) == 1 and isinstance(operands[0], tuple):
+        operands = operands[0]
+    return replace(found, opcode=f"{base}-start", shape=given, operands=operands)
+
+
+def _result(found: Instruction) -> Shape | None:
+    """The shape of the data that comes out: a `-start` returns more than that."""
+    shape = found.shape
+    if not isinstance(shape, tuple) or not shape:
+        return shape
+    if found.opcode in ("copy-start", "send", "recv", "infeed"):  # (data, context, …)
+        return shape[0]
+    if found.opcode.endswith("-start") and found.opcode != "all-reduce-start" and len(shape) > 1:
+        return shape[1]  # (operands, results, contexts…)
+    return shape
+
+
+def _direction(source: Shape | None, target: Shape | None) -> str | None:
+    """From which memory into which a copy goes; None if either is not told."""
+    one, other = next(arrays(source), None), next(arrays(target), None)
+    if one is None or other is None:
+        return None
+    from_host, to_host = one.space == HOST_SPACE, other.space == HOST_SPACE
+    return "D2D" if from_host == to_host else "D2H" if to_host else "H2D"

@@ -1,0 +1,166 @@
+"""Which operations of a program need the results of which others, through all instructions that leave no trace.
+
+Field numbers, beside those of hlo_proto.py: HloInstructionProto.parameter_number = 9, tuple_index = 13.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo.hlo_proto import Program, head
+
+_CALLERS = frozenset({"while", "conditional", "call", "async-start"})
+# An instruction by the id of its computation and its own; of a tuple the part that is meant.
+_Value = tuple[int, int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Node:
+    """One instruction: its name and opcode, the ids of its operands and of what it calls, and the number of a parameter
+    or of the part of a tuple that it gets."""
+
+    name: str
+    opcode: str
+    operands: tuple[int, ...]
+    calls: tuple[int, ...]
+    number: int
+
+
+def operands(program: Program, names: Iterable[str]) -> list[tuple[str, str]]:
+    """Each (op, operand) of the instructions `names`, those that left rows: the op needs the result of the operand.
+
+    What left no row is passed through: a `tuple`, of which only the part that is needed counts, a `bitcast`, the done
+    of a pair, a call. The result of a loop is that of its last round; in a loop, the first round needs what stood
+    before it, and that a later round needs the one before is left out. The result of a `conditional` may be that of
+    any branch, and needs what chooses it. What is called from several places belongs to none.
+    """
+    graph = _Graph(program, frozenset(names))
+    found: dict[tuple[str, str], None] = {}
+    for name in names:
+        place = program.places.get(name)
+        if place is None:
+            continue
+        computation = place[1]
+        for operand in graph.named(name, computation).operands:
+            for needed in sorted(graph.sources((computation, operand, ()))):
+                found[name, needed] = None
+    return list(found)
+
+
+class _Graph:
+    """The instructions of a program, each computation read when it is asked for."""
+
+    def __init__(self, program: Program, rows: frozenset[str]) -> None:
+        self._program = program
+        self._rows = rows
+        self._nodes: dict[int, dict[int, _Node]] = {}
+        self._by_name: dict[int, dict[str, _Node]] = {}
+        self._sources: dict[_Value, frozenset[str]] = {}
+        self._callers: dict[int, list[tuple[int, _Node]]] | None = None
+
+    def nodes(self, computation: int) -> dict[int, _Node]:
+        """The instructions of a computation by id; none if there is no such computation."""
+        if computation not in self._nodes:
+            known = self._program.computations.get(computation)
+            self._nodes[computation] = dict(_node(self._program.proto, *span) for span in known.spans) if known else {}
+        return self._nodes[computation]
+
+    def named(self, name: str, computation: int) -> _Node:
+        """The instruction `name`, which stands in a computation."""
+        if computation not in self._by_name:
+            self._by_name[computation] = {node.name: node for node in self.nodes(computation).values()}
+        return self._by_name[computation][name]
+
+    def sources(self, value: _Value) -> frozenset[str]:
+        """The operations with rows whose results make up a value."""
+        waiting, opened = [value], set()
+        while waiting:
+            one = waiting[-1]
+            if one in self._sources:
+                waiting.pop()
+                continue
+            node = self.nodes(one[0]).get(one[1])
+            if node is not None and node.name in self._rows:
+                self._sources[one] = frozenset({node.name})
+                continue
+            behind = self._behind(one, node) if node is not None else []
+            open_ones = [before for before in behind if before not in self._sources]
+            if open_ones and one not in opened:
+                opened.add(one)
+                waiting += open_ones
+            else:  # a value that leads to itself, as only a broken program has it, is left out
+                self._sources[one] = frozenset().union(*(self._sources.get(before, frozenset()) for before in behind))
+        return self._sources[value]
+
+    def _behind(self, value: _Value, node: _Node) -> list[_Value]:
+        """The values that make up one whose instruction left no row."""
+        computation, _, part = value
+        given: list[_Value] = [(computation, one, ()) for one in node.operands]
+        if node.opcode == "get-tuple-element":
+            return [(computation, one, (node.number, *part)) for one in node.operands]
+        if node.opcode == "tuple" and part:
+            return [(computation, one, part[1:]) for one in node.operands[part[0] : part[0] + 1]]
+        if node.opcode in ("opt-barrier", "domain"):
+            return [(computation, one, part) for one in node.operands]
+        if node.opcode == "parameter":
+            return self._argument(computation, node.number, part)
+        called = [one for one in node.calls if one in self._program.computations]
+        results = [(one, self._program.computations[one].root, part) for one in called]
+        if node.opcode == "while" and results:
+            return results[:1]  # the body; the condition comes after it
+        if node.opcode == "conditional" and results:
+            return results + given[:1]
+        if node.opcode == "call" and results:
+            return results
+        if node.opcode == "async-start" and results:
+            return [(one, root, ()) for one, root, _ in results]
+        return given
+
+    def _argument(self, computation: int, number: int, part: tuple[int, ...]) -> list[_Value]:
+        """What a parameter stands for, if its computation is called from one place: in a loop, what it began with."""
+        callers = self._called_by().get(computation, [])
+        if len(callers) != 1:
+            return []
+        at, caller = callers[0]
+        if caller.opcode == "while":
+            place = 0
+        elif caller.opcode == "conditional":
+            place = 1 + caller.calls.index(computation)
+        else:
+            place = number
+        return [(at, one, part) for one in caller.operands[place : place + 1]]
+
+    def _called_by(self) -> dict[int, list[tuple[int, _Node]]]:
+        """The places that call each computation whose instructions may leave rows of their own."""
+        if self._callers is None:
+            self._callers = {}
+            open_ones = [one for one in self._program.entries if one in self._program.computations]
+            seen = set(open_ones)
+            while open_ones:
+                computation = open_ones.pop()
+                for node in self.nodes(computation).values():
+                    for called in dict.fromkeys(node.calls) if node.opcode in _CALLERS else ():
+                        self._callers.setdefault(called, []).append((computation, node))
+                        open_ones += {called} - seen
+                        seen.add(called)
+        return self._callers
+
+
+def _node(proto: bytes, start: int, end: int) -> tuple[int, _Node]:
+    """An instruction by its id."""
+    name, opcode = head(proto, start, end)
+    one = 0
+    number = 0
+    operands: list[int] = []
+    calls: list[int] = []
+    for field, wire_type, at, to in protobuf.fields(proto, start, end):
+        if field == 35:
+            one = protobuf.varint(proto, at, to)[0]
+        elif field in (9, 13) and wire_type == protobuf.VARINT:
+            number = protobuf.varint(proto, at, to)[0]
+        elif field in (36, 38):
+            values = operands if field == 36 else calls
+            while at < to:
+                value, at = protobuf.varint(proto, at, to)
+                values.append(value)
+    return one, _Node(name, opcode, tuple(operands), tuple(calls), number)

@@ -1,0 +1,208 @@
+"""The traces of many files as one: hosts told apart, devices named after them, all times on one axis."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.devices import natural
+from tracekit.readers.merge import clock_alignment, operations, same_host, shared_ends
+from tracekit.readers.merge.clock_alignment import Clock, listed
+from tracekit.readers.merge.same_host import Part
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    SPAN_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
+    concat,
+    constant,
+    frame,
+    labelled,
+)
+
+# Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
+_FURTHEST_NS = 2**62 // 1000
+_SPELT = {"w": "worker", "proc": "process"}
+_PLURAL = {"process": "processes"}
+_FEW = 2  # so many notes that differ only in their figures are all shown
+_FIGURE = re.compile(r"\d+")
+
+
+def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
+    """`traces`, each of one file, as one.
+
+    Every host has a name of its own, and with several hosts every device is `host/device`. Times are on one axis, whose
+    0 is the earliest event of any file; clocks are compared and corrected as `clock_alignment.align` says, and what
+    cannot be compared has a `clock` of its own. A file that is there twice counts once. `world_size`: how many ranks
+    the job had, if that is known; ranks that are missing are noted. One trace keeps its names.
+    """
+    parts, notes = _placed(traces)
+    if len(traces) == 1:
+        lacking = _missing(parts, world_size) if world_size else []
+        return replace(traces[0], notes=(*lacking, *traces[0].notes)) if lacking else traces[0]
+    parts, more = same_host.tell_apart(parts)
+    parts.sort(key=lambda part: natural(part.host))
+    hosts = list(dict.fromkeys(part.host for part in parts))
+    known, said = _clocks(parts, hosts)
+    parts = [replace(part, at_ps=part.at_ps + (known[part.host].shift_ps or 0)) for part in parts]
+    zero = min(part.at_ps for part in parts)
+    several = len(hosts) > 1
+    ops = operations.joined([part.trace for part in parts])
+    events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
+    return Trace(
+        events=_on_clocks(
+            concat(
+                EVENT_COLUMNS,
+                [_moved(part, table, zero, several) for part, table in zip(parts, events, strict=True)],
+            ),
+            known,
+        ),
+        spans=concat(SPAN_COLUMNS, [_moved(part, part.trace.spans, zero, several) for part in parts]),
+        launches=concat(LAUNCH_COLUMNS, [_moved(part, part.trace.launches, zero, several) for part in parts]),
+        syncs=concat(SYNC_COLUMNS, [_moved(part, part.trace.syncs, zero, several) for part in parts]),
+        ops=ops.ops,
+        operands=ops.operands,
+        devices=concat(DEVICE_COLUMNS, [_named(part, part.trace.devices, several) for part in parts])
+        .drop_duplicates("device")
+        .reset_index(drop=True),
+        hosts=concat(HOST_COLUMNS, [_host(part, known[part.host], zero) for part in parts]),
+        notes=(*said, *_missing(parts, world_size), *notes, *more, *_each_said(parts)),
+        source=traces[0].source,
+        format="+".join(dict.fromkeys(trace.format for trace in traces)),
+    )
+
+
+def _placed(traces: Sequence[Trace]) -> tuple[list[Part], list[str]]:
+    """The traces on one axis by their own clocks, and notes."""
+    origins = [_origin(trace) for trace in traces]
+    usual = sorted(origin for origin in origins if origin is not None)
+    middle = usual[len(usual) // 2] if usual else 0
+    near = [origin is not None and abs(origin - middle) <= _FURTHEST_NS for origin in origins]
+    base_ns = min((origin for origin, good in zip(origins, near, strict=True) if origin and good), default=0)
+    parts, far = [], []
+    for trace, origin, good in zip(traces, origins, near, strict=True):
+        host = str(trace.hosts["host"].iat[0]) if len(trace.hosts) else Path(trace.source).name
+        parts.append(Part(trace, host, ((origin or 0) - base_ns) * 1000 if good else 0, good))
+        if origin is not None and not good:
+            far.append(host)
+    notes = (
+        [f"The times of {listed(far)} lie more than 50 days from the others: no one time axis holds both."]
+        if far
+        else []
+    )
+    return parts, notes
+
+
+def _origin(trace: Trace) -> int | None:
+    """The Unix time of the trace's time 0 in ns, if its file says it."""
+    known = trace.hosts["origin_ns"].dropna()
+    return int(known.to_numpy()[0]) if len(known) else None
+
+
+def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Clock], list[str]]:
+    """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison."""
+    needed = [part for part in parts if len(part.trace.events)]
+    timed = {part.host: part.timed for part in needed}
+    rows = concat(EVENT_COLUMNS, [_moved(part, shared_ends.needed(part.trace.events), 0, True) for part in needed])
+    found, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
+    return {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in found}, notes
+
+
+def _named(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
+    """`table` with the part's host, and with several hosts its devices named after it."""
+    more: dict[str, Any] = {"host": constant(part.host, len(table))}
+    for column in ("device", "on_device") if several else ():
+        if column in table:
+            devices = {device: f"{part.host}/{device}" for device in table[column].cat.categories}
+            more[column] = table[column].cat.rename_categories(devices)
+    return table.assign(**more)
+
+
+def _moved(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.DataFrame:
+    """`table` with the part's names, its times counted from `zero`."""
+    times = [column for column in ("start_ps", "end_ps", "recorded_ps") if column in table]
+    by = part.at_ps - zero
+    return _named(part, table, several).assign(**{column: table[column] + by for column in times})
+
+
+def _on_clocks(events: pd.DataFrame, known: Mapping[str, Clock]) -> pd.DataFrame:
+    """`events` with the clock of each row; null where all are on one."""
+    names = {host: known[host].name for host in events["host"].cat.categories}
+    if len(set(names.values())) < 2:
+        return events
+    return events.assign(clock=labelled(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
+
+
+def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
+    """The part's row of Trace.hosts; the origin is what its own clock showed at the merged time 0."""
+    origin = _origin(part.trace)
+    return frame(
+        HOST_COLUMNS,
+        {
+            "host": [part.host],
+            "source": [part.trace.source],
+            "origin_ns": [None if origin is None else origin + (zero - part.at_ps) // 1000],
+            "clock": [clock.name],
+            "shift_ps": [clock.shift_ps],
+            "residual_ps": [clock.residual_ps],
+        },
+    )
+
+
+def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
+    """The note on processes that are not there, by their numbers; none where they are not numbered."""
+    for names in ([part.host for part in parts], [Path(part.trace.source).name for part in parts]):
+        found = [(one[1].lower(), int(one[2])) for one in map(same_host.NUMBERED.search, names) if one]
+        if len(found) == len(parts) and len({word for word, _ in found}) == 1:
+            break
+    else:
+        return []
+    word = _SPELT.get(found[0][0], found[0][0])
+    numbers = {number for _, number in found}
+    first = min(0, *numbers) if word == "rank" else min(1, *numbers)
+    absent = sorted({*range(first, max(*numbers, (world_size or 0) - 1) + 1)} - numbers)
+    if not absent:
+        return []
+    of = f"The job had {world_size} ranks" if world_size else f"The files are numbered up to {max(numbers)}"
+    who = f"{word} {absent[0]} is" if len(absent) == 1 else f"{_PLURAL.get(word, f'{word}s')} {_ranges(absent)} are"
+    return [f"{of}: {who} missing."]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`2, 5-7`, of sorted numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _each_said(parts: Sequence[Part]) -> list[str]:
+    """The notes of all parts with their hosts; what several say, with the same or with other figures, is said once."""
+    alike: dict[str, list[tuple[Part, str]]] = {}
+    for part in parts:
+        for note in part.trace.notes:
+            bare = note.replace(part.trace.source, "").replace(Path(part.trace.source).name, "")
+            alike.setdefault(_FIGURE.sub("#", bare), []).append((part, note))
+    said = []
+    for group in alike.values():
+        hosts = list(dict.fromkeys(part.host for part, _ in group))
+        first, note = group[0]
+        everybody = len(hosts) == len({part.host for part in parts}) > 1
+        who = (f"All {len(hosts)} hosts" if len(hosts) > 2 else "Both hosts") if everybody else listed(hosts)
+        if len({text for _, text in group}) == 1:
+            said.append(f"{who}: {note}")
+        elif len(hosts) > _FEW:
+            said.append(f"{who}, each with figures of its own; {first.host}: {note}")
+        else:
+            said += dict.fromkeys(f"{part.host}: {text}" for part, text in group)
+    return said

@@ -1,0 +1,177 @@
+"""What an Nsight Systems export says of the machine: host, clock, processes, threads, GPUs and the profiler's warnings.
+
+Ids of processes and threads are serialized: hardware and VM in the upper bits, then 24 bits of pid, then 24 of tid.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, rows, strings
+
+_TID_BITS = 24
+_ID_MASK = (1 << _TID_BITS) - 1
+_KILO = 1000
+_YEAR_2000_NS = 946_684_800 * 10**9
+_NO_HOST = ("", "UNKNOWN", "localhost")
+_EXPORT_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+# Severities of ENUM_DIAGNOSTIC_SEVERITY_LEVEL, and what a warning must speak of to bear on what is read here.
+_SEVERE = {2: "warning", 3: "error"}
+_RELEVANT = re.compile(r"CUDA|CUPTI|NVTX|dropped|lost|buffer", re.IGNORECASE)
+_NOT_RELEVANT = re.compile(r"^No \w+ events collected")
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that work ran on: its name in the trace, model and memory bandwidth, where the export has them."""
+
+    name: str
+    model: str | None
+    memory_bandwidth_bytes_per_s: int | None
+
+
+def process_of(serialized: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The process (with hardware and VM) of each serialized process or thread id; MISSING stays."""
+    return np.where(serialized == MISSING, MISSING, serialized >> _TID_BITS)
+
+
+def pid(process: int) -> int:
+    """The operating system's number of a process that `process_of` gave."""
+    return process & _ID_MASK
+
+
+def host(export: Export) -> str:
+    """The name of the machine that was profiled, else the file's stem."""
+    said = [value for name, value in rows(export, "TARGET_INFO_SYSTEM_ENV", "name", "value") if name == "Hostname"]
+    said += [
+        value for name, value in rows(export, "META_DATA_CAPTURE", "name", "value") if name == "DEVICE_DISPLAY_NAME"
+    ]
+    return next((str(name) for name in said if name is not None and name not in _NO_HOST), export.path.stem)
+
+
+def unix_ns(export: Export, time_ns: int) -> int | None:
+    """The Unix time of an event's time, None if the export does not say.
+
+    Events count from the start of the session, whose Unix time is `utcEpochNs` (in every version; `startTime` of
+    ANALYSIS_DETAILS is on another clock: in exports of nsys 2022 to 2026 the events lie between 0 and the session's
+    length). `nsys export --ts-normalize` counts from the Unix epoch, `--ts-shift` adds to either.
+    """
+    settings = {name: value for table in _EXPORT_TABLES for name, value in rows(export, table, "name", "value")}
+    shift = str(settings.get("EXPORT_PARAM_TIME_SHIFT") or 0)
+    shifted = time_ns - (int(shift) if re.fullmatch(r"-?\d+", shift) else 0)
+    if settings.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or shifted > _YEAR_2000_NS:
+        return shifted
+    sessions = [start for (start,) in rows(export, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")]
+    return sessions[0] + shifted if len(sessions) == 1 and isinstance(sessions[0], int) else None
+
+
+def threads(export: Export, ids: Sequence[int]) -> list[str]:
+    """A label for each serialized thread id: its name and number, `python3/145`."""
+    named = rows(export, "ThreadNames", "globalTid", "nameId")
+    texts = strings(export, np.array([one for _, one in named if isinstance(one, int)], np.int64))
+    names = {tid: texts.get(one, "") for tid, one in named if isinstance(one, int)}
+    return [
+        "thread ?" if one == MISSING else f"{names[one]}/{one & _ID_MASK}" if names.get(one) else str(one & _ID_MASK)
+        for one in ids
+    ]
+
+
+def warnings(export: Export) -> list[str]:
+    """What the profiler itself warned of, as far as it bears on CUDA or NVTX; each text once."""
+    found = dict.fromkeys(
+        f"The profiler wrote {'an' if severity == 3 else 'a'} {_SEVERE[severity]}: {' '.join(str(text).split())}"
+        for severity, text in rows(export, "DIAGNOSTIC_EVENT", "severity", "text")
+        if isinstance(severity, int)
+        and severity in _SEVERE
+        and _RELEVANT.search(str(text))
+        and not _NOT_RELEVANT.match(str(text))
+    )
+    return list(found)
+
+
+def gpus(export: Export, used: Sequence[tuple[int, int]]) -> tuple[list[Gpu], list[str]]:
+    """The GPU behind each pair of `used` (process, CUDA device number there), and notes.
+
+    Every process counts its GPUs for itself (CUDA_VISIBLE_DEVICES may hide some), so equal numbers need not be one GPU:
+    TARGET_INFO_CUDA_DEVICE tells, in nsys of 2021 TARGET_INFO_CUDA_GPU. Where the numbers are unambiguous they name the
+    devices, else nsys's own numbers of the GPUs do. Two processes on one GPU are on one device.
+    """
+    known = _identities(export)
+    identity = [known.get((pid(process), device), ("device", device)) for process, device in used]
+    by_number: dict[int, set[tuple[object, ...]]] = {}
+    for (_, device), one in zip(used, identity, strict=True):
+        by_number.setdefault(device, set()).add(one)
+    plain = all(len(each) == 1 for each in by_number.values()) and len(by_number) == len(set(identity))
+    notes = []
+    if plain:
+        numbers = {one: device for (_, device), one in zip(used, identity, strict=True)}
+    else:
+        numbers = _numbered(set(identity))
+        said = [
+            f"device {device} of process {pid(process)} is gpu:{numbers[one]}"
+            for (process, device), one in zip(used, identity, strict=True)
+        ]
+        more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
+        notes.append(f"The processes number their GPUs differently: {', '.join(said[:_MOST_NAMED])}{more}.")
+    unsure = sorted({device for device, each in by_number.items() if ("device", device) in each and device != MISSING})
+    if shared := [device for device in unsure if sum(number == device for _, number in used) > 1]:
+        notes.append(
+            f"Several processes worked on device {', '.join(map(str, shared))}; the export does not say whether each "
+            "meant the same GPU, and they are taken for one."
+        )
+    facts = _facts(export)
+    made = []
+    for (process, device), one in zip(used, identity, strict=True):
+        number = UNKNOWN_DEVICE_SUFFIX if device == MISSING else f":{numbers[one]}"
+        about = next((facts[key] for key in (one[:2], (pid(process), device), device) if key in facts), (None, None))
+        made.append(Gpu(f"gpu{number}", *about))
+    return made, notes
+
+
+def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...]]:
+    """(pid, CUDA device number) -> what is the same for all processes on one GPU, or one part (MIG) of it."""
+    found: dict[tuple[object, object], tuple[object, ...]] = {}
+    for process, device, bus in rows(export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "pciBusId"):
+        if process is not None and device is not None and bus:
+            found[process, device] = ("bus", bus)
+    mapped = rows(export, "TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId", "uuid")
+    without_uuid = {gpu for _, _, gpu, uuid in mapped if not uuid}
+    for process, device, gpu, uuid in mapped:
+        if None not in (process, device, gpu):
+            found[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
+    return found
+
+
+def _numbered(identities: set[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
+    """A number for each identity: nsys's own of the GPU if every one has its own, else its place in their order."""
+    own = {one: one[1] for one in identities if one[0] == "gpu" and isinstance(one[1], int)}
+    if len(own) == len(identities) == len(set(own.values())):
+        return {one: int(str(number)) for one, number in own.items()}
+    return {one: place for place, one in enumerate(sorted(identities, key=str))}
+
+
+def _facts(export: Export) -> dict[object, tuple[str | None, int | None]]:
+    """Model and memory bandwidth in bytes per second, by identity, by (pid, device number) and by device number.
+
+    The unit of `memoryBandwidth` is B/s, that of `globalMemoryBandwidth` kB/s (CUPTI's): one RTX 3080 has 760080000000
+    in the one and 760080000 in the other.
+    """
+    found: dict[object, tuple[str | None, int | None]] = {}
+    for gpu, number, old_number, model, bandwidth in rows(
+        export, "TARGET_INFO_GPU", "id", "cuDevice", "deviceId", "name", "memoryBandwidth"
+    ):
+        about = (str(model) if model else None, bandwidth if isinstance(bandwidth, int) and bandwidth > 0 else None)
+        found["gpu", gpu] = about
+        device = next((one for one in (number, old_number, gpu) if one is not None), None)
+        found.setdefault(device, about)
+    for process, device, model, bandwidth in rows(
+        export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth"
+    ):
+        known = bandwidth * _KILO if isinstance(bandwidth, int) and bandwidth > 0 else None
+        found[process, device] = (str(model) if model else None, known)
+    return found

@@ -1,0 +1,287 @@
+"""Nsight Systems: what `nsys export --type sqlite` wrote, as a `Trace`.
+
+Device rows are kernels, copies, memsets and migrations of unified memory, and whole CUDA graphs where the profile has
+only those; synchronisation, events and page faults are none. Spans are NVTX ranges; launches are the CUDA API calls
+that started a row.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.devices import natural
+from tracekit.errors import TraceError
+from tracekit.readers.distinct import distinct
+from tracekit.readers.nsys import cuda, machine, nccl, nvtx, syncs
+from tracekit.readers.nsys.cuda import Calls, Work
+from tracekit.readers.nsys.nvtx import Ranges
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, strings
+from tracekit.readers.nsys.syncs import Waits
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    SPAN_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
+    constant,
+    frame,
+    labelled,
+)
+
+# CUPTI's correlation ids are 32 bits wide and count for each process.
+_CORRELATION_BITS = 32
+_PS_PER_NS = 1000
+_LONGEST_NS = 2**63 // _PS_PER_NS - 1
+_API_VERSION = re.compile(r"_v\d+$")
+
+
+def read(path: Path) -> Trace:
+    """The trace in one SQLite export of Nsight Systems, of any version from 2021 on.
+
+    Devices are `gpu:N`, one for each GPU whichever processes used it. Kernels are called by their demangled name,
+    launches without the version that CUDA appends (`cudaLaunchKernel_v7000`). `correlation_id` is unique over the
+    processes. `bytes` of a collective is the size that NCCL's NVTX payload gives, `group` the communicator there;
+    `hlo_op` and `hlo_module` are those that XLA's NVTX ranges around the launch name. What is missing is null, and a
+    note says what nsys must be told to record it. Raises TraceError if the file cannot be read or is no such export.
+    """
+    with opened(path) as export:
+        work, notes = cuda.work(export)
+        ranges, more = nvtx.read(export)
+        host = machine.host(export)
+        work, every, said = _joined(work, cuda.calls(export))
+        calls = every.where(pd.Index(every.correlation).isin(work.correlation) & (every.correlation != MISSING))
+        device, devices, placed = _devices(export, host, work)
+        waits = syncs.read(export, work, every, device.codes.astype(np.int64))
+        waiting = every.where(waits.call)
+        zero = _earliest(path, work, calls, ranges, waiting)
+        events, ops, told = _events(export, host, work, calls, ranges, zero, device)
+        return Trace(
+            events=events,
+            spans=_spans(export, host, ranges, zero),
+            launches=_launches(export, host, calls, zero),
+            syncs=_syncs(waits, _launches(export, host, waiting, zero), events, zero),
+            ops=ops,
+            devices=devices,
+            hosts=frame(
+                HOST_COLUMNS,
+                {"host": [host], "source": [str(path)], "origin_ns": [machine.unix_ns(export, zero)]},
+            ),
+            notes=(*machine.warnings(export), *notes, *more, *said, *placed, *told),
+            source=str(path),
+            format="nsys",
+        )
+
+
+def export_hint(path: Path) -> str:
+    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
+    if path.suffix == ".qdstrm":
+        return (
+            f"{path} is a raw stream of Nsight Systems: let nsys finish it to a .nsys-rep (open it in Nsight Systems, "
+            f'or run QdstrmImporter), then run `nsys export --type sqlite "{path.with_suffix(".nsys-rep")}"` and give '
+            "the .sqlite file."
+        )
+    return (
+        f'{path} is a report that only Nsight Systems reads: run `nsys export --type sqlite "{path}"` and give the '
+        ".sqlite file that it writes."
+    )
+
+
+def _joined(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
+    """Rows and calls with correlation ids that are unique over the processes, and notes."""
+    notes = []
+    process, called = work.process, calls.process
+    owners, callers = _known(process), _known(called)
+    # Some exports do not say whose a row or a call is; with one process there is no doubt.
+    if len(callers) == 1:
+        process = np.where(process == MISSING, callers[0], process)
+    elif len(owners) == 1:
+        called = np.where(called == MISSING, owners[0], called)
+    elif len(callers) and (unowned := int((process == MISSING).sum())):
+        notes.append(f"{unowned} device rows do not say which process they are of, so their launches are not known.")
+    order = _known(process)
+    if len(order) > 1:
+        pids = ", ".join(str(machine.pid(one)) for one in order.tolist())
+        notes.append(
+            f"Correlation ids count for each process; to tell the {len(order)} processes ({pids}) apart, k * 2^32 was "
+            "added to those of the k-th after the first."
+        )
+    work = replace(work, process=process, correlation=_unique(process, work.correlation, order))
+    return work, replace(calls, process=called, correlation=_unique(called, calls.correlation, order)), notes
+
+
+def _known(process: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The processes in a column, in order."""
+    return np.sort(pd.unique(process[process != MISSING]))
+
+
+def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ids that no two processes of `order` share; MISSING for none (0) and for a process that is not there."""
+    if not len(order):
+        order = np.array([MISSING])
+    place = np.minimum(np.searchsorted(order, process), len(order) - 1)
+    known = (order[place] == process) & (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
+    return np.where(known, (place << _CORRELATION_BITS) + np.where(known, correlation, 0), MISSING)
+
+
+def _earliest(path: Path, *events: Work | Calls | Ranges) -> int:
+    """The time of the first event in ns, 0 without any. TraceError if int64 picoseconds cannot hold what follows it."""
+    starts = [one.start_ns.min() for one in events if len(one.start_ns)]
+    ends = [one.end_ns.max() for one in events if len(one.end_ns)]
+    if not starts:
+        return 0
+    first, last = int(min(starts)), int(max(ends))
+    if last - first > _LONGEST_NS:
+        raise TraceError(
+            f"{path} has events {last - first} ns apart; no one time axis holds them. Profile once more, or export a "
+            "part of the report with `nsys export --times`."
+        )
+    return first
+
+
+def _ps(time_ns: NDArray[np.int64], zero_ns: int) -> NDArray[np.int64]:
+    return (time_ns - zero_ns) * _PS_PER_NS
+
+
+def _nullable(values: NDArray[np.int64]) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(values, values == MISSING)
+
+
+def _devices(export: Export, host: str, work: Work) -> tuple[pd.Categorical, pd.DataFrame, list[str]]:
+    """The device of each row, all devices (DEVICE_COLUMNS), and notes."""
+    pair, first = distinct(work.process, work.device)
+    gpus, notes = machine.gpus(export, [(int(work.process[row]), int(work.device[row])) for row in first])
+    facts = sorted({gpu.name: gpu for gpu in gpus}.values(), key=lambda gpu: natural(gpu.name))
+    devices = frame(
+        DEVICE_COLUMNS,
+        {
+            "host": [host] * len(facts),
+            "device": [gpu.name for gpu in facts],
+            "model": [gpu.model for gpu in facts],
+            "memory_bandwidth_bytes_per_s": [gpu.memory_bandwidth_bytes_per_s for gpu in facts],
+        },
+    )
+    return labelled([gpu.name for gpu in gpus], pair), devices, notes
+
+
+def _events(
+    export: Export, host: str, work: Work, calls: Calls, ranges: Ranges, zero: int, device: pd.Categorical
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """The device rows (EVENT_COLUMNS), their operations (OP_COLUMNS) and notes."""
+    launch = _launch_of(work, calls)
+    size, group, said = nccl.messages(export, work, calls, launch)
+    hlo, ops, op = nvtx.operations(calls.start_ns, calls.thread, ranges, launch)
+    data = {
+        "host": constant(host, len(launch)),
+        "device": device,
+        "lane": _lanes(work, device),
+        "kind": labelled([what.kind for what in work.labels], work.label),
+        "name": labelled([what.name for what in work.labels], work.label),
+        "start_ps": _ps(work.start_ns, zero),
+        "end_ps": _ps(work.end_ns, zero),
+        "category": labelled([what.category for what in work.labels], work.label),
+        "direction": labelled([what.direction for what in work.labels], work.label),
+        "bytes": _nullable(np.where(size == MISSING, work.size_bytes, size)),
+        "correlation_id": _nullable(work.correlation),
+        "known_by": labelled([what.known_by for what in work.labels], work.label),
+        "group": group,
+        **hlo,
+        "op": op,
+    }
+    return frame(EVENT_COLUMNS, data), ops, said
+
+
+def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:
+    """The call that started each row, -1 where none is known; of two calls with one id the outer, which began first."""
+    if not len(calls.correlation):
+        return np.full(len(work.correlation), -1, np.int64)
+    order = np.lexsort((calls.start_ns, calls.correlation))
+    ids = calls.correlation[order]
+    place = np.minimum(np.searchsorted(ids, work.correlation), len(ids) - 1)
+    return np.where(ids[place] == work.correlation, order[place], -1)
+
+
+def _lanes(work: Work, device: pd.Categorical) -> pd.Categorical:
+    """The stream of each row; with its process and context where two of them have a stream of that number there."""
+    unified = np.array([what.unified for what in work.labels], bool)[work.label]
+    stream = np.where(unified, MISSING, work.stream)
+    context = np.where(unified, MISSING, work.context)
+    on = device.codes.astype(np.int64)
+    which, first = distinct(on, stream, unified, work.process, context)
+    same: dict[tuple[int, int, bool], set[tuple[int, int]]] = {}
+    seen = [
+        ((int(on[row]), int(stream[row]), bool(unified[row])), (int(work.process[row]), int(context[row])))
+        for row in first
+    ]
+    for number, owner in seen:
+        same.setdefault(number, set()).add(owner)
+    labels = []
+    for number, (process, in_context) in seen:
+        label = "unified memory" if number[2] else "stream ?" if number[1] == MISSING else f"stream {number[1]}"
+        owners = same[number]
+        if len({owner for owner, _ in owners}) > 1:
+            label += f", process {machine.pid(process)}"
+        if sum(owner == process for owner, _ in owners) > 1:
+            label += f", context {in_context}"
+        labels.append(label)
+    return labelled(labels, which)
+
+
+def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame:
+    """The NVTX ranges (SPAN_COLUMNS)."""
+    return frame(
+        SPAN_COLUMNS,
+        {
+            "host": constant(host, len(ranges.start_ns)),
+            "thread": _threads(export, ranges.thread),
+            "name": labelled(ranges.names, ranges.name),
+            "start_ps": _ps(ranges.start_ns, zero),
+            "end_ps": _ps(ranges.end_ns, zero),
+            "step": ranges.steps(),
+        },
+    )
+
+
+def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFrame:
+    """The API calls that started a row (LAUNCH_COLUMNS)."""
+    which, ids = pd.factorize(calls.name_id)
+    texts = strings(export, ids)
+    return frame(
+        LAUNCH_COLUMNS,
+        {
+            "host": constant(host, len(which)),
+            "thread": _threads(export, calls.thread),
+            "name": labelled([_API_VERSION.sub("", texts.get(one, "")) or "CUDA call" for one in ids.tolist()], which),
+            "start_ps": _ps(calls.start_ns, zero),
+            "end_ps": _ps(calls.end_ns, zero),
+            "correlation_id": _nullable(calls.correlation),
+        },
+    )
+
+
+def _syncs(waits: Waits, calls: pd.DataFrame, events: pd.DataFrame, zero: int) -> pd.DataFrame:
+    """The waits (SYNC_COLUMNS) of the host calls `calls` (LAUNCH_COLUMNS), one for each."""
+    nowhere = len(events)
+    columns = {}
+    for column, row in (
+        ("device", waits.lane),
+        ("lane", waits.lane),
+        ("on_device", waits.on_device),
+        ("on_lane", waits.on_lane),
+    ):
+        values = events[column.removeprefix("on_")].array
+        codes = np.append(values.codes, -1)[np.where(row < 0, nowhere, row)]
+        columns[column] = pd.Categorical.from_codes(codes, categories=values.categories)
+    recorded = np.where(waits.recorded_ns == MISSING, MISSING, _ps(waits.recorded_ns, zero))
+    same = {str(name): calls[name].array for name in calls if name != "correlation_id"}
+    return frame(SYNC_COLUMNS, {**same, **columns, "recorded_ps": _nullable(recorded)})
+
+
+def _threads(export: Export, thread: NDArray[np.int64]) -> pd.Categorical:
+    which, ids = pd.factorize(thread)
+    return labelled(machine.threads(export, ids.tolist()), which)

@@ -1,0 +1,5 @@
+"""XSpace files, as the XLA profiler of JAX and TensorFlow writes them, and the planes that any file may hold."""
+
+from tracekit.readers.xspace.xspace_trace import STATS, read, trace
+
+__all__ = ["STATS", "read", "trace"]

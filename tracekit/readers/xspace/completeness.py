@@ -1,0 +1,94 @@
+"""Whether an XSpace file is whole: cut between two planes it still parses, and is told only by what is missing.
+
+Profilers write the planes in an order of their own, but `Task Environment` (since February 2024) and the host names
+after all others (tsl/profiler/lib/profiler_session.cc): a file with either was not cut.
+"""
+
+import re
+
+import numpy as np
+
+from tracekit.readers.xspace import device_planes, host_events
+from tracekit.readers.xspace.planes import Plane, XSpace
+
+SESSION = "Task Environment"
+HOST = "/host:CPU"
+METADATA = "/host:metadata"
+
+# What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
+_LATER_PLANES = frozenset({"/host:__ScopeRangeCallStack__"})
+_LATER_STATS = frozenset({"gpu_device_name", "core_details", "jax_version", "jaxlib_version"})
+_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+_ENQUEUED = ("tpu::System::Execute", "DoEnqueueProgram", "EnqueueProgram")
+# At the end of a profile some kernels have not run yet; more than this share of the launches is no such remainder.
+_REMAINDER = 0.1
+
+
+def profile_ps(space: XSpace) -> int | None:
+    """How long the profile ran, None if the file does not say."""
+    times = _times(space)
+    return None if times is None or times[1] <= times[0] else (times[1] - times[0]) * 1000
+
+
+def started_ns(space: XSpace) -> int | None:
+    """The Unix time in ns at which the profile was started, None if the file does not say."""
+    times = _times(space)
+    return None if times is None else times[0]
+
+
+def missing(space: XSpace) -> list[str]:
+    """What the planes that are there show to be missing, one sentence each."""
+    names = {plane.name for plane in space.planes}
+    platforms = {device.partition(":")[0] for name in names if (device := device_planes.name(name))}
+    host = next((plane for plane in space.planes if plane.name == HOST), None)
+    notes = _lost_launches(space, "gpu" in platforms)
+    if host is not None and "tpu" not in platforms and _calls(host, _ENQUEUED):
+        notes.append(
+            "The host ran programs on a TPU, but the file holds no TPU plane: it was cut, or the profiler could not "
+            "record the TPU."
+        )
+    if SESSION in names or space.hostnames:
+        return notes
+    late = bool(names & _LATER_PLANES) or any(_LATER_STATS & plane.stats.keys() for plane in space.planes)
+    launched = any(plane.numbers("correlation_id")[1].any() for plane in space.planes if device_planes.name(plane.name))
+    if host is None and METADATA in names and not platforms:
+        notes.append(f"The file holds no work, only {METADATA}: it was cut, or the profiler recorded nothing.")
+    elif late or (launched and host is None):
+        lost = f"{SESSION} and {HOST}" if host is None else SESSION
+        notes.append(
+            f"The file ends before {lost}, which its profiler writes last: it was cut between planes, and others may "
+            "be missing too. Copy it again."
+        )
+    return notes
+
+
+def _lost_launches(space: XSpace, has_gpu: bool) -> list[str]:
+    """Launches of the host that no event of a GPU answers."""
+    asked = host_events.calls(space).ids(lambda name: bool(_LAUNCH.search(name)))
+    ran = [np.zeros(0, np.int64)]
+    for plane in space.planes:
+        if (device_planes.name(plane.name) or "").startswith("gpu"):
+            ids, there = plane.numbers("correlation_id")
+            ran.append(ids[there])
+    lost = int((~np.isin(asked, np.concatenate(ran))).sum())
+    if lost <= _REMAINDER * len(asked):
+        return []
+    what = "GPU planes are missing" if has_gpu else "the file holds no GPU plane"
+    return [
+        f"{lost} of the {len(asked)} kernels and copies that the host launched are not in the file: {what}, as if it "
+        "was cut, or the profiler dropped them."
+    ]
+
+
+def _times(space: XSpace) -> tuple[int, int] | None:
+    for plane in space.planes:
+        start, stop = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
+        if plane.name == SESSION and isinstance(start, int) and isinstance(stop, int):
+            return start, stop
+    return None
+
+
+def _calls(host: Plane, prefixes: tuple[str, ...]) -> bool:
+    """Whether the host called any function whose name starts so."""
+    codes = np.flatnonzero([name.startswith(prefixes) for name in host.names.categories])
+    return bool(np.isin(host.names.codes, codes).any())

@@ -1,0 +1,161 @@
+"""The host's events as columns that several rules share, what joins those of different threads, and which calls carry
+the correlation ids that device events share."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals
+from tracekit.readers.xspace import plane_ops
+from tracekit.readers.xspace.planes import Plane, XSpace
+from tracekit.trace import constant, labelled
+
+LISTENER = "ThreadpoolListener::"
+
+_GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
+
+
+class HostEvents:
+    """Columns of a plane of the host, all of shape (n,), and masks for what each event is."""
+
+    def __init__(self, plane: Plane, start: NDArray[np.int64]) -> None:
+        self.plane = plane
+        self.start = start
+        self.end = start + plane.duration_ps
+        self.line = plane.line
+        self.names = plane.names
+        self.thunk = plane.has("hlo_op") & plane.has("device_ordinal")
+
+    def named(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Which events have a name that passes `test`, asked once per distinct name."""
+        passes = np.array([*map(test, self.names.categories), False], bool)
+        return np.asarray(passes[self.names.codes])
+
+    def rows(self, mask: NDArray[np.bool_]) -> intervals.Intervals:
+        """The intervals of the events in `mask`."""
+        return intervals.intervals(self.start[mask], self.end[mask])
+
+    def latest(self, mask: NDArray[np.bool_], line: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of the last event in `mask` on each `line` that starts before each `time` (both (m,)); -1 if none."""
+        rows = np.flatnonzero(mask)
+        found = np.full(len(line), -1, np.int64)
+        for one in np.unique(line):
+            mine = rows[self.line[rows] == one]
+            mine = mine[np.argsort(self.start[mine], kind="stable")]
+            asked = np.flatnonzero(line == one)
+            at = np.searchsorted(self.start[mine], time[asked], side="left") - 1
+            found[asked[at >= 0]] = mine[at[at >= 0]]
+        return found
+
+    def around(self, mask: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The row of the last event in `mask` that starts before each of the events `rows` on its line, if it is still
+        open when that starts; else -1."""
+        found = self.latest(mask, self.line[rows], self.start[rows])
+        return np.where((found >= 0) & (self.start[rows] <= self.end[found]), found, -1)
+
+    def bookkeeping(self) -> NDArray[np.bool_]:
+        """Events that only serve to rebuild the device rows; they are no spans."""
+        internal = (LISTENER, "end: ", "ThunkExecutor::", "Rendezvous", "InvokeRendezvous", "Wait: ")
+        return self.thunk | self.named(lambda name: name.startswith(internal))
+
+    @cached_property
+    def regions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """What a pool's threads ran: the rows of `StartRegion`, the time each region ends, and whether it was seen to
+        (one that was not ends with the trace)."""
+        edges = np.flatnonzero(self.named(lambda name: name in (f"{LISTENER}StartRegion", f"{LISTENER}StopRegion")))
+        edges = edges[np.lexsort((self.start[edges], self.line[edges]))]
+        begins = self.named(lambda name: name == f"{LISTENER}StartRegion")[edges]
+        follows = np.append(self.line[edges][1:] == self.line[edges][:-1], False)
+        times = np.append(self.start[edges][1:], 0)
+        ends = np.where(follows, times, self.end.max(initial=0))
+        return edges[begins], ends[begins], follows[begins]
+
+    @cached_property
+    def queued_by(self) -> NDArray[np.int64]:
+        """The row of the `Record` that queued each region (`_p` = `_c`), -1 where none did."""
+        records = np.flatnonzero(self.named(lambda name: name == f"{LISTENER}Record"))
+        made = self.plane.numbers("_p")[0][records]
+        order = np.argsort(made, kind="stable")
+        asked = self.plane.numbers("_c")[0][self.regions[0]]
+        # The last of equal ids: a counter that began anew.
+        at = np.searchsorted(made[order], asked, side="right") - 1
+        hit = (at >= 0) & (made[order][at] == asked) if len(records) else np.zeros(len(asked), bool)
+        return np.where(hit, records[order][at] if len(records) else -1, -1)
+
+
+def described(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
+    return {
+        "host": constant(host, len(rows)),
+        "thread": labelled(plane_ops.line_names(events.plane), events.line[rows]),
+        "name": events.names[rows],
+        "start_ps": events.start[rows],
+        "end_ps": events.end[rows],
+    }
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of the host planes of one file; nothing is looked at until it is asked for."""
+
+    planes: tuple[Plane, ...]
+
+    def of(self, ids: NDArray[np.int64], has_id: NDArray[np.bool_]) -> pd.Categorical:
+        """The name of the first call with each correlation id, null where there is none; both (n,), as the result."""
+        known, names = self._first
+        if len(known) == 0:
+            return pd.Categorical.from_codes(np.full(len(ids), -1), dtype=names.dtype)
+        at = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+        return pd.Categorical.from_codes(np.where(has_id & (known[at] == ids), names.codes[at], -1), dtype=names.dtype)
+
+    def ids(self, test: Callable[[str], bool]) -> NDArray[np.int64]:
+        """The correlation ids of the calls whose name passes `test`, asked once per distinct name."""
+        found = [np.zeros(0, np.int64)]
+        for plane in self.planes:
+            codes = np.flatnonzero([test(name) for name in plane.names.categories])
+            if len(codes):
+                values, there = plane.numbers("correlation_id")
+                found.append(values[there & np.isin(plane.names.codes, codes)])
+        return np.concatenate(found)
+
+    @cached_property
+    def graphs(self) -> NDArray[np.int64]:
+        """The correlation ids of the calls that launch a CUDA graph, which its kernels share."""
+        return self.ids(lambda name: bool(_GRAPH.match(name)))
+
+    @property
+    def highest(self) -> int:
+        """The highest correlation id of any call, 0 if there is none."""
+        found = [0]
+        for plane in self.planes:
+            ids, there = plane.numbers("correlation_id")
+            found.append(int(ids[there].max(initial=0)))
+        return max(found)
+
+    @cached_property
+    def _first(self) -> tuple[NDArray[np.int64], pd.Categorical]:
+        """The correlation ids in rising order and the name of the first call of each."""
+        ids: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+        names: list[pd.Categorical] = [pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))]
+        for plane in self.planes:
+            values, there = plane.numbers("correlation_id")
+            ids.append(values[there])
+            names.append(plane.names[there])
+        known, first = np.unique(np.concatenate(ids), return_index=True)
+        return known, pd.api.types.union_categoricals(names)[first]
+
+
+def calls(space: XSpace) -> Calls:
+    """The calls on all host planes of a file."""
+    return Calls(tuple(plane for plane in space.planes if of_host(plane)))
+
+
+def of_host(plane: Plane) -> bool:
+    """Whether a plane holds events of the host: `/host:CPU`, and `/host:CUPTI` where it was not merged into that."""
+    return plane.name.startswith("/host:") and len(plane) > 0

@@ -1,0 +1,87 @@
+"""The host's part of a trace: its named spans, the calls that started device work, and those that wait for a device.
+
+`CommonPjRtBuffer::Await` stands twice on its thread, where the wait begins and where it ends: the `_p` of the first is
+the `_c` of the second (xla/pjrt/pjrt_future.h). `cuStreamSynchronize` and the like are one event each; CUPTI may have
+written what it waited for as a record on the stream, with the call's correlation id. A call that tells a stream to wait
+for an event is left out: no XSpace says which event that is.
+"""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.readers.xspace import host_events
+from tracekit.readers.xspace.host_events import HostEvents
+from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, frame, labelled
+
+STATS = ("_p", "_c", "correlation_id")
+
+_AWAITS = re.compile(r"\w+::Await")
+_SYNCHRONIZES = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)Synchronize\w*|\w+::BlockHostUntilReady")
+
+
+def waits(host: str, events: HostEvents, on: Mapping[int, tuple[str, str]]) -> pd.DataFrame:
+    """The waits of the host's threads (SYNC_COLUMNS); `on` gives device and lane by correlation id."""
+    begun, ended = _pairs(events)
+    whole = np.flatnonzero(events.named(lambda name: bool(_SYNCHRONIZES.fullmatch(name))))
+    rows = np.concatenate([begun, whole])
+    end = np.concatenate([events.end[ended], events.end[whole]])
+    order = np.argsort(events.start[rows], kind="stable")
+    rows, end = rows[order], end[order]
+    ids, has_id = events.plane.numbers("correlation_id")
+    known = [
+        on.get(one, (None, None)) if there else (None, None)
+        for one, there in zip(ids[rows].tolist(), has_id[rows].tolist(), strict=True)
+    ]
+    # Only a stream is waited for as one lane.
+    stream = ["Stream" in str(name) for name in events.names[rows]]
+    each = np.arange(len(rows))
+    data = host_events.described(host, events, rows) | {
+        "end_ps": end,
+        "on_device": labelled([device for device, _ in known], each),
+        "on_lane": labelled([lane if one else None for (_, lane), one in zip(known, stream, strict=True)], each),
+    }
+    return frame(SYNC_COLUMNS, data)
+
+
+def _pairs(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The events with which a wait begins and those with which it ends, in pairs of one name and thread."""
+    made, makes = events.plane.numbers("_p")
+    took, takes = events.plane.numbers("_c")
+    awaits = events.named(lambda name: bool(_AWAITS.fullmatch(name)))
+    begins = {int(made[row]): int(row) for row in np.flatnonzero(awaits & makes)}
+    pairs = []
+    for row in np.flatnonzero(awaits & takes).tolist():
+        begin = begins.get(int(took[row]), -1)
+        same = events.line[begin] == events.line[row] and events.names.codes[begin] == events.names.codes[row]
+        if begin >= 0 and same and events.start[begin] <= events.end[row]:
+            pairs.append((begin, row))
+    found = np.array(pairs, np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def spans(host: str, events: HostEvents) -> pd.DataFrame:
+    """The named host spans (SPAN_COLUMNS)."""
+    rows = np.flatnonzero(~events.bookkeeping())
+    step, has_step = events.plane.numbers("step_num")
+    return frame(
+        SPAN_COLUMNS,
+        {
+            **host_events.described(host, events, rows),
+            "step": pd.Series(step[rows], dtype="Int64").where(has_step[rows]),
+            **{stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
+        },
+    )
+
+
+def launches(host: str, events: HostEvents) -> pd.DataFrame:
+    """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
+    ids, has_id = events.plane.numbers("correlation_id")
+    rows = np.flatnonzero(has_id)
+    return frame(
+        LAUNCH_COLUMNS,
+        {**host_events.described(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")},
+    )

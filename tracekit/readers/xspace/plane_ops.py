@@ -1,0 +1,122 @@
+"""What the columns of a plane say of its operations, whatever the device: HLO facts, kinds, nesting, line labels."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.readers.distinct import distinct
+from tracekit.readers.hlo.instruction import Op
+from tracekit.readers.xspace.planes import Plane
+from tracekit.trace import Kind, constant, labelled
+from tracekit.vocabulary import kinds
+
+# What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
+Lookup = Callable[[str, str, str], Op | None]
+
+
+def base(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns that need no judgement, for the events `rows`."""
+    data: dict[str, Any] = {
+        "host": constant(host, len(rows)),
+        "device": constant(device, len(rows)),
+        "lane": labelled(line_names(plane), plane.line[rows]),
+        "name": plane.names[rows],
+        "hlo_op": plane.strings("hlo_op")[rows],
+        "hlo_module": plane.strings("hlo_module")[rows],
+    }
+    for stat in ("correlation_id", "run_id", "group_id"):
+        values, there = plane.numbers(stat)
+        data[stat] = pd.arrays.IntegerArray(values[rows], ~there[rows])
+    return data
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One op of a compiled program: its name, its opcode where HLO tells it, and what the trace itself says of it.
+
+    `program` is `jit_f(12)`, "" where no event tells. `operands` are names that the op's text gives.
+    """
+
+    program: str
+    name: str
+    opcode: str | None = None
+    source: str | None = None
+    framework_op: str | None = None
+    flops: int | None = None
+    bytes_accessed: int | None = None
+    operands: tuple[str, ...] = ()
+
+
+def hlo_ops(
+    plane: Plane, rows: NDArray[np.int64], lookup: Lookup
+) -> tuple[NDArray[np.int64], list[tuple[str, Op | None]], list[Operation]]:
+    """The distinct ops of the events `rows`, and which of them each event is, shape (len(rows),): as (hlo_op, what HLO
+    says of it), and as operations of their programs.
+
+    An event without hlo_op is the op "".
+    """
+    op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
+    program = plane.numbers("program_id")[0][rows].astype(np.uint64)
+    which, first = distinct(op.codes, module.codes, program)
+    # The code of what is absent is -1, the last.
+    op_names, modules = [*op.categories, ""], [*module.categories, ""]
+    keys = zip(op.codes[first], module.codes[first], program[first], strict=True)
+    found = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
+    numbered = plane.numbers("program_id")[1][rows[first]]
+    programs = [
+        f"{modules[b]}({number})" if there else modules[b]
+        for b, number, there in zip(module.codes[first], program[first], numbered, strict=True)
+    ]
+    return (
+        which,
+        found,
+        [Operation(key, name, one.opcode if one else None) for (name, one), key in zip(found, programs, strict=True)],
+    )
+
+
+def judge(
+    name: str, op: Op | None, *, typed: Kind | None = None, direction: str | None = None, lane: str = ""
+) -> kinds.Judged:
+    """kinds.classify with what HLO says of the op."""
+    if op is not None and op.does == "custom-call" and op.to_or_from_host:
+        return kinds.Judged(Kind.MEMCPY, op.direction, kinds.KnownBy.OPCODE)
+    opcode = op.does if op else None
+    if op is not None and op.does in ("send", "recv") and op.to_or_from_host:
+        opcode = f"host {op.does}"
+    elif opcode in kinds.CONTROL_FLOW:
+        opcode = None  # a kernel of all that it calls, as a CUDA graph has them
+    return kinds.classify(name, opcode=opcode, typed=typed, direction=direction, lane=lane)
+
+
+def is_control_flow(name: str, op: Op | None) -> bool:
+    """Whether an op only encloses others; its name is asked only where HLO says nothing of it."""
+    return kinds.is_control_flow(op.does if op else None, name)
+
+
+def described(found: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns category, bytes, dtype, ranks and group of rows that are `found[which]`, `which` of shape (n,).
+
+    Sizes are told of copies and collectives, the rest of collectives.
+    """
+    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in found]
+    joined = [op if op and kind == Kind.COLLECTIVE else None for op, kind in found]
+    sizes = np.array([-1 if op is None or op.bytes is None else op.bytes for op in moving], np.int64)[which]
+    return {
+        "category": labelled([op.category if op else None for op, _ in found], which),
+        "bytes": pd.arrays.IntegerArray(sizes, sizes < 0),
+        "dtype": labelled([op.dtype if op else None for op in joined], which),
+        "ranks": labelled([op.ranks if op else None for op in joined], which),
+        "group": labelled([op.group if op else None for op in joined], which),
+    }
+
+
+def line_names(plane: Plane) -> list[str]:
+    """The label of every line, unique within the plane."""
+    names = [line.display_name or line.name or str(line.id) for line in plane.lines]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} [{line.id}]" for name, line in zip(names, plane.lines, strict=True)]

@@ -1,0 +1,155 @@
+"""The compiled programs of a file: what their HLO protos say of the ops that ran, and which op needs which."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.errors import TraceError
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.hlo import operands
+from tracekit.readers.hlo.costs import Costs
+from tracekit.readers.hlo.hlo_proto import Program
+from tracekit.readers.hlo.instruction import Op
+from tracekit.readers.xspace import completeness
+from tracekit.readers.xspace.plane_ops import Operation
+from tracekit.readers.xspace.planes import XSpace
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, concat, frame
+
+_PROGRAM_STAT = "Hlo Proto"
+# What the trace may leave open of an operation, and its proto tell.
+_OPEN = ("source", "framework_op", "flops", "bytes_accessed")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The HLO protos of a file by `jit_f(12)`, also by `(12)`, each parsed when it is first asked for."""
+
+    path: Path
+    protos: dict[str, bytes]
+    _read: dict[str, Program] = field(default_factory=dict, repr=False)
+
+    def of(self, key: str) -> Program:
+        """The program with a key, an empty one if the file holds no proto of it."""
+        if key not in self._read:
+            self._read[key] = Program(self.protos.get(key, b""))
+        return self._read[key]
+
+    def op(self, module: str, program: str, name: str) -> Op | None:
+        """What the op `name` of a module does, None if no proto tells. Raises TraceError if the proto is broken."""
+        key = f"{module}({program})"
+        try:
+            return self.of(key).op(name)
+        except protobuf.Broken as broken:
+            raise self.error(key, broken) from None
+
+    def error(self, key: str, broken: protobuf.Broken) -> TraceError:
+        """What to tell the user of a proto that holds bytes which are no message."""
+        return TraceError(
+            f"{self.path} holds a broken HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace once more."
+        )
+
+
+def held(space: XSpace, path: Path) -> Programs:
+    """The programs in `/host:metadata` of the file at `path`."""
+    protos: dict[str, bytes] = {}
+    for plane in space.planes:
+        if plane.name != completeness.METADATA:
+            continue
+        for metadata in map(plane.event_metadata, plane.event_ids):
+            proto = metadata.stats.get(_PROGRAM_STAT)
+            if isinstance(proto, bytes):
+                protos[metadata.name] = proto
+                # A TPU names the program by its id alone.
+                protos.setdefault(metadata.name[metadata.name.rfind("(") :], proto)
+    return Programs(path, protos)
+
+
+def joined(
+    tables: Sequence[pd.DataFrame], operations: Sequence[Sequence[Operation]], programs: Programs
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """The rows of all `tables` (EVENT_COLUMNS), whose `op` numbers their own `operations`, with the operations that
+    have rows (OP_COLUMNS) and those of them that need others (OPERAND_COLUMNS).
+
+    Raises TraceError if a proto is broken.
+    """
+    events = concat(EVENT_COLUMNS, tables)
+    which, known = _distinct([one for some in operations for one in some])
+    before = np.cumsum([0, *map(len, operations)])[:-1]
+    has_op = events["op"].notna().to_numpy(bool)
+    of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, [len(table) for table in tables])
+    op = which[of_file[has_op]]
+    used = np.bincount(op, minlength=len(known)) > 0
+    number = np.zeros(len(events), np.int64)
+    number[has_op] = (np.cumsum(used) - 1)[op]
+    events["op"] = pd.arrays.IntegerArray(number, ~has_op)
+    ran = [known[at] for at in np.flatnonzero(used)]
+    of_program: dict[str, list[int]] = {}
+    for at, one in enumerate(ran):
+        of_program.setdefault(one.program, []).append(at)
+    pairs: list[tuple[int, int]] = []
+    for key, places in of_program.items():
+        try:
+            costs = Costs(programs.of(key))
+            for at in places:
+                ran[at] = _completed(ran[at], costs)
+            pairs += _operands([ran[at] for at in places], places, programs.of(key))
+        except protobuf.Broken as broken:
+            raise programs.error(key, broken) from None
+    return (
+        events,
+        _table(ran),
+        frame(OPERAND_COLUMNS, dict(zip(OPERAND_COLUMNS, np.array(pairs, np.int64).reshape(-1, 2).T, strict=True))),
+    )
+
+
+def _distinct(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
+    """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
+    places: dict[tuple[str, str], int] = {}
+    known: list[Operation] = []
+    which = np.zeros(len(operations), np.int64)
+    for at, one in enumerate(operations):
+        place = places.setdefault((one.program, one.name), len(known))
+        if place == len(known):
+            known.append(one)
+        which[at] = place
+        missing = {name: getattr(one, name) for name in ("opcode", *_OPEN) if getattr(known[place], name) is None}
+        if any(value is not None for value in missing.values()):
+            known[place] = replace(known[place], **missing)
+    return which, known
+
+
+def _completed(one: Operation, costs: Costs) -> Operation:
+    """The operation with what its proto tells."""
+    if all(getattr(one, name) is not None for name in _OPEN):
+        return one
+    told = costs.of(one.name)
+    return replace(one, **{name: getattr(told, name) for name in _OPEN if getattr(one, name) is None})
+
+
+def _operands(operations: Sequence[Operation], numbers: Sequence[int], program: Program) -> list[tuple[int, int]]:
+    """Which of the operations of one program, called `numbers`, needs which: by its proto, else by their own texts, in
+    which only operands that left rows themselves are told."""
+    number = {one.name: at for one, at in zip(operations, numbers, strict=True)}
+    pairs: Iterable[tuple[str, str]]
+    if program.proto:
+        pairs = operands.operands(program, list(number))
+    else:
+        pairs = dict.fromkeys((one.name, name) for one in operations for name in one.operands if name in number)
+    return [(number[op], number[operand]) for op, operand in pairs]
+
+
+def _table(operations: Sequence[Operation]) -> pd.DataFrame:
+    data = {
+        "program": [one.program or None for one in operations],
+        "hlo_op": [one.name for one in operations],
+        **{name: [getattr(one, name) for one in operations] for name in ("opcode", *_OPEN)},
+    }
+    return frame(OP_COLUMNS, {name: pd.Series(data[name], dtype=_dtype(name)) for name in OP_COLUMNS})
+
+
+def _dtype(column: str) -> str:
+    return "str" if OP_COLUMNS[column] == "category" else str(OP_COLUMNS[column])

@@ -1,0 +1,500 @@
+"""XSpace files (`*.xplane.pb`) to columns, in one pass over the memory-mapped bytes.
+
+Schema: tsl/profiler/protobuf/xplane.proto; field numbers are asserted in tests against jax's own serialiser. The event
+loops at the end are in numba's subset of Python: plain on small files, compiled on large ones.
+"""
+
+import gzip
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.errors import TraceError
+from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.distinct import distinct_bytes
+from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
+
+# How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
+ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
+
+# The compiled loop holds no GIL, and each line writes rows of its own.
+_THREADS = min(4, os.cpu_count() or 1)
+
+# Stat ids below this are looked up in a table.
+_TABLE = 4096
+
+Span = tuple[int, int]
+Keep = Callable[[str, str, int], bool]
+
+# Below this the plain loops (0.7 s a MB) are done before numba is imported and its code loaded (0.8 s, 3 s at first).
+COMPILE_FROM_BYTES = 2_000_000
+
+
+@dataclass(frozen=True)
+class WirePlane:
+    """A `planes.Plane` over the bytes of its file.
+
+    `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
+    above (uint8), and the value is the number's 64 bits, a stat metadata id (REF) or the offset of a length prefix
+    (STR, BYTES). Of a stat that stands twice on one event the last value counts, as protobuf has it for a field.
+    """
+
+    id: int
+    name: str
+    lines: list[Line]
+    line: NDArray[np.int64]
+    metadata_id: NDArray[np.int64]
+    offset_ps: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+    stat_rows: dict[str, int]
+    values: NDArray[np.int64]
+    types: NDArray[np.uint8]
+    stat_names: dict[int, str]
+    _buf: Any = field(repr=False)
+    _event_spans: dict[int, Span] = field(repr=False)
+    _stat_spans: list[Span] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    @cached_property
+    def stats(self) -> dict[str, Any]:
+        """The plane's own stats by name."""
+        return dict(_stat(self._buf, *at, self.stat_names) for at in self._stat_spans)
+
+    @property
+    def event_ids(self) -> list[int]:
+        """The ids of all event metadata in the plane, used by an event or not."""
+        return list(self._event_spans)
+
+    def event_metadata(self, event_id: int) -> EventMetadata:
+        """The metadata of `event_id`, decoded now; an id without metadata gives empty strings."""
+        if event_id not in self._event_spans:
+            return EventMetadata()
+        name, display, stats = "", "", {}
+        for number, _, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
+            if number == 2:
+                name = protobuf.text(self._buf, start, end)
+            elif number == 4:
+                display = protobuf.text(self._buf, start, end)
+            elif number == 5:
+                key, value = _stat(self._buf, start, end, self.stat_names)
+                stats[key] = value
+        return EventMetadata(name, display, stats)
+
+    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
+        """Start of every event in picoseconds since `base_ns`, shape (n,); rebased in ns, so that epoch times fit."""
+        stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
+        return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
+
+    def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
+        if stat not in self.stat_rows:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
+        row = self.stat_rows[stat]
+        return self.values[row], (self.types[row] == INT64) | (self.types[row] == UINT64)
+
+    def reals(self, stat: str) -> NDArray[np.float64]:
+        """The numeric stat of every event, shape (n,), nan where absent."""
+        if stat not in self.stat_rows:
+            return np.full(len(self), np.nan)
+        row = self.stat_rows[stat]
+        values, types = self.values[row], self.types[row]
+        found = np.where(types == DOUBLE, values.view(np.float64), values)
+        found[types == UINT64] = values[types == UINT64].view(np.uint64)
+        return np.where((types == DOUBLE) | (types == UINT64) | (types == INT64), found, np.nan)
+
+    def has(self, stat: str) -> NDArray[np.bool_]:
+        """Whether each event has the stat, in whatever type, shape (n,)."""
+        return self.types[self.stat_rows[stat]] != ABSENT if stat in self.stat_rows else np.zeros(len(self), np.bool_)
+
+    def strings(self, stat: str) -> pd.Categorical:
+        """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
+        if stat not in self.stat_rows:
+            return pd.Categorical.from_codes(np.full(len(self), -1), categories=pd.Index([], dtype="str"))
+        row = self.stat_rows[stat]
+        values, types = self.values[row], self.types[row]
+        known: dict[str, int] = {}
+        codes = np.full(len(self), -1, np.int64)
+        refs = types == REF
+        places, ids = pd.factorize(values[refs])
+        named = [known.setdefault(self.stat_names.get(int(one), ""), len(known)) for one in ids]
+        codes[refs] = np.array(named, np.int64)[places]
+        inline = np.flatnonzero((types == STR) | (types == BYTES))
+        if len(inline):
+            which, first = self._distinct_bytes(values[inline])
+            texts = [self.bytes_at(int(at)) for at in values[inline[first]]]
+            named = [known.setdefault(protobuf.text(raw, 0, len(raw)), len(known)) for raw in texts]
+            codes[inline] = np.array(named, np.int64)[which]
+        return pd.Categorical.from_codes(codes, categories=pd.Index(list(known), dtype="str"))
+
+    def _distinct_bytes(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
+        seen = np.frombuffer(self._buf, np.uint8)
+        starts, sizes = offsets + 1, seen[offsets].astype(np.int64)
+        for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
+            sizes[row], starts[row] = protobuf.varint(self._buf, int(offsets[row]), len(self._buf))
+        return distinct_bytes(seen, starts, sizes)
+
+    @cached_property
+    def names(self) -> pd.Categorical:
+        """The name of every event, shape (n,)."""
+        places, ids = pd.factorize(self.metadata_id)
+        known: dict[str, int] = {}
+        named = [known.setdefault(self.event_metadata(int(one)).name, len(known)) for one in ids]
+        return pd.Categorical.from_codes(
+            np.array(named, np.int64)[places], categories=pd.Index(list(known), dtype="str")
+        )
+
+    def bytes_at(self, offset: int) -> bytes:
+        """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
+        size, start = protobuf.varint(self._buf, offset, len(self._buf))
+        return bytes(self._buf[start : start + size])
+
+
+def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
+    """Decode the XSpace file at `path`, gzipped or not.
+
+    `wanted` names the event stats to keep. Lines for which `keep(plane name, line name, line id)` is false are skipped
+    whole. Raises TraceError, naming the file and the byte, if the file is empty, cut inside a plane or no XSpace.
+    """
+    path = Path(path)
+    buf = _mapped(path)
+    try:
+        return _space(buf, frozenset(wanted), keep)
+    except protobuf.Broken as broken:
+        raise error(path, broken) from None
+
+
+def error(path: Path, broken: protobuf.Broken) -> TraceError:
+    """What to tell the user of a file that holds bytes which are no message: the planes' metadata is decoded late."""
+    return TraceError(
+        f"{path} is broken or no XSpace: the bytes at offset {broken.args[0]} are no valid message. "
+        "Copy the file again, in binary, or capture the trace once more."
+    )
+
+
+def _mapped(path: Path) -> Any:
+    """The file's bytes as a memory map, or unpacked if it is gzipped."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(2)
+            if head == b"\x1f\x8b":
+                file.seek(0)
+                return gzip.decompress(file.read())
+            if not head:
+                raise TraceError(f"{path} is empty: the profiler wrote nothing into it. Capture the trace once more.")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (gzip.BadGzipFile, zlib.error, EOFError):
+        raise TraceError(
+            f"{path} does not unpack: its gzip stream is cut or damaged. "
+            "Copy the file again, in binary, or capture the trace once more."
+        ) from None
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
+
+
+def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
+    spans: list[Span] = []
+    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
+    for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
+        if number == 1 and wire_type == protobuf.LENGTH:
+            spans.append((start, end))
+        elif number in texts and wire_type == protobuf.LENGTH:
+            texts[number].append(protobuf.text(buf, start, end))
+    if not spans:
+        raise protobuf.Broken(0)
+    scan, decode, seen = _loops(buf)
+    planes: list[Plane] = [_plane(buf, seen, *at, wanted, keep, scan, decode) for at in spans]
+    return XSpace(planes, texts[2], texts[3], texts[4])
+
+
+def _plane(
+    buf: Any, seen: Any, start: int, end: int, wanted: frozenset[str], keep: Keep, scan: Any, decode: Any
+) -> WirePlane:
+    plane_id, name = 0, ""
+    line_spans: list[Span] = []
+    stat_spans: list[Span] = []
+    event_spans: dict[int, Span] = {}
+    stat_names: dict[int, str] = {}
+    for number, _, at, to in protobuf.fields(buf, start, end):
+        if number == 1:
+            plane_id = protobuf.varint(buf, at, to)[0]
+        elif number == 2:
+            name = protobuf.text(buf, at, to)
+        elif number == 3:
+            line_spans.append((at, to))
+        elif number == 4:
+            key, value = _entry(buf, at, to)
+            event_spans[key] = value
+        elif number == 5:
+            key, value = _entry(buf, at, to)
+            stat_names[key] = _stat_name(buf, *value)
+        elif number == 6:
+            stat_spans.append((at, to))
+
+    # Several ids may carry one name; each gets the name's row.
+    rows = {stat: row for row, stat in enumerate(sorted(wanted & set(stat_names.values())))}
+    slots = {key: rows[stat] for key, stat in stat_names.items() if stat in rows}
+    near = np.full(max([key for key in slots if 0 <= key < _TABLE], default=-1) + 1, -1, np.int64)
+    far = [key for key in slots if not 0 <= key < _TABLE]
+    for key in slots.keys() - far:
+        near[key] = slots[key]
+    lookup = near, np.array(far, np.int64), np.array([slots[key] for key in far], np.int64)
+
+    lines, spans, counts = [], [], []
+    for at, to in line_spans:
+        where = np.full(16, -1, np.int64)
+        count = scan(seen, at, to, where)
+        line = _line(buf, to, where)
+        if keep(name, line.name, line.id):
+            lines.append(line)
+            spans.append((at, to))
+            counts.append(count)
+    n = sum(counts)
+    metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
+    occurrences = np.full(n, -1, np.int64)
+    values = np.zeros((len(rows), n), np.int64)
+    types = np.zeros((len(rows), n), np.uint8)
+    columns = metadata_id, offset_ps, duration_ps, occurrences, values, types
+    rows_before = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    jobs = [(seen, at, to, row, *lookup, *columns) for (at, to), row in zip(spans, rows_before[:-1], strict=True)]
+    if seen is buf:  # the plain loop, which threads cannot share
+        for job in jobs:
+            decode(*job)
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
+    _give_back(buf, start, end)
+    return WirePlane(
+        id=plane_id,
+        name=name,
+        lines=lines,
+        line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
+        metadata_id=metadata_id,
+        offset_ps=offset_ps,
+        duration_ps=duration_ps,
+        occurrences=occurrences,
+        stat_rows=rows,
+        values=values,
+        types=types,
+        stat_names=stat_names,
+        _buf=buf,
+        _event_spans=event_spans,
+        _stat_spans=stat_spans,
+    )
+
+
+def _give_back(buf: Any, start: int, end: int) -> None:
+    """Let go of the pages of a map that lie in [start, end): what is asked for again comes from the file once more."""
+    first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first and isinstance(buf, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        buf.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
+    """Key and value span of one `map<int64, message>` entry."""
+    key, value = 0, (end, end)
+    if start < end and buf[start] == 0x08:  # as every writer has it: key, value, nothing else
+        key, at = protobuf.varint(buf, start + 1, end)
+        if at < end and buf[at] == 0x12:
+            size, at = protobuf.varint(buf, at + 1, end)
+            if size == end - at:
+                return key, (at, end)
+    for number, _, at, to in protobuf.fields(buf, start, end):
+        if number == 1:
+            key = protobuf.varint(buf, at, to)[0]
+        elif number == 2:
+            value = (at, to)
+    return key, value
+
+
+def _stat_name(buf: Any, start: int, end: int) -> str:
+    for number, _, at, to in protobuf.fields(buf, start, end):
+        if number == 2:
+            return protobuf.text(buf, at, to)
+    return ""
+
+
+def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str, Any]:
+    """Name and value of one XStat outside the event loop, with refs resolved."""
+    key, value = 0, None
+    for number, _, at, to in protobuf.fields(buf, start, end):
+        if number == 1:
+            key = protobuf.varint(buf, at, to)[0]
+        elif number == DOUBLE:
+            value = struct.unpack("<d", buf[at:to])[0]
+        elif number == UINT64:
+            value = protobuf.varint(buf, at, to)[0] & 0xFFFFFFFFFFFFFFFF
+        elif number == INT64:
+            value = protobuf.varint(buf, at, to)[0]
+        elif number == STR:
+            value = protobuf.text(buf, at, to)
+        elif number == BYTES:
+            value = bytes(buf[at:to])
+        elif number == REF:
+            value = stat_names.get(protobuf.varint(buf, at, to)[0], "")
+    return stat_names.get(key, str(key)), value
+
+
+def _line(buf: Any, end: int, where: NDArray[np.int64]) -> Line:
+    """The header whose fields stand at the offsets `where`, indexed by field number (-1 = absent)."""
+
+    def number(field_number: int) -> int:
+        at = int(where[field_number])
+        return protobuf.varint(buf, at, end)[0] if at >= 0 else 0
+
+    def string(field_number: int) -> str:
+        at = int(where[field_number])
+        if at < 0:
+            return ""
+        size, start = protobuf.varint(buf, at, end)
+        return protobuf.text(buf, start, start + size)
+
+    return Line(number(1), string(2), string(11), number(3), number(9))
+
+
+def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
+    """Count the events of the line in [pos, end) and note where each other field's value stands."""
+    count = 0
+    while pos < end:
+        tag, after = protobuf.varint(buf, pos, end)
+        number = tag >> 3
+        if number <= 0:
+            raise protobuf.Broken(pos)
+        if tag == 34:  # field 4, length-delimited: an event
+            count += 1
+        elif number < 16:
+            where[number] = after
+        pos = protobuf.skip(buf, after, end, tag & 7)
+    return count
+
+
+def decode_events(
+    buf: Any,
+    pos: int,
+    end: int,
+    row: int,
+    stat_rows: NDArray[np.int64],
+    far_ids: NDArray[np.int64],
+    far_rows: NDArray[np.int64],
+    metadata_id: NDArray[np.int64],
+    offset_ps: NDArray[np.int64],
+    duration_ps: NDArray[np.int64],
+    occurrences: NDArray[np.int64],
+    values: NDArray[np.int64],
+    types: NDArray[np.uint8],
+) -> None:
+    """Write the events of the line in [pos, end) to the columns from `row` on.
+
+    `stat_rows` is indexed by stat id and gives the row of `values` and `types`, -1 for stats that are not wanted; ids
+    beyond it are looked up in `far_ids` and `far_rows`, since an id may be huge.
+    """
+    while pos < end:
+        tag, after = protobuf.varint(buf, pos, end)
+        if tag != 34:  # not field 4, an event
+            pos = protobuf.skip(buf, after, end, tag & 7)
+            continue
+        size, at = protobuf.varint(buf, after, end)
+        if size < 0 or size > end - at:
+            raise protobuf.Broken(after)
+        pos = at + size
+        while at < pos:
+            # A tag is one byte; two are a field that is not known here.
+            tag = buf[at] & 0xFF
+            after = at + 1
+            if tag > 127:
+                tag, after = protobuf.varint(buf, at, pos)
+            if tag == 8:
+                metadata_id[row], at = protobuf.varint(buf, after, pos)
+            elif tag == 16:
+                offset_ps[row], at = protobuf.varint(buf, after, pos)
+                occurrences[row] = -1
+            elif tag == 24:
+                duration_ps[row], at = protobuf.varint(buf, after, pos)
+            elif tag == 40:  # a oneof: the offset is then not set
+                occurrences[row], at = protobuf.varint(buf, after, pos)
+                offset_ps[row] = 0
+            elif tag == 34:  # field 4: a stat
+                size, inner = protobuf.varint(buf, after, pos)
+                if size < 0 or size > pos - inner:
+                    raise protobuf.Broken(after)
+                at = inner + size
+                slot = stat_rows[0] if len(stat_rows) else -1  # an id of 0 is not written
+                kind = 0
+                value = 0
+                while inner < at:
+                    tag = buf[inner] & 0xFF
+                    after = inner + 1
+                    if tag > 127:
+                        tag, after = protobuf.varint(buf, inner, at)
+                    if tag == 8:
+                        stat_id, inner = protobuf.varint(buf, after, at)
+                        slot = -1
+                        if 0 <= stat_id < len(stat_rows):
+                            slot = stat_rows[stat_id]
+                        else:
+                            for far in range(len(far_ids)):
+                                if far_ids[far] == stat_id:
+                                    slot = far_rows[far]
+                        if slot < 0:  # not wanted: its value need not be looked at
+                            inner = at
+                    elif tag == 24 or tag == 32 or tag == 56:  # uint64, int64, ref
+                        value, inner = protobuf.varint(buf, after, at)
+                        kind = tag >> 3
+                    elif tag == 42 or tag == 50:  # str, bytes
+                        inner = protobuf.skip(buf, after, at, 2)
+                        value = after
+                        kind = tag >> 3
+                    elif tag == 17:  # double
+                        inner = protobuf.skip(buf, after, at, 1)
+                        value = 0
+                        for byte in range(7):
+                            value |= (buf[after + byte] & 0xFF) << (8 * byte)
+                        top = buf[after + 7] & 0xFF
+                        # The top byte is added signed, so that compiled int64 arithmetic cannot overflow.
+                        value += (top - 256 if top > 127 else top) * 72057594037927936
+                        kind = 2
+                    elif tag <= 7:
+                        raise protobuf.Broken(inner)
+                    else:
+                        inner = protobuf.skip(buf, after, at, tag & 7)
+                if kind and slot >= 0:
+                    values[slot, row] = value
+                    types[slot, row] = kind
+            elif tag <= 7:
+                raise protobuf.Broken(at)
+            else:
+                at = protobuf.skip(buf, after, pos, tag & 7)
+        row += 1
+
+
+def _loops(buf: Any) -> tuple[Any, Any, Any]:
+    """`count_events`, `decode_events` and the view of `buf` for them; compiled if the file is large and numba there."""
+    compiled = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
+    return (count_events, decode_events, buf) if compiled is None else (*compiled, np.frombuffer(buf, np.uint8))
+
+
+@lru_cache(maxsize=1)
+def _compiled_loops() -> tuple[Any, Any] | None:
+    try:
+        import numba
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
+    register_jitable(protobuf.varint)
+    register_jitable(protobuf.skip)
+    jit = numba.njit(cache=True, nogil=True)
+    return jit(count_events), jit(decode_events)
