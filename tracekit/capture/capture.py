@@ -1,5 +1,6 @@
 """Run a Python script under the JAX profiler and leave a trace that TensorBoard accepts."""
 
+import importlib.util
 import json
 import os
 import secrets
@@ -91,6 +92,7 @@ def record(
         raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {host_level}.")
     if not module:
         _script.check_file(script)
+    _check_jax(script, module)
     started = datetime.now().astimezone()
     # Run names of jax last one second: two captures in one second would share a directory.
     name = f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}"
@@ -175,6 +177,20 @@ def usable_cores() -> float:
         if folder == root:
             break
     return int(cores) if cores.is_integer() else cores
+
+
+def _check_jax(script: str, module: bool) -> None:
+    """Raise CaptureError where the script could not import jax, installed or in the directory that it starts from."""
+    directory = Path.cwd() if module else Path(script).resolve().parent
+    if "jax" in sys.modules or (directory / "jax").is_dir():
+        return
+    with suppress(ModuleNotFoundError):
+        if importlib.util.find_spec("jax") is not None:
+            return
+    raise CaptureError(
+        "jax is not installed in this Python, and a capture needs it: `pip install jax`, or for GPUs and TPUs see "
+        "https://docs.jax.dev/en/latest/installation.html. Traces can be read without it."
+    )
 
 
 def _check_writable(out: Path, folder: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tracekit.errors import TracekitError
 from tracekit.report.build import Report, build
-from tracekit.report.write import default_directory, write
 from tracekit.trace import Trace
 
 
@@ -34,5 +33,8 @@ def save(report: Report, directory: str | Path | None = None) -> Path:
 
     Raises TracekitError where it lies inside the trace's own directory, or cannot be written.
     """
+    # Here, because a report is files and pictures only when it is saved: an analysis needs no matplotlib.
+    from tracekit.report.write import default_directory, write
+
     source = Path(report.trace.source)
     return write(report, default_directory(source) if directory is None else Path(directory), source)
