@@ -15,7 +15,7 @@ help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
 	@echo "make docs     build the documentation into site/"
-	@echo "make gallery  make the reports in reports/gallery again"
+	@echo "make gallery  capture the workloads and build their reports in reports/gallery"
 	@echo "make clean    remove $(VENV) and what building left"
 
 demo: $(VENV)/.workloads

@@ -1,6 +1,8 @@
-"""Make the gallery in reports/: capture the workloads on CPU, report on each trace, and write what is to be seen there.
+"""Build the gallery in reports/gallery: capture the workloads on CPU, and write a report on each trace.
 
-`make gallery` makes all of it, in a minute on two quiet cores. Run it where little else runs: figures are as they come.
+`make gallery` does it, in a minute on two quiet cores. What is committed are a picture and the verdicts of each report,
+with the page reports/README.md that shows them: `python docs/gallery.py --renew` replaces them by those of the new
+reports. Renew them where little else runs, since the figures of a busy machine mislead.
 """
 
 import json
@@ -17,8 +19,8 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "reports"
-# What of a report is committed: frames of all intervals are as large as the trace.
-KEPT = ("report.html", "report.md", "gantt.png", "summary.json")
+GALLERY = REPORTS / "gallery"
+RESULTS = GALLERY / "results.json"
 
 
 @dataclass(frozen=True)
@@ -75,50 +77,62 @@ ENTRIES = (
 )
 
 
-def make(entry: Entry) -> None:
-    """Capture and report; what stood there before is replaced when all of it is done."""
-    trace, target = ROOT / "traces" / "gallery" / entry.name, REPORTS / "gallery" / entry.name
+def build(entry: Entry) -> None:
+    """Capture and report; the report that stood there before is replaced when all of the new one is done."""
+    trace, target = ROOT / "traces" / "gallery" / entry.name, GALLERY / entry.name
     # File names without the directories of this machine, and no accelerator.
     env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX": ".*/"}
     shutil.rmtree(trace, ignore_errors=True)
-    (ROOT / "reports").mkdir(exist_ok=True)
+    GALLERY.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=REPORTS, prefix=".gallery-") as draft:
         for command in entry.commands:
             words = command.replace(f"reports/gallery/{entry.name}", draft).split()[1:]
             subprocess.run([sys.executable, "-m", "tracekit", *words], cwd=ROOT, env=env, check=True, stdout=sys.stderr)
         shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        for name in KEPT:
-            (Path(draft) / name).replace(target / name)
+        shutil.copytree(draft, target)
 
 
 def machine() -> str:
     """What the traces were captured on, as tracekit wrote it beside the first of them."""
-    (found,) = (ROOT / "traces" / "gallery" / ENTRIES[0].name).glob("plugins/profile/*/capture.json")
-    told = json.loads(found.read_text("utf-8"))
-    versions = told["versions"]
+    (path,) = (ROOT / "traces" / "gallery" / ENTRIES[0].name).glob("plugins/profile/*/capture.json")
+    facts = json.loads(path.read_text("utf-8"))
+    versions = facts["versions"]
     return (
-        f"Captured on {told['started'][:10]} on {told['usable_cores']} virtual cores ({platform.machine()}), "
+        f"Captured on {facts['started'][:10]} on {facts['usable_cores']} virtual cores ({platform.machine()}), "
         f"jax {versions['jax']}, Python {versions['python']}."
     )
 
 
-def readme(machine: str) -> str:
-    """The page that shows the gallery, from the figures that stand in it."""
-    parts = [_HEAD, _wrapped(f"{_ABOUT} {machine} {_KNOW}")]
+def results() -> dict[str, Any]:
+    """The machine, and of each built report its headline and the verdicts on the phases that the entry is about."""
+    reports = {}
     for entry in ENTRIES:
-        home = f"gallery/{entry.name}"
-        summary = json.loads((REPORTS / home / "summary.json").read_text("utf-8"))
-        files = f"[Page]({home}/report.html), [text]({home}/report.md), [figures]({home}/summary.json); made by"
-        image = f'<img src="{home}/gantt.png" width="720" alt="{_plain(summary["headline"])}">'
-        parts += [f"### {entry.title}", f"[{image}]({home}/gantt.png)", "\n".join(said(entry, summary))]
-        parts += [_wrapped(entry.look), files, "\n".join(f"    {command}" for command in entry.commands)]
+        summary = json.loads((GALLERY / entry.name / "summary.json").read_text("utf-8"))
+        verdicts = {name: summary["verdicts"][name] for name in entry.phases}
+        reports[entry.name] = {"headline": summary["headline"], "verdicts": verdicts}
+    return {"machine": machine(), "reports": reports}
+
+
+def readme(results: dict[str, Any]) -> str:
+    """The page that shows the gallery."""
+    parts = [_HEAD, _wrapped(f"{_ABOUT} {results['machine']} {_KNOW}")]
+    for entry in ENTRIES:
+        report, picture = results["reports"][entry.name], f"gallery/{entry.name}.png"
+        image = f'<img src="{picture}" width="720" alt="{_plain(report["headline"])}">'
+        lines = [_wrapped(f"* **{name}**: {_plain(report['verdicts'][name])}", "  ") for name in entry.phases]
+        parts += [f"### {entry.title}", f"[{image}]({picture})", "\n".join(lines), _wrapped(entry.look), "Made by"]
+        parts += ["\n".join(f"    {command}" for command in entry.commands)]
     return "\n\n".join(parts) + "\n"
 
 
-def said(entry: Entry, summary: dict[str, Any]) -> list[str]:
-    """The verdicts on the phases that the entry is about, in the report's words."""
-    return [_wrapped(f"* **{name}**: {_plain(summary['verdicts'][name])}", "  ") for name in entry.phases]
+def renew() -> None:
+    """Replace the committed pictures, results and page by those of the reports that are built."""
+    for entry in ENTRIES:
+        shutil.copyfile(GALLERY / entry.name / "gantt.png", GALLERY / f"{entry.name}.png")
+    new = results()
+    RESULTS.write_text(json.dumps(new, indent=1) + "\n", "utf-8")
+    (REPORTS / "README.md").write_text(readme(new), "utf-8")
+    print("Wrote reports/README.md, and results and pictures in reports/gallery/", file=sys.stderr)
 
 
 def _wrapped(text: str, indent: str = "") -> str:
@@ -131,26 +145,32 @@ def _plain(text: str) -> str:
 
 _HEAD = """# Reports
 
-`tracekit report` writes here, one directory a trace; that is not committed, the gallery is.
+`tracekit report` writes here, one directory a trace. None of that is committed but the gallery's pictures and results.
 
 ## Gallery
 
-<!-- Made by `make gallery` from the reports below: change docs/gallery.py, not this page. -->"""
-_ABOUT = "Real reports of the [workloads](../workloads)."
+<!-- Written by `python docs/gallery.py --renew`: change docs/gallery.py, not this page. -->"""
+_ABOUT = (
+    "Real reports of the [workloads](../workloads). `make gallery` builds them with their pages, tables and figures: "
+    "`reports/gallery/<name>/report.html` and the files beside it; the pictures and lines here are of one such run."
+)
 _KNOW = (
-    "CPU only so far: no accelerator was at hand. CPU devices are queues that share the cores, so overlap there says "
+    "CPU only so far: no accelerator was available. CPU devices are queues that share the cores, so overlap there says "
     "little about accelerators, and on a shared machine each run gives other figures: read speedup and stretch beside "
-    "it. Each page is one file that opens offline; download it, since GitHub shows its source."
+    "it."
 )
 
 
-def main() -> None:
-    """Make all reports, then the page."""
+def main(options: list[str]) -> None:
+    """Build all reports; with --renew, replace what is committed of them."""
+    if options not in ([], ["--renew"]):
+        raise SystemExit(f"usage: {sys.argv[0]} [--renew]")
     for entry in ENTRIES:
-        make(entry)
-    (REPORTS / "README.md").write_text(readme(machine()), "utf-8")
-    print("Wrote reports/README.md and reports/gallery/", file=sys.stderr)
+        build(entry)
+        print(f"Wrote {(GALLERY / entry.name / 'report.html').relative_to(ROOT)}", file=sys.stderr)
+    if options:
+        renew()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,16 +1,20 @@
-"""The gallery is whole, its page quotes its own figures, and its commands are commands."""
+"""The committed part of the gallery is whole and small, its page quotes its own results, its commands are commands."""
 
 import html
 import importlib.util
 import json
 import re
-import zlib
+import subprocess
 from pathlib import Path
 
 import pytest
 import typer
 
+from tests.frames import events
+from tests.frames import trace as make_trace
 from tracekit.cli import app
+from tracekit.report.build import build
+from tracekit.report.summary import summary
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "reports" / "gallery"
@@ -20,29 +24,65 @@ gallery = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gallery)
 
 ENTRIES = pytest.mark.parametrize("entry", gallery.ENTRIES, ids=lambda entry: entry.name)
+COMMITTED = ["results.json", *(f"{entry.name}.png" for entry in gallery.ENTRIES)]
+# A report's own files, where `make gallery` has built them.
+BUILT = [path for entry in gallery.ENTRIES for path in (GALLERY / entry.name).glob("*") if path.suffix != ".parquet"]
 
 
 def page() -> str:
     return (ROOT / "reports" / "README.md").read_text("utf-8")
 
 
-def test_every_report_of_the_gallery_is_whole_and_there_are_no_others():
-    found = {path.relative_to(GALLERY).as_posix() for path in GALLERY.rglob("*") if path.is_file()}
-    assert found == {f"{entry.name}/{name}" for entry in gallery.ENTRIES for name in gallery.KEPT}
+def results() -> dict:
+    return json.loads(gallery.RESULTS.read_text("utf-8"))
 
 
-def test_the_page_is_what_the_script_writes_from_the_figures_beside_it():
-    machine = re.search(r"Captured on .*?, Python [\d.]+\.", page().replace("\n", " "))[0]
-    assert gallery.readme(machine) == page()
+def test_a_picture_and_a_result_of_each_report_are_committed_and_nothing_else():
+    files = {path.name for path in GALLERY.iterdir() if path.is_file()}
+    assert files == set(COMMITTED)
+    assert list(results()["reports"]) == [entry.name for entry in gallery.ENTRIES]
+    for entry in gallery.ENTRIES:
+        assert (GALLERY / f"{entry.name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_a_build_adds_is_ignored():
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    names = ["report.html", "report.md", "summary.json", "gantt.png", "intervals.parquet"]
+    paths = [f"reports/gallery/{entry.name}/{name}" for entry in gallery.ENTRIES for name in names]
+    kept = [f"reports/gallery/{name}" for name in COMMITTED]
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", *paths, *kept], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == paths
+
+
+def test_the_page_is_what_the_script_writes_from_the_results_beside_it():
+    assert gallery.readme(results()) == page()
 
 
 @ENTRIES
 def test_the_page_quotes_the_verdicts_of_the_report(entry):
-    summary = json.loads((GALLERY / entry.name / "summary.json").read_text("utf-8"))
     text = html.unescape(" ".join(page().split()))
-    for name in entry.phases:
-        assert f"* **{name}**: {summary['verdicts'][name]}" in text
-    assert summary["trace"]["source"] == f"traces/gallery/{entry.name}"
+    verdicts = results()["reports"][entry.name]["verdicts"]
+    assert list(verdicts) == list(entry.phases)
+    for name, verdict in verdicts.items():
+        assert f"* **{name}**: {verdict}" in text
+
+
+def test_the_results_are_those_of_the_reports_that_are_built(tmp_path, monkeypatch):
+    assert {"headline", "verdicts"} <= summary(build(make_trace(events(("gpu:0", "compute", 0, 10))), "t")).keys()
+    written = {"headline": "h", "verdicts": {name: f"v {name}" for name in gallery.ENTRIES[0].phases} | {"other": "o"}}
+    monkeypatch.setattr(gallery, "GALLERY", tmp_path)
+    monkeypatch.setattr(gallery, "ENTRIES", gallery.ENTRIES[:1])
+    monkeypatch.setattr(gallery, "machine", lambda: "Captured on …")
+    (tmp_path / "concurrent").mkdir()
+    (tmp_path / "concurrent" / "summary.json").write_text(json.dumps(written))
+    verdicts = {"both": "v both", "both wide": "v both wide"}
+    assert gallery.results() == {
+        "machine": "Captured on …",
+        "reports": {"concurrent": {"headline": "h", "verdicts": verdicts}},
+    }
 
 
 @ENTRIES
@@ -58,11 +98,12 @@ def test_the_commands_are_commands_of_tracekit_and_of_the_workload(entry):
     assert [option for option in entry.arguments.split()[::2] if f'"{option}"' not in script] == []
 
 
-@ENTRIES
-def test_no_report_names_a_directory_of_the_machine_that_made_it(entry):
-    for name in ("report.html", "report.md", "summary.json"):
-        text = (GALLERY / entry.name / name).read_text("utf-8")
-        assert re.findall(r"""["'`(\s>]/(?:home|root|tmp|usr|var|opt|mnt|work)/[\w./-]*""", text) == []
+@pytest.mark.parametrize(
+    "path", [GALLERY / "results.json", *BUILT], ids=lambda path: path.relative_to(GALLERY).as_posix()
+)
+def test_no_report_names_a_directory_of_the_machine_that_made_it(path):
+    text = path.read_bytes().decode("utf-8", "replace") if path.suffix != ".png" else ""
+    assert re.findall(r"""["'`(\s>]/(?:home|root|tmp|usr|var|opt|mnt|work)/[\w./-]*""", text) == []
 
 
 def test_links_of_the_page_lead_somewhere():
@@ -70,6 +111,5 @@ def test_links_of_the_page_lead_somewhere():
         assert (ROOT / "reports" / "".join(target)).exists(), target
 
 
-def test_the_gallery_is_small_enough_for_a_repository():
-    packed = sum(len(zlib.compress(path.read_bytes())) for path in GALLERY.rglob("*") if path.is_file())
-    assert packed < 2_500_000
+def test_what_is_committed_is_small():
+    assert sum((GALLERY / name).stat().st_size for name in COMMITTED) < 1_000_000
