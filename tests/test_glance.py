@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import real_traces
+from tests import traces
 from tests.frames import events, trace
 from tests.test_notebook import words
 from tracekit import glance
@@ -45,10 +45,11 @@ def test_a_device_is_busy_where_any_of_its_rows_is_inside_the_window_of_its_cloc
     assert told(trace(frame)) == found
 
 
-@real_traces.needed
-@pytest.mark.parametrize("case", ["chrome", "nsys"])
-def test_the_devices_of_real_traces_are_those_that_the_report_counts(case):
-    one = real_traces.trace(case)
+@pytest.mark.parametrize(
+    "case", traces.cases("generated/kineto", "generated/rocm.xplane.pb", "chrome/jax-tpu-2chip-vllm", "nsys")
+)
+def test_the_devices_of_a_trace_are_those_that_the_report_counts(case):
+    one = traces.trace(case)
     found = [device for device in contents(one).devices if any(device.rows.values())]
     expected = [(one.device, *(one.rows[kind] for kind in KINDS), one.busy_ps, one.window_ps) for one in found]
     assert told(one) == expected != []

@@ -5,14 +5,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests import real_traces
+from tests import traces
 from tests.export.frames_of import rows
 from tests.export.perfetto_reader import read
 from tracekit.errors import TracekitError
 from tracekit.export import FRAMES, export
 from tracekit.trace import EVENT_COLUMNS, Trace, concat
 
-CASE = "mxnet/cpu_gpu_data_copy_profiler_output.json.gz"
+CASE = "mxnet_two_contexts_naive.json.gz"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def trace_path(tmp_path, monkeypatch) -> Path:
     """A trace file in a directory of its own, and another one to work in."""
     path = tmp_path / "given" / "t.json.gz"
     path.parent.mkdir()
-    path.write_bytes((real_traces.REAL / CASE).read_bytes())
+    path.write_bytes(traces.path(CASE).read_bytes())
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return path
@@ -30,15 +30,13 @@ def files() -> set[str]:
     return {str(path) for path in Path().glob("**/*") if path.is_file()}
 
 
-@real_traces.needed
 def test_by_default_it_writes_for_perfetto(trace_path, capsys):
     assert export.run(trace_path) == [Path("exports/t.pftrace.gz")]
     assert capsys.readouterr() == ("", "Wrote exports/t.pftrace.gz\n")
-    assert len(read(Path("exports/t.pftrace.gz")).rows) == len(real_traces.trace(CASE).events)
+    assert len(read(Path("exports/t.pftrace.gz")).rows) == len(traces.trace(CASE).events)
     assert files() == {"exports/t.pftrace.gz"}
 
 
-@real_traces.needed
 @pytest.mark.parametrize(
     ("to", "more", "ending"), [("csv", {"gzip": True}, ".csv.gz"), ("json", {}, ".jsonl"), ("arrow", {}, ".arrow")]
 )
@@ -48,30 +46,26 @@ def test_tables_go_to_a_directory_with_what_they_are(to, more, ending, trace_pat
     assert capsys.readouterr().err.startswith(f"Wrote exports/t-{to}/ (events{ending}, ")
 
 
-@real_traces.needed
 @pytest.mark.parametrize("out", ["e.csv.gz", "e.csv"])
 def test_the_end_of_out_tells_the_format(out, trace_path):
     export.run(trace_path, out=Path(out), table="events")
-    assert len(pd.read_csv(out)) == len(real_traces.trace(CASE).events)
+    assert len(pd.read_csv(out)) == len(traces.trace(CASE).events)
 
 
-@real_traces.needed
 def test_without_gz_perfettos_file_is_not_compressed(trace_path):
     export.run(trace_path, out=Path("a.pftrace"))
-    assert len(read(Path("a.pftrace")).rows) == len(real_traces.trace(CASE).events)
+    assert len(read(Path("a.pftrace")).rows) == len(traces.trace(CASE).events)
 
 
-@real_traces.needed
 def test_a_file_that_is_there_stays_unless_forced(trace_path):
     Path("mine.parquet").write_text("mine")
     with pytest.raises(TracekitError, match=r"^mine\.parquet exists already\. Give another --out, or .* --force\.$"):
         export.run(trace_path, out=Path("mine.parquet"), table="events")
     assert Path("mine.parquet").read_text() == "mine"
     export.run(trace_path, out=Path("mine.parquet"), table="events", force=True)
-    assert len(pd.read_parquet("mine.parquet")) == len(real_traces.trace(CASE).events)
+    assert len(pd.read_parquet("mine.parquet")) == len(traces.trace(CASE).events)
 
 
-@real_traces.needed
 def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
     Path("d").mkdir()
     Path("d/trace.json").write_text("mine")

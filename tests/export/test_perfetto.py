@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import real_traces
+from tests import traces
 from tests.collective_frames import row as collective
 from tests.collective_frames import table
 from tests.export.frames_of import launches, rows, spans
@@ -317,10 +317,17 @@ def test_any_trace_comes_back(device_rows, host_spans, calls):
     same_calls(trace, found)
 
 
-@real_traces.needed
-@pytest.mark.parametrize("case", ["xplane/xla-2xGTX1080Ti", "mxnet/cpu_gpu_data_copy_profiler_output.json.gz"])
-def test_a_real_trace_comes_back(case):
-    trace = real_traces.trace(case)
+@pytest.mark.parametrize(
+    "case",
+    traces.cases(
+        "generated/gpu.xplane.pb",
+        "generated/tpu.xplane.pb",
+        "xplane/xla-2xGTX1080Ti",
+        "mxnet/cpu_gpu_data_copy_profiler_output.json.gz",
+    ),
+)
+def test_a_whole_trace_comes_back(case):
+    trace = traces.trace(case)
     found = read_back(trace)
     same_rows(trace, found)
     same_calls(trace, found)

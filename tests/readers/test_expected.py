@@ -1,31 +1,19 @@
-"""Every real trace through `read`, against the figures that independent sweeps over the same files gave beforehand."""
+"""Every trace through `read`, against figures known beforehand: of its schedule, or of independent sweeps over it."""
 
-import json
 import re
-from pathlib import Path
+from functools import cache
+from typing import Any
 
 import pytest
 
+from tests import traces
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.readers import read
 from tracekit.timeline.unions import unions
 
-REAL = Path(__file__).parents[3] / "shared" / "traces"
-EXPECTED = json.loads((REAL / "expected.json").read_text("utf-8")) if REAL.is_dir() else {}
-CASES = [name for name in EXPECTED if "/" in name]
-
-pytestmark = pytest.mark.skipif(not CASES, reason="the folder of real traces, shared/traces, is not here")
-
-
-def source(case: str) -> Path:
-    """The file or directory of a case; beside a directory stands a file only where the case is one file."""
-    path = REAL / case
-    if path.is_dir():
-        return path
-    (found,) = path.parent.glob(f"{path.name}.*")
-    return found
+# Without the real traces these are left out, as nothing tells what else there would be.
+FIGURES = [(case, what) for case, held in traces.FIGURES.items() for what in held if what != "about"]
 
 
 def device(name: str, devices) -> str:
@@ -37,9 +25,18 @@ def device(name: str, devices) -> str:
     return found
 
 
-def measured(events, name: str) -> dict[str, float]:
-    """Counts, and microseconds of unions and of their intersections, by the keys of expected.json."""
+@cache
+def analysed(case: str) -> tuple[Any, Any, Any]:
+    """The unions, overlaps and pairs of devices of a case."""
+    events = traces.trace(case).events
     seen = unions(events)
+    return seen, overlap(seen), device_pairs(events)
+
+
+def measured(case: str, name: str) -> dict[str, float]:
+    """Counts, and microseconds of unions and of their intersections, by the keys of expected.json."""
+    events = traces.trace(case).events
+    seen, overlaps, _ = analysed(case)
     name = device(name, seen.devices)
     held = seen.devices[name]
     rows = events[events["device"] == name]
@@ -47,14 +44,14 @@ def measured(events, name: str) -> dict[str, float]:
     sets = {"compute": held.compute, "collective": held.collective, "mem": held.memory, **held.directions}
     lengths = {key: iv.total(one) / 1e6 for key, one in sets.items()}
     both = {f"{a}&{b}": iv.total(iv.intersection(sets[a], sets[b])) / 1e6 for a in sets for b in sets}
-    hidden = overlap(seen).set_index(["device", "what"])["ratio"]
+    hidden = overlaps.set_index(["device", "what"])["ratio"]
     return {
         "n_compute": int((kinds == "compute").sum()),
         "n_collective": int((kinds == "collective").sum()),
         "n_mem": int(kinds.isin(["memcpy", "memset"]).sum()),
         "span": (rows["end_ps"].max() - rows["start_ps"].min()) / 1e6,
         "busy": iv.total(held.busy) / 1e6,
-        "overlap_ratio": hidden[name, "collective"],
+        "overlap_ratio": hidden.get((name, "collective")),
         **lengths,
         **both,
     }
@@ -64,33 +61,23 @@ def measured(events, name: str) -> dict[str, float]:
 DIGITS = {"overlap_ratio": 5}
 
 
-@pytest.fixture(scope="module")
-def events():
-    """The events of a case, read once."""
-    held = {}
-    return lambda case: held.setdefault(case, read(source(case)).events)
-
-
-@pytest.mark.parametrize(
-    ("case", "what"), [(case, what) for case in CASES for what in EXPECTED[case] if what != "about"]
-)
-def test_the_figures_are_those_of_independent_sweeps(events, case, what):
-    wanted = EXPECTED[case][what]
+@pytest.mark.parametrize(("case", "what"), FIGURES)
+def test_the_figures_are_those_of_the_schedule_or_of_independent_sweeps(case, what):
+    wanted = traces.FIGURES[case][what]
     if what.startswith("busy "):
-        devices = unions(events(case)).devices
-        a, b = (device(name, devices) for name in what.removeprefix("busy ").split(" & "))
-        pairs = device_pairs(events(case)).set_index(["a", "b"])["overlap_ps"]
-        assert round(pairs[a, b] / 1e6, 3) == wanted
+        seen, _, pairs = analysed(case)
+        a, b = (device(name, seen.devices) for name in what.removeprefix("busy ").split(" & "))
+        assert round(pairs.set_index(["a", "b"])["overlap_ps"][a, b] / 1e6, 3) == wanted
     else:
-        found = measured(events(case), what)
+        found = measured(case, what)
         assert {key: round(found[key], DIGITS.get(key, 3)) for key in wanted if key != "about"} == {
             key: value for key, value in wanted.items() if key != "about"
         }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_cells_of_the_partition_add_up_to_the_kinds_unions(events, case):
-    seen = unions(events(case))
+@pytest.mark.parametrize("case", traces.FIGURES)
+def test_the_cells_of_the_partition_add_up_to_the_kinds_unions(case):
+    seen, _, _ = analysed(case)
     for row in partition(seen).to_dict("records"):
         held = seen.devices[row["device"]]
         for kind, one in (("compute", held.compute), ("collective", held.collective), ("memory", held.memory)):

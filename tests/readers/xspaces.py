@@ -51,11 +51,15 @@ class PlaneText:
         self.described[event] = f"display_name: {quoted(display)} {self._stats(stats)}"
         return self
 
-    def text(self, line_stamp_ns: int = 1000) -> str:
-        """The plane as text proto; every line starts at `line_stamp_ns`."""
-        lines = "".join(
-            f"lines {{ id: {at} name: {quoted(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
-            for at, (name, events) in enumerate(self.lines.items(), 1)
+    def text(self, line_stamp_ns: int = 1000, lines: Mapping[str, int] | None = None, number: int = 0) -> str:
+        """The plane `number` as text proto; every line starts at `line_stamp_ns`, and has its id from `lines` if there.
+
+        By their numbers JAX tells planes apart when it writes JSON; else they may all be 0.
+        """
+        ids = dict(zip(self.lines, range(1, len(self.lines) + 1), strict=True)) | dict(lines or {})
+        written = "".join(
+            f"lines {{ id: {ids[name]} name: {quoted(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
+            for name, events in self.lines.items()
         )
         events = "".join(
             f"event_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} {self.described.get(name, '')} }} }}\n"
@@ -65,7 +69,8 @@ class PlaneText:
             f"stat_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} }} }}\n"
             for name, at in self.stats.items()
         )
-        return f"planes {{ name: {quoted(self.name)}\n{lines}{events}{names}{self.own} }}\n"
+        head = f"id: {number} name: {quoted(self.name)}" if number else f"name: {quoted(self.name)}"
+        return f"planes {{ {head}\n{written}{events}{names}{self.own} }}\n"
 
     def _stats(self, stats: Mapping[str, Value]) -> str:
         return "".join(f"stats {{ metadata_id: {self._stat(key)} {_typed(value)} }} " for key, value in stats.items())

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import real_traces
+from tests import traces
+from tests.data import schedule
 from tests.frames import events
 from tracekit import jit
 from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, Bandwidth, add_up, bandwidth
@@ -367,9 +368,61 @@ def plainly(table: pd.DataFrame, device: str, way: str) -> tuple[int, int, int]:
     return len(spans), sum(size for *_, size in spans), busy
 
 
-@real_traces.needed
+# Four profilers' forms of one job.
+GPUS = ("generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto")
+
+
+@pytest.mark.parametrize(
+    ("case", "job"),
+    [
+        *((case, schedule.gpu_job()) for case in GPUS),
+        ("generated/tpu.xplane.pb", schedule.tpu_job()),
+        ("generated/tpu.trace.json.gz", schedule.tpu_job()),
+    ],
+)
+def test_copies_of_generated_traces_are_as_fast_as_their_schedule_has_it(case, job):
+    trace = traces.trace(case)
+    found = rates(trace.events, trace.devices, trace.ops).copies
+    expected = {}
+    for one in job:
+        if one.kind == "memcpy":
+            n, size, time = expected.get((one.device, one.direction), (0, 0, 0))
+            expected[one.device, one.direction] = n + 1, size + one.bytes, time + one.end - one.start
+    assert {
+        (int(row["device"][-1]), row["direction"]): (row["n"], row["bytes"], row["busy_ps"] / 10**6)
+        for row in found.to_dict("records")
+    } == expected
+    assert (found["bytes_per_s"] * found["busy_ps"] / 10**12).tolist() == pytest.approx(found["bytes"].tolist())
+    assert not found["impossible"].any()
+
+
+@pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
+def test_additions_of_a_generated_tpu_trace_reach_the_share_of_its_memory_that_the_schedule_has(case):
+    trace = traces.trace(case)
+    found = rates(trace.events, trace.devices, trace.ops).ops
+    adds = found[found["hlo_op"] == "broadcast_add_fusion.1"]
+    moved, seconds = 8 * schedule.ADDED, 400e-6
+    assert adds[["n", "flops", "bytes"]].values.tolist() == [[3, schedule.ADDED, moved]] * 2
+    assert adds["bytes_per_s"].tolist() == pytest.approx([moved / seconds] * 2)
+    # The JSON form has none of what the chip can do.
+    if case.endswith(".pb"):
+        assert adds["bound"].tolist() == ["memory"] * 2
+        assert adds["roof_ratio"].tolist() == pytest.approx([moved / seconds / 1637993152512] * 2)
+
+
+def test_a_generated_op_that_passes_the_limit_of_its_gpu_is_said_to():
+    trace = traces.trace("generated/rocm.xplane.pb")
+    found = rates(trace.events, trace.devices, trace.ops).ops
+    adds = found[found["hlo_op"] == "fusion.4"]
+    # One array of f32[4096,2048] is read and another written in 20 us.
+    assert adds["bytes_ratio"].tolist() == pytest.approx([2 * 4 * 4096 * 2048 / 20e-6 / 2662.4e9] * 2)
+    assert set(adds["reason"]) == {PAST_MEMORY}
+    assert adds["roof_ratio"].isna().all()
+
+
+@traces.needs_real
 def test_host_offload_on_a_tpu_runs_at_27_gb_a_second_each_way():
-    trace = real_traces.trace("xplane/tpu-v6e-4chip")
+    trace = traces.trace("xplane/tpu-v6e-4chip")
     found = rates(trace.events, trace.devices, trace.ops).copies
     assert found[["device", "direction", "n"]].values.tolist() == [
         [f"tpu:{chip}", way, 300] for chip in range(4) for way in ("H2D", "D2H")
@@ -383,9 +436,9 @@ def test_host_offload_on_a_tpu_runs_at_27_gb_a_second_each_way():
     assert found["best_bytes_per_s"].max() < 1e11
 
 
-@real_traces.needed
+@traces.needs_real
 def test_additions_on_a_tpu_are_bound_by_its_memory():
-    trace = real_traces.trace("xplane/tpu-v6e-4chip")
+    trace = traces.trace("xplane/tpu-v6e-4chip")
     found = rates(trace.events, trace.devices, trace.ops)
     adds = found.ops[found.ops["hlo_op"].str.startswith("broadcast_add_fusion")]
     assert len(adds) == 12
@@ -402,9 +455,9 @@ def test_additions_on_a_tpu_are_bound_by_its_memory():
     assert found.by_device["busy_flops_ratio"].max() < 1e-5
 
 
-@real_traces.needed
+@traces.needs_real
 def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
-    trace = real_traces.trace("xplane/jax-8xMI300X")
+    trace = traces.trace("xplane/jax-8xMI300X")
     found = rates(trace.events, trace.devices, trace.ops).ops
     longest = found[found["hlo_op"] == "input_transpose_fusion"]
     assert len(longest) == 8
@@ -415,9 +468,9 @@ def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
     assert longest["roof_ratio"].isna().all()
 
 
-@real_traces.needed
+@traces.needs_real
 def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
-    trace = real_traces.trace("nsys/mfu_2gpu_before-2xH100.sqlite")
+    trace = traces.trace("nsys/mfu_2gpu_before-2xH100")
     able = devices(*[(name, "NVIDIA H100 80GB HBM3", None, None) for name in ("gpu:0", "gpu:1")])
     found = rates(trace.events, able).copies.query("direction == 'D2D'")
     for row in found.to_dict("records"):
@@ -426,20 +479,21 @@ def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
         assert (row["n"], row["small"]) == (493, 289)
 
 
-@real_traces.needed
 @pytest.mark.parametrize(
     ("case", "ways"),
     [
-        ("kineto/dlrm-8xV100", {"H2D": 104, "D2H": 16, "D2D": 8}),
-        ("kineto/hta-df_index_resolver.json.gz", {"D2D": 2040}),
-        ("kineto/hta-nccl_data-A100.json.gz", {"D2D": 960}),
-        ("xplane/jax-8xMI300X", {"unknown": 35}),
-        ("xplane/jax-MI300X-gemm", {"H2D": 12, "D2D": 12}),
-        ("xplane/tf-8xV100", {"H2D": 202, "D2H": 24}),
+        *((case, {"H2D": 12, "D2H": 6, "D2D": 6, "P2P": 3}) for case in GPUS),
+        ("generated/rocm.xplane.pb", {"H2D": 7, "D2D": 6, "unknown": 6}),
+        traces.param("kineto/dlrm-8xV100", {"H2D": 104, "D2H": 16, "D2D": 8}),
+        traces.param("kineto/hta-df_index_resolver", {"D2D": 2040}),
+        traces.param("kineto/hta-nccl_data-A100", {"D2D": 960}),
+        traces.param("xplane/jax-8xMI300X", {"unknown": 35}),
+        traces.param("xplane/jax-MI300X-gemm", {"H2D": 12, "D2D": 12}),
+        traces.param("xplane/tf-8xV100", {"H2D": 202, "D2H": 24}),
     ],
 )
-def test_every_copy_of_a_real_trace_is_counted_and_none_is_faster_than_its_limit(case, ways):
-    trace = real_traces.trace(case)
+def test_every_copy_of_a_whole_trace_is_counted_and_none_is_faster_than_its_limit(case, ways):
+    trace = traces.trace(case)
     found = rates(trace.events, trace.devices, trace.ops)
     assert found.copies.groupby("direction")["n"].sum().to_dict() == ways
     assert not (found.copies["limit_ratio"] > 1).any()

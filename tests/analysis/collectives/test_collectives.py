@@ -1,13 +1,12 @@
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import traces
 from tests.collective_frames import row, table
-from tests.real_traces import REAL
+from tests.traces import needs_real
 from tracekit.analysis.collectives.collectives import (
     COLLECTIVE_COLUMNS,
     DEVICE_COLUMNS,
@@ -17,13 +16,11 @@ from tracekit.analysis.collectives.collectives import (
     collectives,
     straggles,
 )
-from tracekit.readers import read
 from tracekit.timeline.collectives.instances import instances
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
 from tracekit.trace import records
 
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
 MS = 10**9
 
 
@@ -417,9 +414,50 @@ def test_every_figure_is_what_counting_picoseconds_gives(made):
         assert found.by_device[name].sum() == found.table[name].sum() == found.total[name].sum()
 
 
+@pytest.mark.parametrize(
+    "case", ["generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto"]
+)
+def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
+    found = over(traces.trace(case).events)
+    assert found.table["matched_by"].nunique() == 1
+    # The second GPU is 20 us late to each all-reduce, the first 10 us to each all-gather.
+    assert (found.table["skew_ps"] // 10**6).tolist() == [20, 10] * 3
+    assert found.table["last"].str[-5:].tolist() == ["gpu:1", "gpu:0"] * 3
+    assert found.table["end_skew_ps"].tolist() == [0] * 6
+    assert found.total["waiting_ps"].tolist() == [3 * 30 * 10**6]
+    # Each moved its bytes from the start of the last one on: all-reduces 4 MiB in 200 us, which ring algorithms send
+    # 2 (n - 1) / n times, all-gathers 2 MiB in 70 us, (n - 1) / n times.
+    known = found.table["bus_bytes_per_s"].notna()
+    expected = [4 * 2**20 / 200e-6, 2**20 / 70e-6] * 3
+    assert found.table.loc[known, "bus_bytes_per_s"].tolist() == pytest.approx(
+        [rate for rate, there in zip(expected, known, strict=True) if there]
+    )
+    # JSON has no HLO; what a rank gathers from how many others, Nsight's payloads do not tell.
+    assert known.tolist() == [not case.endswith(".json.gz"), not case.endswith((".json.gz", ".sqlite"))] * 3
+
+
+@pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
+def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
+    found = over(traces.trace(case).events)
+    assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[6, 6]]
+    assert (found.table["skew_ps"] // 10**6).tolist() == [5, 0] * 3
+    assert found.total["waiting_ps"].tolist() == [3 * 5 * 10**6]
+    assert found.table["last"].fillna("").tolist() == ["tpu:1", ""] * 3
+    assert not found.by_device["straggler"].any()
+
+
+def test_of_one_rank_or_one_chip_durations_are_all_that_is_known():
+    found = over(traces.trace("generated/kineto/rank0.pt.trace.json.gz").events)
+    assert found.alone.endswith("not computable from one rank alone.")
+    assert found.table["ranks"].tolist() == [2] * 6
+    events = traces.trace("generated/tpu.xplane.pb").events
+    found = over(events[events["device"] == "tpu:0"])
+    assert (len(found.table), found.table["at_least"].all()) == (6, True)
+
+
 @needs_real
 def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7_us():
-    events = read(REAL / "kineto/dlrm-8xV100").events
+    events = traces.trace("kineto/dlrm-8xV100").events
     found = over(events)
     assert int(found.table["skew_ps"].max()) == 7_624_000_000
     assert int(found.table["end_skew_ps"].max()) == 7_000_000
@@ -434,7 +472,7 @@ def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7
 
 @needs_real
 def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
-    found = over(read(REAL / "chrome/jax-tpu-2chip-vllm.trace.json.gz").events)
+    found = over(traces.trace("chrome/jax-tpu-2chip-vllm").events)
     assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
     assert 0.01 < found.total["wait_ratio"].iloc[0] < 0.03
     # Together the devices' collective time is that of independent sweeps, in expected.json: no two ran at once.
@@ -444,7 +482,7 @@ def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
 
 @needs_real
 def test_one_rank_of_two_shows_durations_only():
-    found = over(read(REAL / "kineto/hta-nccl_data-A100.json.gz").events)
+    found = over(traces.trace("kineto/hta-nccl_data-A100").events)
     assert found.alone.endswith("not computable from one rank alone.")
     assert len(found.table) == 21
     assert found.table["at_least"].all()
@@ -453,7 +491,7 @@ def test_one_rank_of_two_shows_durations_only():
 
 @needs_real
 def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
-    found = over(read(REAL / "xplane/tpu-v6e-4chip").events)
+    found = over(traces.trace("xplane/tpu-v6e-4chip").events)
     assert found.alone.startswith("No collective could be matched")
     assert (len(found.table), len(found.notes)) == (12, 1)
     # 5,368,709,120 bytes in 121.688 ms, of two ranks, of which one may have waited.
@@ -462,7 +500,7 @@ def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
 
 @needs_real
 def test_sends_between_two_processes_wait_more_than_half_of_their_time():
-    found = over(read(REAL / "nsys/mfu_2gpu_before-2xH100.sqlite").events)
+    found = over(traces.trace("nsys/mfu_2gpu_before-2xH100").events)
     assert found.total["shared"].tolist() == [33]
     assert found.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
     assert found.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
@@ -470,8 +508,7 @@ def test_sends_between_two_processes_wait_more_than_half_of_their_time():
 
 @pytest.mark.parametrize("jax", ["0.10.2", "0.12.0"])
 def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
-    data = Path(__file__).parents[2] / "data"
-    found = over(read(data / f"two-cpu-devices-jax{jax}.xplane.pb").events)
+    found = over(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb").events)
     assert found.table["matched_by"].tolist() == ["run"] * 3
     assert found.table["last"].tolist() == ["cpu:1"] * 3
     assert found.table["wait_ps"].tolist() == pytest.approx(found.table["told_wait_ps"].tolist(), rel=0.12)

@@ -1,14 +1,15 @@
 """The critical path of a trace whose answer is known, what it says without evidence, and real traces."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests import traces
 from tests.analysis.critical_path.test_graph import trace
-from tests.readers.test_expected import REAL, source
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
-from tracekit.readers import read
 from tracekit.timeline.collectives.instances import instances
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
@@ -211,43 +212,62 @@ def test_the_frames_are_left_as_they_were():
         pd.testing.assert_frame_equal(one, other)
 
 
-REAL_CASES = (
-    "xplane/tpu-v6e-4chip",
-    "xplane/jax-8xMI300X",
-    "chrome/jax-tpu-2chip-vllm",
-    "kineto/dlrm-8xV100",
-    "kineto/hta-nccl_data-A100",
-    "nsys/mfu_2gpu_before-2xH100",
+@cache
+def whole(case):
+    """The path through the whole of a trace, as one step."""
+    return path(traces.trace(case))
+
+
+@pytest.mark.parametrize(
+    "case",
+    traces.cases(
+        "generated/gpu.xplane.pb",
+        "generated/gpu.trace.json.gz",
+        "generated/rocm.xplane.pb",
+        "generated/tpu.xplane.pb",
+        "generated/kineto",
+        "generated/gpu.sqlite",
+        "xplane/tpu-v6e-4chip",
+        "xplane/jax-8xMI300X",
+        "chrome/jax-tpu-2chip-vllm",
+        "kineto/dlrm-8xV100",
+        "kineto/hta-nccl_data-A100",
+        "nsys/mfu_2gpu_before-2xH100",
+    ),
 )
-
-
-@pytest.fixture(scope="module")
-def real():
-    """The whole of a real trace as one step, found once."""
-    held = {}
-
-    def of(case):
-        if case not in held:
-            if not REAL.is_dir():
-                pytest.skip("the folder of real traces, shared/traces, is not here")
-            made = read(source(case))
-            held[case] = made, path(made)
-        return held[case]
-
-    return of
-
-
-@pytest.mark.parametrize("case", REAL_CASES)
-def test_of_a_real_trace_the_parts_sum_to_its_length_and_the_rest_of_the_replay_is_unexplained(real, case):
-    _, found = real(case)
+def test_the_parts_sum_to_the_length_of_a_trace_and_the_rest_of_the_replay_is_unexplained(case):
+    found = whole(case)
     assert found.composition["time_ps"].sum() == found.steps["wall_ps"].sum()
     assert (found.steps["replayed_ps"] + found.steps["unexplained_ps"]).tolist() == found.steps["wall_ps"].tolist()
     assert set(found.total["part"]) <= set(PARTS.values())
     assert (found.what_if["without_ps"] <= found.what_if["replayed_ps"]).all()
 
 
-def test_tpus_that_never_stand_still_are_explained_and_without_collectives_only_their_own_work_is_left(real):
-    made, found = real("chrome/jax-tpu-2chip-vllm")
+# In each step a GPU's stream of compute is busy for 496 us, 4 us of them with a copy, and nothing proves that it waits
+# for other streams. An execution on the TPUs is 400 us of additions, the copy that starts after them, and a gather.
+# Without collectives 59 us of compute follow the copy; without the copy, the gather follows 600 us of ops and 95 us of
+# reducing.
+@pytest.mark.parametrize(
+    ("case", "without"),
+    [
+        ("generated/gpu.xplane.pb", {"": 496, "collectives": 496, "copies": 492}),
+        ("generated/kineto", {"": 496, "collectives": 496, "copies": 492}),
+        ("generated/gpu.sqlite", {"": 496, "collectives": 496, "copies": 492}),
+        ("generated/tpu.xplane.pb", {"": 815, "collectives": 799, "copies": 770}),
+        ("generated/tpu.trace.json.gz", {"": 815, "collectives": 799, "copies": 770}),
+    ],
+)
+def test_three_steps_are_replayed_as_long_as_their_schedule_has_it(case, without):
+    found = whole(case)
+    replayed = dict(zip(found.what_if["what"], found.what_if["without_ps"], strict=True))
+    assert found.steps["replayed_ps"].tolist() == [3 * without.pop("") * 10**6]
+    assert {what: replayed[what] for what in without} == {what: 3 * time * 10**6 for what, time in without.items()}
+
+
+@traces.needs_real
+def test_tpus_that_never_stand_still_are_explained_and_without_collectives_only_their_own_work_is_left():
+    case = "chrome/jax-tpu-2chip-vllm"
+    made, found = traces.trace(case), whole(case)
     (step,) = found.steps.to_dict("records")
     assert step["unexplained_ps"] < step["wall_ps"] / 1000
     # Without collectives, waiting for nobody, the slower chip does its other work in one go. Of the pairs of copies
@@ -258,9 +278,10 @@ def test_tpus_that_never_stand_still_are_explained_and_without_collectives_only_
     assert 0 <= without - work.max() < step["wall_ps"] / 1000
 
 
-def test_an_h100_is_never_busy_longer_than_the_path_explains(real):
-    made, found = real("nsys/mfu_2gpu_before-2xH100")
-    events = made.events
+@traces.needs_real
+def test_an_h100_is_never_busy_longer_than_the_path_explains():
+    case = "nsys/mfu_2gpu_before-2xH100"
+    events, found = traces.trace(case).events, whole(case)
     # Each GPU has one stream, so its rows are one chain; all of it but the waiting in collectives must be explained.
     own = events[events["kind"] != "collective"]
     chain = (own["end_ps"] - own["start_ps"]).groupby(own["device"], observed=True).sum()

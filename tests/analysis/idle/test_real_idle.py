@@ -1,14 +1,17 @@
-"""Idle time and launches of real traces, against sweeps of their own over the same frames and figures of HTA."""
+"""Idle time and launches of whole traces, against sweeps of their own, their schedules and figures of HTA."""
 
-from pathlib import Path
+import re
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from tests.real_traces import REAL
+from tests import traces
+from tests.data import schedule
+from tests.traces import needs_real
 from tracekit.analysis.idle.idle import idle
 from tracekit.analysis.launches.launches import launches
-from tracekit.readers import read
 from tracekit.report.sections import idle as idle_section
 from tracekit.report.sections import launches as launches_section
 from tracekit.timeline.collectives.instances import instances
@@ -16,44 +19,41 @@ from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
 
-HERE = Path(__file__).parents[2] / "data"
-CASES = [
-    "kineto/hta-df_index_resolver.json.gz",
-    "kineto/hta-sampled_rank-0.json.gz",
-    "kineto/hta-nccl_data-A100.json.gz",
+# Four profilers' forms of one job.
+GPUS = ("generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto")
+CASES = traces.cases(
+    *GPUS,
+    "generated/rocm.xplane.pb",
+    "generated/tpu.xplane.pb",
+    "generated/tpu.trace.json.gz",
+    "two-cpu-devices-jax0.10.2.xplane.pb",
+    "two-cpu-devices-jax0.12.0.xplane.pb",
+    "view-cpu.xplane.pb",
+    "kineto/hta-df_index_resolver",
+    "kineto/hta-sampled_rank-0",
+    "kineto/hta-nccl_data-A100",
     "kineto/dlrm-8xV100",
-    "nsys/mfu_2gpu_before-2xH100.sqlite",
+    "nsys/mfu_2gpu_before-2xH100",
     "xplane/tf-8xV100",
     "xplane/jax-8xMI300X",
     "xplane/jax-MI300X-gemm",
     "xplane/xla-2xGTX1080Ti",
     "xplane/tpu-v6e-4chip",
-    "chrome/jax-tpu-2chip-vllm.trace.json.gz",
-    "mxnet/gpu_mnist_cnn_profile_output.json.gz",
-]
-CAPTURES = ["two-cpu-devices-jax0.10.2.xplane.pb", "two-cpu-devices-jax0.12.0.xplane.pb", "view-cpu.xplane.pb"]
+    "chrome/jax-tpu-2chip-vllm",
+    "mxnet/gpu_mnist_cnn_profile_output",
+)
 HOSTS_PART = {"host-bound", "compiling", "input pipeline", "waiting for a copy"}
 
 
-@pytest.fixture(scope="module")
-def found():
-    """Trace, rows, links and both results of a case, made once."""
-    held = {}
-
-    def of(case):
-        if case not in held:
-            path = HERE / case if case in CAPTURES else REAL / case
-            if not path.exists():
-                pytest.skip(f"the real trace {case} is not here")
-            trace = read(path)
-            ordered = rows(trace.events)
-            launch = launch_of(ordered, trace.launches)
-            seen = unions(ordered)
-            why = idle(ordered, launch, instances(ordered), trace.launches, trace.spans, trace.syncs, seen)
-            held[case] = trace, ordered, launch, why, launches(ordered, launch, trace.launches)
-        return held[case]
-
-    return of
+@cache
+def found(case):
+    """Trace, rows, links and both results of a case."""
+    trace = traces.trace(case)
+    ordered = rows(trace.events)
+    launch = launch_of(ordered, trace.launches)
+    seen = unions(ordered)
+    why = idle(ordered, launch, instances(ordered), trace.launches, trace.spans, trace.syncs, seen)
+    return trace, ordered, launch, why, launches(ordered, launch, trace.launches)
 
 
 def sweep(ordered, device):
@@ -70,8 +70,8 @@ def sweep(ordered, device):
     return gaps
 
 
-@pytest.mark.parametrize("case", [*CASES, *CAPTURES])
-def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(found, case):
+@pytest.mark.parametrize("case", CASES)
+def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
     trace, ordered, launch, why, kept_up = found(case)
     called = trace.launches["start_ps"].to_numpy()
     for device, name in enumerate(ordered.devices):
@@ -102,34 +102,98 @@ def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(found, case):
 @pytest.mark.parametrize(
     ("case", "missing"),
     [
-        ("mxnet/gpu_mnist_cnn_profile_output.json.gz", True),
-        ("chrome/jax-tpu-2chip-vllm.trace.json.gz", False),  # Its rows say of which run of a program they are.
-        ("xplane/tpu-v6e-4chip", False),
-        ("xplane/jax-8xMI300X", False),
+        ("mxnet_two_contexts_threaded.json.gz", True),
+        ("generated/tpu.trace.json.gz", False),  # Its rows say of which run of a program they are.
+        ("generated/rocm.xplane.pb", False),
         ("view-cpu.xplane.pb", False),
+        traces.param("mxnet/gpu_mnist_cnn_profile_output", True),
+        traces.param("chrome/jax-tpu-2chip-vllm", False),
+        traces.param("xplane/tpu-v6e-4chip", False),
+        traces.param("xplane/jax-8xMI300X", False),
     ],
 )
-def test_a_trace_without_evidence_is_said_to_have_none(found, case, missing):
+def test_a_trace_without_evidence_is_said_to_have_none(case, missing):
     assert bool(found(case)[3].lacking) == missing
 
 
-def test_by_stream_the_links_give_the_idle_breakdown_of_hta(found):
+def by_stream(ordered, launch, called, mine):
+    """Microseconds of the gaps between the rows `mine` of a stream: before a launch, shorter than 30 us, and others."""
+    called = called[launch][mine]
+    gap = (ordered.start[mine][1:] - ordered.end[mine][:-1]) // 10**6
+    host = called[1:] > ordered.end[mine][:-1]
+    return [int(gap[which].sum()) for which in (host, ~host & (gap < 30), ~host & (gap >= 30))]
+
+
+@pytest.mark.parametrize("case", GPUS)
+def test_by_stream_the_links_give_the_gaps_of_the_schedule(case):
+    trace, ordered, launch, _, _ = found(case)
+    lanes = np.array([int(re.search(r"\d+", name)[0]) for name in ordered.labels("lane")])[ordered.codes("lane")]
+    devices = np.array([int(name[-1]) for name in ordered.labels("device")])[ordered.codes("device")]
+    told = {}
+    for device, stream in sorted({(one.device, one.stream) for one in schedule.gpu_job()}):
+        mine = (devices == device) & (lanes == stream)
+        told[device, stream] = by_stream(ordered, launch, trace.launches["start_ps"].to_numpy(), mine)
+    assert told == {key: scheduled(*key) for key in told}
+
+
+def scheduled(device: int, stream: int) -> list[int]:
+    """The same by the schedule."""
+    work = sorted(
+        (one.start, one.end, one.called) for one in schedule.gpu_job() if (one.device, one.stream) == (device, stream)
+    )
+    host = short = long = 0
+    for (_, end, _), (start, _, called) in pairwise(work):
+        gap = start - end
+        if called > end:
+            host += gap
+        elif gap < 30:
+            short += gap
+        else:
+            long += gap
+    return [host, short, long]
+
+
+def test_between_the_steps_of_a_schedule_the_host_loads_data_and_then_the_launch_takes_8_us():
+    """From the copy of the loss at 733 us to the next batch's at 1,010 us, launched at 1,002 us; both GPUs alike."""
+    after, launched, begun = 733, 1_002, 1_010
+    since, until = schedule.LOADING
+    loading = [("host-bound", after, since), ("input pipeline", since, until), ("host-bound", until, launched)]
+    latency = ("launch latency", launched, begun)
+    assert between_steps("generated/kineto") == [*loading, latency]
+    assert between_steps("generated/gpu.xplane.pb") == [("host-bound", after, launched), latency]
+
+
+def between_steps(case: str) -> list[tuple[str, int, int]]:
+    """The pieces of the gap between the first two steps, in microseconds of the first, the same on both GPUs."""
+    trace, _, _, why, _ = found(case)
+    zero = int(trace.events["start_ps"].min()) // 10**6 - 10
+    gaps = why.gaps.assign(start=why.gaps["start_ps"] // 10**6 - zero, end=why.gaps["end_ps"] // 10**6 - zero)
+    gaps = gaps[(gaps["start"] >= 733) & (gaps["end"] <= 1_010)]
+    first, second = (
+        [*zip(mine["cause"], mine["start"], mine["end"], strict=True)]
+        for _, mine in gaps.groupby("device", observed=True)
+    )
+    assert first == second
+    return first
+
+
+@needs_real
+def test_by_stream_the_links_give_the_idle_breakdown_of_hta():
     """HolisticTraceAnalysis 0.5 on the same file, `get_idle_time_breakdown`, which leaves the last step out."""
-    trace, ordered, launch, _, _ = found("kineto/hta-df_index_resolver.json.gz")
-    called = trace.launches["start_ps"].to_numpy()[launch]
+    trace, ordered, launch, _, _ = found("kineto/hta-df_index_resolver")
+    called = trace.launches["start_ps"].to_numpy()
     spans = trace.spans
     last = spans.loc[spans["name"].astype(str).str.startswith("ProfilerStep#"), "start_ps"].max()
     told = {}
     for lane in ("stream 7", "stream 14"):
-        mine = (ordered.codes("lane") == ordered.labels("lane").index(lane)) & (called < last)
-        gap = (ordered.start[mine][1:] - ordered.end[mine][:-1]) // 10**6
-        host = called[mine][1:] > ordered.end[mine][:-1]
-        told[lane] = [int(gap[which].sum()) for which in (host, ~host & (gap < 30), ~host & (gap >= 30))]
+        mine = (ordered.codes("lane") == ordered.labels("lane").index(lane)) & (called[launch] < last)
+        told[lane] = by_stream(ordered, launch, called, mine)
     assert told == {"stream 7": [791330, 16727, 73829], "stream 14": [933139, 5568, 4444]}
 
 
-def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(found):
-    trace, ordered, launch, _, kept_up = found("kineto/hta-nccl_data-A100.json.gz")
+@pytest.mark.parametrize("case", traces.cases("generated/kineto/rank0.pt.trace.json.gz", "kineto/hta-nccl_data-A100"))
+def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(case):
+    trace, ordered, launch, _, kept_up = found(case)
     called = trace.launches["start_ps"].to_numpy()
     delays = sorted(int(ordered.start[at] - called[launch[at]]) for at in range(len(ordered)) if launch[at] >= 0)
     line = kept_up.by_device.iloc[0]
@@ -155,13 +219,14 @@ def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(found):
     assert (kept_up.tiny_by_device["kernels"][0], kept_up.tiny_by_device["cost_ps"][0]) == (kernels, cost)
 
 
-def test_the_host_was_loading_data_in_the_longest_gap_of_dlrm_s_rank_3(found):
+@needs_real
+def test_the_host_was_loading_data_in_the_longest_gap_of_dlrm_s_rank_3():
     _, _, _, why, _ = found("kineto/dlrm-8xV100")
     mine = why.gaps[(why.gaps["device"] == "rank3/gpu:3") & (why.gaps["cause"] == "input pipeline")]
     assert (mine[["start_ps", "end_ps"]] // 10**6).to_numpy().tolist() == [[1444, 2450]]
 
 
-def test_compiling_is_most_of_what_the_devices_of_a_fresh_program_waited_for(found):
+def test_compiling_is_most_of_what_the_devices_of_a_fresh_program_waited_for():
     _, _, _, why, _ = found("two-cpu-devices-jax0.10.2.xplane.pb")
     most = why.by_cause.set_index("cause")["ratio"]
     assert most["compiling"] > most["host-bound"] > most["launch latency"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import real_traces
+from tests import traces
 from tests.analysis.offenders.test_exposed import handed_out
 from tests.frames import events
 from tracekit import intervals as iv
@@ -252,23 +252,28 @@ def test_the_frames_are_left_as_they_were():
     assert all(one.equals(was) for one, was in zip((table, ops, steps, idle_table), before, strict=True))
 
 
-@real_traces.needed
 @pytest.mark.parametrize(
     "case",
-    [
-        "chrome/jax-tpu-2chip-vllm.trace.json.gz",
+    traces.cases(
+        "generated/gpu.xplane.pb",
+        "generated/gpu.sqlite",
+        "generated/kineto",
+        "generated/rocm.xplane.pb",
+        "generated/tpu.trace.json.gz",
+        "mxnet_two_contexts_threaded.json.gz",
+        "chrome/jax-tpu-2chip-vllm",
         "kineto/dlrm-8xV100",
-        "kineto/hta-nccl_data-A100.json.gz",
-        "mxnet/gpu_mnist_cnn_profile_output.json.gz",
-        "nsys/mfu_2gpu_before-2xH100.sqlite",
+        "kineto/hta-nccl_data-A100",
+        "mxnet/gpu_mnist_cnn_profile_output",
+        "nsys/mfu_2gpu_before-2xH100",
         "xplane/jax-8xMI300X",
         "xplane/tf-8xV100",
         "xplane/tpu-v6e-4chip",
         "xplane/xla-2xGTX1080Ti",
-    ],
+    ),
 )
-def test_the_offenders_of_real_traces_sum_to_the_cells_of_the_partition(case):
-    trace = real_traces.trace(case)
+def test_the_offenders_of_whole_traces_sum_to_the_cells_of_the_partition(case):
+    trace = traces.trace(case)
     result = found(trace.events, ops=trace.ops)
     cells = partition(trace.events).set_index("device")
     assert result.totals["device"].tolist() == cells.index.tolist()

@@ -1,29 +1,47 @@
-"""The steps of real traces, against figures of other tools and of the traces' own makers."""
+"""The steps of whole traces, against their schedules, other tools and the traces' own makers."""
 
 from functools import cache
 
 import pytest
 
-from tests.readers.test_expected import source
-from tests.real_traces import REAL
+from tests import traces
+from tests.data import schedule
+from tests.traces import needs_real
 from tracekit.analysis.steps.steps import steps
-from tracekit.readers import read
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
 from tracekit.timeline.steps.boundaries import boundaries
 from tracekit.timeline.unions import unions
 
-pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-
 
 @cache
 def measured(case):
-    trace = read(source(case))
+    trace = traces.trace(case)
     held = rows(trace.events)
     made = boundaries(held, trace.spans, launch_of(held, trace.launches), trace.launches)
     return steps(held, made, unions(held))
 
 
+@pytest.mark.parametrize(
+    ("case", "name", "numbers"),
+    [
+        ("generated/gpu.xplane.pb", "train", [0, 1, 2]),
+        ("generated/gpu.trace.json.gz", "train", [0, 1, 2]),
+        ("generated/kineto", "ProfilerStep", [1, 2, 3]),
+    ],
+)
+def test_annotated_steps_of_two_gpus_hold_what_their_host_launched_in_them(case, name, numbers):
+    result = measured(case)
+    assert result.summary[["name", "told_by", "steps"]].to_numpy().tolist() == [[name, "annotation", 3]]
+    assert result.table["step"].tolist() == numbers
+    for device in (0, 1):
+        work = schedule.gpu_step(device, 0)
+        mine = result.by_device[result.by_device["device"].str.endswith(f"gpu:{device}")]
+        assert mine["rows"].tolist() == [len(work)] * 3
+        assert mine["busy_ps"].tolist() == [len(schedule.microseconds(work)) * 10**6] * 3
+
+
+@needs_real
 def test_the_rows_and_busy_times_of_steps_are_those_of_holistic_trace_analysis():
     """HTA 0.5.0: `iteration` of each kernel, the union of their spans; it leaves the last iteration out."""
     by_device = measured("kineto/hta-df_index_resolver").by_device
@@ -31,6 +49,7 @@ def test_the_rows_and_busy_times_of_steps_are_those_of_holistic_trace_analysis()
     assert by_device["busy_ps"].tolist()[:4] == [188442 * 10**6, 188214 * 10**6, 188103 * 10**6, 188298 * 10**6]
 
 
+@needs_real
 def test_steps_of_a_trace_in_nanoseconds_hold_the_rows_that_holistic_trace_analysis_finds():
     result = measured("kineto/hta-nccl_data-A100")
     assert result.table["step"].tolist() == [4, 5, 6]
@@ -38,46 +57,69 @@ def test_steps_of_a_trace_in_nanoseconds_hold_the_rows_that_holistic_trace_analy
     assert result.summary["median_ps"].tolist() == [222442191000]
 
 
+@needs_real
 def test_one_step_of_eight_ranks_is_one_step():
     result = measured("kineto/dlrm-8xV100")
     assert result.table[["step", "hosts", "did_nothing"]].to_numpy().tolist() == [[10, 8, 0]]
     assert len(result.by_device) == 8
 
 
-def test_a_hundred_executions_on_four_chips_are_a_hundred_steps():
-    result = measured("xplane/tpu-v6e-4chip")
+@pytest.mark.parametrize(
+    ("case", "program", "steps", "rows", "chips"),
+    [
+        traces.param("generated/tpu.xplane.pb", "jit_train", 3, 7, 2),
+        traces.param("generated/tpu.trace.json.gz", "jit_train", 3, 7, 2),
+        traces.param("xplane/tpu-v6e-4chip", "jit_f", 100, 9, 4),
+    ],
+)
+def test_the_executions_of_one_program_on_all_chips_are_steps(case, program, steps, rows, chips):
+    result = measured(case)
     assert result.summary[["name", "told_by", "steps", "counted"]].to_numpy().tolist() == [
-        ["jit_f", "run_id", 100, 100]
+        [program, "run_id", steps, steps]
     ]
-    assert result.by_device["rows"].tolist() == [9] * 400
+    assert result.by_device["rows"].tolist() == [rows] * steps * chips
 
 
-def test_a_group_leaves_a_device_without_work_flagged():
-    result = measured("xplane/tf-8xV100")
-    assert result.table["told_by"].tolist() == ["group_id"]
-    assert dict(zip(result.by_device["device"], result.by_device["did_nothing"], strict=True)) == {
-        "gpu:1": True,
-        "gpu:4": False,
-        "gpu:6": False,
-    }
+@pytest.mark.parametrize(
+    ("case", "groups", "idle"),
+    [
+        traces.param("generated/rocm.xplane.pb", 3, {"gpu:0": False, "gpu:1": False, "gpu:2": True}),
+        traces.param("xplane/tf-8xV100", 1, {"gpu:1": True, "gpu:4": False, "gpu:6": False}),
+    ],
+)
+def test_a_group_leaves_a_device_without_work_flagged(case, groups, idle):
+    result = measured(case)
+    assert result.table["told_by"].tolist() == ["group_id"] * groups
+    flagged = zip(result.by_device["device"], result.by_device["did_nothing"], strict=True)
+    assert sorted(flagged) == sorted([*idle.items()] * groups)
 
 
 @pytest.mark.parametrize(
     "case",
-    [
+    traces.cases(
+        "generated/gpu.sqlite",
         "chrome/jax-tpu-2chip-vllm",
         "nsys/mfu_2gpu_before-2xH100",
         "xplane/jax-8xMI300X",
         "xplane/jax-MI300X-gemm",
         "xplane/xla-2xGTX1080Ti",
-    ],
+    ),
 )
 def test_a_trace_without_evidence_of_steps_has_none(case):
     assert measured(case).lacking.startswith("No host span has a step number")
 
 
 @pytest.mark.parametrize(
-    "case", ["kineto/hta-df_index_resolver", "kineto/hta-sampled_rank-0", "kineto/dlrm-8xV100", "xplane/tpu-v6e-4chip"]
+    "case",
+    traces.cases(
+        "generated/gpu.xplane.pb",
+        "generated/kineto",
+        "generated/tpu.xplane.pb",
+        "kineto/hta-df_index_resolver",
+        "kineto/hta-sampled_rank-0",
+        "kineto/dlrm-8xV100",
+        "xplane/tpu-v6e-4chip",
+    ),
 )
 def test_the_windows_tile_the_time_from_the_first_to_the_last(case):
     table = measured(case).table

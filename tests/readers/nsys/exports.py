@@ -104,6 +104,7 @@ class Tables:
 
     def write(self, path: Path) -> Path:
         base = sqlite3.connect(path)
+        base.execute("PRAGMA page_size = 512")
         for table, rows in self.rows.items():
             columns = list(rows[0]) if rows else ["id", "value"]
             types = [f'"{column}"' + (" INTEGER PRIMARY KEY" if column == "id" else "") for column in columns]

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests import real_traces
+from tests import traces
 from tests.frames import events, spans, trace
 from tracekit.analysis.overlap import concurrency, device_pairs
 from tracekit.analysis.partition import partition
@@ -184,9 +184,9 @@ def test_each_of_several_clocks_counts_from_its_own_start():
     assert view.axis == "time since each clock's first device work"
 
 
-@real_traces.needed
-def test_ranges_of_a_real_trace_add_up_to_the_whole():
-    given = real_traces.trace("kineto/dlrm-8xV100")
+@pytest.mark.parametrize("case", traces.cases("generated/kineto", "kineto/dlrm-8xV100"))
+def test_ranges_of_a_trace_add_up_to_the_whole(case):
+    given = traces.trace(case)
     whole = look(given)
     cut = whole.length_ps // 3
     parts = [look(given, end_ps=cut), look(given, start_ps=cut)]

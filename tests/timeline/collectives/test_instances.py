@@ -3,13 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import traces
 from tests.collective_frames import row, table
-from tests.real_traces import REAL
-from tracekit.readers import read
+from tests.traces import needs_real
 from tracekit.timeline.collectives.instances import BY, Matched, instances, matched
 from tracekit.timeline.rows import rows
-
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
 
 
 def found(*made: dict) -> tuple[list[int], Matched]:
@@ -338,17 +336,35 @@ def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
     assert sorted(first) == list(range(len(told.by)))
 
 
-def real(name: str) -> tuple[np.ndarray, list[int], Matched]:
+def whole(name: str) -> tuple[np.ndarray, list[int], Matched]:
     """The instance of each row, how many instances have 1, 2, … rows, and how they were matched."""
-    sorted_rows = rows(read(REAL / name).events)
+    sorted_rows = rows(traces.trace(name).events)
     told = matched(sorted_rows)
     sizes = np.bincount(told.instance[told.instance >= 0])
     return told.instance, np.bincount(sizes).tolist() if len(sizes) else [], told
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        "generated/gpu.xplane.pb",
+        "generated/gpu.trace.json.gz",
+        "generated/gpu.sqlite",
+        "generated/kineto",
+        "generated/tpu.xplane.pb",
+        "generated/tpu.trace.json.gz",
+    ],
+)
+def test_the_collectives_of_two_generated_devices_pair_up(case):
+    _, sizes, told = whole(case)
+    assert sizes == [0, 0, 6]
+    assert [told.operations[code] for code in told.operation] == ["all-reduce", "all-gather"] * 3
+    assert told.notes == ()
+
+
 @needs_real
 def test_all_collectives_of_two_tpu_chips_pair_up():
-    _, sizes, told = real("chrome/jax-tpu-2chip-vllm.trace.json.gz")
+    _, sizes, told = whole("chrome/jax-tpu-2chip-vllm.trace.json.gz")
     assert sizes == [0, 0, 131]
     assert [told.operations[code] for code in told.operation].count("all-gather") == 2
     assert told.notes == ()
@@ -356,19 +372,19 @@ def test_all_collectives_of_two_tpu_chips_pair_up():
 
 @needs_real
 def test_the_eight_ranks_of_a_training_step_share_all_their_collectives():
-    _, sizes, told = real("kineto/dlrm-8xV100")
+    _, sizes, told = whole("kineto/dlrm-8xV100")
     assert sizes == [0] * 8 + [8]
     assert set(by(told)) == {"order"}
 
 
 @needs_real
 def test_the_sends_of_two_processes_pair_up():
-    assert real("nsys/mfu_2gpu_before-2xH100.sqlite")[1] == [0, 0, 33]
+    assert whole("nsys/mfu_2gpu_before-2xH100.sqlite")[1] == [0, 0, 33]
 
 
 @needs_real
 def test_tpu_chips_whose_peers_are_on_another_host_stand_alone():
-    _, sizes, told = real("xplane/tpu-v6e-4chip")
+    _, sizes, told = whole("xplane/tpu-v6e-4chip")
     assert sizes == [0, 12]
     assert told.ranks.tolist() == [2] * 12
     assert len(told.notes) == 1

@@ -1,0 +1,60 @@
+"""Traces in files, each read once in a process: our own in `data`, and real ones of other people's machines.
+
+The real ones lie beside the repository, in ../shared/traces; where they do not, tests of them are skipped. What is read
+is shared by all tests: none may change it.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracekit.readers import read
+from tracekit.trace import Trace
+
+DATA = Path(__file__).parent / "data"
+REAL = Path(__file__).parents[2] / "shared" / "traces"
+# What schedule.py and independent sweeps over the real files say of each trace, by case, in microseconds.
+FIGURES: dict[str, Any] = {
+    case: figures
+    for path in (DATA / "generated" / "expected.json", REAL / "expected.json")
+    if path.is_file()
+    for case, figures in json.loads(path.read_text("utf-8")).items()
+    if "/" in case
+}
+
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+
+
+def path(case: str) -> Path:
+    """The file or directory of a case, below `data` or else among the real ones, where its ending may be left out."""
+    if (DATA / case).exists():
+        return DATA / case
+    if (REAL / case).exists():
+        return REAL / case
+    (found,) = (REAL / case).parent.glob(f"{Path(case).name}.*")
+    return found
+
+
+def xspace(case: str) -> Path:
+    """The only XSpace file of a case."""
+    (found,) = [path(case)] if path(case).is_file() else path(case).glob("*.xplane.pb")
+    return found
+
+
+def cases(*names: str) -> list[Any]:
+    """Parameters of a test, one a case; those of real traces are skipped where these are not."""
+    return [param(name) for name in names]
+
+
+def param(case: str, *values: Any) -> Any:
+    """The parameters of a test on one case, skipped where the case is a real trace that is not here."""
+    return pytest.param(case, *values, marks=() if (DATA / case).exists() else needs_real)
+
+
+@cache
+def trace(case: str) -> Trace:
+    """The trace of a case."""
+    return read(path(case))
