@@ -35,11 +35,10 @@ class Peer:
 
 def perfetto(trace: Any, out: Path) -> None:
     """tracekit's file for Perfetto: rows, host calls, flows, steps, collectives, counters; compressed."""
-    from tracekit.export.write import perfetto_files
+    from tracekit.export.export import export
 
-    for path, fill in perfetto_files(trace, out.with_suffix(".gz")).items():
-        fill(path)
-        path.replace(out)
+    (path,) = export(trace, out.with_suffix(".pftrace.gz"))
+    path.replace(out)
 
 
 def protobuf(trace: Any, out: Path) -> None:
@@ -79,7 +78,7 @@ def table(to: str) -> Callable[[Any, Path], None]:
     def write(trace: Any, out: Path) -> None:
         from tracekit.export import tables
 
-        tables.TABLES[to][1](trace, "events", out)
+        tables.TABLES[to].write(trace, "events", out)
 
     return write
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.capture.capture import capture
 from tracekit.capture.phase import phase
 from tracekit.doctor.doctor import doctor
+from tracekit.export.export import export
 from tracekit.version import __version__
 from tracekit.view.view import view
 
@@ -71,6 +72,7 @@ __all__ = [
     "device_pairs",
     "doctor",
     "explain",
+    "export",
     "gantt",
     "marked",
     "overlap",

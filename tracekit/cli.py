@@ -217,9 +217,20 @@ def export(
     ] = None,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
-    from tracekit.export.export import run as write
+    from tracekit.console import progress
+    from tracekit.export import PERFETTO
+    from tracekit.export.export import export as write
 
-    write(trace_dir, to, out, run, table, gzip, force, kinds)
+    with progress(["exporting"]) as step:
+        step("exporting")
+        files = write(trace_dir, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
+    if len(files) == 1:
+        print(f"Wrote {files[0]}", file=sys.stderr)
+        return
+    if to in (None, PERFETTO):
+        text = f"The clocks of {len(files)} hosts cannot be compared, and Perfetto has one time axis"
+        print(f"{text}: each has a file of its own.", file=sys.stderr)
+    print(f"Wrote {files[0].parent}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """What `tracekit export` writes, where, and what it refuses in one sentence."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -8,8 +9,11 @@ import pytest
 from tests import traces
 from tests.export.frames_of import rows
 from tests.export.perfetto_reader import read
+from tracekit.cli import export as command
 from tracekit.errors import TracekitError
-from tracekit.export import FRAMES, export
+from tracekit.export import FRAMES
+from tracekit.export.export import export
+from tracekit.export.timeline import timeline
 from tracekit.trace import EVENT_COLUMNS, Trace, concat
 
 CASE = "mxnet_two_contexts_naive.json.gz"
@@ -31,8 +35,8 @@ def files() -> set[str]:
 
 
 def test_by_default_it_writes_for_perfetto(trace_path, capsys):
-    assert export.run(trace_path) == [Path("exports/t.pftrace.gz")]
-    assert capsys.readouterr() == ("", "Wrote exports/t.pftrace.gz\n")
+    assert export(trace_path) == [Path("exports/t.pftrace.gz")]
+    assert capsys.readouterr() == ("", "")
     assert len(read(Path("exports/t.pftrace.gz")).rows) == len(traces.trace(CASE).events)
     assert files() == {"exports/t.pftrace.gz"}
 
@@ -40,29 +44,29 @@ def test_by_default_it_writes_for_perfetto(trace_path, capsys):
 @pytest.mark.parametrize(
     ("to", "more", "ending"), [("csv", {"gzip": True}, ".csv.gz"), ("json", {}, ".jsonl"), ("arrow", {}, ".arrow")]
 )
-def test_tables_go_to_a_directory_with_what_they_are(to, more, ending, trace_path, capsys):
-    export.run(trace_path, to=to, **more)
+def test_tables_go_to_a_directory_with_what_they_are(to, more, ending, trace_path):
+    paths = export(trace_path, to=to, **more)
     assert files() == {f"exports/t-{to}/{name}{ending}" for name in FRAMES} | {f"exports/t-{to}/trace.json"}
-    assert capsys.readouterr().err.startswith(f"Wrote exports/t-{to}/ (events{ending}, ")
+    assert files() == set(map(str, paths))
 
 
 @pytest.mark.parametrize("out", ["e.csv.gz", "e.csv"])
 def test_the_end_of_out_tells_the_format(out, trace_path):
-    export.run(trace_path, out=Path(out), table="events")
+    export(trace_path, out=Path(out), table="events")
     assert len(pd.read_csv(out)) == len(traces.trace(CASE).events)
 
 
 def test_without_gz_perfettos_file_is_not_compressed(trace_path):
-    export.run(trace_path, out=Path("a.pftrace"))
+    export(trace_path, out=Path("a.pftrace"))
     assert len(read(Path("a.pftrace")).rows) == len(traces.trace(CASE).events)
 
 
 def test_a_file_that_is_there_stays_unless_forced(trace_path):
     Path("mine.parquet").write_text("mine")
     with pytest.raises(TracekitError, match=r"^mine\.parquet exists already\. Give another --out, or .* --force\.$"):
-        export.run(trace_path, out=Path("mine.parquet"), table="events")
+        export(trace_path, out=Path("mine.parquet"), table="events")
     assert Path("mine.parquet").read_text() == "mine"
-    export.run(trace_path, out=Path("mine.parquet"), table="events", force=True)
+    export(trace_path, out=Path("mine.parquet"), table="events", force=True)
     assert len(pd.read_parquet("mine.parquet")) == len(traces.trace(CASE).events)
 
 
@@ -70,19 +74,20 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
     Path("d").mkdir()
     Path("d/trace.json").write_text("mine")
     with pytest.raises(TracekitError, match=r"^d/trace\.json exists already\."):
-        export.run(trace_path, to="csv", out=Path("d"))
+        export(trace_path, to="csv", out=Path("d"))
     assert files() == {"d/trace.json"}
 
 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"to": "xml"}, "'xml' is no format"),
+        ({"to": "xml"}, "'xml' is not an export format"),
         ({"to": "csv", "out": Path("a.parquet")}, "is named like parquet, but --to says csv"),
         ({"table": "events"}, "--table and --gzip are for tables"),
         ({"gzip": True}, "--table and --gzip are for tables"),
         ({"to": "parquet", "gzip": True}, "parquet files are compressed inside"),
-        ({"to": "csv", "table": "event"}, "'event' is no table of a trace; --table takes events, spans"),
+        ({"out": Path("a.parquet.gz"), "table": "events"}, "parquet files are compressed inside"),
+        ({"to": "csv", "table": "event"}, "'event' is not a table of a trace; --table takes events, spans"),
         ({"out": Path("a.csv")}, "names one file, but a trace has 8 tables"),
         ({"out": Path(".")}, "is a directory; give the file to write with --out"),
     ],
@@ -90,35 +95,54 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
 def test_what_does_not_fit_together_is_told_before_reading(asked, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(TracekitError, match=said):
-        export.run(tmp_path / "missing", **asked)
+        export(tmp_path / "missing", **asked)
     assert files() == set()
 
 
 def test_nothing_is_written_inside_the_trace(tmp_path, monkeypatch):
     run = tmp_path / "log" / "plugins" / "profile" / "r"
     run.mkdir(parents=True)
-    monkeypatch.setattr(export, "load", lambda *asked: Trace(rows()))
+    trace = Trace(rows(), source=str(tmp_path / "log"))
     with pytest.raises(TracekitError, match="lies inside the trace"):
-        export.run(tmp_path / "log", out=run / "x.pftrace.gz")
+        export(trace, out=run / "x.pftrace.gz")
     assert list(run.iterdir()) == []
 
 
-def test_clocks_that_cannot_be_compared_get_a_file_each(tmp_path, monkeypatch, capsys):
-    found = concat(EVENT_COLUMNS, [_clock("a/1"), _clock("a 1")])
-    monkeypatch.setattr(export, "load", lambda *asked: Trace(found))
-    assert export.run(tmp_path / "t", out=tmp_path / "o" / "x.pftrace.gz") == [
+def test_clocks_that_cannot_be_compared_get_a_file_each(tmp_path):
+    trace = Trace(concat(EVENT_COLUMNS, [_clock("a/1"), _clock("a 1")]))
+    assert export(trace, tmp_path / "o" / "x.pftrace.gz") == [
         tmp_path / "o" / "x-a_1-1.pftrace.gz",
         tmp_path / "o" / "x-a_1-2.pftrace.gz",
     ]
-    assert "The clocks of 2 hosts cannot be compared" in capsys.readouterr().err
-    with pytest.raises(TracekitError, match="Write a file for each"):
-        export.for_perfetto(tmp_path / "t", None, tmp_path / "y.pftrace.gz")
 
 
-def test_a_viewer_gets_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(export, "load", lambda *asked: Trace(_clock(None)))
-    export.for_perfetto(tmp_path / "t", None, tmp_path / "o" / "y.pftrace.gz")
-    assert len(read(tmp_path / "o" / "y.pftrace.gz").rows) == 1
+def test_a_trace_without_a_path_has_a_name_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert export(Trace(rows())) == [Path("exports/trace.pftrace.gz")]
+
+
+def test_what_has_a_trace_is_exported_as_its_trace(tmp_path):
+    trace = traces.trace(CASE)
+    export(trace, tmp_path / "a.pftrace")
+    export(timeline(trace), tmp_path / "b.pftrace")
+    assert (tmp_path / "a.pftrace").read_bytes() == (tmp_path / "b.pftrace").read_bytes()
+
+
+def test_the_command_says_what_it_wrote(trace_path, capsys):
+    command(trace_path)
+    assert capsys.readouterr() == ("", "Wrote exports/t.pftrace.gz\n")
+    command(trace_path, to="csv")
+    assert capsys.readouterr().err.startswith("Wrote exports/t-csv/ (events.csv, spans.csv, ")
+
+
+def test_the_command_says_why_there_are_several_files(tmp_path, monkeypatch, capsys):
+    paths = [tmp_path / "x-a.pftrace.gz", tmp_path / "x-b.pftrace.gz"]
+    monkeypatch.setattr(sys.modules["tracekit.export.export"], "export", lambda *_, **__: paths)
+    command(tmp_path / "t")
+    assert capsys.readouterr().err.splitlines() == [
+        "The clocks of 2 hosts cannot be compared, and Perfetto has one time axis: each has a file of its own.",
+        f"Wrote {tmp_path}/ (x-a.pftrace.gz, x-b.pftrace.gz)",
+    ]
 
 
 def _clock(name: str | None) -> pd.DataFrame:

@@ -35,9 +35,9 @@ EMPTY = Trace(frame(EVENT_COLUMNS))
 
 
 def written(trace: Trace, to: str, name: str, directory: Path, **more: bool) -> Path:
-    ending, write = tables.TABLES[to]
-    write(trace, name, directory / (name + ending), **more)
-    return directory / (name + ending)
+    path = directory / (name + tables.TABLES[to].suffix)
+    tables.TABLES[to].write(trace, name, path, **more)
+    return path
 
 
 def values(table: pd.DataFrame) -> list[list]:

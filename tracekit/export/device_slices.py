@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.export.packets import GPU_SLICE, Axis, chunks, packets
-from tracekit.export.protobuf import (
+from tracekit.export.protobuf_encoder import (
     Bytes,
     Ints,
     Pieces,
@@ -24,6 +24,7 @@ from tracekit.export.protobuf import (
     varint,
 )
 from tracekit.export.timeline import Timeline
+from tracekit.export.tracks import ClockDomain
 from tracekit.trace import KIND_DTYPE, Kind
 
 # Of GpuRenderStageEvent.
@@ -57,12 +58,11 @@ class DeviceSlices:
         return len(self.at)
 
 
-def device_slices(timeline: Timeline, clock: str, contexts: dict[str, int]) -> DeviceSlices:
-    """The rows on one clock; `contexts` numbers the hosts."""
-    rows = timeline.rows
-    mine = np.array([one == clock for one in rows.clocks], bool)
-    at = np.flatnonzero(mine[rows.device]) if len(mine) else np.zeros(0, np.int64)
-    devices = [device for device, held in enumerate(mine) if held]
+def device_slices(domain: ClockDomain) -> DeviceSlices:
+    """The rows on one clock; each host is a graphics context."""
+    rows, has_device = domain.timeline.rows, domain.has_device
+    at = np.flatnonzero(has_device[rows.device]) if len(has_device) else np.zeros(0, np.int64)
+    devices = np.flatnonzero(has_device).tolist()
     lanes, names = rows.labels("lane"), rows.labels("name")
     pairs, queue = np.unique(rows.device[at] * max(len(lanes), 1) + rows.codes("lane")[at], return_inverse=True)
     stages, stage = np.unique(rows.codes("name")[at] * len(KIND_DTYPE.categories) + rows.kind[at], return_inverse=True)
@@ -71,13 +71,14 @@ def device_slices(timeline: Timeline, clock: str, contexts: dict[str, int]) -> D
         device, lane = pair // len(lanes), lanes[pair % len(lanes)]
         name = f"{rows.devices[device]} {lane}"
         specifications.append(_specification(iid, name, lane, _OTHER))
-        context = contexts[rows.hosts[device]]
+        context = domain.processes[rows.hosts[device]]
         queues.append(number(_QUEUE, iid) + number(_GPU, devices.index(device)) + number(_CONTEXT, context))
     for iid, pair in enumerate(stages.tolist(), len(queues) + 1):
         kind = KIND_DTYPE.categories[pair % len(KIND_DTYPE.categories)]
         category = _COMPUTE if kind == Kind.COMPUTE else _OTHER
         specifications.append(_specification(iid, names[pair // len(KIND_DTYPE.categories)], kind, category))
-    return DeviceSlices(timeline, tuple(rows.devices[one] for one in devices), at, queue, queues, stage, specifications)
+    names_of_devices = tuple(rows.devices[device] for device in devices)
+    return DeviceSlices(domain.timeline, names_of_devices, at, queue, queues, stage, specifications)
 
 
 def _specification(iid: int, name: str, description: str, category: int) -> bytes:
@@ -87,21 +88,21 @@ def _specification(iid: int, name: str, description: str, category: int) -> byte
     )
 
 
-def written(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
+def device_slice_packets(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
     """The packets of the rows: one each. Its `event_id` is the row's place in `trace.events`, counted from 1.
 
     What is null is left out of the data beside a slice, and so are `start_ps` and `end_ps` where the time in whole
     nanoseconds says them exactly.
     """
     timeline, rows = slices.timeline, slices.timeline.rows
-    texts = {key: ([_extra(key, label) for label in rows.labels(key)], rows.codes(key)) for key in TEXTS}
+    texts = [([_extra(key, label) for label in rows.labels(key)], rows.codes(key)) for key in TEXTS]
     step_known, step_number = _steps(timeline)
     columns = {key: rows.numbers(key) for key in NUMBERS}
-    everything = np.ones(len(rows), bool)
+    everywhere = np.ones(len(rows), bool)
     columns |= {
         "instance": (timeline.instance, timeline.instance >= 0),
         "step": (step_number, step_known),
-        "row": (rows.at, everything),
+        "row": (rows.at, everywhere),
     }
     inexact = ~axis.exact(rows.start, rows.end)
     columns |= {"start_ps": (rows.start, inexact), "end_ps": (rows.end, inexact)}
@@ -118,7 +119,7 @@ def written(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
         ]
         if (before[at] >= 0).any():
             pieces += only(numbers(_WAITED, rows.at[before[at]] + 1), before[at] >= 0)
-        pieces += [constants(labels, codes[at]) for labels, codes in texts.values()]
+        pieces += [constants(labels, codes[at]) for labels, codes in texts]
         for key, (values, known) in columns.items():
             pieces += _decimal(prefixes[key], values[at], known[at])
         yield packets(GPU_SLICE, start, pieces)
@@ -136,10 +137,10 @@ def _before(timeline: Timeline) -> Ints:
     instance = timeline.instance
     at = np.flatnonzero(instance >= 0)
     at = at[np.lexsort((timeline.rows.start[at], instance[at]))]
-    found = np.full(len(instance), -1)
+    before = np.full(len(instance), -1)
     follows = instance[at[1:]] == instance[at[:-1]]
-    found[at[1:][follows]] = at[:-1][follows]
-    return found
+    before[at[1:][follows]] = at[:-1][follows]
+    return before
 
 
 def _extra(key: str, value: str) -> bytes:

@@ -1,87 +1,207 @@
-"""What `tracekit export` does: read, convert, write."""
+"""Write a trace for other tools: drafts first, then moved to their places, and nothing of anyone's overwritten unasked.
 
-import sys
+`import tracekit` imports this module, so what is heavy waits inside the functions.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from tracekit import console as terminal
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
-from tracekit.export.write import default_path, perfetto_files, put, table_files
-from tracekit.load import load
 
-# What a path's end tells of its format.
-_ENDS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".csv": "csv", ".jsonl": "json"}
+if TYPE_CHECKING:
+    from tracekit.trace import Trace
+
+_DIRECTORY = Path("exports")
+# Formats that are text: csv and json files can be compressed as a whole, the others are compressed inside.
 _TEXT = ("csv", "json")
+# What the end of a path says of the format.
+_ENDINGS = {
+    ".pftrace": PERFETTO,
+    ".perfetto-trace": PERFETTO,
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".jsonl": "json",
+}
+# Before these, a name of several files gets what tells them apart.
+_SUFFIXES = (".gz", ".pftrace", ".perfetto-trace", ".perfetto", ".pb")
+
+# A file, and what fills it.
+Files = Mapping[Path, Callable[[Path], object]]
 
 
-def run(
-    trace_path: Path,
+class HasTrace(Protocol):
+    """A Timeline or a Report."""
+
+    @property
+    def trace(self) -> "Trace":
+        """The trace it is of."""
+
+
+def export(
+    source: "str | Path | Trace | HasTrace",
+    out: str | Path | None = None,
+    *,
     to: str | None = None,
-    out: Path | None = None,
-    run_name: str | None = None,
     table: str | None = None,
     gzip: bool = False,
     force: bool = False,
-    kinds: Path | None = None,
+    run: str | None = None,
+    kinds: str | Path | None = None,
 ) -> list[Path]:
-    """Export the trace at `trace_path` and return the files that were written.
+    """Write a trace for Perfetto, or as tables, and return the files.
 
-    `to` is one of FORMATS; by default what the end of `out` says, else Perfetto. `table` names the one frame to write
-    to the file `out`, else all are written to the directory `out`. `kinds` is a file of rules (vocabulary.rules).
+    `source` is a path, of which `run` and `kinds` are read as `tracekit.read` does, or anything that has a trace. `to`
+    is "perfetto", "parquet", "csv", "json" or "arrow"; by default what the end of `out` says, else "perfetto". `out`
+    is a file for Perfetto, and a directory for tables, by default `exports/<trace>.pftrace.gz` and
+    `exports/<trace>-csv`. `table` names the one frame to write to the file `out`. `gzip` compresses csv and json files,
+    and so does an `out` that ends in .gz. Files that are there already are replaced only with `force`. Hosts on clocks
+    that cannot be compared get a file each for Perfetto, which has one time axis. Raises TracekitError where options
+    contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
-    told = _told(out)
-    to = to or told or PERFETTO
+    from tracekit.load import load
+    from tracekit.trace import Trace
+
+    target = _target(None if out is None else Path(out), to, table, gzip)
+    if isinstance(source, str | Path):
+        trace = load(Path(source), run, None if kinds is None else Path(kinds))
+    else:
+        trace = source if isinstance(source, Trace) else source.trace
+    path = target.out or _default_path(target, trace.source)
+    files = _perfetto_files(trace, path) if target.to == PERFETTO else _table_files(trace, path, target)
+    _write(files, trace.source, force)
+    return list(files)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is written: `to` is one of FORMATS, `table` one of FRAMES or None for all; `out` may be left to default."""
+
+    to: str
+    out: Path | None
+    table: str | None
+    gzip: bool
+
+    @property
+    def suffix(self) -> str:
+        """What files of tables end in."""
+        from tracekit.export.tables import TABLES
+
+        return TABLES[self.to].suffix + (".gz" if self.gzip else "")
+
+
+def _target(out: Path | None, to: str | None, table: str | None, gzip: bool) -> Target:
+    """The target that the options name, or a TracekitError if they contradict each other."""
+    implied = _implied(out)
+    compressed = gzip or (out is not None and out.name.endswith(".gz"))
+    to = to or implied or PERFETTO
     if to not in FORMATS:
-        raise TracekitError(f"{to!r} is no format to export to; --to takes {', '.join(FORMATS)}.")
-    if told not in (None, to):
-        raise TracekitError(f"--out {out} is named like {told}, but --to says {to}. Give them the same format.")
+        raise TracekitError(f"{to!r} is not an export format; --to takes {', '.join(FORMATS)}.")
+    if implied not in (None, to):
+        raise TracekitError(f"--out {out} is named like {implied}, but --to says {to}. Give them the same format.")
     if to == PERFETTO and (table or gzip):
         raise TracekitError("--table and --gzip are for tables; give --to csv, json, parquet or arrow with them.")
-    if gzip and to not in _TEXT:
-        raise TracekitError(f"{to} files are compressed inside; --gzip is for csv and json.")
+    if to == PERFETTO and out is not None and out.is_dir():
+        raise TracekitError(f"{out} is a directory; give the file to write with --out, such as {out}/trace.pftrace.gz.")
+    if compressed and to not in (PERFETTO, *_TEXT):
+        raise TracekitError(f"{to} files are compressed inside; --gzip and .gz are for csv and json.")
     if table and table not in FRAMES:
-        raise TracekitError(f"{table!r} is no table of a trace; --table takes {', '.join(FRAMES)}.")
-    if told and to != PERFETTO and not table:
+        raise TracekitError(f"{table!r} is not a table of a trace; --table takes {', '.join(FRAMES)}.")
+    if implied and to != PERFETTO and not table:
         raise TracekitError(
             f"--out {out} names one file, but a trace has {len(FRAMES)} tables. Name one with "
             "--table events, or give a directory."
         )
-    gzip = gzip or (out is not None and out.name.endswith(".gz"))
-    out = out or default_path(trace_path, to, table, gzip)
-    if to == PERFETTO and out.is_dir():
-        raise TracekitError(f"{out} is a directory; give the file to write with --out, such as {out}/trace.pftrace.gz.")
-    with terminal.progress(["reading", "writing"]) as step:
-        step("reading")
-        trace = load(trace_path, run_name, kinds)
-        step("writing")
-        files = perfetto_files(trace, out) if to == PERFETTO else table_files(trace, to, out, table, gzip)
-        put(files, trace_path, force)
-    if to == PERFETTO and len(files) > 1:
-        few = f"The clocks of {len(files)} hosts cannot be compared, and Perfetto has one time axis"
-        print(f"{few}: each has a file of its own.", file=sys.stderr)
-    if to != PERFETTO and not table:
-        print(f"Wrote {out}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
-    else:
-        print(*(f"Wrote {path}" for path in files), sep="\n", file=sys.stderr)
-    return list(files)
+    return Target(to, out, table, compressed)
 
 
-def for_perfetto(trace_path: Path, run_name: str | None, out: Path) -> None:
-    """Write the trace at `trace_path` to the file `out` for Perfetto to show, and nothing else."""
-    files = perfetto_files(load(trace_path, run_name), out)
-    if len(files) > 1:
-        raise TracekitError(
-            f"The clocks of {len(files)} hosts of {trace_path} cannot be compared, and Perfetto has one time axis. "
-            "Write a file for each with `tracekit export`, and open one of them."
-        )
-    put(files, trace_path, force=True)
-
-
-def _told(out: Path | None) -> str | None:
-    """The format that the end of a path tells, if it tells one."""
+def _implied(out: Path | None) -> str | None:
+    """The format that the end of a path says, if it says one."""
     if out is None:
         return None
     name = out.name.lower().removesuffix(".gz")
-    if name.endswith((".pftrace", ".perfetto-trace")):
-        return PERFETTO
-    return next((to for end, to in _ENDS.items() if name.endswith(end)), None)
+    return next((to for ending, to in _ENDINGS.items() if name.endswith(ending)), None)
+
+
+def _default_path(target: Target, source: str) -> Path:
+    """`exports/<trace>.pftrace.gz`; tables go to a directory, `exports/<trace>-csv`, or one of them to a file in it."""
+    from tracekit.files import trace_name
+
+    name = trace_name(Path(source)) if source else "trace"
+    if target.to == PERFETTO:
+        return _DIRECTORY / f"{name}.pftrace.gz"
+    directory = _DIRECTORY / f"{name}-{target.to}"
+    return directory / f"{target.table}{target.suffix}" if target.table else directory
+
+
+def _perfetto_files(trace: "Trace", out: Path) -> Files:
+    """One file, compressed where `out` ends in `.gz`; one for each clock where times of several cannot be compared."""
+    from tracekit.export import gz, perfetto
+    from tracekit.export.timeline import timeline
+
+    ordered = timeline(trace)
+    clocks = ordered.clocks
+    paths = [out] if len(clocks) == 1 else _paths_of_clocks(out, clocks)
+
+    def writer(clock: str) -> Callable[[Path], None]:
+        def fill(path: Path) -> None:
+            with path.open("wb") as file:
+                if out.name.endswith(".gz"):
+                    gz.write(file, perfetto.blocks(ordered, clock))
+                else:
+                    file.writelines(perfetto.blocks(ordered, clock))
+
+        return fill
+
+    return {path: writer(clock) for path, clock in zip(paths, clocks, strict=True)}
+
+
+def _paths_of_clocks(out: Path, clocks: list[str]) -> list[Path]:
+    """A file beside `out` for each clock, named after it as far as a file can be."""
+    stem, suffixes = out.name, ""
+    for suffix in _SUFFIXES:
+        if stem.endswith(suffix):
+            stem, suffixes = stem.removesuffix(suffix), suffix + suffixes
+    names = [re.sub(r"[^\w.-]+", "_", clock)[:60] or "clock" for clock in clocks]
+    unique = [name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names, 1)]
+    return [out.with_name(f"{stem}-{name}{suffixes}") for name in unique]
+
+
+def _table_files(trace: "Trace", out: Path, target: Target) -> Files:
+    """One frame in the file `out`, or every frame in a directory, with `trace.json` on what they are."""
+    from tracekit.export.tables import TABLES, contents
+
+    def writer(name: str) -> Callable[[Path], None]:
+        options = {"gzip": True} if target.gzip else {}
+        return lambda draft: TABLES[target.to].write(trace, name, draft, **options)
+
+    if target.table:
+        return {out: writer(target.table)}
+    about = json.dumps(contents(trace, target.suffix), indent=1) + "\n"
+    files = {out / (name + target.suffix): writer(name) for name in FRAMES}
+    return {**files, out / "trace.json": lambda draft: draft.write_text(about, "utf-8")}
+
+
+def _write(files: Files, source: str, force: bool) -> None:
+    """Fill each file and move it to its place; what speaks against one of them is said before any is written."""
+    from tracekit.files import refuse_inside, replaced
+
+    for path in files:
+        if source:
+            refuse_inside(path, Path(source))
+        if path.is_dir():
+            raise TracekitError(f"{path} is a directory; give the file to write with --out.")
+        if path.exists() and not force:
+            raise TracekitError(f"{path} exists already. Give another --out, or replace it with --force.")
+    for path, fill in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replaced(path, fill)
+        except OSError as error:
+            raise TracekitError(f"{path} cannot be written: {error}. Give another --out.") from None

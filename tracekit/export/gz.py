@@ -23,14 +23,14 @@ def write(file: BinaryIO, blocks: Iterable[bytes]) -> None:
     check, size = 0, 0
     file.write(_HEADER)
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[bytes]] = deque()
+        pending: deque[Future[bytes]] = deque()
         for block in blocks:
             check, size = zlib.crc32(block, check), size + len(block)
-            waiting.append(pool.submit(_compressed, block))
-            if len(waiting) > 2 * threads:
-                file.write(waiting.popleft().result())
-        for one in waiting:
-            file.write(one.result())
+            pending.append(pool.submit(_compressed, block))
+            if len(pending) > 2 * threads:
+                file.write(pending.popleft().result())
+        for future in pending:
+            file.write(future.result())
     file.write(b"\x03\x00")  # the last block of the stream, empty
     file.write(check.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little"))
 

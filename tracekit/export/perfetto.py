@@ -13,12 +13,25 @@ import numpy as np
 from tracekit import intervals as iv
 from tracekit.analysis.bandwidth.throughput import throughput
 from tracekit.devices import natural
-from tracekit.export import added, device_slices, track_events, tracks
-from tracekit.export.correlation import DESCRIPTOR, descriptor
-from tracekit.export.host_slices import threads
-from tracekit.export.packets import GPUS, Axis, interned, packet
-from tracekit.export.protobuf import message, number
+from tracekit.export.device_slices import device_slice_packets, device_slices
+from tracekit.export.host_slices import host_slices
+from tracekit.export.packets import GPUS, Axis, correlation_descriptor, interned, packet
+from tracekit.export.protobuf_encoder import Ints, message, number
 from tracekit.export.timeline import Timeline
+from tracekit.export.tracks import (
+    ClockDomain,
+    Slices,
+    TrackGroup,
+    category_field,
+    counter_packets,
+    counter_track,
+    fixed_entries,
+    instant_packet,
+    name_entries,
+    named_track,
+    nested,
+    slice_packets,
+)
 from tracekit.version import __version__
 
 _GRAPHICS_CONTEXTS = 23  # of InternedData
@@ -33,45 +46,40 @@ def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
     Every row of a device is one slice of its queue; every host span is one slice of its thread, and so is every launch
     that does not stand among the spans. Tracks beside them show what tracekit adds.
     """
-    held = bytearray()
+    block = bytearray()
     for part in _parts(timeline, clock):
-        held += part
-        if len(held) >= _BLOCK_BYTES:
-            yield bytes(held)
-            held.clear()
-    yield bytes(held)
+        block += part
+        if len(block) >= _BLOCK_BYTES:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
 
 
 def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     hosts = sorted((host for host, on in timeline.clock.items() if on == clock), key=natural)
-    processes = {host: pid for pid, host in enumerate(hosts, 1)}
-    uuids = count(1)
-    devices = device_slices.device_slices(timeline, clock, processes)
-    parts = [
-        added.steps(timeline, clock, uuids),
-        added.collectives(timeline, clock, uuids),
-        threads(timeline, clock, processes, uuids),
-    ]
-    starts = [timeline.rows.start[devices.at], *(part.slices.start for part in parts)]
-    axis = Axis(min(0, *(int(one.min()) // 1000 for one in starts if len(one)), 0))
-    first = np.cumsum([1, *(len(part.names) for part in parts)]).tolist()
+    domain = ClockDomain(timeline, clock, {host: pid for pid, host in enumerate(hosts, 1)}, count(1))
+    devices = device_slices(domain)
+    groups = [_steps(domain), _collectives(domain), host_slices(domain)]
+    starts = [timeline.rows.start[devices.at], *(group.slices.start for group in groups)]
+    axis = Axis(min(0, *(int(start.min()) // 1000 for start in starts if len(start)), 0))
+    first = np.cumsum([1, *(len(group.names) for group in groups)]).tolist()
     yield from interned(
         chain(
-            track_events.fixed_names(),
-            (message(_GRAPHICS_CONTEXTS, number(1, pid) + number(2, pid)) for pid in processes.values()),
+            fixed_entries(),
+            (message(_GRAPHICS_CONTEXTS, number(1, pid) + number(2, pid)) for pid in domain.processes.values()),
             devices.specifications,
-            *(track_events.names(part.names, iid) for part, iid in zip(parts, first, strict=False)),
+            *(name_entries(group.names, iid) for group, iid in zip(groups, first, strict=False)),
         )
     )
-    yield packet(DESCRIPTOR, descriptor())
+    yield correlation_descriptor()
     yield packet(GPUS, _gpus(timeline, devices.devices))
-    yield _notes(timeline, next(uuids))
-    for part in parts:
-        yield part.tracks
-    yield from _counters(timeline, clock, uuids, axis)
-    for part, iid in zip(parts, first, strict=False):
-        yield from map(bytes, track_events.written(replace(part.slices, name=part.slices.name + iid), axis))
-    yield from map(bytes, device_slices.written(devices, axis))
+    yield _notes(timeline, next(domain.uuids))
+    for group in groups:
+        yield group.tracks
+    yield from _counters(domain, axis)
+    for group, iid in zip(groups, first, strict=False):
+        yield from map(bytes, slice_packets(replace(group.slices, name=group.slices.name + iid), axis))
+    yield from map(bytes, device_slice_packets(devices, axis))
 
 
 def _gpus(timeline: Timeline, devices: tuple[str, ...]) -> bytes:
@@ -87,31 +95,95 @@ def _gpus(timeline: Timeline, devices: tuple[str, ...]) -> bytes:
 def _notes(timeline: Timeline, uuid: int) -> bytes:
     """A track that says where the trace comes from and what its notes are, as moments at its start."""
     trace = timeline.trace
-    said = track_events.instant(
-        uuid, f"exported by tracekit {__version__}", {"source": trace.source, "format": trace.format}
-    )
-    return b"".join(
-        [tracks.track(uuid, "notes"), said, *(track_events.instant(uuid, note, {}) for note in trace.notes)]
-    )
+    source = {"source": trace.source, "format": trace.format}
+    origin = instant_packet(uuid, f"exported by tracekit {__version__}", source)
+    return b"".join([named_track(uuid, "notes"), origin, *(instant_packet(uuid, note, {}) for note in trace.notes)])
 
 
-def _counters(timeline: Timeline, clock: str, uuids: Iterator[int], axis: Axis) -> Iterator[bytes]:
+def _steps(domain: ClockDomain) -> TrackGroup:
+    """The windows of the steps, which touch; without steps, no track."""
+    table = domain.timeline.steps.table
+    table = table.iloc[np.flatnonzero((table["clock"] == domain.clock).to_numpy(bool))]
+    number = table["step"].fillna(table.index.to_series().astype("Int64")).to_numpy(np.int64)
+    labels = [f"{name} {step}" for name, step in zip(table["name"].fillna("step"), number.tolist(), strict=True)]
+    names = sorted(set(labels))
+    place = {label: code for code, label in enumerate(names)}
+    uuids, slices = _track_slices(
+        domain,
+        np.array([place[label] for label in labels], np.int64),
+        (table["start_ps"].to_numpy(), table["end_ps"].to_numpy()),
+        "step",
+        {"step": number, "rows": table["rows"].to_numpy()},
+    )
+    description = "The windows of the steps: each ends when the host and all devices are done with it."
+    return TrackGroup(_tracks(uuids, "steps", description), slices, names)
+
+
+def _collectives(domain: ClockDomain) -> TrackGroup:
+    """The collectives, each from the first start to the last end on any device; without any, no track."""
+    rows, instance = domain.timeline.rows, domain.timeline.instance
+    at = np.flatnonzero((instance >= 0) & np.append(domain.has_device, False)[rows.device])
+    number, first, group = np.unique(instance[at], return_index=True, return_inverse=True)
+    start = np.full(len(number), np.iinfo(np.int64).max)
+    end = np.full(len(number), np.iinfo(np.int64).min)
+    np.minimum.at(start, group, rows.start[at])
+    np.maximum.at(end, group, rows.end[at])
+    uuids, slices = _track_slices(
+        domain,
+        rows.codes("name")[at[first]],
+        (start, end),
+        "collective",
+        {"instance": number, "devices": np.bincount(group, minlength=len(number))},
+    )
+    description = "Each collective once, from the first device that enters it to the last that leaves it."
+    return TrackGroup(_tracks(uuids, "collectives", description), slices, rows.labels("name"))
+
+
+def _track_slices(
+    domain: ClockDomain, name: Ints, times: tuple[Ints, Ints], category: str, numbers: dict[str, Ints]
+) -> tuple[list[int], Slices]:
+    """Slices of one track, and the uuids of the tracks that they need: several where they overlap without nesting."""
+    order = np.lexsort((-times[1], times[0]))
+    start, end = times[0][order], times[1][order]
+    layer, opened = nested(np.zeros(len(start), np.int64), start, end)
+    uuids = [next(domain.uuids) for _ in range(int(layer.max(initial=-1)) + 1)]
+    everywhere = np.ones(len(start), bool)
+    slices = Slices(
+        order=opened,
+        track=np.array(uuids, np.int64)[layer],
+        name=name[order],
+        start=start,
+        end=end,
+        category=np.zeros(len(start), np.int64),
+        categories=[category_field(category)],
+        numbers={key: (values[order], everywhere) for key, values in numbers.items()},
+    )
+    return uuids, slices
+
+
+def _tracks(uuids: list[int], name: str, description: str) -> bytes:
+    """Tracks of one name, which Perfetto shows as one."""
+    return b"".join(named_track(uuid, name, description=description) for uuid in uuids)
+
+
+def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
     """How many devices were busy at once, and the rates at which each moved bytes."""
-    busy = [device.busy for device in timeline.seen.devices.values() if device.clock == clock]
+    timeline, uuids = domain.timeline, domain.uuids
+    busy = [device.busy for device in timeline.seen.devices.values() if device.clock == domain.clock]
     if busy:
         track = next(uuids)
-        yield tracks.counter(track, "devices busy", description="How many devices ran anything, of known devices.")
-        yield from map(bytes, track_events.counter(track, *iv.depth(*busy), axis))
-    clocks = dict(zip(timeline.rows.devices, timeline.rows.clocks, strict=True))
-    group = 0
-    for one in throughput(timeline.rows):
-        if clocks[one.device] != clock:
+        yield counter_track(track, "devices busy", description="How many devices ran anything, of known devices.")
+        yield from map(bytes, counter_packets(track, *iv.depth(*busy), axis))
+    clock_of = dict(zip(timeline.rows.devices, timeline.rows.clocks, strict=True))
+    parent = 0
+    for rate in throughput(timeline.rows):
+        if clock_of[rate.device] != domain.clock:
             continue
-        if not group:
-            group = next(uuids)
-            yield tracks.track(group, "bandwidth", description="Bytes of copies and collectives over their time.")
+        if not parent:
+            parent = next(uuids)
+            yield named_track(parent, "bandwidth", description="Bytes of copies and collectives over their time.")
         track = next(uuids)
-        said = f"{one.instant} that took no time are not in it." if one.instant else ""
-        yield tracks.counter(track, f"{one.device} {one.what}", group, said, "bytes/s")
-        values = np.array([min(value, _MOST) for value in one.bytes_per_s], np.int64)
-        yield from map(bytes, track_events.counter(track, one.edges, values, axis))
+        left_out = f"{rate.instant} that took no time are not in it." if rate.instant else ""
+        yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
+        values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
+        yield from map(bytes, counter_packets(track, rate.edges, values, axis))

@@ -6,6 +6,7 @@ no categories and no dtypes; null is an empty field, or null.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from tracekit.export import FRAMES, gz
-from tracekit.export.protobuf import utf8
+from tracekit.export.protobuf_encoder import utf8
 from tracekit.trace import Trace, labelled
 from tracekit.version import __version__
 
@@ -55,8 +56,8 @@ def contents(trace: Trace, suffix: str) -> dict[str, Any]:
 def table(trace: Trace, name: str, relabel: Callable[[str], str] = lambda label: label) -> pa.Table:
     """One frame as an Arrow table, its categories passed through `relabel`; lone surrogates are written as escapes."""
     frame: pd.DataFrame = getattr(trace, name)
-    made = {column: _readable(frame[column], relabel) for column in frame}
-    arrow = pa.Table.from_pandas(pd.DataFrame(made, index=frame.index), preserve_index=False)
+    columns = {column: _readable(frame[column], relabel) for column in frame}
+    arrow = pa.Table.from_pandas(pd.DataFrame(columns, index=frame.index), preserve_index=False)
     for place, field in enumerate(arrow.schema):
         if pa.types.is_dictionary(field.type) and pa.types.is_null(field.type.value_type):
             # Without categories, from_pandas cannot tell that they would be text.
@@ -94,15 +95,15 @@ def csv(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
 
     A text that a spreadsheet would take for a formula stands behind a `'`, and so does one that begins with `'`.
     """
-    made = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
-    _write(path, _csv_blocks(made), gzip)
+    marked = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
+    _write(path, _csv_blocks(marked), gzip)
 
 
-def _csv_blocks(made: pa.Table) -> Iterator[bytes]:
-    for first in range(0, max(made.num_rows, 1), _AT_ONCE):
+def _csv_blocks(table: pa.Table) -> Iterator[bytes]:
+    for first in range(0, max(table.num_rows, 1), _AT_ONCE):
         sink = pa.BufferOutputStream()
         options = pa.csv.WriteOptions(include_header=first == 0)
-        pa.csv.write_csv(made.slice(first, _AT_ONCE), sink, options)
+        pa.csv.write_csv(table.slice(first, _AT_ONCE), sink, options)
         yield sink.getvalue().to_pybytes()
 
 
@@ -111,10 +112,10 @@ def json_lines(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
     _write(path, _json_blocks(table(trace, name)), gzip)
 
 
-def _json_blocks(made: pa.Table) -> Iterator[bytes]:
-    keys = {column: f"{json.dumps(column)}: " for column in made.column_names}
-    for first in range(0, made.num_rows, _AT_ONCE):
-        part = made.slice(first, _AT_ONCE).combine_chunks()
+def _json_blocks(table: pa.Table) -> Iterator[bytes]:
+    keys = {column: f"{json.dumps(column)}: " for column in table.column_names}
+    for first in range(0, table.num_rows, _AT_ONCE):
+        part = table.slice(first, _AT_ONCE).combine_chunks()
         fields = [_json_fields(part[column].combine_chunks(), key) for column, key in keys.items()]
         inside = pc.binary_join_element_wise(*fields, _text(", "))
         lines = pc.binary_join_element_wise(_text("{"), inside, _text("}\n"), _text(""))
@@ -147,10 +148,17 @@ def _write(path: Path, blocks: Iterator[bytes], gzip: bool) -> None:
             file.writelines(blocks)
 
 
-# Format -> what its files end in, and how one frame is written; the texts among them can be compressed.
-TABLES: Mapping[str, tuple[str, Callable[..., None]]] = {
-    "parquet": (".parquet", parquet),
-    "arrow": (".arrow", arrow),
-    "csv": (".csv", csv),
-    "json": (".jsonl", json_lines),
+@dataclass(frozen=True)
+class TableFormat:
+    """What the files of a format end in, and how one frame is written; those of text take `gzip`."""
+
+    suffix: str
+    write: Callable[..., None]
+
+
+TABLES: Mapping[str, TableFormat] = {
+    "parquet": TableFormat(".parquet", parquet),
+    "arrow": TableFormat(".arrow", arrow),
+    "csv": TableFormat(".csv", csv),
+    "json": TableFormat(".jsonl", json_lines),
 }

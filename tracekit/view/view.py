@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from tracekit.errors import ViewError
+
 
 def view(
     trace_dir: str | Path,
@@ -34,7 +36,16 @@ def view(
     if not (perfetto or perfetto_ui):
         tensorboard.serve(trace_dir, port=port, run=run, browser=browser)
         return
-    from tracekit.export.export import for_perfetto
-
     place = None if perfetto_ui is None else Path(perfetto_ui)
-    ui.serve(trace_dir, for_perfetto, ui=place, port=port, run=run, browser=browser)
+    ui.serve(trace_dir, _export, ui=place, port=port, run=run, browser=browser)
+
+
+def _export(trace_dir: Path, run: str | None, out: Path) -> None:
+    from tracekit.export.export import export
+
+    files = export(trace_dir, out, run=run, force=True)
+    if len(files) > 1:
+        raise ViewError(
+            f"The clocks of {len(files)} hosts of {trace_dir} cannot be compared, and Perfetto has one time axis. "
+            "Write a file for each with `tracekit export`, and open one of them."
+        )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.export import protobuf
+from tracekit.export import protobuf_encoder as protobuf
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = [0, 1, 9, 10, 99, 100, 127, 128, 16383, 16384, 2**31, 2**53 + 1, 10**18 - 1, 10**18, 2**63 - 1]

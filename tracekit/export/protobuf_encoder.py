@@ -68,7 +68,7 @@ def constants(texts: Sequence[bytes], code: NDArray[np.integer]) -> Pieces:
     here: Sequence[bytes] = [*texts, b""]
     if len(texts) > len(code):
         used, code = np.unique(code, return_inverse=True)
-        here = [texts[one] if one >= 0 else b"" for one in used.tolist()]
+        here = [texts[place] if place >= 0 else b"" for place in used.tolist()]
     length = np.array([*map(len, here)], np.int64)
     # Code -1 is the last of `here`, which is empty.
     return Pieces(np.frombuffer(b"".join(here), np.uint8), (np.cumsum(length) - length)[code], length[code])
@@ -110,7 +110,7 @@ def decimals(values: NDArray[np.integer]) -> Pieces:
 
 def only(columns: Sequence[Pieces], there: NDArray[np.bool_]) -> list[Pieces]:
     """The columns, with nothing in the rows that are not `there` (n,)."""
-    return [Pieces(one.source, one.start, np.where(there, one.length, 0)) for one in columns]
+    return [Pieces(column.source, column.start, np.where(there, column.length, 0)) for column in columns]
 
 
 def grouped(columns: Sequence[Pieces], sizes: Ints) -> Pieces:
@@ -122,8 +122,8 @@ def grouped(columns: Sequence[Pieces], sizes: Ints) -> Pieces:
 def lengths(columns: Sequence[Pieces]) -> Ints:
     """How many bytes the pieces of each row have together, shape (n,)."""
     total = columns[0].length.copy()
-    for one in columns[1:]:
-        total += one.length
+    for column in columns[1:]:
+        total += column.length
     return total
 
 
@@ -140,12 +140,12 @@ def numbers(field: int, values: NDArray[np.integer]) -> list[Pieces]:
 
 def joined(columns: Sequence[Pieces]) -> Bytes:
     """The bytes of all rows, one row after the other: of each the pieces of all columns in their order."""
-    source = np.concatenate([one.source for one in columns])
+    source = np.concatenate([column.source for column in columns])
     start, length = (np.empty((len(columns[0].start), len(columns)), np.int64) for _ in range(2))
     offset = 0
-    for place, one in enumerate(columns):
-        start[:, place], length[:, place] = one.start + offset, one.length
-        offset += len(one.source)
+    for place, column in enumerate(columns):
+        start[:, place], length[:, place] = column.start + offset, column.length
+        offset += len(column.source)
     there = np.flatnonzero(length.ravel())
     start, length = start.ravel()[there], length.ravel()[there]
     total = int(length.sum())
