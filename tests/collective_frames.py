@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.trace import EVENT_COLUMNS, frame
+from tracekit.columns import frame
+from tracekit.trace import EVENT_COLUMNS
 
 
 def row(device: str, start: int, end: int, category: str | None = "all-reduce", **more: Any) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace, frame
+from tracekit.columns import frame
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace
 
 
 def events(*rows: tuple, host: str = "h", clock: str | None = None) -> pd.DataFrame:

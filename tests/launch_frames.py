@@ -2,7 +2,9 @@
 
 import pandas as pd
 
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Kind, frame
+from tracekit.columns import frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
+from tracekit.vocabulary.kinds import Kind
 
 _ROW = {"lane": "1", "kind": Kind.COMPUTE.value, "name": "op", "id": None, "run": None, "module": None, "clock": None}
 _WAIT = {"host": "h", "thread": "main", "device": None, "lane": None, "on_lane": None, "recorded": None}

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace, frame
+from tracekit.columns import frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 
 Lane = tuple[int, int]  # device, stream
 

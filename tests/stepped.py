@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 
+from tracekit.columns import frame
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
 from tracekit.timeline.steps.boundaries import Boundaries, boundaries
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
 # Columns of events whose categories are fixed.
 _FIXED = {"kind", "direction"}

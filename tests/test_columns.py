@@ -1,19 +1,23 @@
-"""A frame of results: its columns, its dtypes, its nulls, and integers that stay what they are."""
+"""A frame of a contract: its columns, its dtypes, its nulls, and integers that stay what they are."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tracekit.columns import typed
+from tests.frames import events
+from tracekit.columns import categorical, check, concat, constant, frame, records
+from tracekit.errors import TraceError
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
 COLUMNS = {"name": "str", "time_ps": "int64", "wait_ps": "Int64", "ratio": "Float64", "late": "bool"}
+GOOD = events(("gpu:0", "compute", 0, 5), ("gpu:0", "memcpy", 5, 9, "copy", "H2D"))
 ROWS = [("a", 1, None, 0.5, True), (None, 2, 3, None, False)]
 
 
 def test_rows_become_what_pandas_makes_of_them() -> None:
     """Against DataFrame.astype, which takes another way to the same frame."""
     wanted = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
-    pd.testing.assert_frame_equal(typed(COLUMNS, ROWS), wanted)
+    pd.testing.assert_frame_equal(frame(COLUMNS, ROWS), wanted)
 
 
 def test_columns_may_be_anything_of_one_length_and_further_ones_are_left_out() -> None:
@@ -26,13 +30,13 @@ def test_columns_may_be_anything_of_one_length_and_further_ones_are_left_out() -
         "name": np.array(["a", None], object),
     }
     wanted = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
-    pd.testing.assert_frame_equal(typed(COLUMNS, data), wanted)
-    frame = pd.DataFrame(data, index=[7, 9])
-    pd.testing.assert_frame_equal(typed(COLUMNS, frame), wanted)
+    pd.testing.assert_frame_equal(frame(COLUMNS, data), wanted)
+    table = pd.DataFrame(data, index=[7, 9])
+    pd.testing.assert_frame_equal(frame(COLUMNS, table), wanted)
 
 
 def test_without_rows_the_dtypes_are_those_promised() -> None:
-    for empty in (typed(COLUMNS), typed(COLUMNS, []), typed(COLUMNS, {name: [] for name in COLUMNS})):
+    for empty in (frame(COLUMNS), frame(COLUMNS, []), frame(COLUMNS, {name: [] for name in COLUMNS})):
         assert len(empty) == 0
         assert {name: str(dtype) for name, dtype in empty.dtypes.items()} == COLUMNS
 
@@ -40,7 +44,7 @@ def test_without_rows_the_dtypes_are_those_promised() -> None:
 def test_integers_beyond_what_a_float_holds_stay_exact_beside_a_null() -> None:
     """Two and a half hours are 2**53 ps; a float holds no odd number above."""
     odd = 2**53 + 1
-    found = typed({"wait_ps": "Int64"}, [(odd,), (None,)])["wait_ps"]
+    found = frame({"wait_ps": "Int64"}, [(odd,), (None,)])["wait_ps"]
     assert found[0] == odd
     assert found.isna().tolist() == [False, True]
 
@@ -52,13 +56,71 @@ def test_integers_beyond_what_a_float_holds_stay_exact_beside_a_null() -> None:
 )
 def test_what_is_no_integer_is_no_int64(values: object) -> None:
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        typed({"time_ps": "int64"}, {"time_ps": values})
+        frame({"time_ps": "int64"}, {"time_ps": values})
 
 
 def test_rows_of_different_lengths_and_missing_columns_are_mistakes() -> None:
     with pytest.raises(ValueError, match="zip"):
-        typed({"time_ps": "int64", "late": "bool"}, [(1, True), (2,)])
+        frame({"time_ps": "int64", "late": "bool"}, [(1, True), (2,)])
     with pytest.raises(ValueError, match="zip"):
-        typed({"time_ps": "int64"}, [(1, True)])
+        frame({"time_ps": "int64"}, [(1, True)])
     with pytest.raises(KeyError):
-        typed({"time_ps": "int64"}, {"late": [True]})
+        frame({"time_ps": "int64"}, {"late": [True]})
+
+
+def test_what_is_not_given_is_null_and_a_length_alone_makes_rows_of_nulls():
+    columns = {"name": "str", "device": "category", "kind": KIND_DTYPE, "bytes": "Int64", "ratio": "Float64"}
+    for made in (frame(columns, {"name": [None, None]}), frame(columns, length=2)):
+        assert len(made) == 2
+        assert made.isna().all(axis=None)
+        assert {name: made[name].dtype for name in columns if name != "device"} == {
+            name: pd.api.types.pandas_dtype(dtype) for name, dtype in columns.items() if name != "device"
+        }
+        assert str(made["device"].cat.categories.dtype) == "str"
+
+
+def test_a_label_that_the_contract_does_not_know_is_null():
+    made = frame({"kind": KIND_DTYPE}, {"kind": ["memcpy", "juggling"]})
+    assert made["kind"].cat.codes.tolist() == [2, -1]
+
+
+def test_a_frame_may_not_change_with_the_one_it_was_made_of():
+    column = pd.Series([1, 2], index=[7, 8])
+    made = frame({"n": "int64"}, {"n": column})
+    column[7] = 9
+    assert made["n"].tolist() == [1, 2]
+    assert made.index.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (pd.DataFrame({"n": [1]}), "Small has columns"),
+        (pd.DataFrame({"n": [1.5], "device": pd.Categorical(["gpu:0"])}), "Small.n has dtype float64"),
+        (pd.DataFrame({"n": [1], "device": ["gpu:0"]}), "Small.device has dtype"),
+        (pd.DataFrame({"n": [1], "device": pd.Categorical([None])}), "Small.device holds nulls"),
+    ],
+    ids=["columns", "number", "no category", "null"],
+)
+def test_a_frame_that_breaks_its_contract_is_named(bad, said):
+    with pytest.raises(TraceError, match=said):
+        check("Small", bad, {"n": "int64", "device": "category"}, ["device"])
+
+
+def test_kinds_have_one_order_however_they_come():
+    backwards = categorical(["memcpy", "compute"], np.array([1, 0]))
+    made = frame(EVENT_COLUMNS, {name: GOOD[name] for name in EVENT_COLUMNS} | {"kind": backwards})
+    assert made["kind"].tolist() == ["compute", "memcpy"]
+    assert made["kind"].cat.codes.tolist() == [0, 2]
+
+
+def test_concat_unites_categories_and_keeps_the_order_of_rows():
+    both = concat(EVENT_COLUMNS, [GOOD, events(("tpu:1", "collective", 1, 2)), frame(EVENT_COLUMNS)])
+    assert both["device"].tolist() == ["gpu:0", "gpu:0", "tpu:1"]
+    assert both["direction"].astype(object).where(both["direction"].notna(), None).tolist() == [None, "H2D", None]
+    Trace(events=both)
+
+
+def test_small_frames_become_dicts():
+    row = frame(DEVICE_COLUMNS, {"host": constant("h", 1), "device": ["gpu:0"]})
+    assert records(row[["host", "device"]]) == [{"host": "h", "device": "gpu:0"}]

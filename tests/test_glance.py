@@ -12,8 +12,9 @@ from tests import traces
 from tests.frames import events, trace
 from tests.test_notebook import words
 from tracekit import glance
+from tracekit.columns import concat
 from tracekit.report.contents import contents
-from tracekit.trace import EVENT_COLUMNS, Trace, concat
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 KINDS = ("compute", "collective", "memcpy", "memset")
 rows = st.tuples(

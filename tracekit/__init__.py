@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from tracekit.report.analyse import analyse, save
     from tracekit.report.build import Report
     from tracekit.report.figures.show import concurrency_over_time, gantt, overlap_matrix, partition_bars
-    from tracekit.trace import Kind, Trace
+    from tracekit.trace import Trace
+    from tracekit.vocabulary.kinds import Kind
 
 # Public name -> module. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
 _WHERE = {
     "CaptureError": "errors",
     "Check": "doctor.diagnosis",
     "Diagnosis": "doctor.diagnosis",
-    "Kind": "trace",
+    "Kind": "vocabulary.kinds",
     "Reasons": "analysis.explain",
     "Report": "report.build",
     "Trace": "trace",

@@ -1,39 +1,127 @@
-"""Frames of results: exactly the columns and dtypes that an analysis promises, made column by column."""
+"""Frames with the columns and dtypes that a contract promises: made column by column, joined, and checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
+
+from tracekit.errors import TraceError
+
+_NO_STRINGS = pd.Index([], dtype="str")
 
 
-def typed(
-    columns: Mapping[str, str], data: Mapping[str, Any] | pd.DataFrame | Sequence[Sequence[Any]] = ()
+def frame(
+    columns: Mapping[str, Any],
+    data: Mapping[str, Any] | pd.DataFrame | Sequence[Sequence[Any]] = (),
+    length: int = 0,
 ) -> pd.DataFrame:
-    """A frame with exactly `columns`, in that order and of those dtypes.
+    """A frame with exactly `columns`, in that order and of those dtypes; what `data` lacks is null.
 
-    `data` are its rows, each with a value per column, or its columns by name, of one length; further ones are left out.
-    None, NaN and NA are null. Raises ValueError or TypeError where a value is not of its column's dtype, or null where
-    that has none.
+    `columns` maps name to dtype; "category" takes any categorical of strings, a CategoricalDtype has its categories in
+    its order. `data` are columns by name, of one length (further ones are left out), or rows, each with a value per
+    column; `length` counts only if there are none. None, NaN and NA are null. Raises ValueError or TypeError where a
+    value is not of its column's dtype, or null where that has none, KeyError where `data` lacks such a column.
 
     The values go straight to their dtype: DataFrame(rows).astype(columns) takes five times as long for a small frame,
     and rounds integers above 2**53 beside a None, which it takes for floats first.
     """
     if not isinstance(data, Mapping | pd.DataFrame):
-        data = dict(zip(columns, zip(*data, strict=True) if data else [()] * len(columns), strict=True))
-    return pd.DataFrame({name: _column(data[name], dtype) for name, dtype in columns.items()}, copy=False)
+        data = dict(zip(columns, zip(*data, strict=True), strict=True)) if len(data) else {}
+    if len(data.keys()):
+        length = len(data) if isinstance(data, pd.DataFrame) else len(next(iter(data.values())))
+    made = {
+        name: _column(data[name], dtype) if name in data else _nulls(name, dtype, length)
+        for name, dtype in columns.items()
+    }
+    return pd.DataFrame(made, copy=False)
 
 
-def _column(values: Any, name: str) -> Any:
-    dtype = _dtype(name)
+def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of `frames`, all with `columns`, one after the other; categories are united in order."""
+    frames = [one for one in frames if len(one)]
+    if not frames:
+        return frame(columns)
+    data = {}
+    for name, dtype in columns.items():
+        parts = [one[name] for one in frames]
+        data[name] = (
+            union_categoricals([part.astype(_of_strings(part)) for part in parts])
+            if _any_strings(dtype)
+            else pd.concat(parts, ignore_index=True)
+        )
+    return frame(columns, data)
+
+
+def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
+    """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
+    known = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    codes = np.array([-1 if label is None else known[label] for label in labels], np.int64)
+    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(known), dtype="str"))
+
+
+def constant(value: str, length: int) -> pd.Categorical:
+    """A categorical column that holds `value` `length` times."""
+    return categorical([value], np.zeros(length, np.int64))
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a small table as dicts."""
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def check(what: str, table: pd.DataFrame, columns: Mapping[str, Any], required: Sequence[str] = ()) -> None:
+    """Raise TraceError unless `table`, called `what` there, has exactly `columns`, with no null in those `required`."""
+    if list(table.columns) != list(columns):
+        raise TraceError(f"{what} has columns {list(table.columns)}; the contract wants {list(columns)}.")
+    for name, dtype in columns.items():
+        have = table[name].dtype
+        if isinstance(dtype, pd.CategoricalDtype):
+            good = isinstance(have, pd.CategoricalDtype) and list(have.categories) == list(dtype.categories)
+        else:
+            good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
+        if not good:
+            raise TraceError(f"{what}.{name} has dtype {have}; the contract wants {dtype}.")
+        if name in required and table[name].isna().any():
+            raise TraceError(f"{what}.{name} holds nulls; every row needs one.")
+
+
+def _column(values: Any, dtype: Any) -> Any:
     values = values.array if isinstance(values, pd.Series) else values
+    have = getattr(values, "dtype", None)
+    if _any_strings(dtype):
+        return values if isinstance(have, pd.CategoricalDtype) else pd.Series(values).astype("category").array
+    if isinstance(dtype, pd.CategoricalDtype):  # equal dtypes may still order their categories differently
+        return _column(values, "category").set_categories(dtype.categories)
+    dtype = _dtype(dtype)
     if isinstance(dtype, np.dtype):
-        kept = not hasattr(values, "dtype") or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
+        kept = have is None or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
         return np.asarray(values, dtype) if kept else pd.Series(values).astype(dtype).array
-    return values if getattr(values, "dtype", None) == dtype else pd.array(values, dtype=dtype)
+    return values if have == dtype else pd.array(values, dtype=dtype)
+
+
+def _nulls(name: str, dtype: Any, length: int) -> Any:
+    if _any_strings(dtype):
+        return pd.Categorical.from_codes(np.full(length, -1, np.int8), categories=_NO_STRINGS)
+    if isinstance(known := _dtype(dtype), np.dtype):
+        if length:
+            raise KeyError(name)
+        return np.empty(0, known)
+    return pd.array([None], dtype=known).repeat(length)
 
 
 @cache
-def _dtype(name: str) -> Any:
-    return pd.api.types.pandas_dtype(name)
+def _dtype(dtype: Any) -> Any:
+    return pd.api.types.pandas_dtype(dtype)
+
+
+def _any_strings(dtype: Any) -> bool:
+    """Whether a column may have any strings as categories; a CategoricalDtype is equal to "category" too."""
+    return isinstance(dtype, str) and dtype == "category"
+
+
+def _of_strings(part: pd.Series) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(part.cat.categories.astype("str"))

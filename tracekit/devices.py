@@ -1,11 +1,53 @@
-"""The names of devices and hosts: their natural order, and the name of a device that is not known."""
+"""The names of devices: `gpu:3`, with several hosts `rank1/gpu:3`; `tpu:3/sc:1` is a SparseCore of the chip `tpu:3`.
+
+`cpu:?` is no device but the place of work whose device the trace does not prove: it counts in no device pair or
+histogram. Readers write such names, and everything else asks the functions here what they mean.
+"""
 
 import re
 
-# A copy whose device the trace does not prove stands on `cpu:?`: it counts in no device pair or histogram.
-UNKNOWN_DEVICE_SUFFIX = ":?"
+_UNKNOWN = ":?"
+_NAME = re.compile(r"(?:.+/)?(?P<type>(?!sc:)\w+):(?P<number>\d+|\?)(?P<core>/sc(?:-\w+)?:\d+)?")
+
+
+def unknown(device_type: str) -> str:
+    """The name for devices of a type of which the trace does not say which: `cpu:?`."""
+    return f"{device_type}{_UNKNOWN}"
+
+
+def on_host(host: str, device: str) -> str:
+    """The name of a host's device in a trace of several hosts."""
+    return f"{host}/{device}"
+
+
+def is_known(device: str) -> bool:
+    """Whether a name is that of one device, not of all that are unknown."""
+    return not device.endswith(_UNKNOWN)
+
+
+def type_of(device: str) -> str:
+    """`gpu` of `gpu:3` and of `rank1/gpu:?`, `tpu` of a chip and of its SparseCores; "" of what is no device's name."""
+    found = _NAME.fullmatch(device)
+    return found["type"] if found else ""
+
+
+def is_sparse_core(device: str) -> bool:
+    """Whether a device is a SparseCore, which stands beside the TensorCore of its chip."""
+    found = _NAME.fullmatch(device)
+    return bool(found and found["core"])
+
+
+def number(device: str) -> int | None:
+    """The number of a device among those of its host, as programs count them; None of a SparseCore and if unknown."""
+    found = _NAME.fullmatch(device)
+    return int(found["number"]) if found and not found["core"] and is_known(device) else None
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:
-    """A sort key that puts `gpu:2` before `gpu:10`."""
+    """A sort key for names of devices, hosts and lanes that puts `gpu:2` before `gpu:10`."""
     return tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", name))
+
+
+def known_first(device: str) -> tuple[bool, tuple[tuple[bool, int, str], ...]]:
+    """A sort key for names of devices: in natural order, unknown ones last."""
+    return not is_known(device), natural(device)

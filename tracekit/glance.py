@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import notebook
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.devices import is_known, known_first
 from tracekit.units import percent, time
 
 # A longer table is read by nobody.
@@ -20,11 +20,11 @@ MOST_DEVICES = 16
 
 def line(source: str, form: str, events: pd.DataFrame) -> str:
     """A trace in one line: `<Trace demo: 2 devices, 1,234 rows, 3.20 s, xplane>`."""
-    names = _used(events).values()
+    names = _used(events)
     several = len(events) and events["clock"].cat.codes.min() != events["clock"].cat.codes.max()
     lasted = time(int(events["end_ps"].max()) - int(events["start_ps"].min())) if len(events) else ""
     said = [
-        notebook.counted(sum(not _unplaced(name) for name in names), "device"),
+        notebook.counted(sum(is_known(name) for name in names.values()), "device"),
         notebook.counted(len(events), "row"),
         "several clocks" if several else lasted,
         form,
@@ -63,7 +63,7 @@ def devices(events: pd.DataFrame) -> pd.DataFrame:
     names, kinds = _used(events), list(map(str, events["kind"].cat.categories))
     order = np.argsort(device, kind="stable")  # codes of few bytes, which are sorted in linear time
     found = []
-    for code in sorted(names, key=lambda one: (_unplaced(names[one]), natural(names[one]))):
+    for code in sorted(names, key=lambda one: known_first(names[one])):
         mine = order[slice(*np.searchsorted(device, (code, code + 1), sorter=order))]
         counts = np.bincount(kind[mine], minlength=len(kinds)).tolist()
         found.append((names[code], int(clock[mine[0]]), *counts, *_reach(start[mine], end[mine])))
@@ -85,10 +85,6 @@ def _used(events: pd.DataFrame) -> dict[int, str]:
     """The names of the devices that have rows, by their codes."""
     device = events["device"].cat
     return {code: str(device.categories[code]) for code in np.flatnonzero(np.bincount(device.codes)).tolist()}
-
-
-def _unplaced(name: str) -> bool:
-    return name.endswith(UNKNOWN_DEVICE_SUFFIX)
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[int, int, int]:

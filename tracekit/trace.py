@@ -1,30 +1,19 @@
 """The one type in the middle: a `Trace` holds what a profiler saw, in frames with a fixed contract."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from pandas.api.types import union_categoricals
 
 from tracekit import glance, notebook
+from tracekit.columns import check, frame
 from tracekit.errors import TraceError
-
-
-class Kind(StrEnum):
-    """What a device was doing during an interval."""
-
-    COMPUTE = "compute"
-    COLLECTIVE = "collective"
-    MEMCPY = "memcpy"
-    MEMSET = "memset"
-
+from tracekit.vocabulary.copies import DIRECTIONS
+from tracekit.vocabulary.kinds import Kind
 
 KIND_DTYPE = pd.CategoricalDtype([kind.value for kind in Kind])
-DIRECTION_DTYPE = pd.CategoricalDtype(["H2D", "D2H", "D2D", "P2P"])
+DIRECTION_DTYPE = pd.CategoricalDtype([*DIRECTIONS])
 
 # Column -> dtype. "category" accepts any categorical of strings; the other names are exact.
 EVENT_COLUMNS: Mapping[str, Any] = {
@@ -115,6 +104,16 @@ HOST_COLUMNS: Mapping[str, Any] = {
     "residual_ps": "Int64",
 }
 
+_FRAMES: Mapping[str, Mapping[str, Any]] = {
+    "events": EVENT_COLUMNS,
+    "spans": SPAN_COLUMNS,
+    "launches": LAUNCH_COLUMNS,
+    "syncs": SYNC_COLUMNS,
+    "ops": OP_COLUMNS,
+    "operands": OPERAND_COLUMNS,
+    "devices": DEVICE_COLUMNS,
+    "hosts": HOST_COLUMNS,
+}
 # What no row may lack, in the frames whose rows stand on a time axis of their own.
 _REQUIRED = {
     "events": ("host", "device", "lane", "kind", "name"),
@@ -122,94 +121,6 @@ _REQUIRED = {
     "launches": ("host", "thread", "name"),
     "syncs": ("host", "thread", "name"),
 }
-
-
-def frame(columns: Mapping[str, Any], data: Mapping[str, Any] | None = None, length: int = 0) -> pd.DataFrame:
-    """A frame with exactly `columns`, in that order and of those dtypes; what `data` lacks is null.
-
-    `data` maps column to array-like, all of one length; `length` counts only if `data` is empty.
-    """
-    data = data or {}
-    if data:
-        length = len(next(iter(data.values())))
-    index = pd.RangeIndex(length)
-    made = {}
-    for name, dtype in columns.items():
-        if name in data:
-            values = data[name]
-            made[name] = pd.Series(values, index=index)
-            if isinstance(dtype, pd.CategoricalDtype):  # equal dtypes may still order their categories differently
-                made[name] = made[name].astype("category").cat.set_categories(dtype.categories)
-            elif not (_any_strings(dtype) and isinstance(made[name].dtype, pd.CategoricalDtype)):
-                made[name] = made[name].astype(dtype)
-        elif _any_strings(dtype):
-            made[name] = pd.Series(
-                pd.Categorical.from_codes([-1] * length, categories=pd.Index([], dtype="str")), index=index
-            )
-        else:
-            made[name] = pd.Series(pd.NA, index=index, dtype="Int64" if dtype == "int64" else dtype).astype(dtype)
-    return pd.DataFrame(made, index=index)
-
-
-def constant(value: str, length: int) -> pd.Categorical:
-    """A categorical column that holds `value` `length` times."""
-    return labelled([value], np.zeros(length, np.int64))
-
-
-def labelled(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
-    """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
-    known = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
-    codes = np.array([-1 if label is None else known[label] for label in labels], np.int64)
-    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(known), dtype="str"))
-
-
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a small table as dicts."""
-    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
-
-
-def concat(columns: Mapping[str, Any], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all `frames`, each with `columns`, one after the other; categories are united in order."""
-    frames = [one for one in frames if len(one)]
-    if not frames:
-        return frame(columns)
-    data = {}
-    for name, dtype in columns.items():
-        parts = [one[name] for one in frames]
-        data[name] = (
-            union_categoricals([part.astype(_text_categories(part)) for part in parts])
-            if _any_strings(dtype)
-            else pd.concat(parts, ignore_index=True)
-        )
-    return frame(columns, data)
-
-
-def _any_strings(dtype: Any) -> bool:
-    """Whether a column may have any strings as categories; a CategoricalDtype is equal to "category" too."""
-    return isinstance(dtype, str) and dtype == "category"
-
-
-def _text_categories(part: pd.Series) -> pd.CategoricalDtype:
-    return pd.CategoricalDtype(part.cat.categories.astype("str"))
-
-
-def _check(what: str, found: pd.DataFrame, columns: Mapping[str, Any]) -> None:
-    """Raise TraceError unless `found` keeps the contract `columns`; times must be ordered and present."""
-    if list(found.columns) != list(columns):
-        raise TraceError(f"Trace.{what} has columns {list(found.columns)}; the contract wants {list(columns)}.")
-    for name, dtype in columns.items():
-        have = found[name].dtype
-        if isinstance(dtype, pd.CategoricalDtype):
-            good = isinstance(have, pd.CategoricalDtype) and list(have.categories) == list(dtype.categories)
-        else:
-            good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
-        if not good:
-            raise TraceError(f"Trace.{what}.{name} has dtype {have}; the contract wants {dtype}.")
-        if name in _REQUIRED.get(what, ()) and found[name].isna().any():
-            raise TraceError(f"Trace.{what}.{name} holds nulls; every row needs one.")
-    if "start_ps" in columns and (found["end_ps"] < found["start_ps"]).any():
-        row = int((found["end_ps"] < found["start_ps"]).to_numpy().argmax())
-        raise TraceError(f"Trace.{what} row {row} ends before it starts.")
 
 
 @dataclass(frozen=True)
@@ -242,14 +153,12 @@ class Trace:
     capture: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        _check("events", self.events, EVENT_COLUMNS)
-        _check("spans", self.spans, SPAN_COLUMNS)
-        _check("launches", self.launches, LAUNCH_COLUMNS)
-        _check("syncs", self.syncs, SYNC_COLUMNS)
-        _check("ops", self.ops, OP_COLUMNS)
-        _check("operands", self.operands, OPERAND_COLUMNS)
-        _check("devices", self.devices, DEVICE_COLUMNS)
-        _check("hosts", self.hosts, HOST_COLUMNS)
+        for name, columns in _FRAMES.items():
+            table = getattr(self, name)
+            check(f"Trace.{name}", table, columns, _REQUIRED.get(name, ()))
+            if "start_ps" in columns and (table["end_ps"] < table["start_ps"]).any():
+                row = int((table["end_ps"] < table["start_ps"]).to_numpy().argmax())
+                raise TraceError(f"Trace.{name} row {row} ends before it starts.")
         copies = self.events["kind"] == Kind.MEMCPY.value
         if (self.events["direction"].notna() & ~copies).any():
             raise TraceError("Trace.events.direction is set on a row that is no memcpy.")

@@ -8,7 +8,8 @@ import pandas as pd
 import tracekit
 from tests.frames import events, spans, trace
 from tracekit.analysis.explain import _shared
-from tracekit.trace import SPAN_COLUMNS, concat, frame
+from tracekit.columns import concat, frame
+from tracekit.trace import SPAN_COLUMNS
 
 
 def within(*rows: tuple) -> pd.DataFrame:

@@ -6,7 +6,8 @@ from tests.frames import events, spans
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.analysis.phases import marked, phases, rounds, windows
-from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat
+from tracekit.columns import concat
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 
 def two_hosts(first, second, clocks=("a", "b")):

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit import CaptureError
-from tracekit.capture.capture import usable_cores
+from tracekit import CaptureError, cores
 from tracekit.capture.script import check_file
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +113,7 @@ def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_
     assert told["command"] == ["python", *command]
     assert (told["schema"], told["exit_code"], told["platform"], told["xla_flags"]) == (1, 1, "cpu", "")
     assert told["devices"] == [{"id": 0, "kind": "cpu", "platform": "cpu", "process_index": 0}]
-    assert told["usable_cores"] == usable_cores()
+    assert told["usable_cores"] == cores.usable()
     assert set(told["versions"]) == {"python", "jax", "jaxlib", "tracekit"}
     assert 0 < told["wall_s"] < 100
     assert "T" in told["started"]
@@ -380,7 +379,3 @@ def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_p
 def test_importing_tracekit_imports_no_jax():
     code, out, _ = python(ROOT, "-c", "import sys, tracekit; tracekit.capture; print('jax' in sys.modules)")
     assert (code, out) == (0, "False\n")
-
-
-def test_usable_cores_are_no_more_than_the_machine_has():
-    assert 0 < usable_cores() <= os.cpu_count()

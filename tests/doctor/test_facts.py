@@ -8,8 +8,6 @@ import pytest
 from tracekit.doctor import facts
 from tracekit.doctor.facts import Nvidia
 
-FIRST = "sys__fs__cgroup__cpu__cpu.cfs_{}_us"
-
 
 def write(root: Path, **files: str) -> Path:
     for name, text in files.items():
@@ -46,21 +44,6 @@ def test_a_machine_without_a_driver_has_no_gpus_and_a_container_shows_them_as_de
 )
 def test_who_may_read_counters_follows_from_the_capabilities(capabilities, granted):
     assert facts.may_administer(f"Name:\tpython\nCapEff:\t{capabilities}\n") is granted
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"sys__fs__cgroup__cpu.max": "150000 100000\n"}, 1.5),
-        ({"sys__fs__cgroup__cpu.max": "max 100000\n"}, None),
-        ({FIRST.format("quota"): "400000\n", FIRST.format("period"): "100000\n"}, 4.0),
-        ({FIRST.format("quota"): "-1\n", FIRST.format("period"): "100000\n"}, None),
-        ({}, None),
-    ],
-    ids=["v2", "v2 without limit", "v1", "v1 without limit", "no cgroup"],
-)
-def test_the_limit_of_the_cgroup_is_found_in_both_versions(tmp_path, files, cores):
-    assert facts.quota(write(tmp_path, **files)) == cores
 
 
 def test_other_profilers_and_accelerators_are_found(tmp_path):

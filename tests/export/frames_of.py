@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, frame
+from tracekit.columns import frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
 _ROW = {"host": "h", "device": "gpu:0", "lane": "s", "kind": "compute", "name": "k"}
 _CALL = {"host": "h", "thread": "t", "name": "f"}

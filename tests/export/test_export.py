@@ -10,11 +10,12 @@ from tests import traces
 from tests.export.frames_of import rows
 from tests.export.perfetto_reader import read
 from tracekit.cli import export as command
+from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.export import FRAMES
 from tracekit.export.export import export
 from tracekit.export.timeline import timeline
-from tracekit.trace import EVENT_COLUMNS, Trace, concat
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 CASE = "mxnet_two_contexts_naive.json.gz"
 

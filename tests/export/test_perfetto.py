@@ -14,10 +14,11 @@ from tests.collective_frames import row as collective
 from tests.collective_frames import table
 from tests.export.frames_of import launches, rows, spans
 from tests.export.perfetto_reader import Read, Slice, decoded, protos
+from tracekit.columns import frame
 from tracekit.export import perfetto
 from tracekit.export.packets import AT_ONCE
 from tracekit.export.timeline import timeline
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, Trace, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, Trace
 
 NAMES = ["", "=1+1", "\x00\x1b[31m", "a\ud800", "</script><img onerror=x>", "日本", "k" * 1_000_000]
 

@@ -13,8 +13,9 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from tests.export.frames_of import launches, rows, spans
+from tracekit.columns import frame
 from tracekit.export import FORMATS, FRAMES, PERFETTO, tables
-from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace, frame
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 NAMES = ["", "=cmd|' /C calc'!A0", "+1", "-1", "@x", "'quoted'", 'a "b", c\n\r\td', "\x1b[31m\x7f", "</script>", "日本"]
 TRACE = Trace(

@@ -11,13 +11,14 @@ import pytest
 
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import PlaneText, write
+from tracekit.columns import concat, frame
 from tracekit.readers import read
 from tracekit.report.build import build
 from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
 from tracekit.report.figures.gantt import gantt
 from tracekit.report.figures.selection import look
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace, concat, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9
 LEFT_OUT = "gpu:0: 1 events without a valid time were left out."

@@ -13,6 +13,7 @@ from rich.console import Console
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
 from tracekit import units
+from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report import text
 from tracekit.report.build import build
@@ -20,7 +21,7 @@ from tracekit.report.command import run
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
 from tracekit.report.write import default_directory, write
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.trace import EVENT_COLUMNS
 
 MS = 10**9
 PARALLEL = trace(

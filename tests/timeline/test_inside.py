@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tracekit.columns import concat, frame
 from tracekit.timeline.inside import begun, inside
-from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))
 

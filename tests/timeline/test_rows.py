@@ -4,9 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tracekit.columns import concat, frame
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import clock_of_hosts, rows
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
 
 def test_rows_stand_by_device_start_and_end_whatever_their_order():

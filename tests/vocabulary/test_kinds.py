@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.trace import Kind
 from tracekit.vocabulary.kinds import (
     COLLECTIVE_OPCODES,
     TABLE,
     Judged,
+    Kind,
     KnownBy,
     category_of_name,
     classify,

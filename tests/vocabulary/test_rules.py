@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from tests.frames import events
+from tracekit.columns import concat
 from tracekit.errors import TracekitError
-from tracekit.trace import EVENT_COLUMNS, KIND_DTYPE, Trace, concat
+from tracekit.trace import EVENT_COLUMNS, KIND_DTYPE, Trace
 from tracekit.vocabulary.rules import apply, read, unused
 
 

@@ -12,9 +12,11 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.columns import records
+from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
-from tracekit.trace import Kind, records
+from tracekit.vocabulary.kinds import Kind
 
 # Shares of the devices' windows from which on a finding is told.
 EXPOSED_COLLECTIVES = 0.10
@@ -89,7 +91,7 @@ def advice(found: Sequence[Finding | None], rows: Rows) -> Advice:
     A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
     should.
     """
-    backends = {_backend(device) for device in rows.devices}
+    backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
     kept = [one for one in found if one and not (backend == "cpu" and one.rule in _NEVER_ON_CPU)]
     kept.sort(key=lambda one: -(one.cost_ps or 0))
@@ -149,7 +151,7 @@ def exposed_copies(partition: pd.DataFrame, seen: Unions) -> Finding | None:
 def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | None:
     """Exposed GPU copies that stand, for most of their time, on streams that also run kernels."""
     cost, share = _cost(partition["memory"], partition)
-    gpu = np.array([_backend(device) == "gpu" for device in rows.devices], bool)
+    gpu = np.array([type_of(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
         return None
     copies = np.flatnonzero(((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.MEMSET])) & gpu[rows.device])
@@ -212,11 +214,6 @@ def took_turns(partition: pd.DataFrame, pairs: pd.DataFrame) -> Finding | None:
         return None
     cost, share = _cost([sum(map(int, busy["busy_ps"])) - int(busy["busy_ps"].max())], partition)
     return Finding("took_turns", cost, share, {"devices": len(busy), "ratio_min": float(ratio)})
-
-
-def _backend(device: str) -> str:
-    """What a device is, by its name: `gpu` of `rank0/gpu:0`."""
-    return device.rpartition("/")[2].partition(":")[0]
 
 
 def _cost(lasted: Any, partition: pd.DataFrame) -> tuple[int, float]:

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.unions import Unions, unions
@@ -46,7 +46,7 @@ def overlap(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None
             hidden = iv.total(iv.intersection(held, compute))
             ratio = hidden / total if total else None
             rows.append((name, what, behind, hidden, total, ratio, None if total else f"no {what} work in the window"))
-    return typed(OVERLAP_COLUMNS, rows)
+    return frame(OVERLAP_COLUMNS, rows)
 
 
 PAIR_COLUMNS = {
@@ -80,7 +80,7 @@ def device_pairs(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] |
         idle = " and ".join(name for name in (a, b) if not lengths[name])
         reason = f"{idle} did nothing in the window" if idle else None
         rows.append((a, b, both, both / shorter if shorter else None, both / either if shorter else None, reason))
-    return typed(PAIR_COLUMNS, rows)
+    return frame(PAIR_COLUMNS, rows)
 
 
 def _shared(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
@@ -124,4 +124,4 @@ def concurrency(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | 
         edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
         times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(seen.devices) + 1)
         times[0] = sum(map(iv.total, seen.windows.values())) - sum(times[1:])
-    return typed(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
+    return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.unions import CELLS, Unions, unions
 
@@ -31,4 +31,4 @@ def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | No
             raise AssertionError(f"the cells of {name} sum to {sum(cells)} ps, the window is {window_ps} ps")
         rows.append((name, start, window_ps, int(edges[-1] - edges[0]) if len(edges) else 0, busy, *cells))
     numbers = ["window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS]
-    return typed({"device": "str", **dict.fromkeys(numbers, "int64")}, rows)
+    return frame({"device": "str", **dict.fromkeys(numbers, "int64")}, rows)

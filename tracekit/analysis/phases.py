@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows, clock_of_hosts, rows
 from tracekit.timeline.unions import unions
@@ -204,7 +204,7 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFr
         )
         solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
-    return typed(PHASE_COLUMNS, table), typed(STRETCH_COLUMNS, stretches)
+    return frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches)
 
 
 def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _Phase]:

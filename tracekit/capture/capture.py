@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tracekit import cores
 from tracekit.capture import script as _script
 from tracekit.capture.session import Session, say
 from tracekit.errors import CaptureError
@@ -125,7 +126,7 @@ def record(
             "wall_s": round(wall_s, 6),
             "started": started.isoformat(timespec="milliseconds"),
             **profile.facts,
-            "usable_cores": usable_cores(),
+            "usable_cores": cores.usable(),
         }
         unfinished = _write(profile, ending, folder / "plugins" / "profile" / name, facts)
         return Captured(out, out / "plugins" / "profile" / name, ending.exit_code, unfinished)
@@ -152,31 +153,6 @@ def _write(profile: Session, ending: _script.Ending, run: Path, facts: dict[str,
         except Exception as error:
             raise NothingCapturedError(f"the trace could not be written: {error}", ending.exit_code) from error
     return unfinished
-
-
-def usable_cores() -> float:
-    """Return how many cores this process may use: its CPU affinity, or less where a cgroup sets a quota."""
-    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    root = Path("/sys/fs/cgroup")
-    try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
-    except OSError:
-        own = ""
-    for folder in [root / own, *(root / own).parents]:
-        try:
-            quota, period = (folder / "cpu.max").read_text().split()  # cgroup v2
-        except (OSError, ValueError):
-            quota = period = "max"
-        if quota == "max" and folder == root:
-            try:  # cgroup v1
-                quota, period = ((root / "cpu" / f"cpu.cfs_{what}_us").read_text() for what in ("quota", "period"))
-            except OSError:
-                break
-        if quota != "max" and int(quota) > 0:
-            cores = min(cores, int(quota) / int(period))
-        if folder == root:
-            break
-    return int(cores) if cores.is_integer() else cores
 
 
 def _check_jax(script: str, module: bool) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from tracekit.devices import is_known, type_of
 from tracekit.doctor.diagnosis import Check
 from tracekit.doctor.facts import PACKAGES, Facts, Outcome
 
@@ -216,8 +217,8 @@ def capture(facts: Facts) -> Check | None:
     if facts.read is None or facts.read.code != 0:
         finding = failure("reading the capture of a test program", facts.read or Outcome())
         return Check("capture", "missing", finding, "reinstall tracekit-jax from its repository or wheel")
-    rows = {name: count for name, count in (facts.rows() or {}).items() if not name.endswith(":?")}
-    if silent := [name for name in facts.platforms() if not _has_rows(facts, _prefix(name))]:
+    rows = {name: count for name, count in (facts.rows() or {}).items() if is_known(name)}
+    if silent := [name for name in facts.platforms() if not _has_rows(facts, _type(name))]:
         finding = f"a test program was captured, but the trace has no rows of {', '.join(sorted(silent))}"
         return Check("capture", "missing", finding, _no_rows(facts))
     fewer = len(facts.jax_devices()) - len([name for name in rows if rows[name]])
@@ -244,16 +245,14 @@ def _no_rows(facts: Facts) -> str:
     return "; ".join(causes) or _NEXT
 
 
-def _prefix(platform: str) -> str:
-    """What the devices of a platform are called in a trace."""
+def _type(platform: str) -> str:
+    """The type of a platform's devices, as their names in a trace say it."""
     return "gpu" if platform in _NVIDIA | _AMD else platform
 
 
-def _has_rows(facts: Facts, prefix: str) -> bool:
-    """Whether the capture has rows of a device whose name begins so."""
-    return any(
-        name.rpartition("/")[2].startswith(f"{prefix}:") and count for name, count in (facts.rows() or {}).items()
-    )
+def _has_rows(facts: Facts, device_type: str) -> bool:
+    """Whether the capture has rows of a device of that type."""
+    return any(type_of(name) == device_type and count for name, count in (facts.rows() or {}).items())
 
 
 def viewer(facts: Facts) -> Check:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from tracekit import cores
 from tracekit.errors import ViewError
 from tracekit.view import perfetto_ui
 
@@ -127,7 +128,7 @@ def gather(traces: Path = Path("traces"), root: Path = Path("/")) -> Facts:
         tpu=len([*root.glob("dev/accel*")]),
         may_administer=may_administer(_text(root / "proc/self/status")),
         in_container=any((root / mark).exists() for mark in (".dockerenv", "run/.containerenv")),
-        cores=(os.cpu_count() or 1, _affinity(), quota(root)),
+        cores=(os.cpu_count() or 1, cores.affinity(), cores.quota(root)),
         traces=_trace_directory(traces),
         profilers=_running_profilers(root),
         perfetto_ui=_perfetto_ui(),
@@ -182,19 +183,6 @@ def may_administer(status: str) -> bool:
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     bits = int(match[1], 16) if match else 0
     return bool(bits >> 21 & 1 or bits >> 38 & 1)
-
-
-def quota(root: Path) -> float | None:
-    """The cores that the cgroup allows, by its version 2 or 1; None without a limit."""
-    second = _text(root / "sys/fs/cgroup/cpu.max").split()
-    if len(second) == 2 and second[0].isdigit():
-        return int(second[0]) / int(second[1])
-    first = [_text(root / f"sys/fs/cgroup/cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-    return int(first[0]) / int(first[1]) if all(text.isdigit() for text in first) and int(first[1]) else None
-
-
-def _affinity() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _trace_directory(traces: Path) -> tuple[str, bool, int]:

@@ -25,7 +25,8 @@ from tracekit.export.protobuf_encoder import (
 )
 from tracekit.export.timeline import Timeline
 from tracekit.export.tracks import ClockDomain
-from tracekit.trace import KIND_DTYPE, Kind
+from tracekit.trace import KIND_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 # Of GpuRenderStageEvent.
 _EVENT_ID, _DURATION, _CONTEXT, _EXTRA, _GPU, _QUEUE, _STAGE, _WAITED = 1, 2, 5, 6, 11, 13, 14, 18

@@ -4,12 +4,13 @@ Each block is compressed by itself and ends on a byte, so that the blocks in the
 does it (https://zlib.net/pigz/). The bytes depend neither on the number of threads nor on the time of day.
 """
 
-import os
 import zlib
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
+
+from tracekit import cores
 
 # https://www.rfc-editor.org/rfc/rfc1952: deflate, no name, no time, no system.
 _HEADER = bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255])
@@ -19,7 +20,7 @@ _LEVEL = 2
 
 def write(file: BinaryIO, blocks: Iterable[bytes]) -> None:
     """Write `blocks` to `file`, compressed; about a megabyte each is best."""
-    threads = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    threads = min(8, cores.affinity())
     check, size = 0, 0
     file.write(_HEADER)
     with ThreadPoolExecutor(threads) as pool:

@@ -18,9 +18,10 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
+from tracekit.columns import categorical
 from tracekit.export import FRAMES, gz
 from tracekit.export.protobuf_encoder import utf8
-from tracekit.trace import Trace, labelled
+from tracekit.trace import Trace
 from tracekit.version import __version__
 
 SCHEMA = 1
@@ -77,7 +78,7 @@ def _readable(column: pd.Series, relabel: Callable[[str], str]) -> pd.Series:
     if before == after:
         return column
     # Null has code -1: the last of the labels.
-    return pd.Series(labelled([*after, None], column.cat.codes.to_numpy().astype(np.int64)), index=column.index)
+    return pd.Series(categorical([*after, None], column.cat.codes.to_numpy().astype(np.int64)), index=column.index)
 
 
 def parquet(trace: Trace, name: str, path: Path) -> None:

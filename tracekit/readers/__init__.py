@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
 from tracekit.readers import chrome, find, merge, nsys, xspace
 from tracekit.readers.chrome import jax_planes, kineto, mxnet
-from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace, constant, frame
+from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
 
 T = TypeVar("T")
 

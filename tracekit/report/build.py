@@ -16,12 +16,15 @@ from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
 from tracekit.analysis.explain import Reasons, explaining
+from tracekit.columns import records
+from tracekit.devices import type_of
 from tracekit.report.section import Section
 from tracekit.report.sections import missing, verdict
 from tracekit.report.sections.sections import sections
 from tracekit.timeline.rows import CODE, Rows, rows
 from tracekit.timeline.unions import Unions, unions
-from tracekit.trace import Kind, Trace, records
+from tracekit.trace import Trace
+from tracekit.vocabulary.kinds import Kind
 
 # Formats in which a CPU device is XLA's: a queue that runs one operation at a time.
 _XLA = ("xplane", "jax-json")
@@ -207,7 +210,7 @@ def _waiting_ratio(seen: Unions, sorted_rows: Rows) -> float | None:
 
 
 def _cpus(seen: Unions) -> list[str]:
-    return [name for name in seen.devices if name.rpartition("/")[2].startswith("cpu:")]
+    return [name for name in seen.devices if type_of(name) == "cpu"]
 
 
 def too_few_cores(trace: Trace, seen: Unions) -> float | None:

@@ -9,11 +9,12 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.analysis import classification as known
-from tracekit.devices import natural
+from tracekit.devices import known_first, natural
 from tracekit.report.sections import missing
 from tracekit.timeline.rows import clock_of_hosts
 from tracekit.timeline.unions import unions
-from tracekit.trace import Kind, Trace
+from tracekit.trace import Trace
+from tracekit.vocabulary.kinds import Kind
 
 SCHEMA = 1
 
@@ -177,7 +178,7 @@ def _devices(trace: Trace, of_host: Mapping[str, str]) -> tuple[Device, ...]:
     lanes = trace.events[["device", "lane"]].drop_duplicates()["device"].astype(str).value_counts()
     windows = {clock: iv.total(window) for clock, window in seen.windows.items()}
     made = []
-    for name in sorted({*facts, *held}, key=lambda one: (one in seen.unplaced, natural(one))):
+    for name in sorted({*facts, *held}, key=known_first):
         fact, found = facts.get(name, {}), held.get(name)
         host = found.host if found else _text(fact.get("host"))
         clock = found.clock if found else of_host.get(host or "", "")

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from tracekit.columns import records
 from tracekit.intervals import total
 from tracekit.report.build import Report, Stretch
 from tracekit.report.section import plain, plain_value
 from tracekit.report.sections.sections import important
 from tracekit.timeline.unions import CELLS
-from tracekit.trace import records
 
 SCHEMA = 1
 MAX_GUESSES = 20

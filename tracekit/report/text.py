@@ -2,10 +2,10 @@
 
 import pandas as pd
 
+from tracekit.columns import records
 from tracekit.report.build import Report, Stretch
 from tracekit.report.section import Titled
 from tracekit.report.sections.sections import important
-from tracekit.trace import records
 from tracekit.units import factor, percent, time
 
 Rows = list[list[str]]

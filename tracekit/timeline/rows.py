@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
-from tracekit.trace import KIND_DTYPE, Kind
+from tracekit.devices import is_known, natural
+from tracekit.trace import KIND_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 # The code of each kind in `Rows.kind`.
 CODE = {Kind(kind): code for code, kind in enumerate(KIND_DTYPE.categories)}
@@ -100,7 +101,7 @@ def rows(events: "pd.DataFrame | Rows") -> Rows:
         devices=names,
         hosts=host,
         clocks=clock,
-        placed=tuple(not name.endswith(UNKNOWN_DEVICE_SUFFIX) for name in names),
+        placed=tuple(map(is_known, names)),
         first=first,
         at=at,
         device=number[at],

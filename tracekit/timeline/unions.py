@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows, rows
-from tracekit.trace import DIRECTION_DTYPE, Kind
+from tracekit.trace import DIRECTION_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 # The bits of a cell's code.
 COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4

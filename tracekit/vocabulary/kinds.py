@@ -10,7 +10,14 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tracekit.trace import Kind
+
+class Kind(StrEnum):
+    """What a device was doing during an interval."""
+
+    COMPUTE = "compute"
+    COLLECTIVE = "collective"
+    MEMCPY = "memcpy"
+    MEMSET = "memset"
 
 
 class KnownBy(StrEnum):

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical
 from tracekit.errors import TracekitError
-from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, Kind, labelled
-from tracekit.vocabulary.kinds import KnownBy
+from tracekit.vocabulary.copies import DIRECTIONS
+from tracekit.vocabulary.kinds import Kind, KnownBy
 
 # Key of a rule -> the columns of the events frame in which its pattern is sought; one of them is enough.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -24,8 +25,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 _KEYS = (*_COLUMNS, "kind", "direction")
 # Codes in the columns of the events frame.
-_KINDS = {kind: code for code, kind in enumerate(KIND_DTYPE.categories)}
-_WAYS: Mapping[str | None, int] = {None: -1, **{way: code for code, way in enumerate(DIRECTION_DTYPE.categories)}}
+_KINDS = {kind: code for code, kind in enumerate(Kind)}
+_WAYS: Mapping[str | None, int] = {None: -1, **{way: code for code, way in enumerate(DIRECTIONS)}}
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,8 @@ def _rule(label: str, said: Mapping[str, Any]) -> Rule:
         raise TracekitError(f"{label}: kind is {_shown(kind)}; it must be one of {', '.join(Kind)}.")
     if direction is not None and kind != Kind.MEMCPY:
         raise TracekitError(f"{label}: only a memcpy has a direction; leave it out, or say kind = 'memcpy'.")
-    if direction is not None and direction not in list(DIRECTION_DTYPE.categories):
-        raise TracekitError(
-            f"{label}: direction is {_shown(direction)}; it must be one of {', '.join(DIRECTION_DTYPE.categories)}."
-        )
+    if direction is not None and direction not in DIRECTIONS:
+        raise TracekitError(f"{label}: direction is {_shown(direction)}; it must be one of {', '.join(DIRECTIONS)}.")
     return Rule(label, patterns, Kind(kind), direction)
 
 
@@ -110,9 +109,9 @@ def apply(events: pd.DataFrame, rules: Sequence[Rule]) -> pd.DataFrame:
     known = events["known_by"].cat
     levels = [*known.categories, KnownBy.RULE.value, None]
     return events.assign(
-        kind=pd.Categorical.from_codes(kind, dtype=KIND_DTYPE),
-        direction=pd.Categorical.from_codes(way, dtype=DIRECTION_DTYPE),
-        known_by=labelled(levels, np.where(ruled, len(levels) - 2, known.codes)),
+        kind=pd.Categorical.from_codes(kind, pd.Index([one.value for one in Kind])),
+        direction=pd.Categorical.from_codes(way, pd.Index(DIRECTIONS)),
+        known_by=categorical(levels, np.where(ruled, len(levels) - 2, known.codes)),
     )
 
 

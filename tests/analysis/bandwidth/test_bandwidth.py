@@ -11,9 +11,10 @@ from tests.data import schedule
 from tests.frames import events
 from tracekit import jit
 from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, Bandwidth, add_up, bandwidth
+from tracekit.columns import frame
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS
 
 US = 10**6  # in ps
 MIB = 2**20

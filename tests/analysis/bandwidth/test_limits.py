@@ -3,7 +3,8 @@ import pytest
 
 from tracekit.analysis.bandwidth.limits import UNKNOWN, Limit, limits
 from tracekit.analysis.bandwidth.peaks import PEAKS
-from tracekit.trace import DEVICE_COLUMNS, frame
+from tracekit.columns import frame
+from tracekit.trace import DEVICE_COLUMNS
 
 
 def devices(*found) -> pd.DataFrame:

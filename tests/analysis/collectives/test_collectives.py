@@ -16,10 +16,10 @@ from tracekit.analysis.collectives.collectives import (
     collectives,
     straggles,
 )
+from tracekit.columns import records
 from tracekit.timeline.collectives.instances import instances
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
-from tracekit.trace import records
 
 MS = 10**9
 

@@ -5,19 +5,10 @@ import pandas as pd
 import pytest
 
 from tracekit.analysis.critical_path.graph import graph
+from tracekit.columns import concat, frame
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
-from tracekit.trace import (
-    EVENT_COLUMNS,
-    LAUNCH_COLUMNS,
-    OP_COLUMNS,
-    OPERAND_COLUMNS,
-    SPAN_COLUMNS,
-    SYNC_COLUMNS,
-    Trace,
-    concat,
-    frame,
-)
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 
 
 def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit.analysis.offenders.meanwhile import busiest_names, others_busy, stem
+from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.trace import EVENT_COLUMNS
 
 DEVICES = ["gpu:0", "gpu:1", "gpu:2"]
 some_rows = st.lists(

@@ -13,9 +13,10 @@ from tracekit import intervals as iv
 from tracekit.analysis.offenders import offenders as module
 from tracekit.analysis.offenders.offenders import KINDS, Offenders, offenders
 from tracekit.analysis.partition import partition
+from tracekit.columns import concat, frame
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
-from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS
 
 STEPS = {"clock": "str", "step": "Int64", "name": "str", "start_ps": "int64", "end_ps": "int64"}
 NO_STEPS = pd.DataFrame(columns=list(STEPS)).astype(STEPS)

@@ -3,8 +3,9 @@ import pandas as pd
 
 from tests.frames import events
 from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, where
+from tracekit.columns import frame
 from tracekit.timeline.rows import rows
-from tracekit.trace import OP_COLUMNS, frame
+from tracekit.trace import OP_COLUMNS
 
 STEPS = {"clock": "str", "step": "Int64", "name": "str", "start_ps": "int64", "end_ps": "int64"}
 

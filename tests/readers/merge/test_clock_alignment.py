@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tracekit.columns import concat
 from tracekit.readers.merge.clock_alignment import Clock, align
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.trace import EVENT_COLUMNS
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 SEND_RECV = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"

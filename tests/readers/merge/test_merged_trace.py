@@ -8,16 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans
+from tracekit.columns import frame
 from tracekit.readers.merge import merge
-from tracekit.trace import (
-    DEVICE_COLUMNS,
-    EVENT_COLUMNS,
-    HOST_COLUMNS,
-    LAUNCH_COLUMNS,
-    SYNC_COLUMNS,
-    Trace,
-    frame,
-)
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, SYNC_COLUMNS, Trace
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 NOON_NS = 1_700_000_000_000_000_000

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tracekit.columns import frame
 from tracekit.readers.merge import merge
 from tracekit.readers.merge.operations import joined
-from tracekit.trace import HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace, frame
+from tracekit.trace import HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 
 def trace(ops, operands=(), of_events=(), host="h"):

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
+from tracekit.columns import concat, frame
 from tracekit.report.figures.concurrency import concurrency
 from tracekit.report.figures.selection import look
 from tracekit.report.palette import LIGHT
-from tracekit.trace import EVENT_COLUMNS, Trace, concat, frame
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80), ("gpu:2", "memcpy", 90, 100, "c", "H2D"))
 

@@ -11,12 +11,14 @@ import pytest
 
 from tests.frames import spans
 from tracekit import intervals as iv
+from tracekit.columns import frame
 from tracekit.report.figures import gantt as drawer
 from tracekit.report.figures.drawing import save
 from tracekit.report.figures.selection import View, look
 from tracekit.report.palette import LIGHT
 from tracekit.timeline.unions import unions
-from tracekit.trace import EVENT_COLUMNS, Kind, Trace, frame
+from tracekit.trace import EVENT_COLUMNS, Trace
+from tracekit.vocabulary.kinds import Kind
 
 MS = 10**9
 TRACK = 242.0

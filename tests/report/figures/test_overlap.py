@@ -5,10 +5,11 @@ import pytest
 
 from tests.frames import events, trace
 from tests.report.figures.drawn import filled, words
+from tracekit.columns import concat
 from tracekit.report.figures.overlap import overlap
 from tracekit.report.figures.selection import look
 from tracekit.report.palette import LIGHT
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.trace import EVENT_COLUMNS
 
 # Busy times 50, 40, 20 of 100 ps; 0 & 1 share 20, 1 & 2 share 10, 0 & 2 nothing.
 ROWS = events(

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
+from tracekit.columns import concat
 from tracekit.report.figures.partition import CELLS, partition
 from tracekit.report.figures.selection import look
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.unions import CELLS as EXACT
-from tracekit.trace import EVENT_COLUMNS, Trace, concat
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 # Of 100 ps gpu:0 computes 40, of which 10 hide a collective and 5 of these a copy too; 20 are exposed collectives, of
 # which 5 copy; 10 are exposed copies; 30 idle. gpu:1 idles but for the ends.

@@ -8,10 +8,11 @@ from tests import traces
 from tests.frames import events, spans, trace
 from tracekit.analysis.overlap import concurrency, device_pairs
 from tracekit.analysis.partition import partition
+from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.report.build import build
 from tracekit.report.figures.selection import look
-from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 ROWS = events(
     ("gpu:0", "compute", 10, 40),

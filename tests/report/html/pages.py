@@ -12,10 +12,11 @@ import html5lib
 
 from tests import stepped
 from tests.frames import events, spans, trace
+from tracekit.columns import concat
 from tracekit.readers import read
 from tracekit.report.build import Report, build
 from tracekit.report.html.page import page
-from tracekit.trace import EVENT_COLUMNS, concat
+from tracekit.trace import EVENT_COLUMNS
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>"

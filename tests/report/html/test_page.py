@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from tests.report.html.pages import HOSTILE, NAMES, report, table, tree, value, values, within, words
+from tracekit.columns import records
 from tracekit.report.html.bars import ORDER
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.timed import TIMED
 from tracekit.report.sections.sections import important
 from tracekit.report.summary import summary
-from tracekit.trace import records
 
 FIGURES = ("captured", "stepped", "launched", "phases", "three", "clocks", "many", "several", "one")
 

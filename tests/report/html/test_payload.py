@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
+from tracekit.columns import concat, frame
 from tracekit.report.build import build
 from tracekit.report.html import encode
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\u2028\u2029'\"<!--\x00"
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.frames import events, spans, trace
 from tests.report.html.timeline_page import written
+from tracekit.columns import frame
 from tracekit.report.build import build
-from tracekit.trace import LAUNCH_COLUMNS, frame
+from tracekit.trace import LAUNCH_COLUMNS
 
 US = 10**6
 HOSTILE = "</script><img src=x onerror=document.title='broken'>"

@@ -11,11 +11,12 @@ from tests.report.html.timeline_page import written
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
+from tracekit.columns import concat, frame
 from tracekit.devices import natural
 from tracekit.report.build import build
 from tracekit.report.figures import coverage
 from tracekit.report.html.lanes import origins
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
 KINDS = ["compute", "collective", "memcpy", "memset"]
 WAYS = ["H2D", "D2H", "P2P"]

@@ -11,12 +11,14 @@ from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
+from tracekit.columns import categorical, concat
 from tracekit.report.build import build
 from tracekit.report.terminal import timeline_cells, timeline_text
 from tracekit.report.terminal.timeline_cells import strips
 from tracekit.timeline.rows import CODE, rows
 from tracekit.timeline.unions import unions
-from tracekit.trace import EVENT_COLUMNS, Kind, concat, labelled
+from tracekit.trace import EVENT_COLUMNS
+from tracekit.vocabulary.kinds import Kind
 
 NO_PHASES = spans()[[]].assign(name=[], start_ps=[], end_ps=[])
 interval = st.tuples(
@@ -77,7 +79,7 @@ def test_times_near_the_end_of_int64_do_not_overflow():
 def one_lane(*rows_of):
     """Events whose devices have one lane each."""
     frame = events(*rows_of)
-    return frame.assign(lane=labelled(["all"], np.zeros(len(frame), np.int64)))
+    return frame.assign(lane=categorical(["all"], np.zeros(len(frame), np.int64)))
 
 
 def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_were():

@@ -12,11 +12,12 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.bandwidth.limits import UNKNOWN, Limit, Limits, limits
 from tracekit.analysis.bandwidth.roofline import place
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import Unions
-from tracekit.trace import DIRECTION_DTYPE, Kind
+from tracekit.trace import DIRECTION_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 # A link reaches half its rate at the size that takes as long to send as to set up (Hockney's n_1/2,
 # https://doi.org/10.1016/S0167-8191(06)80021-9): some 10 us at the 15 to 63 GB/s of a host link are 0.15 to 0.6 MB.
@@ -139,7 +140,7 @@ def bandwidth(rows: Rows, devices: pd.DataFrame, ops: pd.DataFrame, seen: Unions
 
 
 def _table(columns: Mapping[str, str], made: list[dict[str, Any]]) -> pd.DataFrame:
-    return typed(columns, {name: [row.get(name) for row in made] for name in columns})
+    return frame(columns, {name: [row.get(name) for row in made] for name in columns})
 
 
 def _placed(rows: Rows, held: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -215,7 +216,7 @@ def _ops(rows: Rows, ops: pd.DataFrame, able: Mapping[str, Limits], seen: Unions
     at = _placed(rows, has_op & (rows.kind == CODE[Kind.COMPUTE])) if costed.any() else np.empty(0, np.int64)
     at = at[costed[number[at]]]
     if not len(at):
-        return typed(OP_RATE_COLUMNS), typed(DEVICE_RATE_COLUMNS)
+        return frame(OP_RATE_COLUMNS), frame(DEVICE_RATE_COLUMNS)
     device, begun, done = rows.device[at], rows.start[at], rows.end[at]
     # An op may start several kernels: how often it ran is told by how often each of them did.
     names = len(rows.labels("name"))
@@ -239,7 +240,7 @@ def _ops(rows: Rows, ops: pd.DataFrame, able: Mapping[str, Limits], seen: Unions
     n, flops, moved = (made[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
     peak, memory = _per_s(one.flops for one in able_of), _per_s(one.memory for one in able_of)
     placed = place(n, flops, moved, made["busy_ps"].to_numpy() / _PS, peak[which], memory[which])
-    made = typed(OP_RATE_COLUMNS, made.assign(**placed))
+    made = frame(OP_RATE_COLUMNS, made.assign(**placed))
     costed_ps = _added_up(device, len(rows.devices), begun, done)
     totals = [
         _device(rows.devices[one], int(costed_ps[one]), able_of[one], made[which == one], seen)
@@ -321,7 +322,7 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     computes = rows.kind == CODE[Kind.COMPUTE]
     at = _placed(rows, computes & ~np.isnan(ratio))
     if not len(at):
-        return typed(OCCUPANCY_COLUMNS), typed(LOW_COLUMNS)
+        return frame(OCCUPANCY_COLUMNS), frame(LOW_COLUMNS)
     ratio, device, took = ratio[at], rows.device[at], rows.end[at] - rows.start[at]
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
     name_of, found = _numbered(device * len(names) + rows.codes("name")[at], len(devices) * len(names))
@@ -335,7 +336,7 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     with np.errstate(divide="ignore", invalid="ignore"):
         whole["low_time_ratio"], whole["told_ratio"] = low_ps / whole["time_ps"], whole["n"] / kernels
     whole = whole[whole["n"] > 0]
-    return typed(OCCUPANCY_COLUMNS, whole), typed(LOW_COLUMNS, low)
+    return frame(OCCUPANCY_COLUMNS, whole), frame(LOW_COLUMNS, low)
 
 
 def _weighed(

@@ -6,7 +6,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.bandwidth.peaks import PEAKS, Peaks
-from tracekit.trace import records
+from tracekit.columns import records
+from tracekit.devices import type_of
 
 TRACE, DATASHEET = "trace", "datasheet"
 
@@ -63,7 +64,7 @@ def _limits(row: dict[str, Any]) -> Limits:
     memory = limit("memory bandwidth", row["memory_bandwidth_bytes_per_s"], sheet.memory_bytes)
     # A copy within a GPU moves every byte twice: out of the memory and into it.
     within = Limit(None if memory.per_s is None else memory.per_s / 2, memory.told_by, memory.reason)
-    if str(row["device"]).rpartition("/")[2].startswith("tpu"):
+    if type_of(str(row["device"])) == "tpu":
         within = Limit(None, None, "a copy within a TPU may begin or end in its on-chip memory")
     return Limits(
         limit("peak FLOP/s", row["peak_flops_per_s"], sheet.flops),

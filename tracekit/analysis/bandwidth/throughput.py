@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 _PS = 10**12  # in a second
 

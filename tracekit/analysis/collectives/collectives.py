@@ -16,7 +16,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.collectives.bus import rates
 from tracekit.analysis.collectives.lateness import Waits, waits
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.timeline.collectives.instances import BY, Matched, kernel, matched
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.unions import Unions
@@ -157,7 +157,7 @@ def collectives(rows: Rows, instance: Column, seen: Unions) -> Collectives:
     """
     if not (instance >= 0).any():
         table, by_device, by_op, total = (
-            typed(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
+            frame(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
         )
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
     found, part = matched(rows), waits(rows, instance)
@@ -232,7 +232,7 @@ def _table(rows: Rows, part: Waits, beside: _Beside, found: Matched) -> pd.DataF
         "bytes": _nullable(largest, largest >= 0),
     }
     time = end - np.where(many, last_start, start)
-    return typed(COLLECTIVE_COLUMNS, data | rates(found.operations, found.operation, largest, time, found.ranks, size))
+    return frame(COLLECTIVE_COLUMNS, data | rates(found.operations, found.operation, largest, time, found.ranks, size))
 
 
 def _ops(rows: Rows, at: Column) -> NDArray[np.object_]:
@@ -287,7 +287,7 @@ def _by_device(rows: Rows, part: Waits, beside: _Beside, told: Mask, seen: Union
             iv.sum_exactly(beside.exposed[mine]),
         )
         data.append(row)
-    return typed(DEVICE_COLUMNS, data)
+    return frame(DEVICE_COLUMNS, data)
 
 
 def straggles(last: int, chance: NDArray[np.float64], held_up_ratio: float) -> bool:
@@ -320,7 +320,7 @@ def _by_op(part: Waits, table: pd.DataFrame) -> pd.DataFrame:
     found["duration_ps"] = durations.to_numpy().round()
     found["wait_ratio"] = (found["wait_ps"] / found["shared_time_ps"]).where(found["shared_time_ps"] > 0)
     found = found.sort_values("device_time_ps", ascending=False, kind="stable", ignore_index=True)
-    return typed(OP_COLUMNS, found)
+    return frame(OP_COLUMNS, found)
 
 
 def _total(part: Waits, beside: _Beside) -> pd.DataFrame:
@@ -339,7 +339,7 @@ def _total(part: Waits, beside: _Beside) -> pd.DataFrame:
         "hidden_ps": iv.sum_exactly(beside.hidden),
         "exposed_ps": iv.sum_exactly(beside.exposed),
     }
-    return typed(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
+    return frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 
 
 def _alone(table: pd.DataFrame, by_device: pd.DataFrame) -> str:

@@ -18,7 +18,7 @@ from tracekit.analysis.critical_path.what_if import (
     predicted,
     unknown_copies,
 )
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
 from tracekit.trace import Trace
@@ -146,7 +146,7 @@ def critical_path(
         shown=pd.array([one or None for one in shown], "str"),
     )
     return CriticalPath(
-        typed(STEP_COLUMNS, table),
+        frame(STEP_COLUMNS, table),
         *_composition(walked.parts, wall),
         _path(rows, trace, dag, walked),
         *predicted(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
@@ -185,9 +185,9 @@ def _lacking(rows: Rows, table: pd.DataFrame) -> str:
 
 def _nothing(dag: Graph, lacking: str) -> CriticalPath:
     frames = (STEP_COLUMNS, COMPOSITION_COLUMNS, TOTAL_COLUMNS, PATH_COLUMNS, WHAT_IF_COLUMNS, STEP_WHAT_IF_COLUMNS)
-    steps_, composition, total, path, what_if, step_what_if = map(typed, frames)
+    steps_, composition, total, path, what_if, step_what_if = map(frame, frames)
     return CriticalPath(
-        steps_, composition, total, path, what_if, step_what_if, dag.edges, typed(LATENCY_COLUMNS), (), lacking
+        steps_, composition, total, path, what_if, step_what_if, dag.edges, frame(LATENCY_COLUMNS), (), lacking
     )
 
 
@@ -214,7 +214,7 @@ def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFram
     """The parts of each path that are not 0, and of all paths."""
     at, part = np.nonzero(parts)
     names = np.array([PARTS[one] for one in Part])
-    composition = typed(
+    composition = frame(
         COMPOSITION_COLUMNS,
         {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]},
     )
@@ -223,7 +223,7 @@ def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFram
     whole = sum(sums)
     if whole != sum_exactly(wall):
         raise AssertionError("the parts of the critical paths do not sum to the steps")
-    total = typed(TOTAL_COLUMNS, [(PARTS[one], sums[one], sums[one] / whole) for one in some])
+    total = frame(TOTAL_COLUMNS, [(PARTS[one], sums[one], sums[one] / whole) for one in some])
     return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
 
 
@@ -239,8 +239,8 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
     found = []
     of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
     named = {
-        name: [(frame[column].cat.codes.to_numpy(), list(frame[column].cat.categories)) for column in (on, "name")]
-        for name, frame, on in (
+        name: [(table[column].cat.codes.to_numpy(), list(table[column].cat.categories)) for column in (on, "name")]
+        for name, table, on in (
             ("events", rows.events, "device"),
             ("launches", trace.launches, "thread"),
             ("syncs", trace.syncs, "thread"),
@@ -248,18 +248,18 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
     }
     for one in at.tolist():
         node = int(walked.node[one])
-        frame, place = dag.source(node) if node >= 0 else ("", -1)
-        if frame == "events":
+        source, place = dag.source(node) if node >= 0 else ("", -1)
+        if source == "events":
             place = int(rows.at[place])
-        elif frame == "syncs":
+        elif source == "syncs":
             place = int(of_waits[place])
-        on, name = (str(labels[codes[place]]) for codes, labels in named[frame]) if frame else (None, None)
+        on, name = (str(labels[codes[place]]) for codes, labels in named[source]) if source else (None, None)
         times = int(walked.since[one]), int(walked.until[one]), int(length[one])
         part = PARTS[Part(int(walked.part[one]))]
         if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
             name = f"until {name}"
-        found.append((int(walked.step[one]), part, on, name, *times, frame or None, place if frame else None))
-    return typed(PATH_COLUMNS, found)
+        found.append((int(walked.step[one]), part, on, name, *times, source or None, place if source else None))
+    return frame(PATH_COLUMNS, found)
 
 
 def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
@@ -267,7 +267,7 @@ def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
     known = dag.latency_ps[:-1]
     names = [name for name, placed in zip(rows.devices, rows.placed, strict=True) if placed]
     values = [int(one) or None for one, placed in zip(known.tolist(), rows.placed, strict=True) if placed]
-    return typed(LATENCY_COLUMNS, {"device": names, "latency_ps": values})
+    return frame(LATENCY_COLUMNS, {"device": names, "latency_ps": values})
 
 
 def _notes(dag: Graph) -> tuple[str, ...]:

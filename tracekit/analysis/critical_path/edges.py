@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.host import Calls
 from tracekit.analysis.critical_path.queues import Queued
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import Rows
 
@@ -36,7 +36,7 @@ class Tally:
     def table(self) -> pd.DataFrame:
         """What was counted, as EDGE_COLUMNS."""
         found = [(edge, *numbers) for edge, numbers in self._counts.items()]
-        return typed(EDGE_COLUMNS, found)
+        return frame(EDGE_COLUMNS, found)
 
 
 def in_order(start: Column, end: Column, begun: Column) -> NDArray[np.int32]:

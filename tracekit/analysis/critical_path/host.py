@@ -11,7 +11,7 @@ from tracekit.analysis.critical_path.queues import previous
 from tracekit.analysis.critical_path.threads import flows, named_waiting, numbered, numbers, work
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
 

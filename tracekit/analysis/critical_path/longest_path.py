@@ -10,7 +10,7 @@ from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
 from tracekit.analysis.critical_path.plan import Plan
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
 

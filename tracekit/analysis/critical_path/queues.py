@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tracekit.devices import type_of
 from tracekit.jit import loop
 from tracekit.timeline.rows import Rows
 
@@ -66,8 +67,7 @@ def queued(rows: Rows) -> Queued:
 
 def _queues(rows: Rows) -> Column:
     """The queue of each row: its lane on GPUs, its device elsewhere, -1 where the device is unknown."""
-    # The part behind the host's name tells what a device is.
-    gpu = np.array([name.rpartition("/")[2].startswith("gpu") for name in rows.devices] or [False])
+    gpu = np.array([type_of(name) == "gpu" for name in rows.devices] or [False])
     placed = np.array([*rows.placed, False])
     if not gpu.any():
         return np.where(placed[rows.device], rows.device, -1)

@@ -5,8 +5,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.queues import Queued
+from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
 # Predecessors and what waits for them, both (e,).
@@ -57,7 +58,7 @@ def resumed(rows: Rows, launch: Column, launches: pd.DataFrame, queues: Queued) 
     a row waited for the copy that its thread ran right before it, if it was launched after the copy but before that had
     ended, and nothing else held up its device.
     """
-    cpu = np.array([name.rpartition("/")[2].startswith("cpu") for name in rows.devices] or [False])
+    cpu = np.array([type_of(name) == "cpu" for name in rows.devices] or [False])
     some = np.flatnonzero(cpu[rows.device]) if len(rows) else np.zeros(0, np.int64)
     copies = rows.kind[some] == CODE[Kind.MEMCPY]
     if not copies.any():

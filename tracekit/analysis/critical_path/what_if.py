@@ -8,10 +8,10 @@ from tracekit.analysis.critical_path.graph import Graph
 from tracekit.analysis.critical_path.longest_path import Part, Walked
 from tracekit.analysis.critical_path.plan import Plan
 from tracekit.analysis.critical_path.replay import Without
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
 
@@ -70,11 +70,11 @@ def predicted(
         for why, (_, each) in zip(reasons, sums, strict=True)
     ]
     found = [(*one, whole, base, without, *rest) for one, (without, _), rest in zip(wanted, sums, told, strict=True)]
-    table = typed(WHAT_IF_COLUMNS, found)
+    table = frame(WHAT_IF_COLUMNS, found)
     steps, tried = len(wall), len(wanted)
     refused = [bool(unknown) and what == "copies" for what, _ in wanted]
     doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
-    each_step = typed(
+    each_step = frame(
         STEP_WHAT_IF_COLUMNS,
         {
             "at": np.tile(np.arange(steps), tried),

@@ -15,7 +15,7 @@ from tracekit.analysis.idle.waits import awaited, blocked, same_clock, told
 from tracekit.intervals import Intervals
 from tracekit.timeline.gaps import gaps
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 
 class Cause(StrEnum):

@@ -11,7 +11,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.idle.causes import CAUSE_CODE, CAUSES, Cause, Evidence, causes, evidence
 from tracekit.analysis.idle.pieces import Pieces, clip, joined
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.unions import Unions
@@ -195,9 +195,9 @@ def _result(
             },
             copy=False,
         ),
-        typed(BY_DEVICE_COLUMNS, by_device),
-        typed(BY_CAUSE_COLUMNS, by_cause),
-        typed(DEVICE_COLUMNS, devices),
+        frame(BY_DEVICE_COLUMNS, by_device),
+        frame(BY_CAUSE_COLUMNS, by_cause),
+        frame(DEVICE_COLUMNS, devices),
         _largest(rows, names, of_device, whole, next_row),
         lacking,
     )
@@ -233,4 +233,4 @@ def _largest(
                 str(rows.events["name"].iat[place]) if place >= 0 else None,
             )
         )
-    return typed(LARGEST_COLUMNS, found)
+    return frame(LARGEST_COLUMNS, found)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 
 def awaited(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, syncs: pd.DataFrame) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from tracekit.analysis.launches.distance import distances, quantiles
 from tracekit.analysis.launches.queues import DEPTH_COLUMNS, queue
 from tracekit.analysis.launches.tiny_kernels import by_name, tiny
 from tracekit.analysis.launches.work import Work
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.gaps import gaps
 from tracekit.timeline.rows import Rows
@@ -124,14 +124,14 @@ def launches(
         kernels.append(held)
         tiny_by_device.append(line)
     return Launches(
-        typed(BY_DEVICE_COLUMNS, by_device),
-        typed(BY_CALL_COLUMNS, _by_call(launches, delays)),
-        typed(QUEUE_COLUMNS, queues),
-        pd.concat(depth, ignore_index=True) if depth else typed(DEPTH_COLUMNS),
-        typed(BOUND_COLUMNS, bound),
-        typed(THREAD_COLUMNS, threads),
-        typed(TINY_COLUMNS, by_name(rows, kernels)),
-        typed(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
+        frame(BY_DEVICE_COLUMNS, by_device),
+        frame(BY_CALL_COLUMNS, _by_call(launches, delays)),
+        frame(QUEUE_COLUMNS, queues),
+        pd.concat(depth, ignore_index=True) if depth else frame(DEPTH_COLUMNS),
+        frame(BOUND_COLUMNS, bound),
+        frame(THREAD_COLUMNS, threads),
+        frame(TINY_COLUMNS, by_name(rows, kernels)),
+        frame(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
         lacking,
     )
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.launches.work import Work
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import Rows
@@ -45,7 +45,7 @@ def queue(
     mean = iv.sum_exactly(waiting) / span if span else None
     ratios = (empty / span, hungry / span) if span else (None, None)
     row = (name, span, mean, most, empty, ratios[0], hungry, ratios[1])
-    depth = typed(
+    depth = frame(
         DEPTH_COLUMNS,
         {
             "device": [name] * (len(edges) - 1),

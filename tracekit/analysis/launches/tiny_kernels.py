@@ -10,7 +10,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.launches.work import Work
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 
 def tiny(

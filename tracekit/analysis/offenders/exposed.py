@@ -9,7 +9,7 @@ from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 
 @dataclass(frozen=True)

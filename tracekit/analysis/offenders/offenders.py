@@ -12,10 +12,11 @@ from tracekit import notebook
 from tracekit.analysis.offenders.exposed import Exposed, blocking, exposed, remains
 from tracekit.analysis.offenders.meanwhile import busiest_names, others_busy, stem
 from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, where
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import Unions
-from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE, Kind
+from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 # So many are kept in the tables of single offenders and of groups of them.
 MOST_INSTANCES, MOST_GROUPS = 1000, 50
@@ -125,9 +126,9 @@ def offenders(
         | _beside(spots, costs.cost[at], rows, seen, named=len(table))
     )
     return Offenders(
-        typed(TABLE_COLUMNS, {**told.iloc[: len(table)], **table}),
-        typed(BY_DEVICE_COLUMNS, groups),
-        typed(INSTANCE_COLUMNS, told.iloc[len(table) :]),
+        frame(TABLE_COLUMNS, {**told.iloc[: len(table)], **table}),
+        frame(BY_DEVICE_COLUMNS, groups),
+        frame(INSTANCE_COLUMNS, told.iloc[len(table) :]),
         _totals(costs, rows, seen),
         groups["code"].nunique(),
         len(costs.cost),
@@ -233,7 +234,7 @@ def _totals(costs: _Costs, rows: Rows, seen: Unions) -> pd.DataFrame:
         for number, name in enumerate(rows.devices)
         if name in seen.devices
     ]
-    return typed(TOTAL_COLUMNS, made)
+    return frame(TOTAL_COLUMNS, made)
 
 
 def _exposed_parts(spots: Spots, rows: Rows, seen: Unions) -> tuple[iv.Intervals, NDArray[np.int64]]:

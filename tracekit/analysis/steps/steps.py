@@ -11,7 +11,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.steps.left_out import FEWEST, left_out, outliers, series
 from tracekit.analysis.steps.windows import spent
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, Boundaries
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, Unions
@@ -115,10 +115,10 @@ def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
     """
     if found.lacking:
         return Steps(
-            typed(STEP_COLUMNS),
-            typed(DEVICE_COLUMNS),
-            typed(SUMMARY_COLUMNS),
-            typed(TYPICAL_COLUMNS),
+            frame(STEP_COLUMNS),
+            frame(DEVICE_COLUMNS),
+            frame(SUMMARY_COLUMNS),
+            frame(TYPICAL_COLUMNS),
             lacking=found.lacking,
         )
     table = found.table
@@ -135,7 +135,7 @@ def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
     more: dict[str, Any] = {"left_out": why, "outlier": outlier, **slow, "did_nothing": lazy.to_numpy()}
     full = table.assign(**more)
     return Steps(
-        typed(STEP_COLUMNS, full),
+        frame(STEP_COLUMNS, full),
         measured,
         _summary(full, notes),
         _typical(full, measured),
@@ -176,7 +176,7 @@ def _measured(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], seen: 
                 }
             )
         )
-    return typed(DEVICE_COLUMNS, pd.concat(parts, ignore_index=True))
+    return frame(DEVICE_COLUMNS, pd.concat(parts, ignore_index=True))
 
 
 def _slow(
@@ -244,7 +244,7 @@ def _summary(full: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFr
                 "note": notes.get((str(clock), str(name))),
             }
         )
-    return typed(SUMMARY_COLUMNS, pd.DataFrame(made))
+    return frame(SUMMARY_COLUMNS, pd.DataFrame(made))
 
 
 def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
@@ -261,4 +261,4 @@ def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     made = mine.groupby(["clock", "name", "device"], sort=False, as_index=False)[summed].sum()
     wall = made["wall_ps"].where(made["wall_ps"] > 0).astype("Float64")
     made = made.assign(**{f"{part}_ratio": made[f"{part}_ps"] / wall for part in PARTS})
-    return typed(TYPICAL_COLUMNS, made)
+    return frame(TYPICAL_COLUMNS, made)

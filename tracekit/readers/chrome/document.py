@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired
-from tracekit.trace import labelled
 
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ def _texts(parts: list[pa.Array]) -> pd.Categorical:
     """Dictionaries of raw JSON values as one column of text; a number is its own text, null and absent are null."""
     united = pa.chunked_array(parts).unify_dictionaries()
     codes = np.concatenate([part.indices.to_numpy() for part in united.chunks]).astype(np.int64)
-    return labelled([_text(raw) for raw in united.chunk(0).dictionary.to_pylist()], codes)
+    return categorical([_text(raw) for raw in united.chunk(0).dictionary.to_pylist()], codes)
 
 
 def _text(raw: bytes) -> str | None:

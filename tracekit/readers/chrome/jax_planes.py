@@ -22,12 +22,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical
 from tracekit.readers import xspace
 from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import device_planes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
-from tracekit.trace import Trace, labelled
+from tracekit.trace import Trace
 
 _HOST = "/host:CPU"
 _COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
@@ -119,7 +120,7 @@ class JsonPlane:
 
     def strings(self, stat: str) -> pd.Categorical:
         """The stat of every event as text, null where absent."""
-        return self.texts[stat] if stat in self.texts else labelled([None], np.zeros(len(self), np.int64))
+        return self.texts[stat] if stat in self.texts else categorical([None], np.zeros(len(self), np.int64))
 
 
 def read(document: Document, path: Path) -> Trace:
@@ -199,13 +200,13 @@ def _plane(
     base_ns = document.base_ps // 1000
     rows, line, lines = _lines(document, name, rows, threads, base_ns)
     texts = _texts(document, rows)
-    empty = labelled([None], np.zeros(len(rows), np.int64))
+    empty = categorical([None], np.zeros(len(rows), np.int64))
     long, category = texts.pop("long_name", empty), texts.pop("hlo_category", empty)
     called = document.name.codes[rows]
     which, first = distinct(called, long.codes, category.codes)
     called_names, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
     short, full = [called_names[code] for code in called[first]], [long_names[code] for code in long.codes[first]]
-    names = labelled([text or shown for text, shown in zip(full, short, strict=True)], which)
+    names = categorical([text or shown for text, shown in zip(full, short, strict=True)], which)
     start, duration = document.start_ps[rows], document.duration_ps[rows]
     # JAX writes an event without duration as one picosecond; no clock is that fine.
     duration = np.where(duration == 1, 0, duration)
@@ -280,7 +281,7 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categori
                 seen = known[name]
                 codes[name][at : at + len(column)] = [seen.setdefault(value, len(seen)) for value in column]
     return {
-        name: labelled([None if value is None else str(value) for value in seen], codes[name])
+        name: categorical([None if value is None else str(value) for value in seen], codes[name])
         for name, seen in known.items()
         if len(seen) > 1
     }

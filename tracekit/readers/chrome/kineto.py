@@ -19,21 +19,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, constant, frame
 from tracekit.readers.chrome import Document, kineto_syncs, kineto_work
 from tracekit.readers.chrome.kineto_args import Call, whole
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nested import innermost
-from tracekit.trace import (
-    DEVICE_COLUMNS,
-    HOST_COLUMNS,
-    LAUNCH_COLUMNS,
-    OP_COLUMNS,
-    SPAN_COLUMNS,
-    Trace,
-    constant,
-    frame,
-    labelled,
-)
+from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
 
 Rows = NDArray[np.int64]
 Threads = Mapping[tuple[str | None, str | None], str]
@@ -156,7 +147,7 @@ def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
     return {
         "host": constant(host, len(rows)),
-        "thread": labelled([threads.get(key) or f"thread {key[1]}" for key in keys], which),
+        "thread": categorical([threads.get(key) or f"thread {key[1]}" for key in keys], which),
         "name": kineto_work.names(document, rows),
         "start_ps": document.start_ps[rows],
         "end_ps": document.start_ps[rows] + document.duration_ps[rows],
@@ -236,7 +227,7 @@ def operators(
     first = first[kept]
     names: list[str | None] = [*document.name.categories, None]
     sources = [place and f"{place['file']}:{place['line']}" for place in [*places, None]]
-    told = {"framework_op": labelled(names, operator[first]), "source": labelled(sources, line[first])}
+    told = {"framework_op": categorical(names, operator[first]), "source": categorical(sources, line[first])}
     return frame(OP_COLUMNS, told), pd.arrays.IntegerArray(row, row < 0)
 
 

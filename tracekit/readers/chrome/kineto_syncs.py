@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.columns import frame
+from tracekit.devices import is_known
 from tracekit.readers.chrome import Document
 from tracekit.readers.chrome.kineto_args import Sync, integers, whole
 from tracekit.readers.chrome.kineto_work import device, lane
-from tracekit.trace import SYNC_COLUMNS, frame
+from tracekit.trace import SYNC_COLUMNS
 
 _CALL = re.compile(r"(?:cuda|hip|cu)(StreamWaitEvent|(?:Stream|Event|Device|Ctx|Thread)Synchronize)(?![A-Za-z])")
 _NO_STREAM = 2**32 - 1
@@ -49,7 +50,7 @@ def read(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.
     records = document.args(np.flatnonzero(document.of("cuda_sync")), Sync)
     told = {whole(args.correlation): args for args in records}
     started = dict(zip(ids[::-1].tolist(), starts[::-1].tolist(), strict=True)) if told else {}
-    only = devices[0] if len(devices) == 1 and not devices[0].endswith(UNKNOWN_DEVICE_SUFFIX) else None
+    only = devices[0] if len(devices) == 1 and is_known(devices[0]) else None
     waits: dict[int, _Wait] = {}
     for call in at.tolist():
         args = told.get(int(ids[call]), Sync())
@@ -70,7 +71,7 @@ def _wait(
     `started` maps ids of calls to their starts; `only` is the one device that worked, None where several did.
     """
     known = None if args.device is None else device(str(args.device))
-    where = None if known is None or known.endswith(UNKNOWN_DEVICE_SUFFIX) else known
+    where = known if known and is_known(known) else None
     if kind == "StreamSynchronize":
         on_lane = _stream(args.stream)
         return _Wait(None, None, where, on_lane, start_ps) if where and on_lane else _Wait()

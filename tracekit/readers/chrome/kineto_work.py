@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.columns import categorical, constant, frame
+from tracekit.devices import unknown
 from tracekit.readers.chrome import Document, kineto_args
 from tracekit.readers.chrome.kineto_args import Annotation, Call, Work, integers, whole
 from tracekit.readers.distinct import distinct
-from tracekit.trace import EVENT_COLUMNS, Kind, constant, frame, labelled
+from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
 
@@ -76,7 +78,7 @@ def read(
 def names(document: Document, rows: Rows) -> pd.Categorical:
     """The names of the events `rows`; what has none is called so."""
     found = document.name[rows]
-    return labelled([*found.categories, "(unnamed)"], found.codes.astype(np.int64))
+    return categorical([*found.categories, "(unnamed)"], found.codes.astype(np.int64))
 
 
 def _judged(name: pd.Categorical, category: pd.Categorical, told: Sequence[Work]) -> dict[str, pd.Categorical]:
@@ -94,9 +96,9 @@ def _judged(name: pd.Categorical, category: pd.Categorical, told: Sequence[Work]
         for row in first
     ]
     return {
-        "kind": labelled([one.kind.value for one in judged], which),
-        "direction": labelled([one.direction for one in judged], which),
-        "known_by": labelled([one.known_by.value for one in judged], which),
+        "kind": categorical([one.kind.value for one in judged], which),
+        "direction": categorical([one.direction for one in judged], which),
+        "known_by": categorical([one.known_by.value for one in judged], which),
     }
 
 
@@ -154,7 +156,7 @@ def _device_of(args: Work) -> object:
 def device(text: str | None) -> str:
     """The name of the device that Kineto calls so."""
     found = re.search(r"\d+$", text or "")
-    return f"gpu:{int(found[0])}" if found else f"gpu{UNKNOWN_DEVICE_SUFFIX}"
+    return f"gpu:{int(found[0])}" if found else unknown("gpu")
 
 
 def lane(text: str | None) -> str:
@@ -167,11 +169,11 @@ def _labels(told: list[Any], otherwise: pd.Categorical, label: Callable[[str | N
     codes, values = pd.factorize(np.array(told, object))
     which, first = distinct(codes, np.where(codes < 0, otherwise.codes, 0))
     texts = [str(values[codes[row]]) if codes[row] >= 0 else otherwise[row] for row in first]
-    return labelled([label(None if pd.isna(text) else text) for text in texts], which)
+    return categorical([label(None if pd.isna(text) else text) for text in texts], which)
 
 
 def _sparse(values: Sequence[object], at: Rows, length: int) -> pd.Categorical:
     """A column of `length` rows with `values`, as text, in the rows `at`, null elsewhere."""
     which = np.zeros(length, np.int64)
     which[at] = np.arange(1, len(at) + 1)
-    return labelled([None, *(None if value is None else str(value) for value in values)], which)
+    return categorical([None, *(None if value is None else str(value) for value in values)], which)

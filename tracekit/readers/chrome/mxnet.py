@@ -14,22 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.columns import categorical, constant, frame
+from tracekit.devices import is_known, type_of, unknown
 from tracekit.readers import nested
 from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
-from tracekit.trace import (
-    DEVICE_COLUMNS,
-    EVENT_COLUMNS,
-    HOST_COLUMNS,
-    SPAN_COLUMNS,
-    Kind,
-    Trace,
-    constant,
-    frame,
-    labelled,
-)
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 _YEAR_2000_PS = 946_684_800 * 10**12
 _CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")
@@ -96,7 +88,7 @@ def _processes(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
         str(document.pid[row]): str(args.get("name", ""))
         for row, args in zip(named, document.args(named, dict), strict=True)
     }
-    return labelled([*(names.get(pid, "") for pid in document.pid.categories), ""], document.pid.codes[rows])
+    return categorical([*(names.get(pid, "") for pid in document.pid.categories), ""], document.pid.codes[rows])
 
 
 def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
@@ -136,7 +128,7 @@ def _device(context: str) -> str:
     match = _CONTEXT.fullmatch(context)
     if match and match["type"]:
         return f"{match['type']}:{match['number']}"
-    return ("cpu" if match else "device") + UNKNOWN_DEVICE_SUFFIX
+    return unknown("cpu" if match else "device")
 
 
 def _bare(name: str) -> str:
@@ -171,15 +163,15 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
     at = pieces[:, 0]
     data = {
         "host": constant(host, len(at)),
-        "device": labelled([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
+        "device": categorical([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
         "lane": _threads(document, rows[at]),
-        "kind": labelled([one.kind.value for one in judged], which[at]),
-        "name": labelled(names, which[at]),
-        "category": labelled([kinds.category_of_name(_bare(name)) for name in names], which[at]),
+        "kind": categorical([one.kind.value for one in judged], which[at]),
+        "name": categorical(names, which[at]),
+        "category": categorical([kinds.category_of_name(_bare(name)) for name in names], which[at]),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "direction": labelled([one.direction for one in judged], which[at]),
-        "known_by": labelled([one.known_by.value for one in judged], which[at]),
+        "direction": categorical([one.direction for one in judged], which[at]),
+        "known_by": categorical([one.known_by.value for one in judged], which[at]),
     }
     return frame(EVENT_COLUMNS, data)
 
@@ -188,14 +180,14 @@ def _event_notes(events: pd.DataFrame) -> list[str]:
     """What the times and places in `events` do not tell."""
     notes = []
     used = [str(one) for one in events["device"].cat.categories]
-    if any(one.startswith("gpu") for one in used):
+    if any(type_of(one) == "gpu" for one in used):
         notes.append(
             "GPU times are those of MXNet's engine, from a worker taking an operator until the stream is done (with an "
             "Async engine, until it is enqueued): launch and waiting are in them, kernels are not shown."
         )
-    if len([one for one in used if one.startswith("cpu") and not one.endswith(UNKNOWN_DEVICE_SUFFIX)]) > 1:
+    if len([one for one in used if type_of(one) == "cpu" and is_known(one)]) > 1:
         notes.append("CPU contexts are names that the program chose: what overlaps on them shares the same cores.")
-    if (place := f"cpu{UNKNOWN_DEVICE_SUFFIX}") in used:
+    if (place := unknown("cpu")) in used:
         count = int((events["device"] == place).sum())
         notes.append(
             f"{count} operators on pinned or shared memory do not say whose: they stand on {place}, which counts in no "
@@ -206,8 +198,8 @@ def _event_notes(events: pd.DataFrame) -> list[str]:
         notes.append(
             f"{blind} copies do not say from which context to which of its type they go: their direction is null."
         )
-    on_host = int(((events["kind"] == Kind.COLLECTIVE.value) & events["device"].str.startswith("cpu")).sum())
-    if on_host and any(one.startswith("gpu") for one in used):
+    on_host = int(((events["kind"] == Kind.COLLECTIVE.value) & events["device"].map(type_of).eq("cpu")).sum())
+    if on_host and any(type_of(one) == "gpu" for one in used):
         notes.append(f"{on_host} collectives stand on the CPU, where the engine runs them, even if GPUs' data moved.")
     if events["name"].isin(["KVStoreStreamSync"]).any():
         notes.append(
@@ -228,7 +220,7 @@ def _spans(document: Document, host: str, pairs: NDArray[np.int64]) -> pd.DataFr
         {
             "host": constant(host, len(pairs)),
             "thread": _threads(document, pairs[:, 0]),
-            "name": labelled([*map(str, names.categories), ""], names.codes).remove_unused_categories(),
+            "name": categorical([*map(str, names.categories), ""], names.codes).remove_unused_categories(),
             "start_ps": document.start_ps[pairs[:, 0]],
             "end_ps": document.start_ps[pairs[:, 1]],
         },
@@ -238,10 +230,10 @@ def _spans(document: Document, host: str, pairs: NDArray[np.int64]) -> pd.DataFr
 def _threads(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
     """The label of the thread of each event: MXNet writes no name but a hash of its id."""
     labels = [f"thread {tid}" for tid in document.tid.categories]
-    return labelled([*labels, "thread"], document.tid.codes[rows]).remove_unused_categories()
+    return categorical([*labels, "thread"], document.tid.codes[rows]).remove_unused_categories()
 
 
 def _devices(events: pd.DataFrame, host: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS a device that did something; MXNet names more contexts than the machine has."""
-    used = [str(one) for one in events["device"].unique() if not str(one).endswith(UNKNOWN_DEVICE_SUFFIX)]
+    used = [str(one) for one in events["device"].unique() if is_known(str(one))]
     return frame(DEVICE_COLUMNS, {"host": [host] * len(used), "device": sorted(used)})

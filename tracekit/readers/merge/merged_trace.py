@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tracekit.devices import natural
+from tracekit.columns import categorical, concat, constant, frame
+from tracekit.devices import natural, on_host
 from tracekit.readers.merge import clock_alignment, operations, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listed
 from tracekit.readers.merge.same_host import Part
@@ -21,10 +22,6 @@ from tracekit.trace import (
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
-    concat,
-    constant,
-    frame,
-    labelled,
 )
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
@@ -120,7 +117,7 @@ def _named(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
     more: dict[str, Any] = {"host": constant(part.host, len(table))}
     for column in ("device", "on_device") if several else ():
         if column in table:
-            devices = {device: f"{part.host}/{device}" for device in table[column].cat.categories}
+            devices = {device: on_host(part.host, device) for device in table[column].cat.categories}
             more[column] = table[column].cat.rename_categories(devices)
     return table.assign(**more)
 
@@ -137,7 +134,7 @@ def _on_clocks(events: pd.DataFrame, known: Mapping[str, Clock]) -> pd.DataFrame
     names = {host: known[host].name for host in events["host"].cat.categories}
     if len(set(names.values())) < 2:
         return events
-    return events.assign(clock=labelled(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
+    return events.assign(clock=categorical(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
 
 
 def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:

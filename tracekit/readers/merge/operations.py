@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import concat, frame
 from tracekit.readers.distinct import distinct
-from tracekit.trace import OP_COLUMNS, OPERAND_COLUMNS, Trace, concat, frame
+from tracekit.trace import OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 Numbers = NDArray[np.int64]
 

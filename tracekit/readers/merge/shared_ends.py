@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical
 from tracekit.readers.distinct import distinct
-from tracekit.trace import Kind, labelled
+from tracekit.vocabulary.kinds import Kind
 
 # Collectives that no rank can end before every rank has started: each needs data from all others. The others (None) let
 # a rank go early. The first that is found counts, in the category, else in the name.
@@ -207,7 +208,7 @@ def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
     for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True):
         told, op = _op(str(category.categories[category_code])) if category_code >= 0 else (False, None)
         said.append(op if told else _op(str(name.categories[name_code]))[1])
-    return np.asarray(labelled(said, pair), object)
+    return np.asarray(categorical(said, pair), object)
 
 
 def _op(text: str) -> tuple[bool, str | None]:

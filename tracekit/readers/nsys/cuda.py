@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
-from tracekit.trace import Kind
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = (f"{_ACTIVITY}KERNEL", f"{_ACTIVITY}CONCURRENT_KERNEL")

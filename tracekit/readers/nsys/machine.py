@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import unknown
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, rows, strings
 
 _TID_BITS = 24
@@ -127,9 +127,8 @@ def gpus(export: Export, used: Sequence[tuple[int, int]]) -> tuple[list[Gpu], li
     facts = _facts(export)
     made = []
     for (process, device), one in zip(used, identity, strict=True):
-        number = UNKNOWN_DEVICE_SUFFIX if device == MISSING else f":{numbers[one]}"
         about = next((facts[key] for key in (one[:2], (pid(process), device), device) if key in facts), (None, None))
-        made.append(Gpu(f"gpu{number}", *about))
+        made.append(Gpu(unknown("gpu") if device == MISSING else f"gpu:{numbers[one]}", *about))
     return made, notes
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys import nvtx
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, rows, texts
-from tracekit.trace import Kind, labelled
+from tracekit.vocabulary.kinds import Kind
 
 _HEADER = 32
 _WORDS = (18, 22)  # uint64, size_t
@@ -53,7 +54,7 @@ def messages(
     single = np.bincount(inside[inside >= 0], minlength=len(size)) == 1
     inside = np.where(np.append(single, False)[inside], inside, -1)
     codes, values = pd.factorize(communicator)
-    groups = labelled([*(f"{one:#x}" for one in values.tolist()), None], np.append(codes, len(values))[inside])
+    groups = categorical([*(f"{one:#x}" for one in values.tolist()), None], np.append(codes, len(values))[inside])
     parts = np.array([what.category in _PARTS for what in work.labels], bool)[work.label]
     return np.where(parts, MISSING, np.append(size, MISSING)[inside]), groups, notes
 

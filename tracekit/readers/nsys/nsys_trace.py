@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, constant, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
 from tracekit.readers.distinct import distinct
@@ -29,9 +30,6 @@ from tracekit.trace import (
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
-    constant,
-    frame,
-    labelled,
 )
 
 # CUPTI's correlation ids are 32 bits wide and count for each process.
@@ -166,7 +164,7 @@ def _devices(export: Export, host: str, work: Work) -> tuple[pd.Categorical, pd.
             "memory_bandwidth_bytes_per_s": [gpu.memory_bandwidth_bytes_per_s for gpu in facts],
         },
     )
-    return labelled([gpu.name for gpu in gpus], pair), devices, notes
+    return categorical([gpu.name for gpu in gpus], pair), devices, notes
 
 
 def _events(
@@ -180,15 +178,15 @@ def _events(
         "host": constant(host, len(launch)),
         "device": device,
         "lane": _lanes(work, device),
-        "kind": labelled([what.kind for what in work.labels], work.label),
-        "name": labelled([what.name for what in work.labels], work.label),
+        "kind": categorical([what.kind for what in work.labels], work.label),
+        "name": categorical([what.name for what in work.labels], work.label),
         "start_ps": _ps(work.start_ns, zero),
         "end_ps": _ps(work.end_ns, zero),
-        "category": labelled([what.category for what in work.labels], work.label),
-        "direction": labelled([what.direction for what in work.labels], work.label),
+        "category": categorical([what.category for what in work.labels], work.label),
+        "direction": categorical([what.direction for what in work.labels], work.label),
         "bytes": _nullable(np.where(size == MISSING, work.size_bytes, size)),
         "correlation_id": _nullable(work.correlation),
-        "known_by": labelled([what.known_by for what in work.labels], work.label),
+        "known_by": categorical([what.known_by for what in work.labels], work.label),
         "group": group,
         **hlo,
         "op": op,
@@ -229,7 +227,7 @@ def _lanes(work: Work, device: pd.Categorical) -> pd.Categorical:
         if sum(owner == process for owner, _ in owners) > 1:
             label += f", context {in_context}"
         labels.append(label)
-    return labelled(labels, which)
+    return categorical(labels, which)
 
 
 def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame:
@@ -239,7 +237,7 @@ def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame
         {
             "host": constant(host, len(ranges.start_ns)),
             "thread": _threads(export, ranges.thread),
-            "name": labelled(ranges.names, ranges.name),
+            "name": categorical(ranges.names, ranges.name),
             "start_ps": _ps(ranges.start_ns, zero),
             "end_ps": _ps(ranges.end_ns, zero),
             "step": ranges.steps(),
@@ -256,7 +254,9 @@ def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFram
         {
             "host": constant(host, len(which)),
             "thread": _threads(export, calls.thread),
-            "name": labelled([_API_VERSION.sub("", texts.get(one, "")) or "CUDA call" for one in ids.tolist()], which),
+            "name": categorical(
+                [_API_VERSION.sub("", texts.get(one, "")) or "CUDA call" for one in ids.tolist()], which
+            ),
             "start_ps": _ps(calls.start_ns, zero),
             "end_ps": _ps(calls.end_ns, zero),
             "correlation_id": _nullable(calls.correlation),
@@ -284,4 +284,4 @@ def _syncs(waits: Waits, calls: pd.DataFrame, events: pd.DataFrame, zero: int) -
 
 def _threads(export: Export, thread: NDArray[np.int64]) -> pd.Categorical:
     which, ids = pd.factorize(thread)
-    return labelled(machine.threads(export, ids.tolist()), which)
+    return categorical(machine.threads(export, ids.tolist()), which)

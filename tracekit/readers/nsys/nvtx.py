@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, frame
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, decoded, integers, named, strings, texts
-from tracekit.trace import OP_COLUMNS, frame, labelled
+from tracekit.trace import OP_COLUMNS
 
 TABLE = "NVTX_EVENTS"
 # Ids of ENUM_NSYS_EVENT_TYPE, the same in every version: ranges of one thread, ranges from any to any thread, the same
@@ -161,7 +162,7 @@ def _framework(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Rang
     marks = (_STEP, *_XLA.values())
     label = [None if any(mark.search(name) for mark in marks) else _CALL.sub("", name) for name in ranges.names]
     some = ranges.where(ranges.pushed & np.array([one is not None for one in label], bool)[ranges.name])
-    return labelled([*label, None], np.append(some.name, len(label))[enclosing(at_ns, thread, some)])
+    return categorical([*label, None], np.append(some.name, len(label))[enclosing(at_ns, thread, some)])
 
 
 def _xla(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> dict[str, pd.Categorical]:
@@ -172,5 +173,5 @@ def _xla(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) ->
         label = [one[1] if one else None for one in found]
         some = ranges.where(np.array([one is not None for one in label], bool)[ranges.name])
         which = enclosing(at_ns, thread, some)
-        columns[column] = labelled([*label, None], np.append(some.name, len(label))[which])
+        columns[column] = categorical([*label, None], np.append(some.name, len(label))[which])
     return columns

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 
+from tracekit.devices import type_of
 from tracekit.readers.xspace import device_planes, host_events
 from tracekit.readers.xspace.planes import Plane, XSpace
 
@@ -39,7 +40,7 @@ def started_ns(space: XSpace) -> int | None:
 def missing(space: XSpace) -> list[str]:
     """What the planes that are there show to be missing, one sentence each."""
     names = {plane.name for plane in space.planes}
-    platforms = {device.partition(":")[0] for name in names if (device := device_planes.name(name))}
+    platforms = {type_of(device) for name in names if (device := device_planes.name(name))}
     host = next((plane for plane in space.planes if plane.name == HOST), None)
     notes = _lost_launches(space, "gpu" in platforms)
     if host is not None and "tpu" not in platforms and _calls(host, _ENQUEUED):
@@ -67,7 +68,7 @@ def _lost_launches(space: XSpace, has_gpu: bool) -> list[str]:
     asked = host_events.calls(space).ids(lambda name: bool(_LAUNCH.search(name)))
     ran = [np.zeros(0, np.int64)]
     for plane in space.planes:
-        if (device_planes.name(plane.name) or "").startswith("gpu"):
+        if type_of(device_planes.name(plane.name) or "") == "gpu":
             ids, there = plane.numbers("correlation_id")
             ran.append(ids[there])
     lost = int((~np.isin(asked, np.concatenate(ran))).sum())

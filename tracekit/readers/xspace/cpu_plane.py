@@ -15,13 +15,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
+from tracekit.columns import categorical, concat, constant, frame
+from tracekit.devices import unknown
 from tracekit.readers import nested
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import cpu_launches, host_events, plane_ops
 from tracekit.readers.xspace.host_events import LISTENER, HostEvents
 from tracekit.readers.xspace.plane_ops import Lookup
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Kind, concat, constant, frame, labelled
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 STATS = (*cpu_launches.STATS, "device_ordinal", "_p", "_c", "program_id", "_pt", "_ct", "group_id")
 
@@ -31,7 +34,7 @@ _RENDEZVOUS = re.compile(r"([a-z ]+) RendezvousKey\b")
 _AFTER_EXECUTE = "ThunkExecutor::Execute (wait for completion)"
 _COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 _HOST_TO_DEVICE = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
-_UNKNOWN = "cpu:?"
+_UNKNOWN = unknown("cpu")
 
 
 @dataclass(frozen=True)
@@ -96,16 +99,16 @@ def _thunks(
     collective = np.array([one.kind == Kind.COLLECTIVE for one in judged], bool)[op]
     data = plane_ops.described([(one, told.kind) for (_, one), told in zip(found, judged, strict=True)], op) | {
         "host": constant(host, len(at)),
-        "device": labelled([f"cpu:{one}" for one in ordinals[1]], ordinals[0]),
-        "lane": labelled(plane_ops.line_names(plane), line[at]),
-        "kind": labelled([one.kind.value for one in judged], op),
-        "known_by": labelled([one.known_by.value for one in judged], op),
+        "device": categorical([f"cpu:{one}" for one in ordinals[1]], ordinals[0]),
+        "lane": categorical(plane_ops.line_names(plane), line[at]),
+        "kind": categorical([one.kind.value for one in judged], op),
+        "known_by": categorical([one.known_by.value for one in judged], op),
         "name": events.names[rows][at],
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
         "hlo_op": plane.strings("hlo_op")[rows][at],
         "hlo_module": plane.strings("hlo_module")[rows][at],
-        "category": labelled([one.category if one else met.get(at) for at, (_, one) in enumerate(found)], op),
+        "category": categorical([one.category if one else met.get(at) for at, (_, one) in enumerate(found)], op),
         "op": op,
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
     }
@@ -253,10 +256,9 @@ def _device_copies(events: HostEvents) -> tuple[list[tuple[str, str, int, int, i
             continue
         rows.append((device, "P2P", int(starts[at]), int(events.start[starts[at]]), int(stops[at]), by))
     notes = [f"{unclosed} pool regions were still open when the profile stopped; they end there."] if unclosed else []
-    unknown = sum(row[0] == _UNKNOWN for row in rows)
-    if unknown:
+    if unproven := sum(row[0] == _UNKNOWN for row in rows):
         notes.append(
-            f"{unknown} of {len(rows)} copies between CPU devices do not say from which device "
+            f"{unproven} of {len(rows)} copies between CPU devices do not say from which device "
             f"(their source was ready): they stand on {_UNKNOWN}, which counts in no device pair."
         )
     return rows, notes

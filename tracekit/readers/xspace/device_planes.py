@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import frame
+from tracekit.devices import is_sparse_core, number, type_of
 from tracekit.readers.xspace import gpu_plane, plane_ops, tpu_plane
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.plane_ops import Lookup
 from tracekit.readers.xspace.planes import Plane, XSpace
 from tracekit.readers.xspace.tpu_launches import Enqueued
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, frame
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS
 
 STATS = (*gpu_plane.STATS, *tpu_plane.STATS)
 
@@ -52,7 +54,7 @@ def is_truth(plane_name: str, line_name: str, line_id: int) -> bool:
     if not plane_name.startswith("/device:"):
         return True
     device = name(plane_name) or ""
-    if device.startswith("gpu"):
+    if type_of(device) == "gpu":
         return line_name not in gpu_plane.DERIVED
     return bool(device) and line_name in tpu_plane.LINES
 
@@ -63,7 +65,7 @@ def plane_notes(space: XSpace) -> list[str]:
     named = [(plane, name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
     empty = [device for plane, device in named if device and len(plane) == 0]
     other = [plane.name for plane, device in named if not device]
-    apart = [device for plane, device in named if "/sc" in device and len(plane)]
+    apart = [device for plane, device in named if is_sparse_core(device) and len(plane)]
     notes = []
     if empty:
         notes.append(f"No work was recorded on {', '.join(empty)}: their planes are empty.")
@@ -79,7 +81,7 @@ def waited(space: XSpace) -> dict[int, tuple[str, str]]:
     found: dict[int, tuple[str, str]] = {}
     for plane in space.planes:
         device = name(plane.name) or ""
-        if not device.startswith("gpu"):
+        if type_of(device) != "gpu":
             continue
         rows = gpu_plane.waits(plane)
         lanes = plane_ops.line_names(plane)
@@ -122,10 +124,8 @@ def read(
     good &= plane.duration_ps <= (within.profile_ps or _LONGEST_PS)
     rows = np.flatnonzero(good)
     notes = [f"{(~good).sum()} events without a valid time were left out."] if not good.all() else []
-    if device.startswith("gpu"):
-        gpu = gpu_plane.Gpu(
-            within.host, device, int(device.removeprefix("gpu:")), alone=within.gpus == 1, calls=within.calls
-        )
+    if type_of(device) == "gpu":
+        gpu = gpu_plane.Gpu(within.host, device, number(device) or 0, alone=within.gpus == 1, calls=within.calls)
         found, operations, more = gpu_plane.read(gpu, plane, start, end, rows, within.lookup)
     else:
         found, operations, more = tpu_plane.read(

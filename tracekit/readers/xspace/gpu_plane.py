@@ -12,13 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
+from tracekit.columns import categorical, frame
 from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import memcpy, plane_ops
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.planes import Plane
-from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS, Kind, frame, labelled
+from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 # Records of memory that was held, allocated or given back: they last as long as that, and nothing runs.
 _MEMORY_STATS = ("MemoryResidency_details", "memalloc_details", "MemFree_details")
@@ -83,12 +85,12 @@ def read(
         typed = Kind.MEMCPY if details.codes[row] >= 0 or way else Kind.MEMSET if sets[row] else None
         judged.append(plane_ops.judge(name, one, typed=typed, direction=way, lane=lanes[data["lane"].codes[row]]))
     data |= plane_ops.described([(one, told.kind) for one, told in zip(of_first, judged, strict=True)], which)
-    data["kind"] = labelled([one.kind.value for one in judged], which)
-    data["known_by"] = labelled([one.known_by.value for one in judged], which)
+    data["kind"] = categorical([one.kind.value for one in judged], which)
+    data["known_by"] = categorical([one.known_by.value for one in judged], which)
     leaves = np.array([one.leaves for one in told], bool)[details.codes]
-    data["host_memory"] = labelled([one.host_memory for one in told], details.codes)
+    data["host_memory"] = categorical([one.host_memory for one in told], details.codes)
     way, unproven = _directions(gpu, plane, rows, judged, of_first, which, leaves)
-    data["direction"] = labelled(_WAYS, way)
+    data["direction"] = categorical(_WAYS, way)
     sizes = np.array([-1 if one.bytes is None else one.bytes for one in told], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
     data["bytes"] = pd.arrays.IntegerArray(

@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
+from tracekit.columns import categorical, constant
 from tracekit.readers.xspace import plane_ops
 from tracekit.readers.xspace.planes import Plane, XSpace
-from tracekit.trace import constant, labelled
 
 LISTENER = "ThreadpoolListener::"
 
@@ -93,7 +93,7 @@ def described(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict[st
     """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
     return {
         "host": constant(host, len(rows)),
-        "thread": labelled(plane_ops.line_names(events.plane), events.line[rows]),
+        "thread": categorical(plane_ops.line_names(events.plane), events.line[rows]),
         "name": events.names[rows],
         "start_ps": events.start[rows],
         "end_ps": events.end[rows],

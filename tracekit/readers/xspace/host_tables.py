@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, frame
 from tracekit.readers.xspace import host_events
 from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, frame, labelled
+from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
 
 STATS = ("_p", "_c", "correlation_id")
 
@@ -41,8 +42,8 @@ def waits(host: str, events: HostEvents, on: Mapping[int, tuple[str, str]]) -> p
     each = np.arange(len(rows))
     data = host_events.described(host, events, rows) | {
         "end_ps": end,
-        "on_device": labelled([device for device, _ in known], each),
-        "on_lane": labelled([lane if one else None for (_, lane), one in zip(known, stream, strict=True)], each),
+        "on_device": categorical([device for device, _ in known], each),
+        "on_lane": categorical([lane if one else None for (_, lane), one in zip(known, stream, strict=True)], each),
     }
     return frame(SYNC_COLUMNS, data)
 

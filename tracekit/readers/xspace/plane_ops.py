@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, constant
 from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.xspace.planes import Plane
-from tracekit.trace import Kind, constant, labelled
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 # What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
 Lookup = Callable[[str, str, str], Op | None]
@@ -24,7 +25,7 @@ def base(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[
     data: dict[str, Any] = {
         "host": constant(host, len(rows)),
         "device": constant(device, len(rows)),
-        "lane": labelled(line_names(plane), plane.line[rows]),
+        "lane": categorical(line_names(plane), plane.line[rows]),
         "name": plane.names[rows],
         "hlo_op": plane.strings("hlo_op")[rows],
         "hlo_module": plane.strings("hlo_module")[rows],
@@ -107,11 +108,11 @@ def described(found: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64])
     joined = [op if op and kind == Kind.COLLECTIVE else None for op, kind in found]
     sizes = np.array([-1 if op is None or op.bytes is None else op.bytes for op in moving], np.int64)[which]
     return {
-        "category": labelled([op.category if op else None for op, _ in found], which),
+        "category": categorical([op.category if op else None for op, _ in found], which),
         "bytes": pd.arrays.IntegerArray(sizes, sizes < 0),
-        "dtype": labelled([op.dtype if op else None for op in joined], which),
-        "ranks": labelled([op.ranks if op else None for op in joined], which),
-        "group": labelled([op.group if op else None for op in joined], which),
+        "dtype": categorical([op.dtype if op else None for op in joined], which),
+        "ranks": categorical([op.ranks if op else None for op in joined], which),
+        "group": categorical([op.group if op else None for op in joined], which),
     }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import concat, frame
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo import operands
@@ -17,7 +18,7 @@ from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.xspace import completeness
 from tracekit.readers.xspace.plane_ops import Operation
 from tracekit.readers.xspace.planes import XSpace
-from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, concat, frame
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS
 
 _PROGRAM_STAT = "Hlo Proto"
 # What the trace may leave open of an operation, and its proto tell.

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import concat, frame
 from tracekit.readers.xspace import host_events
 from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.trace import LAUNCH_COLUMNS, concat, frame
+from tracekit.trace import LAUNCH_COLUMNS
 
 STATS = ("run_id", "device_ordinal", "_p", "_c")
 

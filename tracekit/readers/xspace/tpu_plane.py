@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import categorical, frame
+from tracekit.devices import number
 from tracekit.readers import nested
 from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo import hlo_text, instruction
@@ -20,8 +22,9 @@ from tracekit.readers.hlo.instruction import ASYNC, MOVES, TOLD, Instruction, Op
 from tracekit.readers.xspace import plane_ops
 from tracekit.readers.xspace.planes import Plane
 from tracekit.readers.xspace.tpu_launches import Enqueued
-from tracekit.trace import EVENT_COLUMNS, Kind, frame, labelled
+from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "_c")
 OPS = ("XLA Ops", "Sparse Core Ops")
@@ -29,8 +32,6 @@ IN_FLIGHT = ("Async XLA Ops",)
 MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*OPS, *IN_FLIGHT, *MODULES})
 
-# A SparseCore counts its runs for itself.
-_CHIP = re.compile(r"tpu:(\d+)")
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")
@@ -96,21 +97,21 @@ def read(
 
     data = plane_ops.base(host, device, plane, event)
     data |= plane_ops.described([(one.op, one.judged.kind) for one in seen], which)
-    data["category"] = labelled([one.category for one in seen], which)
-    data["name"] = data["hlo_op"] = labelled([one.name for one in seen], which)
-    data["kind"] = labelled([one.judged.kind.value for one in seen], which)
-    data["direction"] = labelled([one.judged.direction for one in seen], which)
-    data["known_by"] = labelled([one.judged.known_by.value for one in seen], which)
+    data["category"] = categorical([one.category for one in seen], which)
+    data["name"] = data["hlo_op"] = categorical([one.name for one in seen], which)
+    data["kind"] = categorical([one.judged.kind.value for one in seen], which)
+    data["direction"] = categorical([one.judged.direction for one in seen], which)
+    data["known_by"] = categorical([one.judged.known_by.value for one in seen], which)
     data["start_ps"], data["end_ps"] = starts, ends
     data["wait_ps"] = pd.arrays.IntegerArray(wait, wait < 0)
     run = ran.of(starts)
     data["op"], operations = _operations(seen, which, ran, run)
     if ran.names:
-        data["hlo_module"] = labelled([*ran.names, None], run)
+        data["hlo_module"] = categorical([*ran.names, None], run)
         absent = data["run_id"].isna()
         data["run_id"][absent] = pd.arrays.IntegerArray(ran.ids[run], ~ran.has_id[run])[absent]
-        chip = _CHIP.fullmatch(device)
-        called = calls.of(ran.flow, ran.ids[:-1], ran.has_id[:-1], int(chip[1]) if chip else -1)
+        chip = number(device)  # a SparseCore, which has none, counts its runs for itself
+        called = calls.of(ran.flow, ran.ids[:-1], ran.has_id[:-1], -1 if chip is None else chip)
         if (ahead := calls.ahead(called, ran.start)) > 0:
             notes.append(
                 f"executions start up to {ahead / 10**6:.0f} us before the host asked for them: the clocks of the host "

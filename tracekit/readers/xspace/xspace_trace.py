@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from tracekit.columns import concat, frame
+from tracekit.devices import type_of
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.xspace import (
@@ -20,16 +22,7 @@ from tracekit.readers.xspace import (
 from tracekit.readers.xspace import programs as found_programs
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import XSpace
-from tracekit.trace import (
-    DEVICE_COLUMNS,
-    HOST_COLUMNS,
-    LAUNCH_COLUMNS,
-    SPAN_COLUMNS,
-    SYNC_COLUMNS,
-    Trace,
-    concat,
-    frame,
-)
+from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
@@ -69,7 +62,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     first_id = _free_id(calls, unix_ns)
     within = device_planes.Context(
         host,
-        gpus=sum((device or "").startswith("gpu") for _, device in named),
+        gpus=sum(type_of(device or "") == "gpu" for _, device in named),
         profile_ps=completeness.profile_ps(space),
         lookup=programs.op,
         calls=calls,

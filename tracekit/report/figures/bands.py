@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 from tracekit.report.figures import labels, layout, sheet, time_axis
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import Page
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 TIER_PX = 28
 

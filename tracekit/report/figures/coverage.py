@@ -9,10 +9,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX, natural
+from tracekit.devices import is_known, known_first, natural
 from tracekit.report.figures.labels import short
 from tracekit.timeline.rows import clock_of_hosts
-from tracekit.trace import KIND_DTYPE, Kind
+from tracekit.trace import KIND_DTYPE
+from tracekit.vocabulary.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def groups(events: pd.DataFrame, windows: Mapping[str, iv.Intervals], merge: boo
         found.setdefault(device, {})[name] = {kind: laid_out(held, within) for kind, held in sets.get(code, {}).items()}
     made = []
     # Copies of an unknown device stand last.
-    for device in sorted(found, key=lambda name: (name.endswith(UNKNOWN_DEVICE_SUFFIX), natural(name))):
+    for device in sorted(found, key=known_first):
         names = sorted(found[device], key=natural)
         kinds = [found[device][name] for name in names]
         busy = iv.union(*[held for lane_kinds in kinds for held in lane_kinds.values()])
@@ -215,6 +216,6 @@ def shared(groups: Sequence[Group]) -> tuple[list[Layer], list[tuple[int, int]]]
 
     Copies of an unknown device do not count, and fewer than two devices share nothing: both lists are empty.
     """
-    busy = [group.busy for group in groups if not group.device.endswith(UNKNOWN_DEVICE_SUFFIX)]
+    busy = [group.busy for group in groups if is_known(group.device)]
     found = bins(len(busy))
     return levels(busy, found) if found else [], found

@@ -13,7 +13,7 @@ from tracekit import intervals as iv
 from tracekit.report.figures import bands, coverage, labels, layout, sheet
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 LABEL_GAP = 18
 MAX_LANES, FINE_LANES = 48, 12

@@ -8,7 +8,7 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.report.figures import labels
 from tracekit.report.figures.coverage import Group, Layer, laid_out
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 # Few lanes are high, many are low; past MAX_LANES_PX they share what there is.
 MIN_PITCH_PX, MAX_PITCH_PX, LANES_PX, MAX_LANES_PX = 40, 80, 480, 1260

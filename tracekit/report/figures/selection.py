@@ -11,6 +11,7 @@ from tracekit import intervals as iv
 from tracekit.analysis import overlap as overlaps
 from tracekit.analysis import partition as partitions
 from tracekit.analysis import phases as phasing
+from tracekit.columns import records
 from tracekit.errors import TracekitError
 from tracekit.report.build import Report, Stretch, too_few_cores
 from tracekit.report.figures.time_axis import exact
@@ -19,7 +20,7 @@ from tracekit.timeline import launches as links
 from tracekit.timeline.rows import Rows, rows
 from tracekit.timeline.steps import boundaries
 from tracekit.timeline.unions import Unions, unions
-from tracekit.trace import Trace, records
+from tracekit.trace import Trace
 
 # So many names are listed to a user who asked for another.
 _LISTED = 12

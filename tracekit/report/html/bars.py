@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tracekit.columns import records
 from tracekit.report.build import Report, Stretch
 from tracekit.report.html.markup import Markup, join, name, picoseconds, share, tag
 from tracekit.report.html.tables import table
 from tracekit.timeline.unions import CELLS
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # The eight cells in the order of a bar: what computes, with what hides behind it, then what is exposed, then nothing.

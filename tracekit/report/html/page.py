@@ -8,6 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from tracekit.columns import records
 from tracekit.report import palette, text
 from tracekit.report.build import Report
 from tracekit.report.html import bars, matrix, payload, phases, timed
@@ -16,7 +17,6 @@ from tracekit.report.html.tables import advised, sentences, table, titled
 from tracekit.report.html.timeline_links import Jumps, jumps
 from tracekit.report.section import Section
 from tracekit.report.sections.sections import important
-from tracekit.trace import records
 from tracekit.version import __version__
 
 # Section of summary.json, in the order of the page, that stand before the timeline.

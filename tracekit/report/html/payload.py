@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import records
 from tracekit.report import palette
 from tracekit.report.build import Report
 from tracekit.report.html import encode
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
-from tracekit.trace import records
 
 # What the page must hold beside the payload, in this order.
 SCRIPTS = (

@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.steps.steps import PARTS
+from tracekit.columns import records
 from tracekit.report.build import Report
 from tracekit.report.html.bars import Segment, bar, bars, legend
 from tracekit.report.html.markup import Markup, factor, join, name, number, picoseconds, share, tag
 from tracekit.report.html.tables import table
 from tracekit.report.html.timeline_links import Jumps
-from tracekit.trace import records
 from tracekit.units import time
 
 # A part of a step as a bar draws it: look and name.

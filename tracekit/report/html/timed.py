@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.offenders.offenders import IDLE
+from tracekit.columns import records
 from tracekit.report.build import Report
 from tracekit.report.html import steps
 from tracekit.report.html.markup import Markup, join, name, none, number, picoseconds, share, tag
 from tracekit.report.html.tables import table
 from tracekit.report.html.timeline_links import Jumps
-from tracekit.trace import records
 
 # So many pieces of a path, or stretches, have a row.
 _PIECES = 40

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.bandwidth.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
+from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of each long list.

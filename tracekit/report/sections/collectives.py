@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.collectives.collectives import FEWEST, Collectives
+from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of the list of all instances.

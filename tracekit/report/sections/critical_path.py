@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
+from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # Rows of a printed table, steps in summary.json, and characters of a name.

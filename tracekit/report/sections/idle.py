@@ -3,8 +3,8 @@
 import pandas as pd
 
 from tracekit.analysis.idle.idle import Idle
+from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of the long list.

@@ -3,8 +3,8 @@
 from typing import Any
 
 from tracekit.analysis.launches.launches import Launches
+from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.trace import records
 from tracekit.units import percent, time
 
 # What stands in the tables, and in summary.json of each long list.

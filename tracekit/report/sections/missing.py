@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from tracekit.devices import type_of
 from tracekit.trace import Trace
 
 # Format -> what to do so that the next trace has it. The other readers say it in a note of theirs.
@@ -48,7 +49,7 @@ def sentences(trace: Trace) -> tuple[str, ...]:
     found = [device_work(trace)]
     if len(events) and not len(trace.spans):
         found.append(_with("No host spans: phases and steps cannot be told", _SPANS.get(trace.format)))
-    on_gpu = any(str(name).rpartition("/")[2].startswith("gpu:") for name in events["device"].unique())
+    on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())
     if on_gpu and not len(trace.launches) and (advice := _LAUNCHES.get(trace.format)):
         found.append(_with("No launches: no row leads to the host call that started it", advice))
     if on_gpu and trace.format == "xplane" and not events["hlo_op"].notna().any():

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tracekit.trace import records
+from tracekit.columns import records
 from tracekit.units import factor, percent, time
 
 if TYPE_CHECKING:

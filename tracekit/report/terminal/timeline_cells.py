@@ -12,9 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
 from tracekit.units import percent, time
+from tracekit.vocabulary.kinds import Kind
 
 EIGHTHS = 8
 # By busy eighths; the second is less than one, but not none.
@@ -99,7 +100,7 @@ def _sets(rows: Rows, devices: Sequence[int]) -> list[tuple[str, slice, NDArray[
         mine, name = rows.of(number), rows.devices[number]
         made.append((name, mine, None))
         # The lanes of a CPU device are threads of a pool, which say nothing of what ran beside what.
-        if few and len(lanes[number]) > 1 and not name.rpartition("/")[2].startswith("cpu:"):
+        if few and len(lanes[number]) > 1 and type_of(name) != "cpu":
             made += [(f"  {names[code]}", mine, lane[mine] == code) for code in lanes[number]]
     return made
 

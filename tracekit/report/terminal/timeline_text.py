@@ -14,8 +14,8 @@ from tracekit.report.terminal import timeline_cells
 from tracekit.report.terminal.timeline_cells import Line, Strip
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.rows import rows as sorted_rows
-from tracekit.trace import Kind
 from tracekit.units import time
+from tracekit.vocabulary.kinds import Kind
 
 _MAX_LABEL, _SHARE = 20, 7
 # Of both themes, what stands out on a light and on a dark ground alike; and the nearest of 16 colours.

@@ -9,11 +9,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.devices import UNKNOWN_DEVICE_SUFFIX
+from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.load import load
 from tracekit.report.contents import Clock, Contents, Device, contents
-from tracekit.trace import Kind
 from tracekit.units import percent, time
+from tracekit.vocabulary.kinds import Kind
 
 WIDTH, HEIGHT, LABEL = 80, 24, 9
 MAX_DEVICES, MAX_CLOCKS, MAX_NAME = 8, 4, 26
@@ -136,7 +136,7 @@ def _devices(found: Contents, width: int) -> list[str]:
     """One line for each device with rows, and one for all without; of more than MAX_DEVICES one for each model."""
     if not found.devices:
         return _labelled("devices", "none", width)
-    said = _counted([one for one in found.devices if not _unplaced(one)] or found.devices) + _models(found.devices)
+    said = _counted([one for one in found.devices if is_known(one.device)] or found.devices) + _models(found.devices)
     windows = {device.window_ps for device in found.devices if device.window_ps}
     if len(windows) == 1:
         said += f"; busy = share of those {time(next(iter(windows)))}"
@@ -167,20 +167,16 @@ def _groups(devices: Sequence[Device]) -> list[tuple[str, list[Device]]]:
         return [(_called(device.device), [device]) for device in devices]
     found: dict[tuple[str, str | None, bool], list[Device]] = {}
     for device in devices:
-        found.setdefault((_type(device), device.model, _unplaced(device)), []).append(device)
+        found.setdefault((_type(device), device.model, is_known(device.device)), []).append(device)
     made = [(_called(_counted(group)), group) for group in found.values()]
     if len(made) <= MAX_DEVICES:
         return made
     return [*made[: MAX_DEVICES - 1], ("others", [one for _, group in made[MAX_DEVICES - 1 :] for one in group])]
 
 
-def _unplaced(device: Device) -> bool:
-    return device.device.endswith(UNKNOWN_DEVICE_SUFFIX)
-
-
 def _type(device: Device) -> str:
-    """`gpu` of `gpu:3` or `rank1/gpu:3`, `sc` of `tpu:3/sc:1` or `tpu:3/sc-tensor:1`."""
-    return device.device.rpartition("/")[2].partition(":")[0].partition("-")[0]
+    """Its type, `sc` of a SparseCore, or its name if that tells no type."""
+    return "sc" if is_sparse_core(device.device) else type_of(device.device) or device.device
 
 
 def _counted(devices: Sequence[Device]) -> str:

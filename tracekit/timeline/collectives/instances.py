@@ -16,8 +16,8 @@ from tracekit.timeline.collectives import occurrences
 from tracekit.timeline.collectives.members import members
 from tracekit.timeline.collectives.occurrences import Column, Mask, Talk
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.trace import Kind
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
 
 
 class MatchedBy(StrEnum):

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tracekit.devices import number
+
 _GROUP = re.compile(r"\{([\d,]+)\}")
-# A SparseCore is none of the devices that a program counts.
-_ORDINAL = re.compile(r"(?:^|/)(?!sc:)\w+:(\d+)$")
 
 Groups = list[list[int]]
 
@@ -60,7 +60,7 @@ def members(ranks: str, pairs: bool, devices: Sequence[str], hosts: Sequence[str
     own = list(dict.fromkeys(hosts))
     if len(listed) == 1 and all(hosts.count(host) == size for host in own):  # as many programs, each with its own ranks
         return Members(tuple(own.index(host) for host in hosts), (size,) * count)
-    ordinals = [int(found[1]) if (found := _ORDINAL.search(device)) else -1 for device in devices]
+    ordinals = [-1 if (own_number := number(device)) is None else own_number for device in devices]
     fits = set(ordinals) >= set(numbers) if pairs else set(ordinals) == set(numbers)
     if len(own) == 1 and len(set(ordinals)) == count and fits:
         group = [numbers.get(ordinal, -1) for ordinal in ordinals]

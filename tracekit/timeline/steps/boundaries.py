@@ -8,10 +8,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import typed
+from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.steps.marks import AFTER, BEFORE, UNKNOWN, Marks, groups, marks
-from tracekit.trace import Kind
+from tracekit.vocabulary.kinds import Kind
 
 BOUNDARY_COLUMNS = {
     "clock": "str",
@@ -73,7 +73,7 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     """
     told = marks(rows, spans)
     if isinstance(told, str):
-        return Boundaries(typed(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
+        return Boundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
     linked = told.linked
     if told.host is not None:
         linked = _by_order(rows, told, _by_launch(rows, told, launch, launches))
@@ -256,7 +256,7 @@ def _table(
     reach = _extents(rows, of, count)
     loose = _extents(rows, np.where(by_time, of, -1), count).number if by_time.any() else np.zeros(count, np.int64)
     there = reach.number > 0
-    return typed(
+    return frame(
         BOUNDARY_COLUMNS,
         {
             "clock": told.clock,
