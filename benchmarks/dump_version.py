@@ -1,0 +1,523 @@
+"""Write down everything that one version of tracekit says of a trace, as plain data that needs no tracekit to be read.
+
+`compare_versions.py` runs this program once with each version. It prints which tracekit it found, then reads one job a
+line from stdin, {"at", "trace", "only", "out"}, and writes for each the pickle `out`: key -> Item. PARTS is the only
+place that knows how a version is called.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import io
+import json
+import os
+import pickle
+import sys
+import tempfile
+import time
+import zlib
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from fnmatch import fnmatch
+from fractions import Fraction
+from functools import cached_property
+from html.parser import HTMLParser
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+
+# The version that everything is compared with, 54ffded, by the digest of its modules: only it takes the first way of a
+# part. Every other tracekit is taken for one of the tree that this file stands in.
+FIRST = "3e0060d95ae0dd73"
+# So many device rows, and the dump is of what is measured: the same tables as text take a minute.
+_LARGE = 50_000
+# Which annotations stand for phases where a trace has none: no more rounds than this.
+_MOST_ROUNDS = 20
+
+
+class Item(NamedTuple):
+    """One thing that a version says: `kind` is a key of KINDS, `value` plain data."""
+
+    kind: str
+    value: Any
+
+
+KINDS = {
+    "frame": "tables: columns, dtypes, values, nulls",
+    "array": "arrays",
+    "data": "numbers, and what holds them",
+    "panel": "pictures without their words, a panel at a time",
+    "picture": "pictures, pixel by pixel",
+    "text": "texts",
+    "bytes": "files of other tools",
+    "refusal": "sentences in place of an answer",
+    "failure": "tracebacks",
+}
+
+
+class NotPlainError(Exception):
+    """A value holds frames, arrays or figures."""
+
+
+class Words(str):
+    """A text for people, where other texts are names or single sentences."""
+
+
+def resolve(name: str) -> Any:
+    """What `name` is in tracekit: `read`, or `report.contents:contents` for what is not public."""
+    module, _, attribute = name.rpartition(":")
+    return getattr(importlib.import_module(".".join(filter(None, ["tracekit", module]))), attribute)
+
+
+class Subject:
+    """One trace and what most parts ask for, each made once."""
+
+    def __init__(self, path: str, scratch: Path) -> None:
+        self.path, self.scratch = path, scratch
+
+    @cached_property
+    def trace(self) -> Any:
+        """The trace as it is read."""
+        return resolve("read")(self.path)
+
+    @cached_property
+    def explanation(self) -> Any:
+        """What the analyses say of it."""
+        return resolve("explain")(self.trace)
+
+    @cached_property
+    def report(self) -> Any:
+        """The report of it."""
+        return resolve("analyse")(self.trace)
+
+    @cached_property
+    def comparison(self) -> Any:
+        """The report with two annotations as phases, the second compared with the first; None where it has phases, or
+        no two that would do."""
+        spans = self.trace.spans
+        if len(self.report.phases) or len(self.trace.events) > _LARGE:
+            return None
+        lasting = spans.assign(name=spans["name"].astype(str), lasts=spans["end_ps"] - spans["start_ps"])
+        by_name = lasting.groupby("name")["lasts"].agg(["sum", "size"]).reset_index()
+        few = by_name[by_name["size"] <= _MOST_ROUNDS].sort_values(["sum", "name"], ascending=[False, True])
+        names = few["name"].head(2).tolist()
+        return resolve("analyse")(self.trace, phases=names, baseline=names[0]) if len(names) == 2 else None
+
+    @cached_property
+    def files(self) -> Path:
+        """The directory of the report's files."""
+        directory = self.scratch / "report"
+        resolve("save")(self.report, directory)
+        return directory
+
+    @cached_property
+    def length_ps(self) -> int:
+        """From the first start to the last end on a device."""
+        events = self.trace.events
+        return int(events["end_ps"].max() - events["start_ps"].min()) if len(events) else 0
+
+    @cached_property
+    def step(self) -> int | None:
+        """The number of a step in the middle, if there are steps with numbers."""
+        numbers = self.explanation.steps.table["step"].dropna().tolist()
+        return numbers[len(numbers) // 2] if numbers else None
+
+
+def _fields(value: Any, *left_out: str) -> dict[str, Any]:
+    """The public fields of a dataclass by name."""
+    names = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
+    return {name: getattr(value, name) for name in names if name not in left_out}
+
+
+def _report(report: Any) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    fields = _fields(report, "trace", "reasons")
+    return {**fields, "sections": report.sections, "explanation": _reasons(report.reasons)}
+
+
+def _reasons(reasons: Any) -> dict[str, Any]:
+    return {**_fields(reasons, "rows"), "rows": _fields(reasons.rows, "events")}
+
+
+def _phases(at: Subject) -> dict[str, Any]:
+    marked = resolve("marked")(at.trace.spans)
+    table, stretch = resolve("phases")(marked, at.trace.events)
+    return {"marked": marked, "table": table, "stretch": stretch}
+
+
+def _figure(name: str, **options: Any) -> Callable[[Subject], Any]:
+    return lambda at: resolve(name)(at.report, **options)
+
+
+def _middle(at: Subject) -> Any:
+    third = at.length_ps // 3
+    return resolve("gantt")(at.report, start=third, end=2 * third, theme="dark", width=8) if third else None
+
+
+def _screen(lines: str) -> Callable[[Subject], Words]:
+    return lambda at: Words("\n".join(resolve(lines)(resolve("report.contents:contents")(at.trace))))
+
+
+def _printed(show: str, console: str) -> Callable[[Subject], dict[str, Words]]:
+    def pages(at: Subject) -> dict[str, Words]:
+        files = {"short": io.StringIO(), "full": io.StringIO()}
+        for name, file in files.items():
+            resolve(show)(at.report, resolve(console)(file, width=100), name == "full")
+        return {name: Words(file.getvalue()) for name, file in files.items()}
+
+    return pages
+
+
+def _exported(to: str) -> Callable[[Subject], Any]:
+    def files(at: Subject) -> Path | None:
+        if len(at.trace.events) > _LARGE and to in ("csv", "json"):
+            return None
+        out = at.scratch / to
+        files = resolve("export.write:table_files")(at.trace, to, out, None, False)
+        resolve("export.write:put")(files, Path(at.path), True)
+        return out
+
+    return files
+
+
+def _perfetto(at: Subject) -> Path:
+    out = at.scratch / "perfetto"
+    files = resolve("export.write:perfetto_files")(at.trace, out / "trace.pftrace")
+    resolve("export.write:put")(files, Path(at.path), True)
+    return out
+
+
+def _faces(at: Subject) -> dict[str, Words]:
+    """What an interpreter and a notebook show."""
+    answers = {"trace": at.trace, "explanation": at.explanation, "report": at.report}
+    ways = ("__repr__", "_repr_html_")
+    return {f"{name} {way}": Words(getattr(answer, way)()) for name, answer in answers.items() for way in ways}
+
+
+class Part(NamedTuple):
+    """What is dumped under `key`: how 54ffded is asked for it, and how the tree is; None gives nothing."""
+
+    key: str
+    first: Callable[[Subject], Any]
+    today: Callable[[Subject], Any] | None = None  # as in 54ffded
+
+
+# The adapter. A change of a name adds the new way as the third of its part; a change of what is inside an answer is
+# undone there too, so that both ways give the same keys. `trace` comes first: without it there is nothing else.
+PARTS = (
+    Part("trace", lambda at: at.trace),
+    Part("partition", lambda at: resolve("partition")(at.trace.events)),
+    Part("overlap", lambda at: resolve("overlap")(at.trace.events)),
+    Part("device_pairs", lambda at: resolve("device_pairs")(at.trace.events)),
+    Part("concurrency", lambda at: resolve("concurrency")(at.trace.events)),
+    Part("phases", _phases),
+    Part("explanation", lambda at: _reasons(at.explanation)),
+    Part("report", lambda at: _report(at.report)),
+    Part("comparison", lambda at: _report(at.comparison)),
+    Part("contents", lambda at: resolve("report.contents:contents")(at.trace).data),
+    Part("screen", _screen("report.screen:lines"), _screen("report.terminal.trace_screen:lines")),
+    Part(
+        "printed",
+        _printed("report.printed:show", "terminal:console"),
+        _printed("report.terminal.printout:show", "console:console"),
+    ),
+    Part("faces", _faces),
+    Part("files", lambda at: at.files),
+    Part("pictures/gantt", _figure("gantt")),
+    Part("pictures/partition", _figure("partition_bars")),
+    Part("pictures/concurrency", _figure("concurrency_over_time")),
+    Part("pictures/overlap", _figure("overlap_matrix")),
+    Part("pictures/middle", _middle),
+    Part("pictures/step", lambda at: None if at.step is None else resolve("gantt")(at.report, step=at.step)),
+    Part("exports/parquet", _exported("parquet")),
+    Part("exports/csv", _exported("csv")),
+    Part("exports/json", _exported("json")),
+    Part("exports/perfetto", _perfetto),
+)
+# What only changed its name: (today, in 54ffded). The beginning of a key; with globs on keys the columns of frames and
+# the names in data; and values, in the columns and under the names that say it.
+RENAMED_KEYS: tuple[tuple[str, str], ...] = ()
+RENAMED_NAMES: tuple[tuple[str, str, str], ...] = ()  # glob, today, in 54ffded
+RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = ()  # glob, name in 54ffded, value today, value in 54ffded
+
+
+def items(key: str, value: Any) -> Iterator[tuple[str, Item]]:
+    """Every item of `value`, which may be anything that a part gives, down to plain data."""
+    if isinstance(value, pd.DataFrame | pd.Series):
+        yield key, Item("frame", _frame(value.to_frame() if isinstance(value, pd.Series) else value))
+    elif isinstance(value, np.ndarray):
+        yield key, Item("array", value if value.dtype != object else np.array(plain(value.tolist()), object))
+    elif isinstance(value, Figure):
+        yield from _drawing(key, value)
+    elif isinstance(value, Path) and value.is_dir():
+        for path in sorted(value.iterdir()):
+            yield from _file(f"{key}/{path.name}", path)
+    elif isinstance(value, Words):
+        yield key, Item("text", str(value))
+    elif dataclasses.is_dataclass(value):
+        yield from items(key, _fields(value))
+    elif isinstance(value, Mapping | list | tuple):
+        try:
+            yield key, Item("data", plain(value))
+        except NotPlainError:
+            parts = value.items() if isinstance(value, Mapping) else enumerate(value)
+            for name, inside in parts:
+                yield from items(f"{key}/{name}", inside)
+    else:
+        yield key, Item("data", plain(value))
+
+
+def plain(value: Any) -> Any:
+    """`value` as lists, dicts with texts as keys, numbers, texts and None; raises NotPlainError where it is more."""
+    if value is None or (isinstance(value, bool | int | float) and not isinstance(value, np.generic | Enum)):
+        return value
+    if isinstance(value, Words):
+        raise NotPlainError("a text for people stands by itself")
+    if isinstance(value, str):
+        return str(value.value) if isinstance(value, Enum) else str(value)
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, Fraction | PurePath):
+        return str(value)
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(inside) for key, inside in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [plain(inside) for inside in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(inside) for inside in value), key=repr)
+    if dataclasses.is_dataclass(value):
+        return plain(_fields(value))
+    raise NotPlainError(f"a {type(value).__name__} is no plain data")
+
+
+def _frame(frame: pd.DataFrame) -> dict[str, Any]:
+    """A frame as its columns in order, each a dict with `name` and `dtype`; an index that only counts is left out."""
+    columns = [_column(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    if not frame.index.equals(pd.RangeIndex(len(frame))):
+        columns.insert(0, _column("(index)", pd.Series([plain(label) for label in frame.index], dtype=object)))
+    return {"rows": len(frame), "columns": columns}
+
+
+def _column(name: str, column: pd.Series) -> dict[str, Any]:
+    """A column: `codes` (-1 is null) and `categories`, or `values` and which are `null`."""
+    dtype, null = column.dtype, column.isna().to_numpy(bool)
+    if isinstance(dtype, pd.CategoricalDtype):
+        labels = [plain(label) for label in dtype.categories]
+        return {"name": name, "dtype": "category", "codes": column.cat.codes.to_numpy(np.int32), "categories": labels}
+    values: Any
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
+        values = column.to_numpy()
+    elif (inside := getattr(dtype, "numpy_dtype", None)) is not None:
+        values = column.to_numpy(inside, na_value=inside.type(0))
+    else:
+        values = [None if is_null else plain(value) for value, is_null in zip(column, null, strict=True)]
+    return {"name": name, "dtype": str(dtype), "values": values, "null": null}
+
+
+def _drawing(key: str, figure: Figure) -> Iterator[tuple[str, Item]]:
+    """The picture as it is saved, and of each axes in it the pixels without words."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "figure.png")
+        figure.save(path) if hasattr(figure, "save") else figure.savefig(path)
+        yield key, Item("picture", path.read_bytes())
+    for words in figure.findobj(Text):
+        words.set_visible(False)
+    canvas: Any = figure.canvas
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())
+    for place, axes in enumerate(figure.axes):
+        left, bottom, right, top = (round(edge) for edge in axes.bbox.extents)
+        panel = pixels[len(pixels) - top : len(pixels) - bottom, left:right]
+        yield f"{key}/panel {place}", Item("panel", _png(panel))
+    yield f"{key}/panels", Item("data", len(figure.axes))
+
+
+def _png(pixels: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    if pixels.size:
+        Image.fromarray(np.ascontiguousarray(pixels)).save(file, "png", compress_level=1)
+    return file.getvalue()
+
+
+def _file(key: str, path: Path) -> Iterator[tuple[str, Item]]:
+    """A file as what it holds."""
+    if path.suffix == ".json":
+        yield key, Item("data", json.loads(path.read_text("utf-8")))
+    elif path.suffix == ".parquet":
+        yield from items(key, pd.read_parquet(path))
+    elif path.suffix == ".png":
+        yield key, Item("picture", path.read_bytes())
+    elif path.suffix == ".html":
+        yield from _page(key, path.read_text("utf-8"))
+    elif path.name == "overlap.csv":  # it holds sentences, so that its columns are compared one by one
+        yield from items(key, pd.read_csv(path, dtype=str, keep_default_na=False))
+    elif path.suffix == ".md":
+        yield key, Item("text", path.read_text("utf-8"))
+    else:
+        yield key, Item("bytes", path.read_bytes())
+
+
+class _Page(HTMLParser):
+    """The words and figures of a page by section, and the content of its data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: dict[str, list[str]] = {}
+        self.figures: dict[str, list[str]] = {}
+        self.data: dict[str, str] = {}
+        self._section, self._inside = "head", ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        if tag in ("section", "main", "footer"):
+            self._section = known.get("id") or tag
+        if tag in ("script", "style"):
+            self._inside = known.get("data-column") or known.get("id") or tag
+        if tag in ("data", "time", "meter"):
+            self.figures.setdefault(self._section, []).append(known.get("value") or "")
+        if tag == "i" and known.get("style"):
+            self.figures.setdefault(f"{self._section} bars", []).append(f"{known.get('class')} {known['style']}")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.data[self._inside] = data
+        elif data.strip():
+            self.words.setdefault(self._section, []).append(" ".join(data.split()))
+
+
+def _page(key: str, html: str) -> Iterator[tuple[str, Item]]:
+    """The page's words and figures by section, and its timeline decoded; scripts and styles are no figure."""
+    page = _Page()
+    page.feed(html)
+    page.close()
+    for section, words in page.words.items():
+        yield f"{key}/words/{section}", Item("text", "\n".join(words))
+    for section, figures in page.figures.items():
+        yield f"{key}/figures/{section}", Item("data", figures)
+    header = json.loads(page.data["timeline-header"])
+    yield f"{key}/timeline/header", Item("data", header)
+    for name, content in page.data.items():
+        if name in header["columns"]:
+            yield f"{key}/timeline/{name}", Item("array", _integers(content, **header["columns"][name]))
+    yield f"{key}/timeline/named", Item("data", json.loads(zlib.decompress(b64decode(page.data["named"]))))
+
+
+def _integers(content: str, length: int, planes: int, signed: bool) -> np.ndarray[Any, Any]:
+    """The integers of a column of the page: byte planes, lowest first, zigzag where signed."""
+    split = np.frombuffer(zlib.decompress(b64decode(content)), np.uint8).reshape(planes, length)
+    wide = np.zeros((length, 8), np.uint8)
+    wide[:, :planes] = split.T
+    values = wide.view("<u8").reshape(length)
+    return ((values >> 1) ^ (0 - (values & 1))).view(np.int64) if signed else values.view(np.int64)
+
+
+def dump(path: str, only: str | None, first: bool) -> dict[str, Item]:
+    """Everything that the tracekit of this process says of the trace at `path`; of `only` one part, if given."""
+    answers: dict[str, Item] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        subject = Subject(path, Path(scratch))
+        for part in PARTS:
+            if only not in (None, part.key):
+                continue
+            how = part.first if first or part.today is None else part.today
+            try:
+                answer = how(subject)
+                if answer is not None:
+                    answers.update(rename(*pair) if not first else pair for pair in items(part.key, answer))
+            except Exception as error:  # whatever a version ends in is what it says
+                refused = isinstance(error, resolve("TracekitError"))
+                ending = {"class": type(error).__name__, "sentence": str(error).replace(scratch, "SCRATCH")}
+                answers[part.key] = Item("refusal" if refused else "failure", ending)
+                if part.key == "trace":
+                    break
+    return answers
+
+
+def rename(key: str, item: Item) -> tuple[str, Item]:
+    """An item of today under the key, with the names and the values, that 54ffded has."""
+    for today, before in RENAMED_KEYS:
+        if key.startswith(today):
+            key = before + key.removeprefix(today)
+            break
+    names = {today: before for glob, today, before in RENAMED_NAMES if fnmatch(key, glob)}
+    values: dict[str, dict[str, str]] = {}
+    for glob, name, today, before in RENAMED_VALUES:
+        if fnmatch(key, glob):
+            values.setdefault(name, {})[today] = before
+    if item.kind == "data" and (names or values):
+        return key, Item("data", _rename_in_data(item.value, names, values, ""))
+    if item.kind == "frame" and (names or values):
+        columns = [
+            _rename_in_column({**column, "name": names.get(column["name"], column["name"])}, values)
+            for column in item.value["columns"]
+        ]
+        return key, Item("frame", {**item.value, "columns": columns})
+    return key, item
+
+
+def _rename_in_data(value: Any, names: Mapping[str, str], values: Mapping[str, Mapping[str, str]], under: str) -> Any:
+    if isinstance(value, dict):
+        pairs = ((names.get(name, name), inside) for name, inside in value.items())
+        return {name: _rename_in_data(inside, names, values, name) for name, inside in pairs}
+    if isinstance(value, list):
+        return [_rename_in_data(inside, names, values, under) for inside in value]
+    return values.get(under, {}).get(value, value) if isinstance(value, str) else value
+
+
+def _rename_in_column(column: dict[str, Any], values: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    known = values.get(column["name"], {})
+    texts = "categories" if "categories" in column else "values"
+    if not known or not isinstance(column[texts], list):
+        return column
+    return {**column, texts: [known.get(text, text) if isinstance(text, str) else text for text in column[texts]]}
+
+
+def digest(package: Path) -> str:
+    """A digest of all modules of a package."""
+    total = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        total.update(f"{path.relative_to(package)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return total.hexdigest()[:16]
+
+
+def main() -> None:
+    """Answer the jobs of stdin until it ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a version prints is no answer
+    import tracekit
+
+    # Files and pages name the version that wrote them: not a difference.
+    importlib.import_module("tracekit.version").__version__ = "0"  # type: ignore[attr-defined]
+    package = Path(tracekit.__file__).parent
+    modules = digest(package)
+    others = {name: importlib.import_module(name).__version__ for name in ("numpy", "pandas", "matplotlib", "pyarrow")}
+    facts = {"package": str(package), "digest": modules, "versions": {"python": sys.version, **others}}
+    print(json.dumps(facts), file=answers, flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        os.chdir(job["at"])
+        began = time.perf_counter()
+        dumped = dump(job["trace"], job["only"], modules == FIRST)
+        draft = Path(job["out"] + ".draft")
+        draft.write_bytes(zlib.compress(pickle.dumps({key: tuple(item) for key, item in dumped.items()}, 5), 1))
+        draft.replace(job["out"])
+        print(json.dumps({"seconds": time.perf_counter() - began}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
