@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests import traces
 from tests.readers.xspaces import PlaneText, write
 from tracekit.cli import main
 
 DATA = Path(__file__).parent / "data"
-REAL = Path(__file__).parents[2] / "shared" / "traces"
 SMALL = (DATA / "view-cpu.xplane.pb").read_bytes()
 COMMANDS = ("read", "report")
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489")
@@ -148,9 +148,16 @@ def test_a_report_of_nsight_systems_is_told_how_to_export_it(cli, tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-def test_a_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
-    (path,) = (REAL / "xplane" / "corrupt").glob("*.xplane.pb")
+def test_a_trace_mangled_by_a_text_encoding_is_one_sentence(cli, tmp_path, command):
+    path = tmp_path / "mangled.xplane.pb"
+    path.write_bytes(SMALL.decode("utf-8", "replace").encode())
+    assert "is broken or no XSpace" in failed(cli(command, path))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@traces.needs_real
+def test_a_real_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
+    path = traces.xspace("xplane/corrupt")
     assert "is broken or no XSpace" in failed(cli(command, path))
 
 

@@ -96,6 +96,8 @@ KINETO_COPIES = {
     "P2P": "Memcpy PtoP (Device -> Device)",
     "": "Memset (Device)",
 }
+# Of the two operators of PyTorch that launch a step's work, when the second begins.
+SECOND_OPERATOR_US = 21
 NSYS_CALLS = {
     "compute": "cudaLaunchKernel_v7000",
     "collective": "cuLaunchKernelEx",
@@ -322,7 +324,7 @@ def tpu(job: list[Work]) -> str:
     """An XSpace of two TPU cores and a SparseCore: ops nested in a loop, asynchronous halves, and what repeats them."""
     texts = []
     for chip in (0, 1):
-        plane = PlaneText(f"/device:TPU:{chip}", **V6E)
+        plane = PlaneText(f"/device:TPU:{chip}", core_details=bytes([0x10, chip, 0x28, 4 + chip]), **V6E)
         for name, text in TPU_OPS.items():
             category, flops, moved = TPU_COSTS[name]
             stats = {"hlo_category": category, "program_id": 7, "flops": flops, "model_flops": flops}
@@ -384,8 +386,8 @@ def kineto(rank: int) -> dict:
         batch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
         spans = [
             ("user_annotation", f"ProfilerStep#{step + 1}", at, at + schedule.ANNOTATED_US, {}),
-            ("cpu_op", "aten::linear", at + 1, at + 20, {"External id": 50 * step + 1}),
-            ("cpu_op", "c10d::allreduce_", at + 21, at + 61, {"External id": 50 * step + 2}),
+            ("cpu_op", "aten::linear", at + 1, at + SECOND_OPERATOR_US, {"External id": 50 * step + 1}),
+            ("cpu_op", "c10d::allreduce_", at + SECOND_OPERATOR_US, at + 61, {"External id": 50 * step + 2}),
             ("user_annotation", batch, *(at + edge for edge in schedule.LOADING), {}),
             ("cuda_runtime", "cudaStreamSynchronize", since, until, {"cbid": 131, "correlation": 900 + step}),
         ]
@@ -393,7 +395,7 @@ def kineto(rank: int) -> dict:
     for one in _of(job, rank):
         number = _id(job, one)
         args: dict[str, object] = {
-            "External id": 50 * one.step + 1 + (one.kind == "collective"),
+            "External id": 50 * one.step + 1 + (one.called >= schedule.base(one.step) + SECOND_OPERATOR_US),
             "device": rank,
             "context": 1,
             "stream": one.stream,

@@ -3,13 +3,14 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests import traces
 from tests.readers.xspaces import write
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs
@@ -17,9 +18,6 @@ from tracekit.errors import TraceError
 from tracekit.readers import read
 from tracekit.timeline.unions import unions
 
-REAL = Path(__file__).parents[3] / "shared" / "traces"
-RANKS = REAL / "kineto" / "dlrm-8xV100"
-needs_real = pytest.mark.skipif(not RANKS.is_dir(), reason="the folder of real traces is not here")
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
 TEXT = """planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5
@@ -188,10 +186,18 @@ def test_importing_the_readers_imports_neither_numba_nor_jax():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
-def shifted(directory, rank, by_us):
-    """A copy of the real ranks in `directory`, one of them with a clock that is off by `by_us`."""
-    for file in RANKS.iterdir():
-        if not file.name.startswith(f"worker{rank}_"):
+# Whole jobs whose ranks are on one clock: how many, and how far apart their collectives' ends are, in ps.
+JOBS = {"generated/kineto": (2, 0), "kineto/dlrm-8xV100": (8, 7_000_000)}
+
+
+def of_rank(file, rank):
+    return re.match(rf"(worker|rank){rank}[_.]", file.name) is not None
+
+
+def shifted(case, directory, rank, by_us):
+    """A copy of the ranks of a job in `directory`, one of them with a clock that is off by `by_us`."""
+    for file in traces.path(case).iterdir():
+        if not of_rank(file, rank):
             shutil.copy(file, directory)
             continue
         document = json.loads(gzip.decompress(file.read_bytes()))
@@ -214,54 +220,64 @@ def pairs(trace):
     }
 
 
-@needs_real
-def test_eight_real_ranks_are_on_one_clock_and_overlap_as_known():
-    expected = json.loads((REAL / "expected.json").read_text())["kineto/dlrm-8xV100"]
-    trace = read(RANKS)
-    assert trace.hosts["host"].tolist() == [f"rank{rank}" for rank in range(8)]
-    assert trace.hosts["shift_ps"].tolist() == [0] * 8
-    assert trace.hosts["residual_ps"].max() <= 7_000_000
+@pytest.mark.parametrize("case", traces.cases(*JOBS))
+def test_the_ranks_of_a_job_are_on_one_clock_and_overlap_as_known(case):
+    ranks, spread = JOBS[case]
+    trace = traces.trace(case)
+    assert trace.hosts["host"].tolist() == [f"rank{rank}" for rank in range(ranks)]
+    assert trace.hosts["shift_ps"].tolist() == [0] * ranks
+    assert trace.hosts["residual_ps"].max() <= spread
     assert trace.events["clock"].isna().all()
-    assert {rank: iv.total(held) // 10**6 for rank, held in busy(trace).items() if f"rank {rank[4:]}" in expected} == {
-        f"rank{rank}": expected[f"rank {rank}"]["busy"] for rank in (0, 3, 7)
-    }
-    found = pairs(trace)
-    assert found["rank0", "rank1"] == expected["busy rank 0 & rank 1"] * 10**6
-    assert found["rank1", "rank3"] == expected["busy rank 1 & rank 3"] * 10**6
+    found, both = busy(trace), pairs(trace)
+    for what, expected in traces.FIGURES[case].items():
+        numbers = re.findall(r"rank (\d+)", what)
+        if len(numbers) == 2:
+            assert both[tuple(f"rank{number}" for number in numbers)] == expected * 10**6
+        else:
+            assert iv.total(found[f"rank{numbers[0]}"]) == expected["busy"] * 10**6
 
 
-@needs_real
-@pytest.mark.parametrize(("rank", "by_us"), [(3, 5000), (0, -1_000_000), (1, 3), (7, 40)])
-def test_a_real_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(tmp_path, rank, by_us):
-    straight = read(RANKS)
-    trace = read(shifted(tmp_path, rank, by_us))
+@pytest.mark.parametrize(
+    ("case", "rank", "by_us"),
+    [
+        *(traces.param("generated/kineto", rank, by_us) for rank, by_us in ((1, 5000), (1, -1_000_000), (1, 3))),
+        *(traces.param("kineto/dlrm-8xV100", *off) for off in ((3, 5000), (0, -1_000_000), (1, 3), (7, 40))),
+    ],
+)
+def test_a_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(tmp_path, case, rank, by_us):
+    ranks, spread = JOBS[case]
+    trace = read(shifted(case, tmp_path, rank, by_us))
     off = trace.hosts["host"] == f"rank{rank}"
-    assert trace.hosts["shift_ps"][~off].tolist() == [0] * 7
+    assert trace.hosts["shift_ps"][~off].tolist() == [0] * (ranks - 1)
     left = int(trace.hosts["shift_ps"][off].iloc[0]) + by_us * 10**6
-    assert abs(left) <= 7_000_000
+    assert abs(left) <= spread
     # The overlap with the others is what it is with that much left of the offset.
-    one = busy(straight)
-    for other in {f"rank{at}" for at in range(8)} - {f"rank{rank}"}:
-        both = iv.total(iv.intersection(one[other], one[f"rank{rank}"] + left))
-        assert pairs(trace)[tuple(sorted((other, f"rank{rank}")))] == both
+    straight, both = busy(traces.trace(case)), pairs(trace)
+    for other in {f"rank{at}" for at in range(ranks)} - {f"rank{rank}"}:
+        expected = iv.total(iv.intersection(straight[other], straight[f"rank{rank}"] + left))
+        assert both[tuple(sorted((other, f"rank{rank}")))] == expected
 
 
-@needs_real
-def test_a_real_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_path):
-    for file in RANKS.iterdir():
-        if not file.name.startswith("worker2_"):
+@pytest.mark.parametrize(
+    ("case", "missing", "twice"),
+    [traces.param("generated/kineto", 0, 1), traces.param("kineto/dlrm-8xV100", 2, 5)],
+)
+def test_a_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_path, case, missing, twice):
+    for file in traces.path(case).iterdir():
+        if not of_rank(file, missing):
             shutil.copy(file, tmp_path)
     trace = read(tmp_path)
-    assert "The job had 8 ranks: rank 2 is missing." in trace.notes
-    shutil.copy(next(tmp_path.glob("worker5_*")), tmp_path / "again.json.gz")
-    twice = read(tmp_path)
-    assert pairs(twice) == pairs(trace)
-    assert any("again.json.gz" in note and "not counted twice" in note for note in twice.notes)
+    assert f"The job had {JOBS[case][0]} ranks: rank {missing} is missing." in trace.notes
+    (again,) = (file for file in tmp_path.iterdir() if of_rank(file, twice))
+    shutil.copy(again, tmp_path / "again.json.gz")
+    found = read(tmp_path)
+    assert pairs(found) == pairs(trace)
+    assert any("again.json.gz" in note and "not counted twice" in note for note in found.notes)
 
 
-@needs_real
-def test_real_ranks_without_collectives_are_unaligned_and_nothing_is_said_across_them(tmp_path):
-    for file in [*sorted(RANKS.iterdir())][:2]:
+@pytest.mark.parametrize("case", traces.cases(*JOBS))
+def test_ranks_without_collectives_are_unaligned_and_nothing_is_said_across_them(tmp_path, case):
+    for file in [*sorted(traces.path(case).iterdir())][:2]:
         document = json.loads(gzip.decompress(file.read_bytes()))
         document["traceEvents"] = [one for one in document["traceEvents"] if "nccl" not in str(one.get("name"))]
         (tmp_path / file.name).write_bytes(gzip.compress(json.dumps(document).encode()))

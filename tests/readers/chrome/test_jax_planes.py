@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests import traces
 from tracekit import intervals as iv
 from tracekit.readers import chrome, xspace
 from tracekit.readers.chrome import jax_planes
 from tracekit.timeline.unions import unions
 
 DATA = Path(__file__).parents[2] / "data"
-REAL = Path(__file__).parents[4] / "shared" / "traces"
 
 
 class Text:
@@ -225,11 +225,24 @@ def test_of_cpu_launches_only_those_for_several_devices_are_told_since_the_ids_o
     assert f"{ops - len(rows)} of {ops} CPU ops do not lead back to the call that started them." in trace.notes
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
-def test_a_real_tpu_trace_tells_its_ops_costs_lines_and_operands():
-    path = REAL / "chrome" / "jax-tpu-2chip-vllm.trace.json.gz"
-    trace = jax_planes.read(chrome.load(path), path)
-    with gzip.open(path, "rt") as file:
+VLLM = (
+    "jit_step_fun(5120112285394406626)",
+    "jit__select_from_array_fn(2075894867643732319)",
+    "jit_compute_logits_func(14478353077513490656)",
+    "jit_sample(9401537312596110889)",
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "programs"),
+    [
+        traces.param("generated/tpu.trace.json.gz", {"jit_train(7)"}),
+        traces.param("chrome/jax-tpu-2chip-vllm", set(VLLM)),
+    ],
+)
+def test_a_whole_tpu_trace_tells_its_ops_costs_lines_and_operands(case, programs):
+    trace = traces.trace(case)
+    with gzip.open(traces.path(case), "rt") as file:
         events = [one["args"] for one in json.load(file)["traceEvents"] if "hlo_category" in one.get("args", {})]
     told: dict = {}
     for one in events:
@@ -242,21 +255,14 @@ def test_a_real_tpu_trace_tells_its_ops_costs_lines_and_operands():
             if f" {op.opcode}(" in args["long_name"]
         }
     assert trace.events["op"].notna().all()
-    assert set(trace.ops["program"]) == {"jit_step_fun(5120112285394406626)", *OTHER_PROGRAMS}
+    assert set(trace.ops["program"]) == programs
     names = trace.ops["hlo_op"].astype(str)
-    for op, operand in trace.operands.sample(200, random_state=1).itertuples(index=False):
+    for op, operand in trace.operands.sample(min(200, len(trace.operands)), random_state=1).itertuples(index=False):
         texts = [args["long_name"].partition(" = ")[2] for args in told[names[op]]]
         # What a copy brings is read from its done.
         read = {operand_name for text in texts for operand_name in re.findall(r"%([\w.-]+)", text)}
         done = {name for name in read for args in told.get(name, []) if f"%{names[operand]})" in args["long_name"]}
         assert names[operand] in read or done
-
-
-OTHER_PROGRAMS = (
-    "jit__select_from_array_fn(2075894867643732319)",
-    "jit_compute_logits_func(14478353077513490656)",
-    "jit_sample(9401537312596110889)",
-)
 
 
 def innermost(path: Path, plane: str) -> dict[str, int]:
@@ -286,23 +292,22 @@ def innermost(path: Path, plane: str) -> dict[str, int]:
     return total
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_real_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_a_sweep(number):
-    path = REAL / "chrome" / "jax-tpu-2chip-vllm.trace.json.gz"
-    expected = json.loads((REAL / "expected.json").read_text())["chrome/jax-tpu-2chip-vllm"][f"tpu:{number}"]
-    trace = jax_planes.read(chrome.load(path), path)
+@pytest.mark.parametrize("case", traces.cases("generated/tpu.trace.json.gz", "chrome/jax-tpu-2chip-vllm"))
+def test_a_whole_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_a_sweep(case, number):
+    expected = traces.FIGURES[case][f"tpu:{number}"]
+    trace = traces.trace(case)
     rows = trace.events[trace.events["device"] == f"tpu:{number}"]
     collectives = rows[rows["kind"] == "collective"]
     assert len(collectives) == expected["n_collective"]
     time = iv.total(unions(trace.events).devices[f"tpu:{number}"].collective)
     assert round(time / 10**6, 3) == expected["collective"]
     # A copy or another asynchronous op is one row from start to done: only the others are compared.
-    swept = innermost(path, f"/device:TPU:{number}")
-    swept = {name: time for name, time in swept.items() if not name.endswith(("-start", "-done"))}
+    swept = innermost(traces.path(case), f"/device:TPU:{number}")
+    swept = {name: time for name, time in swept.items() if time and not name.endswith(("-start", "-done"))}
     found = {
         str(name): iv.total(iv.intervals(group["start_ps"], group["end_ps"]))
         for name, group in rows.groupby("category", observed=True)
     }
     assert {name: found[name] for name in swept} == swept
-    assert set(found) - set(swept) <= {"copy-start", "slice-start"}
+    assert set(found) - set(swept) <= {"copy-start", "slice-start", "all-gather-start"}

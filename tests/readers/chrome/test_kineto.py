@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests import traces
 from tracekit.analysis.overlap import overlap
 from tracekit.analysis.partition import partition
 from tracekit.readers import chrome
 from tracekit.readers.chrome import kineto
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
-REAL = Path(__file__).parents[4] / "shared" / "traces"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -318,20 +318,20 @@ def test_the_power_set_of_pytorchs_own_example_comes_out(tmp_path):
     assert cells == [30, 75, 75, 55]
 
 
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-
-
-@needs_real
-def test_ranks_of_a_real_job_share_a_clock_and_their_collectives():
-    traces = [read(path) for path in sorted((REAL / "kineto" / "dlrm-8xV100").glob("*.json.gz"))]
-    kept = [trace.events[trace.events["kind"] == "collective"] for trace in traces]
-    assert [rows(events, "category", "bytes") for events in kept] == [rows(kept[0], "category", "bytes")] * 8
+@pytest.mark.parametrize(
+    ("case", "ranks", "spread_us"),
+    [traces.param("generated/kineto", 2, 0), traces.param("kineto/dlrm-8xV100", 8, 7)],
+)
+def test_ranks_of_a_job_share_a_clock_and_their_collectives(case, ranks, spread_us):
+    found = [read(path) for path in sorted(traces.path(case).glob("*.json.gz"))]
+    kept = [trace.events[trace.events["kind"] == "collective"] for trace in found]
+    assert [rows(events, "category", "bytes") for events in kept] == [rows(kept[0], "category", "bytes")] * ranks
     ends = pd.DataFrame(
         [
             events["end_ps"].to_numpy()
-            + int(trace.hosts["origin_ns"].iloc[0] - traces[0].hosts["origin_ns"].iloc[0]) * 1000
-            for trace, events in zip(traces, kept, strict=True)
+            + int(trace.hosts["origin_ns"].iloc[0] - found[0].hosts["origin_ns"].iloc[0]) * 1000
+            for trace, events in zip(found, kept, strict=True)
         ]
     )
     # All collectives end on all ranks within a few microseconds: so the epoch times were read exactly.
-    assert (ends.max() - ends.min()).max() <= 7 * 10**6
+    assert (ends.max() - ends.min()).max() <= spread_us * 10**6

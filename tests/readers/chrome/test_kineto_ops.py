@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.readers.chrome.test_kineto import REAL, event, kernel, made, needs_real, read, rows
+from tests import traces
+from tests.readers.chrome.test_kineto import event, kernel, made, rows
 
 
 def host(cat, name, ts, dur, tid=9, **args):
@@ -113,15 +114,23 @@ def test_the_occupancy_is_the_estimate_where_kineto_could_make_one(tmp_path, arg
     assert rows(made(tmp_path, kernel("k", **args)).events, "occupancy_ratio") == [[ratio]]
 
 
-@needs_real
-def test_in_a_real_trace_the_operator_around_the_launch_is_the_one_that_kineto_names_by_its_id():
-    path = REAL / "kineto" / "hta-nccl_data-A100.json.gz"
-    written = json.loads(gzip.decompress(path.read_bytes()), strict=False)["traceEvents"]
+@pytest.mark.parametrize(
+    ("case", "rows_of_operators"),
+    [
+        # Each row of the schedule is launched within one of a step's two operators.
+        traces.param("generated/kineto/rank0.pt.trace.json.gz", 36),
+        traces.param("kineto/hta-nccl_data-A100", 3774),
+    ],
+)
+def test_in_a_whole_trace_the_operator_around_the_launch_is_the_one_that_kineto_names_by_its_id(
+    case, rows_of_operators
+):
+    written = json.loads(gzip.decompress(traces.path(case).read_bytes()), strict=False)["traceEvents"]
     names = {one["args"].get("External id"): one["name"] for one in written if one.get("cat") == "cpu_op"}
     work = [one for one in written if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     said = {one["args"]["correlation"]: names.get(one["args"].get("External id")) for one in work}
-    trace = read(path)
+    trace = traces.trace(case)
     told = trace.ops["framework_op"].astype(object).to_numpy()
     found = dict(zip(trace.events["correlation_id"], told[trace.events["op"].to_numpy(np.int64)], strict=True))
     named = {correlation: name for correlation, name in said.items() if name}
-    assert (len(named), {key: found[key] for key in named}) == (3774, named)
+    assert (len(named), {key: found[key] for key in named}) == (rows_of_operators, named)

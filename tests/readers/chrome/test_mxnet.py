@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests import traces
 from tracekit import intervals as iv
 from tracekit.readers import chrome
 from tracekit.readers.chrome import mxnet
 from tracekit.trace import Trace
 
 DATA = Path(__file__).parents[2] / "data"
-REAL = Path(__file__).parents[4] / "shared" / "traces" / "mxnet"
 OWN = sorted(DATA.glob("mxnet_*.json.gz"))
 EPOCH_US = 1_559_672_136_300_939
 WORKER, OTHER = 17_612_858_874_543_867_732, 602_310_518_397_221_010
@@ -266,7 +266,7 @@ def swept(path: Path) -> dict[tuple[str, str], int]:
     return {key: len(times) for key, times in held.items()}
 
 
-@pytest.mark.parametrize("path", [*OWN, *sorted(REAL.glob("*.json.gz"))], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*OWN, *sorted((traces.REAL / "mxnet").glob("*.json.gz"))], ids=lambda path: path.name)
 def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
     trace = mxnet.read(chrome.load(path), path)
     found = {
@@ -276,7 +276,7 @@ def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
     assert found == {(context.replace("/", ":"), kind): time * 10**6 for (context, kind), time in swept(path).items()}
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the shared real traces are not beside this checkout")
+@traces.needs_real
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -293,7 +293,7 @@ def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
     ],
 )
 def test_real_dumps_have_each_operator_once(name, counts):
-    path = REAL / f"{name}.json.gz"
+    path = traces.REAL / "mxnet" / f"{name}.json.gz"
     trace = mxnet.read(chrome.load(path), path)
     found = pd.Series([tuple(row) for row in table(trace.events, "device", "kind", "direction")]).value_counts()
     assert found.to_dict() == counts

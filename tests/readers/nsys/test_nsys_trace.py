@@ -11,8 +11,6 @@ from tracekit.errors import TraceError
 from tracekit.readers import nsys
 from tracekit.readers.nsys import sqlite_export
 
-REAL = Path(__file__).parents[4] / "shared" / "traces"
-
 
 @pytest.fixture
 def read(tmp_path):

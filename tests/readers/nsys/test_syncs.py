@@ -1,15 +1,13 @@
 """What waits for what in Nsight Systems exports: as far as the export proves it, and no further."""
 
-from pathlib import Path
-
 import pytest
 
+from tests import traces
 from tests.readers.nsys.exports import Tables, pid, rows
 from tracekit.readers import nsys
 
 WHAT = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
 ALL = 2**32 - 1
-REAL = Path(__file__).parents[4] / "shared" / "traces" / "nsys" / "mfu_2gpu_before-2xH100.sqlite"
 
 
 @pytest.fixture
@@ -131,9 +129,17 @@ def test_a_wait_before_all_work_begins_the_trace(waits):
     assert waits(tables)[0][1] == 0
 
 
-@pytest.mark.skipif(not REAL.is_file(), reason="the folder of real traces, shared/traces, is not here")
-def test_in_a_real_export_host_calls_return_when_the_stream_that_they_wait_for_is_done():
-    trace = nsys.read(REAL)
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        # The call of each step returns 2 us after the stream's last copy.
+        traces.param("generated/gpu.sqlite", {"gpu:0": (3, 2, 2), "gpu:1": (3, 2, 2)}),
+        # The clock of the first GPU runs up to 15 us ahead of the host's.
+        traces.param("nsys/mfu_2gpu_before-2xH100", {"gpu:0": (16, -7, 9), "gpu:1": (17, 7, 10)}),
+    ],
+)
+def test_in_a_whole_export_host_calls_return_when_the_stream_that_they_wait_for_is_done(case, expected):
+    trace = traces.trace(case)
     calls = trace.launches.set_index("correlation_id")["end_ps"]
     launched = trace.events[trace.events["correlation_id"].isin(calls.index)]
     launched = launched.assign(called_ps=calls.loc[launched["correlation_id"]].to_numpy())
@@ -142,8 +148,4 @@ def test_in_a_real_export_host_calls_return_when_the_stream_that_they_wait_for_i
         mine = launched[(launched["device"] == wait.on_device) & (launched["lane"] == wait.on_lane)]
         done = mine.loc[mine["called_ps"] <= wait.recorded_ps, "end_ps"].max()
         late[wait.on_device].append((wait.end_ps - done) // 10**6)
-    assert {device: (len(each), min(each), max(each)) for device, each in late.items()} == {
-        # The clock of this GPU runs up to 15 us ahead of the host's.
-        "gpu:0": (16, -7, 9),
-        "gpu:1": (17, 7, 10),
-    }
+    assert {device: (len(each), min(each), max(each)) for device, each in late.items()} == expected

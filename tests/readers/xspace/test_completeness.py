@@ -1,18 +1,14 @@
 """Files cut between two planes: what is left tells that something is missing, and a whole file tells nothing."""
 
-from pathlib import Path
-
 import pytest
 
+from tests import traces
 from tests.readers.xspaces import PlaneText, write
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers import read
 
-DATA = Path(__file__).parents[2] / "data"
-REAL = Path(__file__).parents[4] / "shared" / "traces"
-WHOLE = sorted(DATA.glob("*.xplane.pb"))
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+WHOLE = sorted(traces.DATA.glob("*.xplane.pb"))
 
 
 def planes(raw):
@@ -39,12 +35,17 @@ def test_captures_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, 
         assert len(cut(tmp_path, raw, end)) == 1
 
 
-@needs_real
-@pytest.mark.parametrize("name", ["tf-8xV100", "tpu-v6e-4chip", "jax-8xMI300X", "jax-MI300X-gemm", "xla-2xGTX1080Ti"])
-def test_real_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, name):
-    (path,) = (REAL / "xplane" / name).glob("*.xplane.pb")
-    raw = path.read_bytes()
-    assert told(read(path).notes) == []
+@pytest.mark.parametrize(
+    "case",
+    traces.cases(
+        *(f"generated/{name}.xplane.pb" for name in ("gpu", "rocm", "tpu")),
+        *(f"xplane/{name}" for name in ("tf-8xV100", "tpu-v6e-4chip", "jax-8xMI300X", "jax-MI300X-gemm")),
+        "xplane/xla-2xGTX1080Ti",
+    ),
+)
+def test_device_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, case):
+    raw = traces.xspace(case).read_bytes()
+    assert told(traces.trace(case).notes) == []
     # Without the last plane nothing of interest is lost: no GPU's work in the TensorFlow trace, the session in others.
     for end in planes(raw)[:-2]:
         assert cut(tmp_path, raw, end)

@@ -1,15 +1,12 @@
-"""Device planes, hand-made, and the real traces of other people's machines with figures known beforehand."""
-
-from pathlib import Path
+"""Device planes, hand-made, and whole traces with figures known beforehand."""
 
 import pytest
 
+from tests import traces
 from tests.readers.xspaces import PlaneText, write
 from tracekit.errors import TraceError
 from tracekit.readers import read
 from tracekit.readers.xspace import device_planes, xspace_file
-
-REAL = Path(__file__).parents[4] / "shared" / "traces"
 
 
 def rows(path, *columns):
@@ -57,39 +54,55 @@ def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_th
     assert read(path).hosts["origin_ns"].tolist() == [5 * 10**18 + 320]
 
 
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-
-
-@needs_real
-def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence():
-    (path,) = (REAL / "xplane" / "corrupt").glob("*.xplane.pb")
+def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence(tmp_path):
+    path = tmp_path / "h.xplane.pb"
+    path.write_bytes(traces.path("generated/tpu.xplane.pb").read_bytes().decode("utf-8", "replace").encode())
     with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
         read(path)
 
 
-@needs_real
-def test_the_pairs_of_a_real_tpu_are_those_that_its_line_of_ops_in_flight_shows():
-    (path,) = (REAL / "xplane" / "tpu-v6e-4chip").glob("*.xplane.pb")
-    space = xspace_file.read(path, (), device_planes.is_truth)
+@traces.needs_real
+def test_a_real_file_mangled_by_a_text_encoding_fails_with_one_sentence():
+    path = traces.xspace("xplane/corrupt")
+    with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds", "count", "size", "ranks"),
+    [
+        traces.param("generated/tpu.xplane.pb", ["memcpy", "collective"], 6, {8 << 20}, {"0,1"}),
+        # The same groups stand in the text of the op as [4,2]<=[2,4]T(1,0), and in its proto one by one.
+        traces.param(
+            "xplane/tpu-v6e-4chip", ["memcpy"], 600, {5 * 1024 * 1024 * 256 * 4}, {"{{0,4},{1,5},{2,6},{3,7}}"}
+        ),
+    ],
+)
+def test_the_pairs_of_a_tpu_are_those_that_its_line_of_ops_in_flight_shows(case, kinds, count, size, ranks):
+    space = xspace_file.read(traces.xspace(case), (), device_planes.is_truth)
     zero = min(int(plane.start_ps(0).min()) for plane in space.planes if len(plane))
     (plane,) = (plane for plane in space.planes if plane.name == "/device:TPU:0")
     shown = plane.line == [line.name for line in plane.lines].index("Async XLA Ops")
     start = plane.start_ps(0)[shown] - zero
-    events = read(path).events
-    copies = events[(events["device"] == "tpu:0") & (events["kind"] == "memcpy")]
-    assert sorted(copies[["start_ps", "end_ps"]].values.tolist()) == sorted(
+    events = traces.trace(case).events
+    flying = events[(events["device"] == "tpu:0") & events["kind"].isin(kinds) & (events["hlo_op"] != "all-reduce.6")]
+    assert sorted(flying[["start_ps", "end_ps"]].values.tolist()) == sorted(
         map(list, zip(start.tolist(), (start + plane.duration_ps[shown]).tolist(), strict=True))
     )
-    assert len(copies) == 600
-    assert set(copies["bytes"]) == {5 * 1024 * 1024 * 256 * 4}
-    # The same groups stand in the text of the op as [4,2]<=[2,4]T(1,0), and in its proto one by one.
-    assert set(events.loc[events["kind"] == "collective", "ranks"]) == {"{{0,4},{1,5},{2,6},{3,7}}"}
+    assert len(flying) == count
+    assert set(flying.loc[flying["kind"] == "memcpy", "bytes"]) == size
+    assert set(events.loc[events["kind"] == "collective", "ranks"]) == ranks
 
 
-@needs_real
-def test_copy_kernels_of_a_real_rocm_trace_have_the_direction_of_their_launch():
-    (path,) = (REAL / "xplane" / "jax-MI300X-gemm").glob("*.xplane.pb")
-    events = read(path).events
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        traces.param("generated/rocm.xplane.pb", {"H2D": 7, "D2D": 6}),  # of 6 others it is not known
+        traces.param("xplane/jax-MI300X-gemm", {"H2D": 12, "D2D": 12}),
+    ],
+)
+def test_copy_kernels_of_a_rocm_trace_have_the_direction_of_their_launch(case, expected):
+    events = traces.trace(case).events
     copies = events[events["kind"] == "memcpy"]
-    assert copies.groupby("direction", observed=True).size().to_dict() == {"H2D": 12, "D2D": 12}
+    assert copies.groupby("direction", observed=True).size().to_dict() == expected
     assert copies.loc[copies["direction"] == "D2D", "hlo_op"].unique().tolist() == ["copy.1"]

@@ -1,15 +1,13 @@
 """Which call of the host started which execution on a TPU: hand-made planes, and all of a real trace."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 from jax.profiler import ProfileData
 
+from tests import traces
 from tests.readers.xspaces import PlaneText, write
 from tracekit.readers import read
 
-REAL = Path(__file__).parents[4] / "shared" / "traces"
 EXECUTE, ISSUE = "tpu::System::Execute", "tpu::System::Execute=>IssueSequencedEvent"
 
 
@@ -61,12 +59,17 @@ def test_without_the_ids_of_flows_the_run_on_a_chip_tells_the_call_that_queued_i
     ]
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
-def test_every_row_of_a_real_tpu_trace_leads_back_to_a_call_before_it():
-    path = REAL / "xplane" / "tpu-v6e-4chip" / "tpu_inference_2.xplane.pb"
-    trace = read(path)
+@pytest.mark.parametrize(
+    ("case", "count", "empty"),
+    [
+        traces.param("generated/tpu.xplane.pb", 42, 0),
+        traces.param("xplane/tpu-v6e-4chip", 3613, 1),  # the first program held no op
+    ],
+)
+def test_every_row_of_a_whole_tpu_trace_leads_back_to_a_call_before_it(case, count, empty):
+    trace, path = traces.trace(case), traces.xspace(case)
     rows = trace.events.merge(trace.launches, on="correlation_id", suffixes=("", "_of_call"), validate="many_to_one")
-    assert len(rows) == len(trace.events) == 3613
+    assert len(rows) == len(trace.events) == count
     assert set(rows["name_of_call"]) == {EXECUTE}
     assert (rows["start_ps_of_call"] < rows["start_ps"]).all()
     # A call starts one execution, on one chip, and they run in the order in which they were asked for.
@@ -83,12 +86,23 @@ def test_every_row_of_a_real_tpu_trace_leads_back_to_a_call_before_it():
         for event in line.events
         if event.name == "DoEnqueueProgram"
     ]
-    assert len(queued) - len(trace.launches) == 1  # the first program held no op
+    assert len(queued) - len(trace.launches) == empty
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
 def test_json_tells_launches_by_run_and_chip():
-    trace = read(REAL / "chrome" / "jax-tpu-2chip-vllm.trace.json.gz")
+    trace = traces.trace("generated/tpu.trace.json.gz")
+    rows = trace.events.merge(trace.launches, on="correlation_id", suffixes=("", "_of_call"), validate="many_to_one")
+    assert len(rows) == len(trace.events)
+    assert set(rows["name_of_call"]) == {"DoEnqueueProgram"}
+    assert [note for note in trace.notes if "clocks" in note] == []
+    # Both chips are asked 29 us and 21 us before they begin.
+    begun = rows.groupby(["device", "run_id"], observed=True)[["start_ps", "start_ps_of_call"]].min()
+    assert ((begun["start_ps"] - begun["start_ps_of_call"]) // 10**6).tolist() == [29] * 3 + [21] * 3
+
+
+@traces.needs_real
+def test_json_of_chips_whose_clocks_are_behind_the_hosts_says_so():
+    trace = traces.trace("chrome/jax-tpu-2chip-vllm")
     rows = trace.events.merge(trace.launches, on="correlation_id", suffixes=("", "_of_call"), validate="many_to_one")
     assert len(rows) == len(trace.events)
     assert set(rows["name_of_call"]) == {"DoEnqueueProgram"}

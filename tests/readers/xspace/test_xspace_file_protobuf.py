@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import traces
 from tracekit.readers.xspace import xspace_file
 
 ROOT = Path(__file__).parents[3]
-TRACES = ROOT.parent / "shared" / "traces" / "xplane"
-REAL = ("jax-8xMI300X", "jax-MI300X-gemm", "tf-8xV100", "tpu-v6e-4chip", "xla-2xGTX1080Ti")
+WHOLE = (
+    *(f"generated/{name}.xplane.pb" for name in ("gpu", "rocm", "tpu")),
+    *(f"xplane/{name}" for name in ("jax-8xMI300X", "jax-MI300X-gemm", "tf-8xV100", "tpu-v6e-4chip")),
+    "xplane/xla-2xGTX1080Ti",
+)
 
 # Every field once, and what real files surprise with: lines out of order, numbers at their limits, ids beyond int32, a
 # stat twice on one event, two ids with one name, no metadata, aggregated events, a zero that is there.
@@ -157,12 +161,9 @@ def _assert_same(path, oracle):
         ]
 
 
-@pytest.mark.parametrize("trace", REAL)
-def test_a_real_file_reads_as_protobuf_reads_it(trace, way, oracle):
-    if not (TRACES / trace).is_dir():
-        pytest.skip(f"{TRACES / trace} is not there: real traces are kept outside the repository")
-    for path in sorted((TRACES / trace).glob("*.xplane.pb")):
-        _assert_same(path, oracle)
+@pytest.mark.parametrize("case", traces.cases(*WHOLE))
+def test_a_whole_file_reads_as_protobuf_reads_it(case, way, oracle):
+    _assert_same(traces.xspace(case), oracle)
 
 
 def test_a_generated_gpu_file_reads_as_protobuf_reads_it(way, oracle, benchmarks, tmp_path):
