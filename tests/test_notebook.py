@@ -70,7 +70,7 @@ def test_a_value_is_told_in_the_unit_of_its_column():
         ("ratio_min", 1.0): "100 %",
         ("share", None): "-",
         ("flops_per_s", 75.2e9): "75.2 G",
-        ("bytes_per_s", 12): "12",
+        ("bytes_per_s", 12): "12.0",
         ("bytes", 1_048_576): "1,048,576",
         ("mean", 6.04): "6.04",
         ("straggler", True): "True",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit import notebook
 from tracekit.devices import is_known, known_first
-from tracekit.units import percent, time
+from tracekit.units import count, counted, percent, time
 
 # A longer table is read by nobody.
 MOST_DEVICES = 16
@@ -24,8 +24,8 @@ def line(source: str, form: str, events: pd.DataFrame) -> str:
     several = len(events) and events["clock"].cat.codes.min() != events["clock"].cat.codes.max()
     lasted = time(int(events["end_ps"].max()) - int(events["start_ps"].min())) if len(events) else ""
     said = [
-        notebook.counted(sum(is_known(name) for name in names.values()), "device"),
-        notebook.counted(len(events), "row"),
+        counted(sum(is_known(name) for name in names.values()), "device"),
+        counted(len(events), "row"),
         "several clocks" if several else lasted,
         form,
     ]
@@ -36,12 +36,12 @@ def html(source: str, form: str, frames: Mapping[str, pd.DataFrame], notes: Sequ
     """A trace for a notebook; `frames` are all its frames by name."""
     table, kinds = devices(frames["events"]), [str(kind) for kind in frames["events"]["kind"].cat.categories]
     hosts = frames["hosts"]["host"].nunique()
-    said = [source, form, notebook.counted(hosts, "host") if hosts else "", _windows(table)]
+    said = [source, form, counted(hosts, "host") if hosts else "", _windows(table)]
     shown = table[["device", *kinds, "busy_ratio"]].head(MOST_DEVICES).itertuples(index=False)
-    rows = [[name, *map("{:,}".format, counts), percent(ratio)] for name, *counts, ratio in shown]
+    rows = [[name, *map(count, counts), percent(ratio)] for name, *counts, ratio in shown]
     idle = len(set(frames["devices"]["device"]) - set(table["device"]))
     rest = [f"{len(table) - len(rows)} more devices"] if len(rows) < len(table) else []
-    rest += [f"{notebook.counted(idle, 'device')} without rows"] if idle else []
+    rest += [f"{counted(idle, 'device')} without rows"] if idle else []
     held = [f"{name} {len(one):,}" for name, one in frames.items() if len(one)]
     return notebook.block(
         notebook.heading("Trace", ", ".join(part for part in said if part)),

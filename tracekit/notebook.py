@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.units import percent, time
+from tracekit.units import count, counted, percent, rate, short, time
 
 # What a notebook shows of a result, whose frames are there to be asked for the rest.
 MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
@@ -21,7 +21,6 @@ MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
 _BLOCK = '<div class="tracekit tex2jax_ignore mathjax_ignore">\n{}\n</div>'
 _LEFT, _RIGHT = ' style="text-align:left"', ' style="text-align:right"'
 _RATIOS = {"ratio", "share", "spread", "efficiency"}
-_LARGE = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def block(*parts: str) -> str:
@@ -90,15 +89,14 @@ def cell(column: str, value: Any) -> str:
     if not isinstance(value, Mapping) and pd.isna(value):
         return "-"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return _clipped(str(value))
+        return short(value, MOST_NAME)
     if column.endswith("_ps"):
         return time(value)
     if column in _RATIOS or "ratio" in column.split("_"):
         return percent(value)
     if column.endswith("_per_s"):
-        size, letter = next((one for one in _LARGE if abs(value) >= one[0]), (1, ""))
-        return f"{value / size:.3g} {letter}".rstrip()
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+        return rate(value, "")
+    return count(value) if isinstance(value, int) else f"{value:,.3g}"
 
 
 def result(one: Any, **shown: str) -> str:
@@ -141,11 +139,6 @@ def frames(one: Any) -> dict[str, pd.DataFrame]:
     return {name: value for name, value in held.items() if isinstance(value, pd.DataFrame)}
 
 
-def counted(number: int, what: str) -> str:
-    """`1 row`, `1,234 rows`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def visible(text: str) -> str:
     """`text` with a box for each character that would not show, or would turn the text around."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
@@ -170,8 +163,3 @@ def _lacking(one: Any) -> str:
 
 def _escaped(text: str) -> str:
     return html.escape(visible(text))
-
-
-def _clipped(text: str) -> str:
-    """Both ends of a text that is too long: templates of one kernel differ behind their first words."""
-    return text if len(text) <= MOST_NAME else f"{text[: MOST_NAME // 2]}…{text[1 - MOST_NAME // 2 :]}"

@@ -1,33 +1,159 @@
-"""How numbers are printed: times with the unit that fits, ratios as percentages, what is missing as a dash."""
+"""How times, shares, amounts, rates, counts and long names read, on every face alike.
 
+The page's scripts have what they need of it in report/html/units.js, and a test holds both equal. What is missing is a
+dash. Digits are rounded half away from zero, and what rounds up to a whole of the next unit is told in that unit:
+999,999,999 ps are 1.00 ms.
+"""
+
+import math
+import re
 from typing import Any
 
 import pandas as pd
 
-_UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"))
+DASH = "-"
+_TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
+_BYTES = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
+_PREFIXES = (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9), ("T", 10**12), ("P", 10**15))
+_SPACES = re.compile(r"[ \t-\r]+")
+# Of a shorter text than this only the beginning is kept: halves of it would say nothing.
+_LEAST_HALVES = 12
 
 
-def time(ps: float) -> str:
-    """`ps` picoseconds with three or more significant digits: 1.23 ms."""
-    for size, unit in _UNITS:
-        if abs(ps) >= size:
-            value = ps / size
-            return f"{value:.{2 if value < 100 else 1}f} {unit}"
-    return f"{ps:.0f} ps"
+def time(ps: Any) -> str:
+    """Picoseconds in the unit that fits, with two digits behind the point up to 100 of it and one beyond: 12.35 ms."""
+    if pd.isna(ps):
+        return DASH
+    sign, length = "-" if ps < 0 else "", abs(ps)
+    if _nearest(length) < 1000:
+        return f"{sign if _nearest(length) else ''}{_nearest(length)} ps"
+    for symbol, of in _TIMES[1:]:
+        decimals = 2 if _nearest(length / (of // 100)) < 10_000 else 1
+        number = _nearest(length / (of // 10**decimals))
+        if number < 1000 * 10**decimals or symbol == "s":
+            break
+    return f"{sign}{_point(number, decimals)} {symbol}"
 
 
-def percent(ratio: Any) -> str:
-    """A ratio in 0..1 as a percentage that says 100 or 0 only where it is exactly that; a dash if null."""
-    if pd.isna(ratio):
-        return "-"
-    value = 100 * float(ratio)
-    if 0 < value < 0.1:
+def time_unit(length_ps: int) -> tuple[int, str]:
+    """The largest unit of time that is no longer than `length_ps`: its picoseconds and its symbol."""
+    return next(((of, symbol) for symbol, of in reversed(_TIMES) if of <= length_ps), (1, "ps"))
+
+
+def exact(ps: int) -> str:
+    """Picoseconds with every digit, in the largest unit in which they have a whole part: 1.250000001 s."""
+    of, symbol = time_unit(abs(ps)) if ps else (10**12, "s")
+    whole, rest = divmod(abs(ps), of)
+    behind = f"{rest:0{len(str(of)) - 1}d}".rstrip("0") if rest else ""
+    return f"{'-' if ps < 0 else ''}{whole}{f'.{behind}' if behind else ''} {symbol}"
+
+
+def percent(part: Any, whole: int = 1) -> str:
+    """A ratio in 0..1, or a part of a whole, as a percentage that says 100 or 0 only where it is exactly that."""
+    if pd.isna(part) or not whole:
+        return DASH
+    if part == 0 or part == whole:
+        return "100 %" if part else "0 %"
+    ratio = part / whole
+    if 0 < ratio < 0.001:
         return "<0.1 %"
-    if 99.9 < value < 100:
+    if ratio > 0.999 and part < whole:
         return ">99.9 %"
-    return f"{value:.0f} %" if value in (0, 100) else f"{value:.1f} %"
+    return f"{'-' if ratio < 0 else ''}{_point(_nearest(abs(ratio) * 1000), 1)} %"
+
+
+def whole_percent(ratio: float) -> str:
+    """A ratio in 0..1 in whole percents, without their sign, for a narrow cell: 0 and 100 only where that is exact."""
+    if ratio in (0, 1):
+        return "100" if ratio else "0"
+    return "<1" if ratio < 0.01 else ">99" if ratio > 0.99 else str(_nearest(100 * ratio))
+
+
+def change(ratio: Any) -> str:
+    """What a new value over the old one changes: -28.0 %; `<0.1 % less` where it is less than that, but not nothing."""
+    if pd.isna(ratio):
+        return DASH
+    tenths = _nearest(abs(float(ratio) - 1) * 1000)
+    if ratio != 1 and not tenths:
+        return "<0.1 % less" if ratio < 1 else "<0.1 % more"
+    return f"{'-' if ratio < 1 else '+'}{_point(tenths, 1)} %"
 
 
 def factor(value: Any) -> str:
-    """A speedup or a stretch: 1.97x; a dash if null."""
-    return "-" if pd.isna(value) else f"{float(value):.2f}x"
+    """A speedup or a stretch: 1.97x."""
+    return DASH if pd.isna(value) else f"{_point(_nearest(float(value) * 100), 2)}x"
+
+
+def size(value: Any) -> str:
+    """Bytes in powers of 1024, as buffers have them, with three digits where they are no whole number: 64 MiB."""
+    if pd.isna(value):
+        return DASH
+    for symbol, of in _BYTES:
+        number = f"{value // of}" if value % of == 0 else _three_digits(value / of)
+        if float(number) < 1024 or symbol == _BYTES[-1][0]:
+            break
+    return f"{number} {symbol}"
+
+
+def rate(per_s: Any, unit: str) -> str:
+    """A rate in powers of 1000, as datasheets have them, with three digits: 26.8 GB/s for the `unit` B/s."""
+    if pd.isna(per_s):
+        return DASH
+    for prefix, of in _PREFIXES:
+        number = _three_digits(per_s / of)
+        if float(number) < 1000 or prefix == _PREFIXES[-1][0]:
+            break
+    return f"{number} {prefix}{unit}".rstrip()
+
+
+def count(number: Any) -> str:
+    """A count with its thousands apart: 1,234."""
+    return DASH if pd.isna(number) else f"{int(number):,}"
+
+
+def compact_count(number: int) -> str:
+    """A count for a narrow column: 9,999, 10k, 1.2M."""
+    if number < 10_000:
+        return f"{number:,}"
+    return f"{_nearest(number / 1e3)}k" if number < 999_500 else f"{_point(_nearest(number / 1e5), 1)}M"
+
+
+def mean(value: Any) -> str:
+    """A mean of counts: 3.72."""
+    return DASH if pd.isna(value) else f"{float(value):,.2f}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """So many of something: 1 row, 1,234 rows, 2 copies."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def short(name: Any, most: int) -> str:
+    """A name in one line of at most `most` characters, without its middle: templates of one kernel differ at both ends.
+
+    A kernel loses its return type, which is always void.
+    """
+    if pd.isna(name):
+        return DASH
+    text = _SPACES.sub(" ", str(name)).strip(" ").removeprefix("void ")
+    if len(text) <= most:
+        return text
+    tail = most - most // 2 - 1 if most >= _LEAST_HALVES else 0
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _nearest(value: float) -> int:
+    """The nearest integer, of two the larger."""
+    low = math.floor(value)
+    return low + (value - low >= 0.5)
+
+
+def _point(number: int, decimals: int) -> str:
+    """An integer of so many digits behind the point."""
+    return f"{number // 10**decimals}.{number % 10**decimals:0{decimals}d}"
+
+
+def _three_digits(value: float) -> str:
+    decimals = next((digits for digits in (2, 1) if _nearest(value * 10**digits) < 1000), 0)
+    number = _nearest(value * 10**decimals)
+    return _point(number, decimals) if decimals else str(number)

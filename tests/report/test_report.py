@@ -12,7 +12,6 @@ from rich.console import Console
 
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
-from tracekit import units
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report import text
@@ -275,21 +274,6 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):
     with pytest.raises(TracekitError, match=re.escape(said)):
         run(tmp_path, tmp_path.with_name("never"), **options)
     assert not tmp_path.with_name("never").exists()
-
-
-@pytest.mark.parametrize(
-    ("ps", "said"), [(0, "0 ps"), (999, "999 ps"), (1500, "1.50 ns"), (25_400_000, "25.40 us"), (2 * 10**14, "200.0 s")]
-)
-def test_times_are_printed_with_the_unit_that_fits(ps, said):
-    assert units.time(ps) == said
-
-
-@pytest.mark.parametrize(
-    ("ratio", "said"),
-    [(None, "-"), (0, "0 %"), (1, "100 %"), (0.99999, ">99.9 %"), (0.0001, "<0.1 %"), (0.5, "50.0 %")],
-)
-def test_percentages_say_all_or_nothing_only_where_it_is_exactly_that(ratio, said):
-    assert units.percent(ratio) == said
 
 
 def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across_them():

@@ -16,6 +16,7 @@ from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
+from tracekit.units import counted
 from tracekit.vocabulary.kinds import Kind
 
 # Shares of the devices' windows from which on a finding is told.
@@ -80,7 +81,7 @@ class Advice:
             ]
             for one in self.findings
         ]
-        said = notebook.counted(len(rows), "finding")
+        said = counted(len(rows), "finding")
         table = notebook.table("", ["rule", "cost_ps", "share", "evidence"], rows, [False, True, True, False])
         return notebook.block(notebook.heading("Advice", said), table if rows else "")
 

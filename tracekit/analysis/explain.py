@@ -26,6 +26,7 @@ from tracekit.timeline.rows import rows as sorted_rows
 from tracekit.timeline.steps.boundaries import Boundaries, boundaries
 from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace
+from tracekit.units import counted
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class Reasons:
 
     @property
     def _looked_at(self) -> str:
-        return f"{notebook.counted(len(self.seen.devices), 'device')}, {notebook.counted(len(self.rows), 'row')}"
+        return f"{counted(len(self.seen.devices), 'device')}, {counted(len(self.rows), 'row')}"
 
 
 def explain(

@@ -6,7 +6,7 @@ from tracekit.columns import records
 from tracekit.report.build import Report, Stretch
 from tracekit.report.section import Titled
 from tracekit.report.sections.sections import important
-from tracekit.units import factor, percent, time
+from tracekit.units import factor, percent, short, time
 
 Rows = list[list[str]]
 _MANY_DEVICES = 4
@@ -182,9 +182,7 @@ def guesses(report: Report) -> list[Titled]:
     """The table of the largest names whose kind was only guessed; none if there are none."""
     rows = []
     for row in records(report.guessed.head(_MAX_GUESSES)):
-        name = " ".join(row["name"].removeprefix("void ").split())
-        # Templates of one kernel differ behind their first words.
-        name = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME // 2]}…{name[1 - _MAX_NAME // 2 :]}"
+        name = short(row["name"], _MAX_NAME)
         rows.append([name, row["kind"], row["level"], time(row["device_time_ps"]), percent(row["ratio"])])
     title = "Largest names whose kind is a guess"
     return [(title, ["name", "taken for", "told by", "time", "of busy"], rows)] if rows else []

@@ -52,7 +52,7 @@ def test_an_offset_beyond_the_scatter_is_corrected_by_the_median():
     found, notes = aligned(host("a", *ending(100, 300, 503)), host("b", *ending(1_001_100, 1_001_303, 1_001_505)))
     assert found == [Clock("a", "a", 0), Clock("b", "a", -1_001_002, 2, 3)]
     assert notes == [
-        "The clock of b was 1.001 us ahead of a's by the ends of 3 shared collectives: its times were shifted to fit, "
+        "The clock of b was 1.00 µs ahead of a's by the ends of 3 shared collectives: its times were shifted to fit, "
         "and ends now differ by at most 2 ps."
     ]
 
@@ -232,7 +232,7 @@ def test_many_corrected_clocks_are_told_in_one_sentence():
     assert len(notes) == 2
     assert notes[1] == (
         "The clocks of r3, r4, r5, r6 and r7 were off from r0's by the ends of 3 shared collectives, r7's most, which "
-        "was 7 ns ahead of it: their times were shifted to fit, and ends now differ by at most 0 ps."
+        "was 7.00 ns ahead of it: their times were shifted to fit, and ends now differ by at most 0 ps."
     )
 
 

@@ -93,7 +93,7 @@ def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_
     assert rows(merged, "start_ps")[:4] == rows(merged, "start_ps")[4:]
     assert merged.spans[["host", "start_ps", "end_ps"]].values.tolist() == [["rank1", 10, 20]]
     assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 1000, "rank0", -1_000_000, 0]
-    assert "rank1 was 1 us ahead of rank0's" in merged.notes[0]
+    assert "rank1 was 1.00 µs ahead of rank0's" in merged.notes[0]
 
 
 def test_waits_move_in_time_with_their_hosts_and_name_the_merged_devices():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tracekit import units
 from tracekit.errors import TracekitError
 from tracekit.report.figures import time_axis
 
@@ -49,7 +50,7 @@ def test_a_number_without_a_unit_is_ambiguous():
 @settings(max_examples=50, deadline=None)
 @given(st.integers(-(2**63), 2**63))
 def test_a_time_told_exactly_is_read_back_exactly(ps):
-    assert time_axis.parse(time_axis.exact(ps), "--from") == ps
+    assert time_axis.parse(units.exact(ps), "--from") == ps
 
 
 @pytest.mark.parametrize(

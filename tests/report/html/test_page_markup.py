@@ -43,7 +43,7 @@ def test_attributes_are_quoted_and_left_out_without_a_value():
 @pytest.mark.parametrize(
     ("made", "html"),
     [
-        (markup.picoseconds(1234567), '<data value="1234567" title="1,234,567 ps">1.23 us</data>'),
+        (markup.picoseconds(1234567), '<data value="1234567" title="1,234,567 ps">1.23 µs</data>'),
         (markup.picoseconds(2**62), f'<data value="{2**62}" title="{2**62:,} ps">4611686.0 s</data>'),
         (markup.share(0.5), '<data value="0.5">50.0 %</data>'),
         (markup.factor(1.974), '<data value="1.974">1.97x</data>'),

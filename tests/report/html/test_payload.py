@@ -168,7 +168,7 @@ def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_say
     report = build(trace(rows, launches=frame(LAUNCH_COLUMNS, call)))
     whole, less = read(payload(report)), read(payload(report, limit=100))
     assert (whole["rows"], whole["notes"], less["rows"], len(less["notes"])) == (2, [], 1, 2)
-    assert less["names"] == ["n" * 159 + "…"]
+    assert less["names"] == ["n" * 80 + "…" + "n" * 79]
 
 
 @pytest.mark.parametrize("name", [*SCRIPTS, *STYLES])

@@ -109,7 +109,7 @@ def focus(page) -> None:
 
 def test_the_page_shows_devices_lanes_phases_and_a_legend_in_words(page):
     rows = page.locator(".tl-row").all_inner_texts()
-    # Busy shares are of the view, from the first phase to the last: 280 us and a hundredth on both sides.
+    # Busy shares are of the view, from the first phase to the last: 280 µs and a hundredth on both sides.
     assert [" ".join(row.removesuffix("⚲").split()) for row in rows] == [
         "▾ gpu:0 84.0 %",
         "collective 42.0 %",
@@ -181,14 +181,14 @@ def test_hovering_tells_the_row_and_what_ran_beside_it(page):
     assert page.locator(".tl-tip .tl-name").inner_text().split() == ["copy", "memcpy", "H2D"]
     assert facts == {
         "on": "gpu:0, memcpy",
-        "start": "20 us",
-        "duration": "40 us",
-        "bytes": "4.00 MB (4,000,000 B)",
+        "start": "20 µs",
+        "duration": "40 µs",
+        "bytes": "3.81 MiB (4,000,000 B)",
         "rate": "100 GB/s",
-        "launched by": "launch, 5.00 us before the start, on main",
-        "beside compute": "compute 20.00 us (50.0 %)",
-        "beside collective": "collective 20.00 us (50.0 %)",
-        "beside gpu:1": "compute 30.00 us (75.0 %), collective 10.00 us (25.0 %)",
+        "launched by": "launch, 5.00 µs before the start, on main",
+        "beside compute": "compute 20.00 µs (50.0 %)",
+        "beside collective": "collective 20.00 µs (50.0 %)",
+        "beside gpu:1": "compute 30.00 µs (75.0 %), collective 10.00 µs (25.0 %)",
     }
 
 
@@ -203,7 +203,7 @@ def test_a_click_on_a_collective_selects_it_and_its_peers_on_the_other_devices(p
     )
     assert peers == [["gpu:0, collective", 140 * US], ["gpu:1, collective", 150 * US]]
     words = page.locator(".tl-selected").inner_text()
-    assert "on 2 devices; starts differ by 10.00 us, last came gpu:1" in words
+    assert "on 2 devices; starts differ by 10.00 µs, last came gpu:1" in words
     page.locator(".tl-selected button", has_text="Show all 2 devices").click()
     start, end = view(page)
     assert start < 140 * US < 180 * US < end
@@ -264,9 +264,9 @@ def test_shift_and_drag_measure_a_range_live_and_escape_lets_go(page):
         for row in (page.locator(".tl-measured tbody tr").nth(k).locator("th, td") for k in range(3))
     ]
     assert cells == [
-        ["gpu:0", "40.00 us", "100 %", "20.00 us", "20.00 us", "40.00 us", "0 %", "50.0 %", "50.0 %"],
-        ["gpu:1", "40.00 us", "100 %", "30.00 us", "10.00 us", "\u2013", "0 %", "\u2013", "\u2013"],
-        ["gpu:0 & gpu:1", "40.00 us", "100 %", "100 %"],
+        ["gpu:0", "40.00 µs", "100 %", "20.00 µs", "20.00 µs", "40.00 µs", "0 %", "50.0 %", "50.0 %"],
+        ["gpu:1", "40.00 µs", "100 %", "30.00 µs", "10.00 µs", "-", "0 %", "-", "-"],
+        ["gpu:0 & gpu:1", "40.00 µs", "100 %", "100 %"],
     ]
     focus(page)
     page.keyboard.press("Escape")
@@ -381,7 +381,7 @@ def test_a_screen_reader_is_told_the_view_the_selection_and_the_measurement(page
     )
     page.wait_for_function("document.querySelector('.tl-live').textContent.includes('Measured')")
     words = page.locator(".tl-live").inner_text()
-    assert "From 0 ps to 100.0 us, 100.0 us in view." in words
+    assert "From 0 ps to 100.0 µs, 100.0 µs in view." in words
     assert "Selected: " in words
     assert "gpu:0 100 % busy, memory 50.0 % hidden, collectives 0 % hidden" in words
 
@@ -414,7 +414,7 @@ def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_pag
     rows = page.locator(".tl-row").last.bounding_box()
     picture = page.locator(".tl-paper").bounding_box()
     assert picture["y"] + picture["height"] == pytest.approx(rows["y"] + rows["height"], abs=2)
-    # The row of compute on gpu:0 in the first quarter of its 290 us, and the ground below it.
+    # The row of compute on gpu:0 in the first quarter of its 290 µs, and the ground below it.
     pixels = page.evaluate("""async (y) => {
       const image = Object.assign(new Image(), { src: document.querySelector('.tl-paper image').getAttribute('href') });
       await image.decode();

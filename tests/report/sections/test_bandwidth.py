@@ -11,7 +11,7 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
     table = copies(("D2D", 0, 10 * US, 4 * 10**6), ("D2D", 10 * US, 12 * US, 100), ("H2D", 20 * US, 21 * US, 8))
     found = section(rates(table, devices(("gpu:0", "NVIDIA H200", 10**12, None))))
     assert found.said == [
-        "2 D2D copies of gpu:0 took 12.00 us, at 333 GB/s: 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
+        "2 D2D copies of gpu:0 took 12.00 µs, at 333 GB/s: 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
         "MiB, whose time is mostly that of starting a copy."
     ]
     assert found.tables == [
@@ -19,8 +19,8 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
             "Copies",
             ["device", "way", "n", "time", "rate", "best", "of limit", "small"],
             [
-                ["gpu:0", "D2D", "2", "12.00 us", "333 GB/s", "400 GB/s", "66.7 %", "1"],
-                ["gpu:0", "H2D", "1", "1.00 us", "8.00 MB/s", "-", "<0.1 %", "1"],
+                ["gpu:0", "D2D", "2", "12.00 µs", "333 GB/s", "400 GB/s", "66.7 %", "1"],
+                ["gpu:0", "H2D", "1", "1.00 µs", "8.00 MB/s", "-", "<0.1 %", "1"],
             ],
         )
     ]
@@ -31,7 +31,7 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
 def test_a_rate_that_is_not_known_says_why():
     (said,) = section(rates(copies(("D2H", 0, US, None)))).said
     assert said == (
-        "The only D2H copy of gpu:0 took 1.00 us. Note: 1 of 1 copies state no bytes; the trace does not state the "
+        "The only D2H copy of gpu:0 took 1.00 µs. Note: 1 of 1 copies state no bytes; the trace does not state the "
         "host link, nor which model the device is."
     )
 
@@ -49,8 +49,8 @@ def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidt
             "Longest ops, against the device's peak and memory bandwidth",
             ["op", "device", "time", "FLOP/s", "of peak", "B/s", "of mem."],
             [
-                ["convolutio…any_words", "gpu:0", "10.00 us", "50.0 T", "50.0 %", "100.0 G", "10.0 %"],
-                ["odd", "gpu:0", "10.00 us", "100.0 P", "100000.0 %", "100.0 k", "<0.1 %"],
+                ["convolutio…any_words", "gpu:0", "10.00 µs", "50.0 T", "50.0 %", "100 G", "10.0 %"],
+                ["odd", "gpu:0", "10.00 µs", "100 P", "100000.0 %", "100 k", "<0.1 %"],
             ],
         )
     ]

@@ -52,9 +52,9 @@ def test_the_shares_are_one_sentence_and_the_guesses_one_table():
             "Largest names whose kind is a guess",
             ["name", "taken for", "told by", "time", "of busy"],
             [
-                ["at::native::elemen…impl<float>>(int)", "compute", "name", "16.00 us", "8.0 %"],
-                ["ncclDevKernel_Generic", "collective", "name", "3.00 us", "1.5 %"],
-                ["mine", "compute", "nothing", "1.00 us", "0.5 %"],
+                ["at::native::elemen…impl<float>>(int)", "compute", "name", "16.00 µs", "8.0 %"],
+                ["ncclDevKernel_Generic", "collective", "name", "3.00 µs", "1.5 %"],
+                ["mine", "compute", "nothing", "1.00 µs", "0.5 %"],
             ],
         )
     ]

@@ -48,8 +48,8 @@ def test_the_tables_tell_operations_devices_and_the_longest_waits():
     operations, devices, longest = shown(*steps(4, 16, late=3)).tables
     assert operations == (
         "Collectives by operation and size",
-        ["what", "from", "n", "median", "waiting", "alg GB/s", "bus GB/s", "exposed"],
-        [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1", "1.5", "256.0 ms"]],
+        ["what", "from", "n", "median", "waiting", "algbw", "busbw", "exposed"],
+        [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1.00 GB/s", "1.50 GB/s", "256.0 ms"]],
     )
     assert devices[0] == "Who was last"
     assert devices[2][3] == ["rank3/gpu:3", "16 of 16", "192.0 ms", "0 ps", "16.00 ms", "0 ps", "16.00 ms"]
@@ -84,7 +84,9 @@ def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
         "computable from one rank alone.",
     ]
     assert [title for title, _, _ in found.tables] == ["Collectives by operation and size"]
-    assert found.tables[0][2] == [["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=0.2", ">=0.3", "15.00 ms"]]
+    assert found.tables[0][2] == [
+        ["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=200 MB/s", ">=300 MB/s", "15.00 ms"]
+    ]
     assert found.data["alone"] == found.said[1]
 
 
@@ -124,4 +126,4 @@ def test_tables_fit_80_columns_with_many_devices_and_long_names():
         assert sum(widths) + 2 * (len(widths) - 1) <= 80, title
         assert len(cells) <= 8
     assert found.tables[1][0] == "Who was last, the 8 that cost the others most"
-    assert found.tables[2][2][0][1] == "ncclDevKernel_AllRedu…"
+    assert found.tables[2][2][0][1] == "ncclDevKern…16_TREE_LL"

@@ -12,31 +12,31 @@ def test_the_median_step_comes_first_and_what_it_would_save():
     made = section(path(known(), step_table((0, 87 * US))))
     assert (made.key, made.title, made.lacking) == ("critical_path", "What determines the length of a step", "")
     assert list(made.said) == [
-        "Step 0, of median length (87.00 us): its critical path is 56.3 % compute, 13.8 % host work, 11.5 % collective "
+        "Step 0, of median length (87.00 µs): its critical path is 56.3 % compute, 13.8 % host work, 11.5 % collective "
         "transfer, 9.2 % memcpy, 6.9 % unexplained, 2.3 % host launch.",
-        "It would take 77.00 us (-11.5 %) without collectives, 79.00 us (-9.2 %) without copies, 73.00 us (-16.1 %) if "
+        "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 73.00 µs (-16.1 %) if "
         "the host took no time.",
-        "Replayed from what is proven to wait for what, it takes 81.00 us, an error of -6.9 %.",
+        "Replayed from what is proven to wait for what, it takes 81.00 µs, an error of -6.9 %.",
     ]
     parts, longest, tried, proven = made.tables
     assert parts == (
         "The critical paths of 1 step",
         ["part", "time", "of all"],
         [
-            ["compute", "49.00 us", "56.3 %"],
-            ["host work", "12.00 us", "13.8 %"],
-            ["collective transfer", "10.00 us", "11.5 %"],
-            ["memcpy", "8.00 us", "9.2 %"],
-            ["unexplained", "6.00 us", "6.9 %"],
-            ["host launch", "2.00 us", "2.3 %"],
+            ["compute", "49.00 µs", "56.3 %"],
+            ["host work", "12.00 µs", "13.8 %"],
+            ["collective transfer", "10.00 µs", "11.5 %"],
+            ["memcpy", "8.00 µs", "9.2 %"],
+            ["unexplained", "6.00 µs", "6.9 %"],
+            ["host launch", "2.00 µs", "2.3 %"],
         ],
     )
     assert longest[2][:3] == [
-        ["compute", "gpu:1", "gemm", "40.00 us"],
-        ["collective transfer", "gpu:1", "all-reduce", "10.00 us"],
-        ["host work", "t", "until call", "9.00 us"],
+        ["compute", "gpu:1", "gemm", "40.00 µs"],
+        ["collective transfer", "gpu:1", "all-reduce", "10.00 µs"],
+        ["host work", "t", "until call", "9.00 µs"],
     ]
-    assert tried[2][0] == ["collective transfers", "77.00 us", "-11.5 %"]
+    assert tried[2][0] == ["collective transfers", "77.00 µs", "-11.5 %"]
     assert proven[2] == [
         ["a thread waits for a lane", "1", "0"],
         ["order on a thread of the host", "8", "0"],

@@ -19,18 +19,18 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
         "Idle time by cause",
         ["cause", "gaps", "time", "of idle"],
         [
-            ["host-bound", "1", "850.0 us", "70.8 %"],
-            ["after last work", "1", "300.0 us", "25.0 %"],
-            ["launch latency", "1", "50.00 us", "4.2 %"],
+            ["host-bound", "1", "850.0 µs", "70.8 %"],
+            ["after last work", "1", "300.0 µs", "25.0 %"],
+            ["launch latency", "1", "50.00 µs", "4.2 %"],
         ],
     )
     assert devices[2] == [
-        ["gpu:0", "900.0 us", "81.8 %", "host-bound", "94.4 %"],
-        ["gpu:1", "300.0 us", "27.3 %", "after last work", "100 %"],
+        ["gpu:0", "900.0 µs", "81.8 %", "host-bound", "94.4 %"],
+        ["gpu:1", "300.0 µs", "27.3 %", "after last work", "100 %"],
     ]
     assert gaps[2] == [
-        ["gpu:0", "100.0 us", "900.0 us", "host-bound", "late"],
-        ["gpu:1", "800.0 us", "300.0 us", "after last work", "-"],
+        ["gpu:0", "100.0 µs", "900.0 µs", "host-bound", "late"],
+        ["gpu:1", "800.0 µs", "300.0 µs", "after last work", "-"],
     ]
     assert made.key == "idle"
     assert made.data["largest"][1]["next"] is None

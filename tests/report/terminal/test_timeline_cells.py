@@ -109,7 +109,7 @@ def test_a_terminal_without_unicode_gets_digits():
     frame = one_lane(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 40, 41), ("gpu:0", "memcpy", 70, 80))
     report = build(trace(frame))
     assert drawing(report, 30, "ascii")[2:5] == [
-        "gpu:0 88      1     88  26.2 %",
+        "gpu:0 88      1     88  26.3 %",
         "                    mm",
         "      |0        |50 ps",
     ]
@@ -187,7 +187,7 @@ def test_without_device_work_of_any_length_there_is_no_timeline(frame):
     ("length", "cells", "words"),
     [
         (6_700 * 10**9, 51, ["0", "2 s", "4 s", "6 s"]),
-        (10**9, 60, ["0", "200 us", "400 us", "600 us", "800 us"]),
+        (10**9, 60, ["0", "200 µs", "400 µs", "600 µs", "800 µs"]),
         (3, 3, ["0"]),
     ],
 )
@@ -197,6 +197,6 @@ def test_ticks_stand_at_round_times_in_the_cells_that_hold_them(length, cells, w
     assert found[: len(words)] == words
     step = length if len(words) == 1 else None
     for place, word in zip(places, found, strict=True):
-        at = 5 + (0 if word == "0" else int(word.split()[0]) * {"s": 10**12, "us": 10**6, "ps": 1}[word.split()[1]])
+        at = 5 + (0 if word == "0" else int(word.split()[0]) * {"s": 10**12, "µs": 10**6, "ps": 1}[word.split()[1]])
         assert edges[place] <= at < edges[place + 1]
     assert step is None or places[0] == 0

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from tracekit.readers.merge.shared_ends import Compared, Host, by_host, compare
+from tracekit.units import time
 
-_UNITS = (("s", 10**12), ("ms", 10**9), ("us", 10**6), ("ns", 10**3))
 _NAMED = 4  # so many hosts are named in a note, others are counted
 
 
@@ -203,15 +203,9 @@ def _counted(clocks: Sequence[Clock]) -> str:
 
 
 def _worst(clocks: Sequence[Clock]) -> str:
-    return _duration(max(clock.residual_ps or 0 for clock in clocks))
+    return time(max(clock.residual_ps or 0 for clock in clocks))
 
 
 def _offset(clock: Clock) -> str:
     shift = clock.shift_ps or 0
-    return f"{_duration(abs(shift))} {'ahead of' if shift < 0 else 'behind'}"
-
-
-def _duration(ps: int) -> str:
-    """`ps` in the unit that suits it, rounded to six digits."""
-    unit, size = next((one for one in _UNITS if ps >= one[1] - one[1] // 10**6), ("ps", 1))
-    return f"{ps / size:.6g} {unit}" if ps < 1000 * size else f"{ps // size} {unit}"
+    return f"{time(abs(shift))} {'ahead of' if shift < 0 else 'behind'}"

@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from tracekit import units
 from tracekit.report.figures import labels, layout, sheet, time_axis
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import Page
@@ -18,7 +19,7 @@ def ruled(made: Page, axes: Axes, view: View) -> None:
     """Draw the time below `axes`, whose x is ps since the start of the view."""
     width = axes.get_position().width * made.width
     ticks, symbol, zero = time_axis.axis(view.start_ps, view.start_ps + view.length_ps, max(round(width / 140), 2))
-    words = f"time since {time_axis.exact(zero)}" if zero else view.axis
+    words = f"time since {units.exact(zero)}" if zero else view.axis
     made.rule(axes, ticks, f"{words} ({symbol})")
 
 

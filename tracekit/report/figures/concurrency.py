@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import units
 from tracekit.report.figures import bands, coverage, labels, layout, sheet
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, WIDE, Page
@@ -48,10 +49,10 @@ def _finding(table: pd.DataFrame) -> str:
     if devices < 1 or not window:
         return "How many devices were busy at once"
     if devices == 1:
-        return f"The only device was busy {labels.percent(times[1], window)} of the time"
+        return f"The only device was busy {units.percent(times[1], window)} of the time"
     mean = sum(number * time for number, time in enumerate(times)) / window
     every = "both" if devices == 2 else f"all {devices}"
-    share = labels.percent(times[-1], window)
+    share = units.percent(times[-1], window)
     return f"{mean:.2f} of {devices} devices were busy on average, {every} for {share} of the time"
 
 
@@ -152,7 +153,7 @@ def _histogram(
     """A bar for each number of busy devices at its height on the other axes, as long as its share of the window."""
     width_px, height_px = size_px
     window = sum(times)
-    words = [f"{labels.percent(time, window)}, {labels.time(time)}" if time else "0 %" for time in times]
+    words = [f"{units.percent(time, window)}, {units.time(time)}" if time else "0 %" for time in times]
     # The longest bar leaves room for its words.
     share = max(1 - (max(labels.measure(one, SMALL) for one in words) + _WORDS_PX) / width_px, 0.2)
     longest = max(times)
@@ -177,11 +178,11 @@ def _histogram(
 
 
 def _remarks(view: View, averaged: bool, edges: NDArray[np.int64]) -> list[str]:
-    made = [f"The bars on the right are exact and sum to the window of {labels.time(view.length_ps)}."]
+    made = [f"The bars on the right are exact and sum to the window of {units.time(view.length_ps)}."]
     if averaged:
         column_ps = max(int(edges[1] - edges[0]), 1)
         made.append(
-            f"Over time, each column of {labels.time(column_ps)} shows the average of its numbers of busy devices, "
+            f"Over time, each column of {units.time(column_ps)} shows the average of its numbers of busy devices, "
             "stacked by how many were busy at once."
         )
     if view.seen.unplaced:

@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit import units
 from tracekit.report.figures import bands, coverage, labels, layout, sheet
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
@@ -47,10 +48,10 @@ def _timeline(
     together, bins = coverage.shared(groups) if view.aligned else ([], [])
     rows = layout.rows(groups, together, bins)
     colours = bands.colours(sheet.colours_of(theme), bins)
-    busy = {group.device: f"{labels.percent(iv.total(group.busy), length)} busy" for group in groups}
+    busy = {group.device: f"{units.percent(iv.total(group.busy), length)} busy" for group in groups}
     if bins:
         shared_ps = iv.total(iv.union(*[layer.held for layer in together if layer.keys[0] != bins[0]]))
-        busy["overlap"] = f"{labels.percent(shared_ps, length)} {'both' if len(bins) == 2 else '2 or more'}"
+        busy["overlap"] = f"{units.percent(shared_ps, length)} {'both' if len(bins) == 2 else '2 or more'}"
 
     def bold(text: str) -> float:
         return labels.measure(text, SMALL, bold=True)
@@ -93,10 +94,9 @@ def _remarks(rows: Sequence[layout.Row], edges: NDArray[np.int64], missing: int)
     made = []
     if any(coverage.is_crowded(row.layers, edges) for row in rows):
         column_ps = max(int(edges[1] - edges[0]), 1)
-        scale, symbol = labels.unit(column_ps)
         made.append(
             "Where intervals outnumber pixels, a lane is filled to the busy share of each column of "
-            f"{column_ps / scale:.3g} {symbol}; a full lane is 100 %."
+            f"{units.time(column_ps)}; a full lane is 100 %."
         )
     if any(len(layer.keys) > 1 for row in rows for layer in row.layers):
         made.append("Kinds that run at the same time in one lane share its height.")

@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
 
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import RendererAgg
 
+from tracekit import units
+
 # Bundled with matplotlib, so that a figure looks the same on every machine.
 FONT = "DejaVu Sans"
 DPI = 150
 
-_UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "µs"), (10**3, "ns"), (1, "ps"))
 _THREAD = re.compile(r"(?:tf_)?(?P<base>.+?)/(?P<number>-?\d{6,})")
 
 
@@ -39,41 +39,10 @@ def short(names: Sequence[str], limit: int = 24) -> list[str]:
     made: list[str] = []
     for part, base in zip(parts, bases, strict=True):
         tail = f" …{part['number'][-4:]}" if part and bases.count(base) > 1 else ""
-        head = (
-            base if len(base + tail) <= limit else f"{base[: limit // 2]}…{base[len(tail) + limit // 2 + 1 - limit :]}"
-        )
-        made.append(head + tail)
+        made.append(units.short(base, limit - len(tail)) + tail)
     return [
         label if made.count(label) == 1 else f"{label} #{1 + made[:i].count(label)}" for i, label in enumerate(made)
     ]
-
-
-def percent(part: int, whole: int) -> str:
-    """`part` of `whole` as a percentage that says 0 % and 100 % only where that is exact."""
-    tenths = round(1000 * part / whole)
-    if tenths == 0 and part > 0:
-        return "<0.1 %"
-    if tenths == 1000 and part < whole:
-        return ">99.9 %"
-    return f"{tenths // 10} %" if part in (0, whole) else f"{tenths / 10:.1f} %"
-
-
-def share(ratio: float) -> str:
-    """A ratio in 0..1 as `percent` tells it."""
-    return percent(*Fraction(ratio).as_integer_ratio())
-
-
-def unit(length_ps: int) -> tuple[int, str]:
-    """The largest unit of time that is no longer than `length_ps`: its picoseconds and its symbol."""
-    return next((pair for pair in _UNITS if pair[0] <= length_ps), _UNITS[-1])
-
-
-def time(length_ps: int) -> str:
-    """A length with three significant digits in the unit that fits: 1.23 ms."""
-    size, symbol = unit(length_ps)
-    value = length_ps / size
-    decimals = 0 if size == 1 or value >= 100 else 1 if value >= 10 else 2
-    return f"{value:.{decimals}f} {symbol}"
 
 
 def wrap(text: str, width: float, measure: Callable[[str], float], lines: int) -> list[str]:

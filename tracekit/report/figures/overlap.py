@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from tracekit import units
 from tracekit.report.figures import labels, layout, sheet
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
@@ -47,8 +48,8 @@ def _finding(pairs: pd.DataFrame) -> str:
     least, most = known.iloc[0], known.iloc[-1]
     if len(known) == 1:
         who = f"{least['a']} and {least['b']} were"
-        return f"{who} busy at the same time for {labels.share(least['ratio_min'])} of the shorter one's busy time"
-    ends = [f"{labels.share(one['ratio_min'])} ({one['a']} and {one['b']})" for one in (least, most)]
+        return f"{who} busy at the same time for {units.percent(least['ratio_min'])} of the shorter one's busy time"
+    ends = [f"{units.percent(one['ratio_min'])} ({one['a']} and {one['b']})" for one in (least, most)]
     return f"Two devices overlap between {ends[0]} and {ends[1]} of the shorter one's busy time"
 
 
@@ -137,7 +138,7 @@ def _write(made: Page, axes: Axes, values: NDArray[np.float64], words: list[list
     long = labels.measure(">99.9 %", size) + 6 <= cell
     for row, column in np.ndindex(values.shape):
         value, colour = float(values[row, column]), made.colours["grey"]
-        shown = words[row][column] if np.isnan(value) else labels.share(value) if long else _whole(value)
+        shown = words[row][column] if np.isnan(value) else units.percent(value) if long else units.whole_percent(value)
         if row != column and not np.isnan(value):
             colour = sheet.readable_on(made.colours, _shade(made, round(value * _SHADES)))
         axes.text(column + 0.5, row + 0.5, shown, fontsize=size, color=colour, **how)
@@ -146,14 +147,6 @@ def _write(made: Page, axes: Axes, values: NDArray[np.float64], words: list[list
 def _number_size(cell: int) -> float:
     """The font size of the numbers in cells of so many px, 0 where none fits."""
     return next((size for size in (SMALL, 7.5, 6.5, 5.5) if labels.measure(">99", size) + 6 <= cell), 0.0)
-
-
-def _whole(ratio: float) -> str:
-    """`ratio` in whole percent; 0 and 100 only where that is exact."""
-    rounded = round(100 * ratio)
-    if rounded == 0 and ratio > 0:
-        return "<1"
-    return ">99" if rounded == 100 and ratio < 1 else str(rounded)
 
 
 def _panel(made: Page, tells: Sequence[tuple[str, str]], place: tuple[int, int]) -> None:

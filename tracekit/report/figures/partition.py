@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 
+from tracekit import units
 from tracekit.report.figures import labels, layout, sheet
 from tracekit.report.figures.selection import View
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
@@ -62,7 +63,7 @@ def _finding(table: pd.DataFrame) -> str:
         "idle": ["idle"],
     }
     spent = {name: int(table[cells].to_numpy().sum()) for name, cells in parts.items()}
-    told = [f"{labels.percent(time, total)} {name}" for name, time in spent.items() if time]
+    told = [f"{units.percent(time, total)} {name}" for name, time in spent.items() if time]
     who = table["device"].iloc[0] if len(table) == 1 else f"{len(table)} devices"
     return f"{who}: {', '.join(told)}"
 
@@ -135,12 +136,12 @@ def _bars(made: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -
 
 
 def _share(part: int, whole: int) -> str:
-    return labels.percent(part, whole) if whole else "-"
+    return units.percent(part, whole) if whole else "-"
 
 
 def _axis_words(view: View, table: pd.DataFrame) -> str:
     if view.aligned:
-        return f"share of the window of {labels.time(int(table['window_ps'].max()))} (%)"
+        return f"share of the window of {units.time(int(table['window_ps'].max()))} (%)"
     return "share of the window of each device's own clock (%)"
 
 

@@ -14,13 +14,13 @@ from tracekit.analysis import phases as phasing
 from tracekit.columns import records
 from tracekit.errors import TracekitError
 from tracekit.report.build import Report, Stretch, too_few_cores
-from tracekit.report.figures.time_axis import exact
 from tracekit.report.sections import missing, verdict
 from tracekit.timeline import launches as links
 from tracekit.timeline.rows import Rows, rows
 from tracekit.timeline.steps import boundaries
 from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace
+from tracekit.units import exact
 
 # So many names are listed to a user who asked for another.
 _LISTED = 12

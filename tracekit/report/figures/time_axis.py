@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 
+from tracekit import units
 from tracekit.errors import TracekitError
-from tracekit.report.figures import labels
 
 _SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12, "min": 60 * 10**12}
 _TIME = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµμ]*)", re.IGNORECASE)
@@ -37,12 +37,6 @@ def parse(text: str, option: str) -> int:
     return int(value * size)
 
 
-def exact(ps: int) -> str:
-    """`ps` with every digit, in the largest unit in which it has a whole part: 1.250000001 s."""
-    size, symbol = labels.unit(abs(ps)) if ps else (1, "s")
-    return f"{_decimal(ps, size)} {symbol}"
-
-
 def _decimal(ps: int, size: int, decimals: int | None = None) -> str:
     """`ps` in units of `size` ps (a power of ten) with every digit, or with exactly so many behind the point."""
     digits = len(str(size)) - 1
@@ -62,7 +56,7 @@ def axis(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], 
     step = next(step for step in _steps() if length // step < most)
     if step > length:  # could leave the axis without a tick
         step = max(step for step in _steps() if step <= length)
-    for size, symbol in (labels.unit(max(end_ps, 1)), labels.unit(max(length, 1))):
+    for size, symbol in (units.time_unit(max(end_ps, 1)), units.time_unit(max(length, 1))):
         decimals = _decimals(step, size)
         if decimals <= _MOST_DECIMALS and end_ps // size < 10**_MOST_DIGITS:
             first = -(-start_ps // step) * step
@@ -71,7 +65,7 @@ def axis(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], 
                 symbol,
                 0,
             )
-    size, symbol = labels.unit(max(length, 1))
+    size, symbol = units.time_unit(max(length, 1))
     decimals = _decimals(step, size)
     return [(at, _decimal(at, size, decimals)) for at in range(0, length + 1, step)], symbol, start_ps
 

@@ -1,7 +1,7 @@
 // All that is known of one row: its own facts, what ran beside it and for how long.
 "use strict";
 ((tracekit) => {
-  const { exact, percent, time, bytes, grouped } = tracekit.units;
+  const { count, exact, percent, rate, size, time } = tracekit.units;
   const MOST_BESIDE = 6;
 
   /** Units as exact picoseconds. */
@@ -88,9 +88,9 @@
     const facts = [];
     const length = (data.end[row] - data.start[row]) * data.unitPs;
     if (!Number.isNaN(data.bytes[row])) {
-      facts.push(["bytes", `${bytes(data.bytes[row])} (${grouped(data.bytes[row])} B)`]);
+      facts.push(["bytes", `${size(data.bytes[row])} (${count(data.bytes[row])} B)`]);
       if (data.classes[data.kind[row]][0] === "memcpy" && length > 0) {
-        facts.push(["rate", `${(data.bytes[row] / (length / 1e3)).toPrecision(3)} GB/s`]);
+        facts.push(["rate", rate(data.bytes[row] / (length / 1e12), "B/s")]);
       }
     }
     if (!Number.isNaN(data.wait[row])) facts.push(["waiting", time(data.wait[row] * data.unitPs)]);

@@ -159,9 +159,9 @@
         if (room < 3 || from < labelled) continue;
         const name = data.names[data.name[at]];
         const kind = KINDS.indexOf(data.classes[data.kind[at]][0]);
-        labelled = from + Math.min(name.length, room) * wide + 4;
+        const shown = tracekit.units.short(name, room);
+        labelled = from + shown.length * wide + 4;
         const dimmed = app.found && !app.found.names?.[data.name[at]];
-        const shown = name.length <= room ? name : `${name.slice(0, room - 1)}…`;
         if (kind > 0 && kind < 4 && !dimmed) {
           // A pattern is no ground for letters.
           context.fillStyle = tones.kinds[kind];
@@ -183,7 +183,7 @@
     const largest = Math.max(Math.abs(from), Math.abs(to));
     const long = largest / step > 1e5;
     const base = long ? Math.floor(from / step) * step : 0;
-    const [scale, name] = tracekit.units.UNITS.find(([each]) => each <= (long ? to - from : largest)) ?? [1, "ps"];
+    const [scale, name] = tracekit.units.timeUnit(long ? to - from : largest);
     const digits = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
     const made = [];
     for (let k = Math.ceil(from / step); k * step <= to; k++) {
@@ -239,7 +239,7 @@
         const short = told.length <= room || item.step === null ? told : String(item.step);
         if (room >= Math.min(short.length, 3)) {
           context.fillStyle = item.left_out ? tones.grey : tones.ink;
-          context.fillText(short.length <= room ? short : `${short.slice(0, room - 1)}…`, left + 4, y + BAND / 2 + 0.5);
+          context.fillText(tracekit.units.short(short, room), left + 4, y + BAND / 2 + 0.5);
         }
       });
     });

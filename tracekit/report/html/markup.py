@@ -89,7 +89,7 @@ def factor(value: Any, reason: Any = None) -> Markup:
 
 def number(value: Any, reason: Any = None) -> Markup:
     """A count, with its thousands apart."""
-    return none(reason) if pd.isna(value) else tag("data", f"{int(value):,}", value=int(value))
+    return none(reason) if pd.isna(value) else tag("data", units.count(value), value=int(value))
 
 
 def name(words: Any, longest: int = 48) -> Markup:
@@ -101,6 +101,5 @@ def name(words: Any, longest: int = 48) -> Markup:
     if words is None or pd.isna(words):
         return none()
     full = " ".join(str(words).split()) or "(no name)"
-    if len(full) <= longest:
-        return tag("bdi", full)
-    return tag("bdi", f"{full[: longest // 2]}…{full[longest // 2 + 1 - longest :]}", title=full)
+    shown = units.short(full, longest)
+    return tag("bdi", shown, title=full if shown != full else None)

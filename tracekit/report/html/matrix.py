@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tracekit.report.build import Report, Stretch
 from tracekit.report.html.markup import Markup, join, name, none, picoseconds, share, tag
 from tracekit.report.html.tables import table
-from tracekit.units import percent
+from tracekit.units import percent, whole_percent
 
 MOST_CELLS = 32
 # Of more devices the cells hold whole percents.
@@ -96,14 +96,9 @@ def _cell(ratio: float, self: bool, reason: str | None, dense: bool) -> Markup:
     if np.isnan(ratio):
         return tag("td", none(reason), class_="unknown")
     exact = percent(ratio)
-    shown = _whole(ratio) if dense else exact.removesuffix(" %")
+    shown = whole_percent(ratio) if dense else exact.removesuffix(" %")
     figure = tag("data", shown, value=repr(float(ratio)), title=exact if dense else None)
     return tag("td", figure, class_="heat", style=f"--dark:{ratio:.3f}")
-
-
-def _whole(ratio: float) -> str:
-    """Whole percent, 0 and 100 only where it is exactly that."""
-    return f"{100 * ratio:.0f}" if ratio in (0, 1) else "<1" if ratio < 0.01 else f"{min(100 * ratio, 99):.0f}"
 
 
 def _square(one: Stretch, ratio: str, devices: list[str]) -> NDArray[np.float64]:

@@ -53,7 +53,7 @@
     const rows = all.slice(0, MOST_DEVICES).map((one) => {
       const hidden = (part) => percent(one.hidden[part], one.time[part]);
       const parts = ["compute", "collective", "memory"].map((part) =>
-        one.time[part] ? time(one.time[part] * unit) : "–",
+        one.time[part] ? time(one.time[part] * unit) : "-",
       );
       return [
         one.group.name,
@@ -75,7 +75,7 @@
     const words = ({ a, b, both }) => {
       const either = a.busy + b.busy - both;
       const shorter = Math.min(a.busy, b.busy);
-      const ratios = [percent(both, shorter), shorter ? percent(both, either) : "–"];
+      const ratios = [percent(both, shorter), shorter ? percent(both, either) : "-"];
       return [`${a.group.name} & ${b.group.name}`, time(both * unit), ...ratios];
     };
     const ratio = ({ a, b, both }) => both / Math.max(Math.min(a.busy, b.busy), 1);

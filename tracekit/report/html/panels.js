@@ -99,8 +99,8 @@
     else if (found.problem) dom.count.textContent = "no regular expression";
     else {
       const is = row >= 0 && row < app.data.device_rows && found.names[app.data.name[row]];
-      const place = is ? `${tracekit.units.grouped(tracekit.search.place(app.data, found, row))} of ` : "";
-      dom.count.textContent = `${place}${tracekit.units.grouped(found.count)} found`;
+      const place = is ? `${tracekit.units.count(tracekit.search.place(app.data, found, row))} of ` : "";
+      dom.count.textContent = `${place}${tracekit.units.count(found.count)} found`;
     }
   }
 

@@ -13,6 +13,7 @@ from tracekit.report import palette
 from tracekit.report.build import Report
 from tracekit.report.html import encode
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.units import short
 
 # What the page must hold beside the payload, in this order.
 SCRIPTS = (
@@ -63,7 +64,7 @@ def payload(report: Report, limit: int = LIMIT) -> str:
         found = replace(found, notes=(*found.notes, lacking))
         made = _elements(report, found)
     if len(made) > limit and any(len(name) > SHORT for name in found.names):
-        names = tuple(name if len(name) <= SHORT else name[: SHORT - 1] + "…" for name in found.names)
+        names = tuple(short(name, SHORT) for name in found.names)
         lacking = f"Names are cut to {SHORT} characters, since the page would be too large."
         made = _elements(report, replace(found, names=names, notes=(*found.notes, lacking)))
     return made

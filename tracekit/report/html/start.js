@@ -109,7 +109,7 @@
     tracekit.labels.shares(app);
     tracekit.panels.say(app);
     const { view, data } = app;
-    const words = `Timeline of ${tracekit.units.grouped(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
+    const words = `Timeline of ${tracekit.units.count(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
     app.dom.plot.setAttribute("aria-label", words);
     const hash = tracekit.address.write(app);
     // Opening a page does not change its address.

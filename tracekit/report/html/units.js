@@ -1,64 +1,118 @@
-// How numbers are shown: times with the unit that fits, shares, bytes.
+// How figures and names read: as tracekit/units.py has it for every other face, which a test holds equal to this.
 "use strict";
 ((tracekit) => {
-  const UNITS = [
-    [1e12, "s"],
-    [1e9, "ms"],
-    [1e6, "us"],
-    [1e3, "ns"],
-    [1, "ps"],
+  const TIMES = [
+    ["ps", 1],
+    ["ns", 1e3],
+    ["µs", 1e6],
+    ["ms", 1e9],
+    ["s", 1e12],
   ];
+  const BYTES = [
+    ["B", 1],
+    ["KiB", 2 ** 10],
+    ["MiB", 2 ** 20],
+    ["GiB", 2 ** 30],
+    ["TiB", 2 ** 40],
+  ];
+  const PREFIXES = [
+    ["", 1],
+    ["k", 1e3],
+    ["M", 1e6],
+    ["G", 1e9],
+    ["T", 1e12],
+    ["P", 1e15],
+  ];
+  // Of a shorter text than this only the beginning is kept: halves of it would say nothing.
+  const LEAST_HALVES = 12;
 
-  /** `ps` picoseconds with three or more significant digits: 1.23 ms. */
+  /** The nearest integer, of two the larger. */
+  function nearest(value) {
+    const low = Math.floor(value);
+    return low + (value - low >= 0.5 ? 1 : 0);
+  }
+
+  /** An integer of so many digits behind the point. */
+  function point(number, decimals) {
+    const digits = String(number).padStart(decimals + 1, "0");
+    return `${digits.slice(0, -decimals)}.${digits.slice(-decimals)}`;
+  }
+
+  /** Picoseconds in the unit that fits, with two digits behind the point up to 100 of it and one beyond: 12.35 ms. */
   function time(ps) {
-    for (const [size, unit] of UNITS.slice(0, 4)) {
-      if (Math.abs(ps) >= size) {
-        const value = ps / size;
-        return `${value.toFixed(Math.abs(value) < 100 ? 2 : 1)} ${unit}`;
-      }
+    const sign = ps < 0 ? "-" : "";
+    const length = Math.abs(ps);
+    if (nearest(length) < 1000) return `${nearest(length) ? sign : ""}${nearest(length)} ps`;
+    for (const [symbol, size] of TIMES.slice(1)) {
+      const decimals = nearest(length / (size / 100)) < 10_000 ? 2 : 1;
+      const number = nearest(length / (size / 10 ** decimals));
+      if (number < 1000 * 10 ** decimals || symbol === "s") return `${sign}${point(number, decimals)} ${symbol}`;
     }
-    return `${ps.toFixed(0)} ps`;
   }
 
-  /** A BigInt of picoseconds with every digit that it has: 1.079639 ms. */
+  /** The largest unit of time that is no longer than a length: [picoseconds, symbol]. */
+  function timeUnit(length) {
+    const [symbol, size] = TIMES.findLast((each) => each[1] <= length) ?? TIMES[0];
+    return [size, symbol];
+  }
+
+  /** A BigInt of picoseconds with every digit, in the largest unit in which they have a whole part: 1.250000001 s. */
   function exact(ps) {
-    const size = ps < 0n ? -ps : ps;
-    const [unit, name] = UNITS.find(([each]) => size >= BigInt(each)) ?? UNITS[4];
-    const whole = size / BigInt(unit);
-    const digits = String(unit).length - 1;
-    const rest = digits
-      ? String(size % BigInt(unit))
-          .padStart(digits, "0")
-          .replace(/0+$/, "")
-      : "";
-    return `${ps < 0n ? "-" : ""}${grouped(whole)}${rest ? `.${rest}` : ""} ${name}`;
+    if (ps === 0n) return "0 s";
+    const length = ps < 0n ? -ps : ps;
+    const [symbol, size] = TIMES.findLast((each) => BigInt(each[1]) <= length) ?? TIMES[0];
+    const digits = String(size).length - 1;
+    const rest = String(length % BigInt(size)).padStart(digits, "0");
+    const behind = digits ? rest.replace(/0+$/, "") : "";
+    return `${ps < 0n ? "-" : ""}${length / BigInt(size)}${behind && `.${behind}`} ${symbol}`;
   }
 
-  /** An integer with its thousands apart. */
-  function grouped(value) {
-    return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
+  /** A part of a whole as a percentage that says 0 or 100 only where it is exactly that; a dash if there is no whole. */
+  function percent(part, whole = 1) {
+    if (!whole) return "-";
+    if (part === 0 || part === whole) return part ? "100 %" : "0 %";
+    const ratio = part / whole;
+    if (ratio > 0 && ratio < 0.001) return "<0.1 %";
+    if (ratio > 0.999 && part < whole) return ">99.9 %";
+    return `${ratio < 0 ? "-" : ""}${point(nearest(Math.abs(ratio) * 1000), 1)} %`;
   }
 
-  /** `part` of `whole` as a percentage that says 0 or 100 only where it is exactly that; a dash if there is no whole. */
-  function percent(part, whole) {
-    if (!whole) return "–";
-    const value = (100 * part) / whole;
-    if (part > 0 && value < 0.1) return "<0.1 %";
-    if (part < whole && value > 99.9) return ">99.9 %";
-    return `${part === 0 || part === whole ? value.toFixed(0) : value.toFixed(1)} %`;
+  /** Three digits, or more where there are more before the point. */
+  function threeDigits(value) {
+    const decimals = [2, 1].find((digits) => nearest(value * 10 ** digits) < 1000) ?? 0;
+    const number = nearest(value * 10 ** decimals);
+    return decimals ? point(number, decimals) : String(number);
   }
 
-  /** A number of bytes: 4.19 MB (decimal, as GB/s are). */
-  function bytes(count) {
-    for (const [size, unit] of [
-      [1e12, "TB"],
-      [1e9, "GB"],
-      [1e6, "MB"],
-      [1e3, "kB"],
-    ]) {
-      if (count >= size) return `${(count / size).toPrecision(3)} ${unit}`;
+  /** Bytes in powers of 1024, as buffers have them, with three digits where they are no whole number: 64 MiB. */
+  function size(value) {
+    for (const [symbol, of] of BYTES) {
+      const number = value % of === 0 ? String(value / of) : threeDigits(value / of);
+      if (Number(number) < 1024 || symbol === "TiB") return `${number} ${symbol}`;
     }
-    return `${count} B`;
+  }
+
+  /** A rate in powers of 1000, as datasheets have them, with three digits: 26.8 GB/s for the `unit` B/s. */
+  function rate(perSecond, unit) {
+    for (const [prefix, of] of PREFIXES) {
+      const number = threeDigits(perSecond / of);
+      if (Number(number) < 1000 || prefix === "P") return `${number} ${prefix}${unit}`;
+    }
+  }
+
+  /** A count with its thousands apart: 1,234. */
+  function count(number) {
+    return String(number).replace(/\B(?=(\d{3})+$)/g, ",");
+  }
+
+  /** A name of at most `most` characters, without its middle: templates of one kernel differ at both ends. */
+  function short(name, most) {
+    const text = name.split(/[ \t-\r]+/).filter(Boolean).join(" ").replace(/^void /, "");
+    if (text.length <= most) return text;
+    const letters = [...text];
+    if (letters.length <= most) return text;
+    const tail = most >= LEAST_HALVES ? most - Math.floor(most / 2) - 1 : 0;
+    return `${letters.slice(0, most - 1 - tail).join("")}…${letters.slice(letters.length - tail).join("")}`;
   }
 
   /** Steps of a time axis: at least `least` apart, 1, 2 or 5 times a power of ten. */
@@ -67,5 +121,5 @@
     return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * (1 - 1e-9));
   }
 
-  tracekit.units = { UNITS, time, exact, grouped, percent, bytes, tick };
+  tracekit.units = { time, timeUnit, exact, percent, size, rate, count, short, tick };
 })((globalThis.tracekit ??= {}));

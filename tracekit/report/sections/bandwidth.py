@@ -7,12 +7,11 @@ import pandas as pd
 from tracekit.analysis.bandwidth.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import percent, rate, short, size, time
 
 # What stands in the tables, and in summary.json of each long list.
 _SHOWN, _KEPT = 8, 1000
 _DEVICE, _OP, _KERNEL = 11, 20, 36
-_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def section(result: Bandwidth) -> Section:
@@ -44,13 +43,13 @@ def _copies_said(row: dict[str, Any]) -> str:
     some = f"{row['n']:,} {kind}copies" if row["n"] > 1 else f"The only {kind}copy"
     said = f"{some} of {row['device']} took {time(row['busy_ps'])}"
     if pd.notna(row["bytes_per_s"]):
-        said += f", at {_rate(row['bytes_per_s'], 'B/s')}"
+        said += f", at {rate(row['bytes_per_s'], 'B/s')}"
     if pd.notna(row["limit_ratio"]):
-        limit = f"{_rate(row['limit_bytes_per_s'], 'B/s')} ({row['limit_from']})"
+        limit = f"{rate(row['limit_bytes_per_s'], 'B/s')} ({row['limit_from']})"
         said += f": {percent(row['limit_ratio'])} of the limit of {limit}"
     if row["small"]:
         which = "all of them" if row["small"] == row["n"] else f"{row['small']:,} of them"
-        what = f"{which} under {SMALL_BYTES // 2**20} MiB, whose time is mostly that of starting a copy"
+        what = f"{which} under {size(SMALL_BYTES)}, whose time is mostly that of starting a copy"
         said += f"; {what}" if row["small"] < row["n"] else f", {what}"
     return f"{said}." + (f" Note: {row['reason']}." if pd.notna(row["reason"]) else "")
 
@@ -58,9 +57,9 @@ def _copies_said(row: dict[str, Any]) -> str:
 def _device_said(row: dict[str, Any]) -> str:
     if pd.isna(row["busy_flops_per_s"]):
         return f"How many FLOP/s {row['device']} did is not known: {row['reason']}."
-    said = f"{row['device']} did {_rate(row['busy_flops_per_s'], 'FLOP/s')} while it was busy"
+    said = f"{row['device']} did {rate(row['busy_flops_per_s'], 'FLOP/s')} while it was busy"
     if pd.notna(row["busy_flops_ratio"]):
-        peak = f"{_rate(row['peak_flops_per_s'], 'FLOP/s')} ({row['peak_from']}, 16-bit)"
+        peak = f"{rate(row['peak_flops_per_s'], 'FLOP/s')} ({row['peak_from']}, 16-bit)"
         said += f", {percent(row['busy_flops_ratio'])} of its peak of {peak}"
     return f"{said}." + (f" Note: {row['reason']}." if pd.notna(row["reason"]) else "")
 
@@ -76,12 +75,12 @@ def _occupancy_said(row: dict[str, Any]) -> str:
 def _copies(table: pd.DataFrame) -> Titled:
     rows = [
         [
-            _short(row["device"], _DEVICE),
+            short(row["device"], _DEVICE),
             row["direction"],
             f"{row['n']:,}",
             time(row["busy_ps"]),
-            _rate(row["bytes_per_s"], "B/s"),
-            _rate(row["best_bytes_per_s"], "B/s"),
+            rate(row["bytes_per_s"], "B/s"),
+            rate(row["best_bytes_per_s"], "B/s"),
             percent(row["limit_ratio"]),
             f"{row['small']:,}",
         ]
@@ -93,12 +92,12 @@ def _copies(table: pd.DataFrame) -> Titled:
 def _ops(table: pd.DataFrame) -> Titled:
     rows = [
         [
-            _short(row["hlo_op"], _OP),
-            _short(row["device"], _DEVICE),
+            short(row["hlo_op"], _OP),
+            short(row["device"], _DEVICE),
             time(row["busy_ps"]),
-            _rate(row["flops_per_s"], ""),
+            rate(row["flops_per_s"], ""),
             percent(row["flops_ratio"]),
-            _rate(row["bytes_per_s"], ""),
+            rate(row["bytes_per_s"], ""),
             percent(row["bytes_ratio"]),
         ]
         for row in records(table.head(_SHOWN))
@@ -110,8 +109,8 @@ def _ops(table: pd.DataFrame) -> Titled:
 def _low(table: pd.DataFrame) -> Titled:
     rows = [
         [
-            _short(row["name"], _KERNEL),
-            _short(row["device"], _DEVICE),
+            short(row["name"], _KERNEL),
+            short(row["device"], _DEVICE),
             f"{row['n']:,}",
             time(row["time_ps"]),
             percent(row["mean_ratio"]),
@@ -119,21 +118,6 @@ def _low(table: pd.DataFrame) -> Titled:
         for row in records(table.head(_SHOWN))
     ]
     return "Longest kernels of low occupancy", ["kernel", "device", "n", "time", "occupancy"], rows
-
-
-def _rate(value: Any, unit: str) -> str:
-    """A rate with the prefix that fits: 26.8 GB/s."""
-    if pd.isna(value):
-        return "-"
-    size, prefix = next(((size, prefix) for size, prefix in _UNITS if value >= size), (1, ""))
-    scaled = value / size
-    return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {prefix}{unit}".rstrip()
-
-
-def _short(name: Any, longest: int) -> str:
-    """A kernel without its return type; the middle of a long name is left out."""
-    text = "-" if pd.isna(name) else " ".join(str(name).removeprefix("void ").split())
-    return text if len(text) <= longest else f"{text[: longest // 2]}…{text[1 - (longest + 1) // 2 :]}"
 
 
 def _data(result: Bandwidth) -> dict[str, Any]:

@@ -7,12 +7,11 @@ import pandas as pd
 from tracekit.analysis.collectives.collectives import FEWEST, Collectives
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import count, percent, rate, short, size, time
 
 # What stands in the tables, and in summary.json of the list of all instances.
 _SHOWN, _LONGEST, _KEPT = 8, 5, 1000
 _WIDEST = 22
-_SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def section(result: Collectives) -> Section:
@@ -69,8 +68,8 @@ def _operations(by_op: pd.DataFrame) -> Titled:
     several = by_op["ranks"].nunique(dropna=False) > 1
     rows = [
         [
-            _short(one["category"]) + (f" /{_or_dash(one['ranks'])}" if several else ""),
-            _size(one["size_bytes"]),
+            _short(one["category"]) + (f" /{count(one['ranks'])}" if several else ""),
+            size(one["size_bytes"]),
             str(one["n"]),
             time(one["duration_ps"]),
             percent(one["wait_ratio"]),
@@ -82,7 +81,7 @@ def _operations(by_op: pd.DataFrame) -> Titled:
     ]
     title = "Collectives by operation and size"
     more = f", the {_SHOWN} longest of {len(by_op)}" if len(by_op) > _SHOWN else ""
-    head = ["what /ranks" if several else "what", "from", "n", "median", "waiting", "alg GB/s", "bus GB/s", "exposed"]
+    head = ["what /ranks" if several else "what", "from", "n", "median", "waiting", "algbw", "busbw", "exposed"]
     return f"{title}{more}", head, rows
 
 
@@ -114,7 +113,7 @@ def _longest(table: pd.DataFrame) -> list[Titled]:
     rows = [
         [
             time(one["start_ps"]),
-            _cut(one["op"]),
+            short(one["op"], _WIDEST),
             "several" if pd.isna(one["last"]) else one["last"],
             time(one["skew_ps"]),
             time(one["wait_ps"]),
@@ -142,19 +141,5 @@ def _short(category: str) -> str:
     return category.removeprefix("collective-")
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"
-
-
-def _size(value: Any) -> str:
-    if pd.isna(value):
-        return "-"
-    return next((f"{value // size} {unit}" for size, unit in _SIZES if value >= size), f"{value} B")
-
-
 def _rate(value: Any, at_least: bool) -> str:
-    return "-" if pd.isna(value) else f"{'>=' if at_least else ''}{value / 1e9:.3g}"
-
-
-def _or_dash(value: Any) -> str:
-    return "-" if pd.isna(value) else str(value)
+    return f"{'>=' if at_least and pd.notna(value) else ''}{rate(value, 'B/s')}"

@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import change, percent, short, time
 
 # Rows of a printed table, steps in summary.json, and characters of a name.
 _SHOWN, _KEPT, _NAME = 8, 1000, 24
@@ -49,7 +49,7 @@ def _said(result: CriticalPath) -> list[str]:
         said.append(
             "It would take "
             + ", ".join(
-                f"{time(one['predicted_ps'])} ({_change(one['ratio'])}) {_WITHOUT[one['what']]}" for one in saving
+                f"{time(one['predicted_ps'])} ({change(one['ratio'])}) {_WITHOUT[one['what']]}" for one in saving
             )
             + "."
         )
@@ -73,14 +73,6 @@ def _name(step: dict[str, Any]) -> str:
     return f"Step {step['step']}, of median length"
 
 
-def _change(ratio: Any) -> str:
-    """A ratio as what it changes: -28.0 %."""
-    change = 100 * (float(ratio) - 1)
-    if ratio != 1 and abs(change) < 0.1:
-        return "<0.1 % less" if change < 0 else "<0.1 % more"
-    return f"{change:+.1f} %"
-
-
 def _tables(result: CriticalPath) -> list[Titled]:
     at, _ = _median(result)
     parts = [[str(one["part"]), time(one["time_ps"]), percent(one["ratio"])] for one in records(result.total)]
@@ -89,14 +81,14 @@ def _tables(result: CriticalPath) -> list[Titled]:
         key=lambda one: -one["time_ps"],
     )
     longest = [
-        [str(one["part"]), _clipped(str(one["on"]), 16), _clipped(str(one["name"])), time(one["time_ps"])]
+        [str(one["part"]), short(one["on"], 16), short(one["name"], _NAME), time(one["time_ps"])]
         for one in pieces[:_SHOWN]
     ]
     tried = [
         [
-            _clipped(str(one["what"] if pd.isna(one["name"]) else one["name"])),
-            "-" if pd.isna(one["predicted_ps"]) else time(one["predicted_ps"]),
-            "-" if pd.isna(one["ratio"]) else _change(one["ratio"]),
+            short(one["what"] if pd.isna(one["name"]) else one["name"], _NAME),
+            time(one["predicted_ps"]),
+            change(one["ratio"]),
         ]
         for one in records(result.what_if)
     ]
@@ -109,11 +101,6 @@ def _tables(result: CriticalPath) -> list[Titled]:
         tables.append((f"What if it took no time: {steps} together", ["what", "would take", "change"], tried))
     tables.append(("What is proven to wait for what", ["dependency", "found", "contradicted"], proven))
     return tables
-
-
-def _clipped(name: str, most: int = _NAME) -> str:
-    """Both ends of a name that is too long: templates of one kernel differ behind their first words."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}"
 
 
 def _data(result: CriticalPath) -> dict[str, object]:

@@ -5,7 +5,7 @@ import pandas as pd
 from tracekit.analysis.idle.idle import Idle
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import percent, short, time
 
 # What stands in the tables, and in summary.json of the long list.
 _SHOWN, _KEPT = 8, 1000
@@ -76,7 +76,7 @@ def _tables(result: Idle) -> list[Titled]:
             time(one["start_ps"]),
             time(one["idle_ps"]),
             _short(one["cause"]),
-            "-" if pd.isna(one["name"]) else _clipped(str(one["name"])),
+            short(one["name"], _NAME),
         ]
         for one in records(result.largest)[:_SHOWN]
     ]
@@ -89,11 +89,6 @@ def _tables(result: Idle) -> list[Titled]:
 
 def _short(cause: str) -> str:
     return _SHORT.get(cause, cause)
-
-
-def _clipped(name: str) -> str:
-    """Both ends of a name that is too long: templates of one kernel differ behind their first words."""
-    return name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME - _NAME // 2 - 1) :]}"
 
 
 def _data(result: Idle) -> dict[str, object]:

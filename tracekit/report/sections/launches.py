@@ -5,7 +5,7 @@ from typing import Any
 from tracekit.analysis.launches.launches import Launches
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import percent, short, time
 
 # What stands in the tables, and in summary.json of each long list.
 _SHOWN, _KEPT = 8, 1000
@@ -77,7 +77,7 @@ def _tables(result: Launches) -> list[Titled]:
         ]
         tables.append(("Stretches bound by launches", ["device", "at", "time", "launches", "idle, none"], bound))
     tiny = [
-        [_clipped(str(one["name"])), str(one["kernels"]), time(one["time_ps"]), time(one["cost_ps"])]
+        [short(one["name"], _NAME), str(one["kernels"]), time(one["time_ps"]), time(one["cost_ps"])]
         for one in records(result.tiny)[:_SHOWN]
         if one["cost_ps"]
     ]
@@ -92,7 +92,7 @@ def _delays(result: Launches) -> list[list[str]]:
 
     return [
         [
-            _clipped(str(one["call"])),
+            short(one["call"], _NAME),
             str(one["n"]),
             quantile(one, "median_ps"),
             quantile(one, "p90_ps"),
@@ -100,11 +100,6 @@ def _delays(result: Launches) -> list[list[str]]:
         ]
         for one in records(result.by_call)[:_SHOWN]
     ]
-
-
-def _clipped(name: str) -> str:
-    """Both ends of a name that is too long: templates of one kernel differ behind their first words."""
-    return name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME - _NAME // 2 - 1) :]}"
 
 
 def _data(result: Launches) -> dict[str, object]:

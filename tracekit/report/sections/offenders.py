@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.offenders.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, time
+from tracekit.units import compact_count, percent, short, time
 
 # What stands in the table, and in summary.json of each long list.
 _SHOWN, _KEPT = 8, 1000
@@ -68,7 +68,7 @@ def _meanwhile(row: dict[str, Any]) -> str:
         return ""
     if not row["others_busy"]:
         return f"meanwhile none of the {row['others']} other {_devices(row['others'])} was busy"
-    mostly = f", mostly with {_short(row['meanwhile'], 40)}" if pd.notna(row["meanwhile"]) else ""
+    mostly = f", mostly with {short(row['meanwhile'], 40)}" if pd.notna(row["meanwhile"]) else ""
     if row["others"] == 1:
         return f"meanwhile the other device was busy {percent(row['others_busy'])} of the time{mostly}"
     return f"meanwhile {row['others_busy']:.1f} of the {row['others']} other devices were busy on average{mostly}"
@@ -78,9 +78,9 @@ def _table(result: Offenders) -> Titled:
     rows = [
         [
             _what(row, _WHAT),
-            _short(row["device"], _DEVICE),
+            short(row["device"], _DEVICE),
             time(row["cost_ps"]),
-            f"{row['n']:,}" if row["n"] < 10**5 else f"{row['n'] / 10**6:.1f} M",
+            compact_count(row["n"]),
             percent(row["ratio"]),
             _where(row, _WHERE) or "-",
         ]
@@ -97,7 +97,7 @@ def _what(row: dict[str, Any], longest: int) -> str:
         name = name.partition("(")[0] or name  # NCCL's kernels differ before their arguments
     elif pd.notna(row["direction"]) and row["direction"] not in name:
         name = f"{row['direction']} {name}"
-    return _short(name, longest)
+    return short(name, longest)
 
 
 def _where(row: dict[str, Any], longest: int) -> str:
@@ -105,14 +105,8 @@ def _where(row: dict[str, Any], longest: int) -> str:
     source = None if pd.isna(row["source"]) else str(row["source"]).rpartition("/")[2]
     found = next((one for one in (source, row["framework_op"]) if pd.notna(one)), None)
     if pd.isna(row["next"]):
-        return _short(found, longest) if found is not None else ""
-    return f"before {_short(found if found is not None else row['next'], longest - len('before '))}"
-
-
-def _short(name: Any, longest: int) -> str:
-    """A kernel without its return type; the middle of a long name is left out."""
-    text = " ".join(str(name).removeprefix("void ").split())
-    return text if len(text) <= longest else f"{text[: longest // 2]}…{text[1 - (longest + 1) // 2 :]}"
+        return short(found, longest) if found is not None else ""
+    return f"before {short(found if found is not None else row['next'], longest - len('before '))}"
 
 
 def _data(result: Offenders) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.units import percent, time
+from tracekit.units import exact, percent
 from tracekit.vocabulary.kinds import Kind
 
 EIGHTHS = 8
@@ -149,15 +149,7 @@ def axis(edges: NDArray[np.int64]) -> tuple[list[int], list[str]]:
     step = next(size * 10**power for power in range(20) for size in _STEPS if length <= most * size * 10**power)
     ticks = list(range(0, length, step))
     places = [int(np.searchsorted(edges, int(edges[0]) + at, side="right")) - 1 for at in ticks]
-    return places, [_short(at) for at in ticks]
-
-
-def _short(ps: int) -> str:
-    """A round time without the zeros behind its point."""
-    if not ps:
-        return "0"
-    number, unit = time(ps).split(" ")
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}"
+    return places, ["0" if not at else exact(at) for at in ticks]
 
 
 def busy(line: Line) -> str:

@@ -52,7 +52,7 @@ def _drawn(one: Strip, on: Console, label: int, cells: int, in_phases: bool) -> 
     made = [Text(line, style="bold") for line in title]
     for line in one.lines:
         made += _line(line, on, label, cells)
-    made += _axis(one, label)
+    made += _axis(one, on, label)
     for name, level in one.phases:
         text = "".join(_mark(int(at), terminal.is_unicode(on)) for at in level)
         made.append(Text(f"{_label(name, on, label)} {text}".rstrip(), style="dim"))
@@ -89,11 +89,11 @@ def _mark(level: int, unicode: bool) -> str:
     return ("━" if half else "·") if unicode else ("=" if half else ".")
 
 
-def _axis(one: Strip, label: int) -> list[Text]:
+def _axis(one: Strip, on: Console, label: int) -> list[Text]:
     """Ticks with what they say; the last may reach below the busy shares."""
     made = ""
     for place, word in zip(*timeline_cells.axis(one.edges), strict=True):
-        made = f"{made:{place}}|{word}"
+        made = f"{made:{place}}|{terminal.shown(word, on)}"
     return [Text(f"{'':{label + 1}}{made}"[: label + 2 + len(one.edges) + _SHARE], style="dim")]
 
 

@@ -12,7 +12,7 @@ from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.load import load
 from tracekit.report.contents import Clock, Contents, Device, contents
-from tracekit.units import percent, time
+from tracekit.units import compact_count, count, counted, percent, time
 from tracekit.vocabulary.kinds import Kind
 
 WIDTH, HEIGHT, LABEL = 80, 24, 9
@@ -81,10 +81,6 @@ def lines(found: Contents, width: int = WIDTH) -> list[str]:
 def _labelled(label: str, text: str, width: int) -> list[str]:
     folded = terminal.folded(terminal.safe(text), width - LABEL)
     return [f"{label if at == 0 else '':{LABEL}}{line}" for at, line in enumerate(folded)]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _some(names: Sequence[str], most: int) -> str:
@@ -183,7 +179,7 @@ def _counted(devices: Sequence[Device]) -> str:
     if len(devices) == 1:
         return devices[0].device
     types = [_type(device) for device in devices]
-    return " and ".join(_count(types.count(one), _TYPES.get(one, one)) for one in dict.fromkeys(types))
+    return " and ".join(counted(types.count(one), _TYPES.get(one, one)) for one in dict.fromkeys(types))
 
 
 def _called(name: str) -> str:
@@ -200,13 +196,7 @@ def _cells(group: Sequence[Device]) -> list[str]:
 def _numbers(numbers: Sequence[int]) -> str:
     """The number, or of several the least and the largest, short."""
     low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else _range([_short(low), _short(high)])
-
-
-def _short(number: int) -> str:
-    if number < 10_000:
-        return f"{number:,}"
-    return f"{number / 1e3:.0f}k" if number < 999_500 else f"{number / 1e6:.1f}M"
+    return count(low) if low == high else _range([compact_count(low), compact_count(high)])
 
 
 def _busy(ratios: Sequence[float]) -> str:
@@ -244,16 +234,16 @@ def _spans(found: Contents) -> str:
     if not spans.count:
         return "none"
     phases = f"phases {_some([repr(name) for name in spans.phases], 4)}" if spans.phases else "no phases"
-    steps = _count(spans.steps, "step") if spans.steps else "no steps"
+    steps = counted(spans.steps, "step") if spans.steps else "no steps"
     return (
-        f"{_count(spans.count, 'host span')} of {_count(spans.names, 'name')} "
-        f"on {_count(spans.threads, 'thread')}; {phases}; {steps}"
+        f"{counted(spans.count, 'host span')} of {counted(spans.names, 'name')} "
+        f"on {counted(spans.threads, 'thread')}; {phases}; {steps}"
     )
 
 
 def _launches(found: Contents) -> str:
     joined = found.carried["launch"]
-    said = _count(found.launches, "call") if found.launches else "none"
+    said = counted(found.launches, "call") if found.launches else "none"
     if not joined.of:
         return said
     return f"{said}; {joined.have:,} of {joined.of:,} rows with a correlation id have theirs"

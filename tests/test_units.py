@@ -1,0 +1,181 @@
+"""How figures and names read, in Python and in the page's scripts alike."""
+
+from importlib import resources
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracekit import units
+
+# The function's name, in Python and in JavaScript, its arguments, and what it says.
+TABLE = [
+    ("time", (0,), "0 ps"),
+    ("time", (999,), "999 ps"),
+    ("time", (1000,), "1.00 ns"),
+    ("time", (1234,), "1.23 ns"),
+    ("time", (1235,), "1.24 ns"),
+    ("time", (25_400_000,), "25.40 µs"),
+    ("time", (99_994_999,), "99.99 µs"),
+    ("time", (99_995_000,), "100.0 µs"),
+    ("time", (123_450_000,), "123.5 µs"),
+    ("time", (999_949_999,), "999.9 µs"),
+    ("time", (999_950_000,), "1.00 ms"),
+    ("time", (999_999_999,), "1.00 ms"),
+    ("time", (999_999_999_999,), "1.00 s"),
+    ("time", (2 * 10**14,), "200.0 s"),
+    ("time", (4 * 10**15,), "4000.0 s"),
+    ("time", (-12_345_000_000,), "-12.35 ms"),
+    ("time", (0.4,), "0 ps"),
+    ("time", (999.5,), "1.00 ns"),
+    ("percent", (0, 7), "0 %"),
+    ("percent", (7, 7), "100 %"),
+    ("percent", (1, 2), "50.0 %"),
+    ("percent", (66, 1000), "6.6 %"),
+    ("percent", (1, 1000), "0.1 %"),
+    ("percent", (999, 1000), "99.9 %"),
+    ("percent", (1, 10**9), "<0.1 %"),
+    ("percent", (10**9 - 1, 10**9), ">99.9 %"),
+    ("percent", (0.5,), "50.0 %"),
+    ("percent", (0.0,), "0 %"),
+    ("percent", (1.0,), "100 %"),
+    ("percent", (1.034,), "103.4 %"),
+    ("percent", (3, 0), "-"),
+    ("size", (0,), "0 B"),
+    ("size", (1023,), "1023 B"),
+    ("size", (64 * 2**20,), "64 MiB"),
+    ("size", (4_190_000,), "4.00 MiB"),
+    ("size", (123_456_789,), "118 MiB"),
+    ("size", (2**30 - 1,), "1.00 GiB"),
+    ("size", (2**53 - 1,), "8192 TiB"),
+    ("rate", (0, "B/s"), "0.00 B/s"),
+    ("rate", (26_800_000_000, "B/s"), "26.8 GB/s"),
+    ("rate", (999_600_000, "B/s"), "1.00 GB/s"),
+    ("rate", (1.5e15, "FLOP/s"), "1.50 PFLOP/s"),
+    ("count", (0,), "0"),
+    ("count", (1234,), "1,234"),
+    ("count", (1_234_567,), "1,234,567"),
+    ("short", ("all-reduce.1", 12), "all-reduce.1"),
+    ("short", ("all-reduce.12", 12), "all-re…ce.12"),
+    ("short", ("all-reduce.12", 8), "all-red…"),
+    ("short", ("void  f<int>\n(float)", 20), "f<int> (float)"),
+    ("short", ("\N{ROCKET}" * 14, 12), "\N{ROCKET}" * 6 + "…" + "\N{ROCKET}" * 5),
+]
+# What a page may be asked to show: a number of JavaScript is exact up to 2**53.
+LARGEST = 2**53 - 1
+PS = st.one_of(
+    st.integers(-LARGEST, LARGEST),
+    st.integers(0, LARGEST // 10**6).map(lambda number: number * 10**5 // 2),
+    st.builds(
+        lambda digits, power, off: digits * 10**power // 2 + off,
+        st.integers(1, 2000),
+        st.integers(0, 12),
+        st.integers(-1, 1),
+    ),
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+
+
+@pytest.mark.parametrize(("name", "arguments", "words"), TABLE)
+def test_a_figure_reads_like_this(name, arguments, words):
+    assert getattr(units, name)(*arguments) == words
+
+
+@pytest.mark.parametrize("name", ["time", "percent", "change", "factor", "size", "count", "mean"])
+def test_what_is_missing_is_a_dash(name):
+    assert [getattr(units, name)(null) for null in (None, pd.NA, float("nan"))] == ["-"] * 3
+    assert units.rate(None, "B/s") == units.short(pd.NA, 9) == "-"
+
+
+@pytest.mark.parametrize(
+    ("ps", "words"),
+    [(0, "0 s"), (1, "1 ps"), (1_250_000_001_000, "1.250000001 s"), (-1500, "-1.5 ns"), (10**15, "1000 s")],
+)
+def test_an_exact_time_has_every_digit(ps, words):
+    assert units.exact(ps) == words
+
+
+@pytest.mark.parametrize(
+    ("length_ps", "symbol"), [(0, "ps"), (999, "ps"), (1000, "ns"), (10**6, "µs"), (10**9, "ms"), (10**14, "s")]
+)
+def test_the_unit_fits_the_length(length_ps, symbol):
+    assert units.time_unit(length_ps)[1] == symbol
+
+
+def test_shares_are_0_or_100_only_where_they_are_exactly_that_beyond_any_float():
+    assert units.percent(10**20 - 1, 10**20) == ">99.9 %"
+    assert units.percent(1, 10**20) == "<0.1 %"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"), [(0, "0"), (0.004, "<1"), (0.015, "2"), (0.5, "50"), (0.992, ">99"), (1, "100")]
+)
+def test_whole_percents_are_0_or_100_only_where_they_are_exactly_that(ratio, words):
+    assert units.whole_percent(ratio) == words
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(1, "+0.0 %"), (0.72, "-28.0 %"), (1.005, "+0.5 %"), (0.9999, "<0.1 % less"), (1.0001, "<0.1 % more")],
+)
+def test_a_change_that_is_not_nothing_is_never_told_as_nothing(ratio, words):
+    assert units.change(ratio) == words
+
+
+def test_counts_have_their_noun():
+    assert [units.counted(1, "row"), units.counted(1234, "row"), units.counted(2, "copy", "copies")] == [
+        "1 row",
+        "1,234 rows",
+        "2 copies",
+    ]
+    assert [units.compact_count(number) for number in (9999, 10_000, 999_499, 999_500, 1_240_000)] == [
+        "9,999",
+        "10k",
+        "999k",
+        "1.0M",
+        "1.2M",
+    ]
+
+
+@pytest.fixture(scope="module", name="page")
+def _page(chromium, tmp_path_factory):
+    """A page of Chromium that holds nothing but units.js."""
+    path = tmp_path_factory.mktemp("units") / "units.html"
+    code = (resources.files("tracekit.report.html") / "units.js").read_text("utf-8")
+    path.write_text(f"<!doctype html><meta charset=utf-8><title>units</title><script>{code}</script>", "utf-8")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    yield page
+    context.close()
+
+
+def told(page, asked):
+    """What the page's functions say: `asked` are pairs of a function's name and its arguments."""
+    return page.evaluate("(asked) => asked.map(([name, given]) => tracekit.units[name](...given))", asked)
+
+
+def test_the_page_reads_like_every_other_face(page):
+    assert told(page, [[name, list(given)] for name, given, _ in TABLE]) == [words for *_, words in TABLE]
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(PS, min_size=30, max_size=100),
+    st.lists(st.tuples(st.integers(0, LARGEST), st.integers(1, LARGEST)), min_size=30),
+    st.lists(st.tuples(NAMES, st.integers(2, 60)), min_size=30),
+)
+def test_the_page_reads_like_every_other_face_whatever_the_value(page, lengths, parts, names):
+    asked = [["time", [ps]] for ps in lengths]
+    asked += [["percent", [min(pair), max(pair)]] for pair in parts]
+    asked += [["size", [abs(ps)]] for ps in lengths] + [["rate", [abs(ps), "B/s"]] for ps in lengths]
+    asked += [["count", [abs(ps)]] for ps in lengths] + [["short", list(pair)] for pair in names]
+    assert told(page, asked) == [getattr(units, name)(*given) for name, given in asked]
+
+
+def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
+    lengths = [0, 1, 999, 1000, 1500, 10**9, 1_250_000_001_000, 10**15, 123_456_789_012_345_678, 2**63 - 1]
+    exact = page.evaluate("(all) => all.map((ps) => tracekit.units.exact(BigInt(ps)))", [str(ps) for ps in lengths])
+    assert exact == [units.exact(ps) for ps in lengths]
+    assert told(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
