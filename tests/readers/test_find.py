@@ -10,7 +10,7 @@ import pytest
 
 from tests.readers.xspaces import write
 from tracekit.errors import TraceError
-from tracekit.readers.content import form
+from tracekit.readers import formats
 from tracekit.readers.find import find
 
 KINETO = b'{"schemaVersion": 1, "traceEvents": []}'
@@ -42,58 +42,30 @@ def names(found):
 
 
 @pytest.mark.parametrize(
-    ("content", "is_it"),
-    [
-        (b'{"traceEvents": [', "chrome"),
-        (b'\xef\xbb\xbf \n{"displayTimeUnit": "ns", "traceEvents": []}', "chrome"),
-        (b'{"schemaVersion": 1, "deviceProperties": [' + b" " * 400_000, "chrome"),
-        (b'[\n{"name": "a", "ph": "X"}', "chrome"),
-        (gzip.compress(KINETO, mtime=0), "chrome"),
-        (gzip.compress(KINETO + str([*range(9999)]).encode(), mtime=0)[:-999], "chrome"),
-        (b'{"summary": 1}', None),
-        (b'[{"rank": 0}]', None),
-        (b"\n<html>", None),
-        (b"\nTraceback (most recent call last):", None),
-        (b"\n\x16A line feed and text.", None),
-        (b"", None),
-        (b"\0" * 100, None),
-        (b"\x1f\x8b broken", None),
-    ],
-)
-def test_a_format_is_told_by_content_whatever_the_name(tmp_path, content, is_it):
-    assert form(put(tmp_path / "any.name", content)) == is_it
-
-
-def test_xspaces_and_exports_of_nsys_are_told_by_content(tmp_path):
-    assert form(xspace(tmp_path / "a.bin")) == "xplane"
-    assert form(put(tmp_path / "b.bin", gzip.compress((tmp_path / "a.bin").read_bytes()))) == "xplane"
-    assert form(sqlite(tmp_path / "a.db", "CUPTI_ACTIVITY_KIND_KERNEL")) == "nsys"
-    assert form(sqlite(tmp_path / "b.db", "TARGET_INFO_SESSION_START_TIME")) == "nsys"
-    assert form(sqlite(tmp_path / "c.db", "cookies")) is None
-    assert form(sqlite(tmp_path / "d.db", "cookies"), sure=True) == "nsys"
-
-
-@pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.json", b"", "empty (0 bytes): the profiler did not finish writing it, or the copy did not"),
-        ("a.xplane.pb", b"", "empty (0 bytes): the profiler did not finish writing it, or the copy did not"),
-        ("a.pftrace", b"\n\x0a\x08\x01", "a Perfetto trace; give the file that it was made from"),
+        ("a.json", b"", "empty (0 bytes): the profiler or a copy did not finish writing it"),
+        ("a.xplane.pb", b"", "empty (0 bytes): the profiler or a copy did not finish writing it"),
+        ("a.pftrace", b"\n\x0a\x08\x01", "a Perfetto trace; give the file that it was converted from"),
         ("a.zip", b"PK\x03\x04...", "a zip archive; unpack it"),
         ("a.png", b"\x89PNG\r\n", "an image"),
-        ("a.json", b"<!DOCTYPE html><html>", "a web page: the download got a page in place of the file"),
+        ("a.json", b"<!DOCTYPE html><html>", "an HTML page, downloaded in place of the file"),
         ("a.txt", b"hello", "text"),
-        ("a.gz", b"\x1f\x8bnot really", "a gzip file that does not unpack; copy it again, in binary"),
-        ("a.json", b"\0" * 64, "all zeros: the copy of it was cut or never written"),
-        ("a", b"\x01\x02\xff\xfe", "of no format that its first bytes tell"),
-        ("a.sqlite.gz", gzip.compress(b"SQLite format 3\0", mtime=0), "a packed SQLite file; unpack it with gunzip"),
+        ("a.gz", b"\x1f\x8bnot really", "a gzip file that cannot be decompressed; copy it again, in binary mode"),
+        ("a.json", b"\0" * 64, "all zeros: the copy of it is incomplete"),
+        ("a", b"\x01\x02\xff\xfe", "an unknown binary format"),
+        (
+            "a.sqlite.gz",
+            gzip.compress(b"SQLite format 3\0", mtime=0),
+            "a gzipped SQLite file; decompress it with gunzip",
+        ),
     ],
 )
 def test_a_file_that_is_no_trace_is_called_what_it_is(tmp_path, name, content, said):
     path = put(tmp_path / name, content)
     with pytest.raises(TraceError) as error:
         find(path)
-    assert str(error.value) == f"{path} is no trace that tracekit reads: it is {said}. {NEXT}"
+    assert str(error.value) == f"{path} is not a supported trace: it is {said}. {NEXT}"
 
 
 def test_a_report_of_nsys_gets_the_sentence_that_tells_how_to_export_it(tmp_path):
@@ -111,9 +83,9 @@ def test_nothing_there_is_one_sentence(tmp_path):
     put(tmp_path / "deep" / "summary.json", b"{}")
     with pytest.raises(TraceError) as error:
         find(tmp_path)
-    assert str(error.value) == f"{tmp_path} holds no trace: no file in it or below it is one. {NEXT}"
+    assert str(error.value) == f"{tmp_path} contains no trace: no file in it or below it is one. {NEXT}"
     put(tmp_path / "a.xplane.pb", b"")
-    with pytest.raises(TraceError, match=r"holds no trace: a.xplane.pb is empty \(0 bytes\)"):
+    with pytest.raises(TraceError, match=r"contains no trace: a.xplane.pb is empty \(0 bytes\)"):
         find(tmp_path)
 
 
@@ -126,7 +98,8 @@ def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed
     put(tmp_path / ".rank3.json", KINETO)
     found = find(tmp_path)
     assert names(found) == ["rank0.json", "rank1.json", "rank2.pt.trace.json.gz"]
-    assert (found.format, found.runs, found.notes, found.directory) == ("chrome", (tmp_path.name,), (), tmp_path)
+    assert (found.file_type, found.runs, found.notes) == (formats.CHROME, (tmp_path.name,), ())
+    assert found.directory == tmp_path
 
 
 def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
@@ -134,17 +107,17 @@ def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
     put(tmp_path / "perfetto_trace.json.gz", gzip.compress(KINETO))
     found = find(tmp_path)
     assert names(found) == ["host.trace.json.gz"]
-    assert found.notes == ("perfetto_trace.json.gz was left out: it is a copy of host.trace.json.gz.",)
+    assert found.notes == ("Skipped perfetto_trace.json.gz, which is a copy of host.trace.json.gz.",)
     sqlite(tmp_path / "node.sqlite", "NVTX_EVENTS")
-    assert (names(find(tmp_path)), find(tmp_path).format) == (["node.sqlite"], "nsys")
+    assert (names(find(tmp_path)), find(tmp_path).file_type) == (["node.sqlite"], formats.NSYS)
     xspace(tmp_path / "host.xplane.pb")
     put(tmp_path / "rank3.trace.json.gz", gzip.compress(KINETO))
     found = find(tmp_path)
-    assert (names(found), found.format) == (["host.xplane.pb"], "xplane")
+    assert (names(found), found.file_type) == (["host.xplane.pb"], formats.XSPACE)
     # JAX's own copies of the XSpace are worth no word.
     assert found.notes == (
-        "node.sqlite was left out: the XSpace files of the run were read.",
-        "rank3.trace.json.gz was left out: the XSpace files of the run were read.",
+        "Skipped node.sqlite: the run's XSpace files were read instead.",
+        "Skipped rank3.trace.json.gz: the run's XSpace files were read instead.",
     )
 
 
@@ -161,7 +134,7 @@ def test_an_empty_file_of_a_host_is_noted(tmp_path):
     found = find(tmp_path)
     assert (names(found), found.notes) == (
         ["a.xplane.pb"],
-        ("Empty (0 bytes), so that nothing of it could be read: b.xplane.pb.",),
+        ("Skipped empty files (0 bytes): b.xplane.pb.",),
     )
 
 
@@ -172,7 +145,7 @@ def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):
     found = find(tmp_path)
     assert names(found) == ["node0.sqlite"]
     (note,) = found.notes
-    assert note.startswith("node1.nsys-rep left out: ")
+    assert note.startswith("Skipped node1.nsys-rep: ")
     assert "nsys export --type sqlite" in note
 
 
@@ -181,7 +154,7 @@ def test_directories_with_traces_are_runs_of_which_the_newest_is_read(tmp_path):
         os.utime(put(tmp_path / f"iteration_{step}" / "rank0.json", KINETO), (1000 + at, 1000 + at))
     found = find(tmp_path)
     assert (found.directory, found.runs) == (tmp_path / "iteration_10", ("iteration_10", "iteration_20"))
-    assert found.notes == (f"{tmp_path} holds 2 runs; iteration_10 was read. --run NAME picks another.",)
+    assert found.notes == (f"{tmp_path} contains 2 runs; iteration_10 was read. --run NAME picks another.",)
     assert find(tmp_path, "iteration_20").directory == tmp_path / "iteration_20"
 
 
@@ -216,8 +189,8 @@ def test_processes_that_name_their_runs_for_themselves_are_one_run_newest_with_n
     assert [file.parent.name for file in found.files] == ["tuesday-0", "tuesday-1"]
     assert found.runs == ("tuesday-0", "monday-0")
     assert found.notes == (
-        f"{tmp_path} holds 2 runs; tuesday-0 was read. --run NAME picks another.",
-        "Each process named its run for itself: tuesday-0, tuesday-1 were taken for one run.",
+        f"{tmp_path} contains 2 runs; tuesday-0 was read. --run NAME picks another.",
+        "Each process named its run itself: tuesday-0, tuesday-1 were read as one run.",
     )
     assert [file.parent.name for file in find(tmp_path, "monday-0").files] == ["monday-0", "monday-1"]
 
@@ -228,4 +201,4 @@ def test_a_stray_trace_beside_runs_is_left_out_with_a_note(tmp_path):
     xspace(run / "host.xplane.pb")
     put(tmp_path / "exported.json", json.dumps({"traceEvents": []}).encode())
     found = find(tmp_path)
-    assert (found.directory, found.notes) == (run, ("exported.json beside the runs was left out.",))
+    assert (found.directory, found.notes) == (run, ("Skipped exported.json, which is in none of the runs.",))

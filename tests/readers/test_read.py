@@ -72,8 +72,8 @@ def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
     ("make", "said"),
     [
         (lambda path: path, "does not exist"),
-        (lambda path: path.mkdir(), "holds no trace"),
-        (lambda path: path.write_text("x"), "is no trace that tracekit reads: it is text"),
+        (lambda path: path.mkdir(), "contains no trace"),
+        (lambda path: path.write_text("x"), "is not a supported trace: it is text"),
     ],
 )
 def test_what_is_no_trace_is_one_sentence_that_says_what_to_give(tmp_path, make, said):
@@ -150,10 +150,10 @@ def test_one_rank_has_plain_device_names_and_lacks_others_only_where_a_directory
 def test_json_of_no_known_profiler_is_left_out_beside_others_and_an_error_alone(tmp_path):
     other = tmp_path / "other.json"
     other.write_text('{"traceEvents": [{"ph": "X", "name": "a", "cat": "b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
-    with pytest.raises(TraceError, match=r"other.json holds trace events, but not as PyTorch, JAX or MXNet write them"):
+    with pytest.raises(TraceError, match=r"holds trace events, but not as PyTorch, JAX or MXNet writes them"):
         read(other)
     put_rank(tmp_path, 0, reduces(100))
-    assert read(tmp_path).notes[0] == "Left out, as no profiler that tracekit knows wrote them: other.json."
+    assert read(tmp_path).notes[0] == "Skipped other.json: not written by PyTorch, JAX or MXNet."
 
 
 def test_ranks_of_another_profiler_are_left_out(tmp_path):
@@ -164,7 +164,7 @@ def test_ranks_of_another_profiler_are_left_out(tmp_path):
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [process, event]}).encode()))
     trace = read(tmp_path)
     assert trace.format == "kineto"
-    assert trace.notes[0] == "Left out, as another profiler wrote them: host.trace.json.gz."
+    assert trace.notes[0] == "Skipped host.trace.json.gz: written by another profiler than the other files."
 
 
 def test_of_a_jax_run_the_xspace_is_read_and_its_json_copy_left_out(logdir):

@@ -264,7 +264,7 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
         ({"phases": ["nowhere"]}, "holds no annotation 'nowhere'"),
         ({"alone": ["step"]}, "name the phase with --phase"),
         ({"phases": ["step"], "baseline": "other"}, "'other' is no phase"),
-        ({"run_name": "gone"}, "holds no run 'gone'; its runs are: run"),
+        ({"run_name": "gone"}, "contains no run 'gone'; its runs are: run"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):

@@ -142,7 +142,7 @@ def test_a_trace_of_another_profiler_is_answered_with_what_can_show_it(tmp_path)
     file = tmp_path / "worker0.pt.trace.json"
     file.write_text('{"traceEvents": [{"ph": "X", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0}]}')
     said = (
-        "is a trace in Chrome JSON, which TensorBoard cannot show: `tracekit view --perfetto` can, and so can the page"
+        "is a trace in Chrome JSON format, which TensorBoard cannot show: `tracekit view --perfetto` can, and so can "
     )
     with pytest.raises(ViewError, match=said):
         tensorboard.serve(file)

@@ -1,4 +1,4 @@
-"""Read a trace, whatever wrote it, into a `Trace`: one module per format; `read` finds the files and picks."""
+"""Read a trace, whatever wrote it, into a `Trace`: `formats` lists what is read, `read` finds the files and picks."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
-from tracekit.readers import chrome, find, merge, nsys, xspace
-from tracekit.readers.chrome import jax_planes, kineto, mxnet
+from tracekit.readers import chrome, find, formats, merge
+from tracekit.readers.chrome import Dialect, Document
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
 
 T = TypeVar("T")
@@ -28,81 +28,78 @@ def read(path: str | Path, run: str | None = None) -> Trace:
     that name.
     """
     try:
-        found = find.find(Path(path), run)
+        source = find.find(Path(path), run)
     except OSError as error:  # a directory that may not be looked into
         raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
     notes: list[str] = []
-    world_size = None
-    if found.format == "chrome":
-        traces, world_size, notes = _chrome(found.files)
-    elif found.format == "nsys":
-        traces = _each(nsys.read, found.files)
+    ranks = None
+    if source.file_type is formats.CHROME:
+        traces, ranks, notes = _chrome(source.files)
     else:
-        traces = _each(xspace.read, found.files)
-    trace = merge.merge(traces, world_size if Path(path).is_dir() else None)
+        (reader,) = (each.reader for each in formats.FORMATS if each.file_type is source.file_type)
+        assert not isinstance(reader, Dialect)
+        traces = _each(reader, source.files)
+    trace = merge.merge(traces, ranks if Path(path).is_dir() else None)
     return replace(
         trace,
         source=str(path),
-        runs=found.runs,
-        notes=(*found.notes, *notes, *trace.notes),
-        capture=_capture(found.directory),
+        runs=source.runs,
+        notes=(*source.notes, *notes, *trace.notes),
+        capture=_capture(source.directory),
     )
 
 
-def _each(one: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
-    """`one` of every file, a few at a time: the decoder of XSpaces, zlib and numpy let other threads run."""
+def _each(reader: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
+    """What `reader` gives of every file, a few at a time: the decoder of XSpaces, zlib and numpy hold no GIL."""
     if len(files) == 1:
-        return [one(files[0])]
+        return [reader(files[0])]
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        return list(pool.map(one, files))
+        return list(pool.map(reader, files))
 
 
 def _chrome(files: Sequence[Path]) -> tuple[list[Trace], int | None, list[str]]:
     """The traces in Chrome JSON files of one profiler, how many ranks their job had if all say the same, and notes."""
-    read_files = zip(files, _each(_chrome_file, files), strict=True)
-    found: dict[str, list[tuple[Trace, int | None]]] = {}
-    left: list[str] = []
-    for file, (dialect, trace, world_size) in read_files:
+    by_format: dict[str, list[tuple[Trace, int | None]]] = {}
+    unknown: list[str] = []
+    for file, (name, trace, ranks) in zip(files, _each(_chrome_file, files), strict=True):
         if trace is None:
-            left.append(file.name)
+            unknown.append(file.name)
         else:
-            found.setdefault(dialect, []).append((trace, world_size))
-    if not found:
+            by_format.setdefault(name, []).append((trace, ranks))
+    writers = formats.writers(formats.CHROME)
+    if not by_format:
         raise TraceError(
-            f"{files[0]} holds trace events, but not as PyTorch, JAX or MXNet write them. Give the file that the "
-            "profiler itself wrote."
+            f"{files[0]} holds trace events, but not as {writers} writes them. Give the file that the profiler itself "
+            "wrote."
         )
-    notes = [f"Left out, as no profiler that tracekit knows wrote them: {', '.join(left)}."] if left else []
-    most = max(found.values(), key=len)
-    others = [trace.source for traces in found.values() if traces is not most for trace, _ in traces]
+    notes = [f"Skipped {', '.join(unknown)}: not written by {writers}."] if unknown else []
+    most = max(by_format.values(), key=len)
+    others = [Path(trace.source).name for traces in by_format.values() if traces is not most for trace, _ in traces]
     if others:
-        notes.append(f"Left out, as another profiler wrote them: {', '.join(Path(one).name for one in others)}.")
-    sizes = {size for _, size in most}
+        notes.append(f"Skipped {', '.join(others)}: written by another profiler than the other files.")
+    sizes = {ranks for _, ranks in most}
     return [trace for trace, _ in most], sizes.pop() if len(sizes) == 1 else None, notes
 
 
 def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
-    """Which profiler wrote a Chrome JSON file, its trace, and its job's number of ranks; no trace if none is known."""
+    """The format of a Chrome JSON file, its trace, and its job's number of ranks; no trace if no format is known."""
     document = chrome.load(path)
-    dialect = chrome.dialect(document)
-    job = document.head.get("distributedInfo")
-    size = job.get("world_size") if isinstance(job, dict) else None
-    if dialect == "kineto":
-        return dialect, kineto.read(document, path), size if isinstance(size, int) else None
-    if dialect == "jax":
-        return dialect, jax_planes.read(document, path), None
-    if dialect == "mxnet":
-        return dialect, mxnet.read(document, path), None
-    if len(document) == 0:
-        host = constant(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace"), 1)
-        return "", Trace(frame(EVENT_COLUMNS), hosts=frame(HOST_COLUMNS, {"host": host}), format="chrome"), None
-    return "", None, None
+    if known := formats.dialect(document):
+        name, dialect = known
+        return name, dialect.read(document, path), dialect.ranks(document)
+    return "", None if len(document) else _empty(document, path), None
+
+
+def _empty(document: Document, path: Path) -> Trace:
+    """The trace of a document without events, which tells no profiler."""
+    host = constant(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".trace"), 1)
+    return Trace(frame(EVENT_COLUMNS), hosts=frame(HOST_COLUMNS, {"host": host}), format="chrome")
 
 
 def _capture(directory: Path) -> dict[str, object] | None:
     """What `capture.json` in the run's directory says, None if there is none or it is unreadable."""
     try:
-        found = json.loads((directory / "capture.json").read_text(encoding="utf-8"))
+        capture = json.loads((directory / "capture.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return capture if isinstance(capture, dict) else None

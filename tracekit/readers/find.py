@@ -7,135 +7,143 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tracekit.errors import TraceError
-from tracekit.readers import content, nsys
+from tracekit.readers import formats
+from tracekit.readers.content import description
+from tracekit.readers.formats import CHROME, FILE_TYPES, NSYS, NSYS_REPORT, XSPACE, FileType
 
 _NEXT = (
-    "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet or Nsight Systems (SQLite); "
-    "docs/formats.md says how to record them."
+    f"Give the directory that `tracekit capture` wrote, or traces of {formats.writers(*FILE_TYPES)}; docs/formats.md "
+    "says how to record them."
 )
-# Of one run written in several formats the first is read: XSpace and SQLite hold what their JSON copies leave out.
-_PREFERRED = ("xplane", "nsys", "chrome")
-_CALLED = {"xplane": "XSpace", "nsys": "Nsight Systems", "chrome": "Chrome JSON", "nsys-rep": "Nsight Systems report"}
 # What a viewer writes beside a trace.
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
 # Directories called so hold the parts of one run, others a run each.
 _PART_OF_RUN = re.compile(r"(.*[-_.])?(rank|worker|host|node|process|proc|task)[-_]?\d+", re.IGNORECASE)
 _DEEPEST = 4
-_TRACE_SUFFIXES = (*content.XSPACE_SUFFIXES, ".json", ".json.gz", ".sqlite")
+_READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
+_TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
 
 
 @dataclass(frozen=True)
-class Found:
-    """The files of one trace, all of `format` ("xplane", "nsys" or "chrome").
+class TraceFiles:
+    """The files of one trace, all of one type.
 
     `directory` holds them; `runs` are the names of all runs that the path holds, this one first; `notes` say what was
-    chosen and what was left out.
+    chosen and what was skipped.
     """
 
     directory: Path
     files: tuple[Path, ...]
-    format: str
+    file_type: FileType
     runs: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Run:
-    """The traces of one run: path and format of each file."""
+    """The traces of one run: path and type of each file."""
 
     name: str
     directory: Path
-    files: tuple[tuple[Path, str], ...]
+    files: tuple[tuple[Path, FileType], ...]
+
+    @property
+    def readable(self) -> bool:
+        """Whether it holds a file that tracekit reads itself."""
+        return any(file_type in _READABLE for _, file_type in self.files)
 
 
-def find(path: Path, run: str | None = None) -> Found:
+def find(path: Path, run: str | None = None) -> TraceFiles:
     """What to read for `path`.
 
     A file is taken for what it holds, whatever its name. A directory is a run if traces stand in it; else every
     `plugins/profile/<run>` below it is one, or any directory with traces, where directories that are numbered as ranks
-    or hosts are one together. Of several runs the newest is taken, or the one called `run`; of several formats the one
-    that tells most. Files that are no traces are passed over. Raises TraceError if there is nothing to read.
+    or hosts are one together. Of several runs the newest is taken, or the one called `run`; of several types of file
+    the one that tells most. Files that are no traces are passed over. Raises TraceError if there is nothing to read.
     """
     if not path.exists():
         raise TraceError(f"{path} does not exist. {_NEXT}")
     if path.is_file():
-        return Found(path.parent, (path,), _form_of_file(path), (path.parent.name,))
-    runs = _runs(path)
-    if not any(form != "nsys-rep" for one in runs for _, form in one.files):
-        raise TraceError(_nothing(path, runs))
-    runs = [one for one in runs if any(form != "nsys-rep" for _, form in one.files)]
+        return TraceFiles(path.parent, (path,), _type_of_named_file(path), (path.parent.name,))
+    candidates = _runs(path)
+    runs = [candidate for candidate in candidates if candidate.readable]
+    if not runs:
+        raise TraceError(_nothing(path, candidates))
     runs.sort(key=_age, reverse=True)
-    names = [one.name for one in runs]
+    names = [each.name for each in runs]
     if run is not None and run not in names:
-        raise TraceError(f"{path} holds no run {run!r}; its runs are: {', '.join(names)}.")
+        raise TraceError(f"{path} contains no run {run!r}; its runs are: {', '.join(names)}.")
     chosen = runs.pop(names.index(run) if run is not None else 0)
     notes = []
     if runs:
-        notes.append(f"{path} holds {len(names)} runs; {chosen.name} was read. --run NAME picks another.")
+        notes.append(f"{path} contains {len(names)} runs; {chosen.name} was read. --run NAME picks another.")
     if chosen.directory != path and (beside := _traces(path)):
-        notes.append(f"{_shown([file.name for file, _ in beside])} beside the runs was left out.")
-    files, form, left_out = _one_format(chosen)
+        notes.append(f"Skipped {_listed([file.name for file, _ in beside])}, which is in none of the runs.")
+    files, file_type, skipped = _one_type(chosen)
     own_names = list(dict.fromkeys(file.parent.name for file in files if file.parent.parent.name == "profile"))
     if len(own_names) > 1:
-        notes.append(f"Each process named its run for itself: {_shown(own_names)} were taken for one run.")
-    left_out += _empty(files)
-    return Found(chosen.directory, files, form, (chosen.name, *(one.name for one in runs)), (*notes, *left_out))
+        notes.append(f"Each process named its run itself: {_listed(own_names)} were read as one run.")
+    other_runs = (each.name for each in runs)
+    return TraceFiles(
+        chosen.directory, files, file_type, (chosen.name, *other_runs), (*notes, *skipped, *_empty(files))
+    )
 
 
-def _form_of_file(path: Path) -> str:
-    form = _form(path, sure=True)
-    if form == "nsys-rep":
-        raise TraceError(nsys.export_hint(path))
-    if form is None:
-        raise TraceError(f"{path} is no trace that tracekit reads: it is {content.described(path)}. {_NEXT}")
-    return form
+def _type_of_named_file(path: Path) -> FileType:
+    file_type = _file_type(path, sure=True)
+    if file_type is None:
+        raise TraceError(f"{path} is not a supported trace: it is {description(path)}. {_NEXT}")
+    if file_type.export_hint:
+        raise TraceError(file_type.export_hint(path))
+    return file_type
 
 
-def _form(path: Path, sure: bool = False) -> str | None:
+def _file_type(path: Path, sure: bool = False) -> FileType | None:
     try:
-        return content.form(path, sure)
+        return formats.file_type(path, sure)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _nothing(path: Path, runs: Sequence[_Run]) -> str:
     """The sentence on a directory without a trace that can be read."""
-    reports = [file for one in runs for file, _ in one.files]
-    if reports:
-        return nsys.export_hint(reports[0])
+    for run in runs:
+        for file, file_type in run.files:
+            if file_type.export_hint:
+                return file_type.export_hint(file)
     empty = [file for file in _files(path) if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
     if empty:
-        return f"{path} holds no trace: {empty[0].name} is empty (0 bytes). {_NEXT}"
-    return f"{path} holds no trace: no file in it or below it is one. {_NEXT}"
+        return f"{path} contains no trace: {empty[0].name} is empty (0 bytes). {_NEXT}"
+    return f"{path} contains no trace: no file in it or below it is one. {_NEXT}"
 
 
 def _runs(path: Path) -> list[_Run]:
     """Every run at or below `path`."""
     here = _traces(path)
-    if any(form == "xplane" for _, form in here):
+    if any(file_type is XSPACE for _, file_type in here):
         return [_Run(path.name, path, here)]
-    profiles = [one for profile in _profiles(path) for one in sorted(profile.iterdir()) if one.is_dir()]
-    found = _together(path, profiles)
-    if found or here:
-        return found or [_Run(path.name, path, here)]
-    return _together(path, _directories(path, _DEEPEST))
+    below_profiles = [run for profile in _profiles(path) for run in sorted(profile.iterdir()) if run.is_dir()]
+    runs = _by_rank(path, below_profiles)
+    if runs or here:
+        return runs or [_Run(path.name, path, here)]
+    return _by_rank(path, _directories(path, _DEEPEST))
 
 
-def _together(path: Path, directories: Iterable[Path]) -> list[_Run]:
+def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
     """The runs in `directories` below `path`; those that differ only in the number of a rank or host are one."""
     runs: dict[tuple[str, ...], list[_Run]] = {}
-    for one in directories:
-        if files := _traces(one):
-            parts = tuple(part for part in one.relative_to(path).parts if not _PART_OF_RUN.fullmatch(part))
-            runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, one, files))
-    joined = [(key[:-1], _joined(found)) for key, found in runs.items() if len(found) > 1]
-    single = [(key[:-1], found[0]) for key, found in runs.items() if len(found) == 1]
-    return [run for _, run in joined] + _paired(path, single)
+    for directory in directories:
+        if files := _traces(directory):
+            parts = tuple(part for part in directory.relative_to(path).parts if not _PART_OF_RUN.fullmatch(part))
+            runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, directory, files))
+    joined = [_joined(ranks) for ranks in runs.values() if len(ranks) > 1]
+    single = [(parts[:-1], ranks[0]) for parts, ranks in runs.items() if len(ranks) == 1]
+    return joined + _paired(path, single)
 
 
-def _joined(parts: Sequence[_Run]) -> _Run:
-    return _Run(parts[0].name, parts[0].directory, tuple(file for part in parts for file in part.files))
+def _joined(ranks: Sequence[_Run]) -> _Run:
+    return _Run(ranks[0].name, ranks[0].directory, tuple(file for run in ranks for file in run.files))
 
 
 def _paired(path: Path, runs: Sequence[tuple[tuple[str, ...], _Run]]) -> list[_Run]:
@@ -144,11 +152,11 @@ def _paired(path: Path, runs: Sequence[tuple[tuple[str, ...], _Run]]) -> list[_R
     for parent, run in runs:
         rank = tuple(part for part in run.directory.relative_to(path).parts if _PART_OF_RUN.fullmatch(part))
         by_parent.setdefault(parent, {}).setdefault(rank, []).append(run)
-    found: list[_Run] = []
+    pairs: list[_Run] = []
     for ranks in by_parent.values():
-        ordered = [sorted(of_rank, key=_age, reverse=True) for of_rank in ranks.values()]
-        found += [_joined([run for run in each if run]) for each in zip_longest(*ordered)]
-    return found
+        newest_first = [sorted(of_rank, key=_age, reverse=True) for of_rank in ranks.values()]
+        pairs += [_joined([run for run in each if run]) for each in zip_longest(*newest_first)]
+    return pairs
 
 
 def _age(run: _Run) -> tuple[float, str]:
@@ -162,64 +170,61 @@ def _profiles(path: Path) -> list[Path]:
         return [path]
     if path.name == "plugins":
         return [path / "profile"] if (path / "profile").is_dir() else []
-    return sorted(one for one in path.glob("**/plugins/profile") if one.is_dir())
+    return sorted(profile for profile in path.glob("**/plugins/profile") if profile.is_dir())
 
 
 def _directories(path: Path, depth: int) -> Iterator[Path]:
     """The directories below `path`, no deeper than `depth`, without hidden ones."""
-    for one in sorted(path.iterdir()):
-        if one.is_dir() and not one.name.startswith("."):
-            yield one
+    for directory in sorted(path.iterdir()):
+        if directory.is_dir() and not directory.name.startswith("."):
+            yield directory
             if depth > 1:
-                yield from _directories(one, depth - 1)
+                yield from _directories(directory, depth - 1)
 
 
 def _files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.iterdir() if file.is_file() and not _CACHES.search(file.name))
 
 
-def _traces(directory: Path) -> tuple[tuple[Path, str], ...]:
+def _traces(directory: Path) -> tuple[tuple[Path, FileType], ...]:
     """The files in `directory` that are traces, by their content; XSpaces, which have no magic, by name too."""
-    found = [(file, form) for file in _files(directory) if (form := _form(file))]
+    traces = [(file, file_type) for file in _files(directory) if (file_type := _file_type(file))]
     return tuple(
-        (file, form) for file, form in found if form != "xplane" or file.name.endswith(content.XSPACE_SUFFIXES)
+        (file, file_type)
+        for file, file_type in traces
+        if file_type is not XSPACE or file.name.endswith(file_type.suffixes)
     )
 
 
-def _one_format(run: _Run) -> tuple[tuple[Path, ...], str, list[str]]:
-    """The files of the format that tells most, that format, and notes on the files that were left out."""
-    form = next(form for form in _PREFERRED if any(form == other for _, other in run.files))
-    files = [file for file, other in run.files if other == form]
+def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
+    """The files of the type that tells most, that type, and notes on the files that were skipped."""
+    by_type = {each: [file for file, file_type in run.files if file_type is each] for each in FILE_TYPES}
+    chosen = next(file_type for file_type in _READABLE if by_type[file_type])
+    files = by_type[chosen]
     notes = []
-    if form == "chrome" and len(files) > 1 and (copies := [file for file in files if file.name == _JAX_COPY]):
+    if chosen is CHROME and len(files) > 1 and (copies := [file for file in files if file.name == _JAX_COPY]):
         files = [file for file in files if file not in copies]
-        notes.append(f"{_JAX_COPY} was left out: it is a copy of {files[0].name}.")
+        notes.append(f"Skipped {_JAX_COPY}, which is a copy of {files[0].name}.")
     # JAX writes a JSON copy of its own beside every XSpace: that this one is not read is worth no word.
-    read_hosts = {file.name.split(".xplane.")[0] for file in files} if form == "xplane" else set()
-    for other in ("nsys", "chrome"):
-        left = [
-            name
-            for name in dict.fromkeys(file.name for file, its in run.files if its == other != form)
-            if name != _JAX_COPY and name.split(".trace.json")[0] not in read_hosts
-        ]
-        if left:
-            notes.append(
-                f"{_shown(left)} {'was' if len(left) == 1 else 'were'} left out: the {_CALLED[form]} files of the run "
-                f"were read."
-            )
-    exported = {file.name.split(".")[0] for file, its in run.files if its == "nsys"}
-    reports = [file for file, its in run.files if its == "nsys-rep" and file.name.split(".")[0] not in exported]
-    if reports:
-        notes.append(f"{_shown([file.name for file in reports])} left out: {nsys.export_hint(reports[0])}")
-    return tuple(files), form, notes
+    hosts = {file.name.split(".xplane.")[0] for file in files} if chosen is XSPACE else set()
+    for file_type in (NSYS, CHROME):
+        names = dict.fromkeys(file.name for file in by_type[file_type]) if file_type is not chosen else ()
+        skipped = [name for name in names if name != _JAX_COPY and name.split(".trace.json")[0] not in hosts]
+        if skipped:
+            notes.append(f"Skipped {_listed(skipped)}: the run's {chosen.title} files were read instead.")
+    exported = {file.name.split(".")[0] for file in by_type[NSYS]}
+    reports = [file for file in by_type[NSYS_REPORT] if file.name.split(".")[0] not in exported]
+    if reports and NSYS_REPORT.export_hint:
+        notes.append(f"Skipped {_listed([file.name for file in reports])}: {NSYS_REPORT.export_hint(reports[0])}")
+    return tuple(files), chosen, notes
 
 
 def _empty(files: Sequence[Path]) -> list[str]:
     """The note on empty files beside `files` that are called as traces are: a host or rank is lost with them."""
     beside = [file for directory in {file.parent: None for file in files} for file in _files(directory)]
-    lost = [file.name for file in beside if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
-    return [f"Empty (0 bytes), so that nothing of it could be read: {_shown(lost)}."] if lost else []
+    empty = [file.name for file in beside if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
+    return [f"Skipped empty files (0 bytes): {_listed(empty)}."] if empty else []
 
 
-def _shown(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"

@@ -18,6 +18,7 @@ from tracekit.analysis import phases as phasing
 from tracekit.analysis.explain import Reasons, explaining
 from tracekit.columns import records
 from tracekit.devices import type_of
+from tracekit.readers import formats
 from tracekit.report.section import Section
 from tracekit.report.sections import missing, verdict
 from tracekit.report.sections.sections import sections
@@ -25,9 +26,6 @@ from tracekit.timeline.rows import CODE, Rows, rows
 from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
-
-# Formats in which a CPU device is XLA's: a queue that runs one operation at a time.
-_XLA = ("xplane", "jax-json")
 
 
 @dataclass(frozen=True)
@@ -223,7 +221,8 @@ def _notes(trace: Trace, seen: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
     cpus, cores = _cpus(seen), too_few_cores(trace, seen)
     notes = []
-    if trace.format in _XLA and any(len(seen.devices[name].collective) for name in cpus):
+    known = formats.named(trace.format)
+    if known and known.xla and any(len(seen.devices[name].collective) for name in cpus):
         notes.append(
             "A CPU device runs one operation at a time, so a collective is never behind compute there: "
             "its overlap of 0 is a property of the backend, not of the program."

@@ -16,7 +16,6 @@ from tracekit.view import server_process
 from tracekit.view.browser import open_address
 
 _SUFFIX = ".xplane.pb"
-_FORMAT_NAMES = {"nsys": "a trace of Nsight Systems", "chrome": "a trace in Chrome JSON"}
 
 # Standard input is the life line: it ends when the parent closes it or dies, however it dies. The plugin is imported
 # here because TensorBoard would only log that it cannot load it. The fast loader is off: it is one more process, for
@@ -88,23 +87,23 @@ def _reason(path: Path) -> str:
     """Why TensorBoard has nothing to show, and what can show it."""
     if not path.exists():
         return f"{path} is not a trace (it does not exist): give a directory that `tracekit capture` wrote"
-    from tracekit.readers import find
+    from tracekit.readers import find, formats
 
     try:
-        form = find.find(path).format
+        file_type = find.find(path).file_type
     except TracekitError:
         return (
             f"{path} is not a trace (no plugins/profile/<run>/*{_SUFFIX} is below it): give a directory that "
             "`tracekit capture` wrote"
         )
-    if form == "xplane":
+    if file_type is formats.XSPACE:
         return (
             f"{path} cannot be shown in TensorBoard, which reads uncompressed files named *{_SUFFIX}: decompress or "
             "rename it"
         )
     return (
-        f"{path} is {_FORMAT_NAMES[form]}, which TensorBoard cannot show: `tracekit view --perfetto` can, "
-        "and so can the page of `tracekit report`"
+        f"{path} is a trace in {file_type.title} format, which TensorBoard cannot show: "
+        "`tracekit view --perfetto` can, and so can the page of `tracekit report`"
     )
 
 

@@ -268,27 +268,3 @@ def test_any_file_gives_what_the_standard_library_reads(tmp_path_factory, events
     assert [
         found.base_ps + int(start) if timed else None for start, timed in zip(found.start_ps, found.timed, strict=True)
     ] == [int(event["ts"] * 10**6) if "ts" in event and event["ph"] != "M" else None for event in expected]
-
-
-def named(process):
-    return f'[{{"ph": "M", "name": "process_name", "args": {{"name": "{process}"}}}}, {{"ph": "X", "ts": 1}}]'
-
-
-@pytest.mark.parametrize(
-    ("text", "dialect"),
-    [
-        (f'{{"schemaVersion": 1, "deviceProperties": [], "traceEvents": {EVENTS}}}', "kineto"),
-        (f'{{"schemaVersion": 1, "traceName": "t.json", "traceEvents": {EVENTS}}}', "kineto"),
-        ('[{"ph": "X", "cat": "gpu_memcpy"}]', "kineto"),
-        ('[{"ph": "X", "cat": "Kernel"}]', "kineto"),
-        (named("/device:TPU:0"), "jax"),
-        (named("/host:CPU"), "jax"),
-        (named("gpu/0"), "mxnet"),
-        (named("cpu pinned/"), "mxnet"),
-        ('[{"ph": "b", "cat": "MXNET_C_API"}]', "mxnet"),
-        (named("Browser"), None),
-        (EVENTS, None),
-    ],
-)
-def test_keys_categories_and_processes_tell_which_profiler_wrote_a_file(tmp_path, text, dialect):
-    assert chrome.dialect(load(tmp_path, text)) == dialect

@@ -1,5 +1,5 @@
 """Chrome JSON traces: one container, and a reader for each profiler that writes it."""
 
-from tracekit.readers.chrome.document import Document, dialect, load
+from tracekit.readers.chrome.document import Dialect, Document, is_trace, load
 
-__all__ = ["Document", "dialect", "load"]
+__all__ = ["Dialect", "Document", "is_trace", "load"]

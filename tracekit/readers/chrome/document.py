@@ -6,8 +6,10 @@ may be missing. `ts` and `dur` are microseconds with decimals, which a float rou
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal, DecimalException
+from functools import cached_property
 from itertools import chain, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +25,8 @@ from numpy.typing import NDArray
 from tracekit.columns import categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired
+from tracekit.readers.content import Content
+from tracekit.trace import Trace
 
 T = TypeVar("T")
 
@@ -32,11 +36,9 @@ _FAR_PS = 2**61
 _PICOSECONDS = pa.decimal128(38, 6)
 _EXACT = Context(prec=60)
 
-_KINETO_CATEGORIES = frozenset(
-    {"cpu_op", "kernel", "Kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"}
-)
-_MXNET_CATEGORIES = frozenset({"MXNET_C_API", "Device Storage"})
-_MXNET_PROCESS = re.compile(r"(cpu|gpu|cpu pinned|cpu shared)/\d*")
+# Keys that only traces have, of an object and of a bare array of events.
+_OBJECT_KEYS = re.compile(rb'"(traceEvents|deviceProperties|distributedInfo)"\s*:')
+_EVENT_KEYS = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,13 @@ class Document:
         found: NDArray[np.bool_] = wanted[self.cat.codes]
         return found
 
+    @cached_property
+    def processes(self) -> dict[str, str]:
+        """The name of each process by its `pid`, as the file's metadata has it, in the file's order."""
+        rows = np.flatnonzero(np.asarray((self.ph == "M") & (self.name == "process_name")))
+        metadata = zip(self.pid[rows], self.args(rows, dict), strict=True)
+        return {str(pid): str(args.get("name", "")) for pid, args in metadata}
+
     def args(self, rows: NDArray[np.int64], kind: type[T]) -> list[T]:
         """The `args` of the events `rows`, in that order, each decoded as `kind`.
 
@@ -91,6 +100,22 @@ class Document:
                 texts = self.arguments[at].take(pa.array(rows[first:last] - begins[at])).to_pylist()
                 found += _decoded([text or b"{}" for text in texts], kind)
         return found
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one profiler writes the container: whether it wrote a document, the reader of it, which takes the file's path
+    too, and how many ranks the document says that its job had (None if it does not)."""
+
+    wrote: Callable[[Document], bool]
+    read: Callable[[Document, Path], Trace]
+    ranks: Callable[[Document], int | None] = lambda document: None
+
+
+def is_trace(content: Content, sure: bool) -> bool:
+    """Whether a file is JSON that looks like a trace; any JSON if the user named the file (`sure`)."""
+    keys = _OBJECT_KEYS if content.text[:1] == b"{" else _EVENT_KEYS
+    return content.is_json and (sure or keys.search(content.text) is not None)
 
 
 def load(path: Path) -> Document:
@@ -126,22 +151,6 @@ def load(path: Path) -> Document:
         arguments=tuple(columns["args"]),
         notes=_notes(text, texts["ph"], int((times & ~timed).sum())),
     )
-
-
-def dialect(document: Document) -> str | None:
-    """Which profiler wrote the document: "kineto" (PyTorch), "jax", "mxnet", or None if nothing tells."""
-    keys, categories = document.head.keys(), set(document.cat.categories)
-    if keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}:
-        return "kineto"
-    if categories & _KINETO_CATEGORIES:
-        return "kineto"
-    rows = np.flatnonzero((document.ph == "M") & (document.name == "process_name"))
-    processes = [str(args.get("name")) for args in document.args(rows, dict)]
-    if any(name.startswith(("/device:", "/host:")) for name in processes):
-        return "jax"
-    if categories & _MXNET_CATEGORIES or any(map(_MXNET_PROCESS.fullmatch, processes)):
-        return "mxnet"
-    return None
 
 
 def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:

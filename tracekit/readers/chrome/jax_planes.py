@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import categorical
 from tracekit.readers import xspace
-from tracekit.readers.chrome import Document
+from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import device_planes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
@@ -376,3 +376,11 @@ def _queued(
             at = next((at for at, one in enumerate(waiting) if limit[one] >= start[row]), 0)
             pairs.append((waiting.pop(at), row))
     return pairs, len(guessed)
+
+
+def _wrote(document: Document) -> bool:
+    """Whether JAX wrote the document: its processes are called as planes are."""
+    return any(name.startswith(("/device:", "/host:")) for name in document.processes.values())
+
+
+DIALECT = Dialect(_wrote, read)

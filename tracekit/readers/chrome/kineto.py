@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, constant, frame
-from tracekit.readers.chrome import Document, kineto_syncs, kineto_work
+from tracekit.readers.chrome import Dialect, Document, kineto_syncs, kineto_work
 from tracekit.readers.chrome.kineto_args import Call, whole
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nested import innermost
@@ -45,6 +45,10 @@ _MICROSECOND_PS = 10**6
 # `torch/nn/modules/linear.py(124): forward`; what is built in has no file.
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): .")
 _OF_TORCH = re.compile(r"(?:^|/)torch/")
+
+
+# What tells that Kineto wrote a document, where its own keys are missing.
+_CATEGORIES = frozenset({"cpu_op", "kernel", "Kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"})
 
 
 class _Named(msgspec.Struct):
@@ -239,3 +243,20 @@ def _around(document: Document, calls: Rows, ranges: Rows) -> Rows:
         document.start_ps[calls], thread[calls], start, start + document.duration_ps[ranges], thread[ranges]
     )
     return np.where(found >= 0, np.append(ranges, -1)[found], -1)
+
+
+def _wrote(document: Document) -> bool:
+    """Whether Kineto wrote the document."""
+    keys = document.head.keys()
+    own = keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}
+    return bool(own or _CATEGORIES & set(document.cat.categories))
+
+
+def _ranks(document: Document) -> int | None:
+    """The number of ranks that the document says its job had."""
+    job = document.head.get("distributedInfo")
+    size = job.get("world_size") if isinstance(job, dict) else None
+    return size if isinstance(size, int) else None
+
+
+DIALECT = Dialect(_wrote, read, _ranks)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tracekit.columns import categorical, constant, frame
 from tracekit.devices import is_known, type_of, unknown
 from tracekit.readers import nested
-from tracekit.readers.chrome import Document
+from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.distinct import distinct
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
@@ -25,6 +25,9 @@ from tracekit.vocabulary.kinds import Kind
 
 _YEAR_2000_PS = 946_684_800 * 10**12
 _CONTEXT = re.compile(r"(?P<type>cpu|gpu)/(?P<number>\d+)|cpu (pinned|shared)/\d*")
+# What tells that MXNet wrote a document.
+_CATEGORIES = frozenset({"MXNET_C_API", "Device Storage"})
+_CONTEXT_PROCESS = re.compile(r"(cpu|gpu|cpu pinned|cpu shared)/\d*")
 _OPERATOR = "operator"
 _CUSTOM = "Custom Operator"
 _PYTHON = "::pure_python"
@@ -83,12 +86,8 @@ def _passes(column: pd.Categorical, test: Callable[[str], bool]) -> NDArray[np.b
 
 def _processes(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
     """The name of the process of each of the events `rows`."""
-    named = np.flatnonzero(np.asarray((document.ph == "M") & (document.name == "process_name")))
-    names = {
-        str(document.pid[row]): str(args.get("name", ""))
-        for row, args in zip(named, document.args(named, dict), strict=True)
-    }
-    return categorical([*(names.get(pid, "") for pid in document.pid.categories), ""], document.pid.codes[rows])
+    names = [document.processes.get(pid, "") for pid in document.pid.categories]
+    return categorical([*names, ""], document.pid.codes[rows])
 
 
 def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
@@ -237,3 +236,12 @@ def _devices(events: pd.DataFrame, host: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS a device that did something; MXNet names more contexts than the machine has."""
     used = [str(one) for one in events["device"].unique() if is_known(str(one))]
     return frame(DEVICE_COLUMNS, {"host": [host] * len(used), "device": sorted(used)})
+
+
+def _wrote(document: Document) -> bool:
+    """Whether MXNet wrote the document."""
+    categories = _CATEGORIES & set(document.cat.categories)
+    return bool(categories) or any(map(_CONTEXT_PROCESS.fullmatch, document.processes.values()))
+
+
+DIALECT = Dialect(_wrote, read)

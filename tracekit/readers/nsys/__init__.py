@@ -1,5 +1,6 @@
 """SQLite exports of Nsight Systems."""
 
-from tracekit.readers.nsys.nsys_trace import export_hint, read
+from tracekit.readers.nsys.nsys_trace import read
+from tracekit.readers.nsys.sqlite_export import REPORT_SUFFIXES, export_hint, is_export, is_report
 
-__all__ = ["export_hint", "read"]
+__all__ = ["REPORT_SUFFIXES", "export_hint", "is_export", "is_report", "read"]

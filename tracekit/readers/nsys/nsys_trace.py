@@ -76,20 +76,6 @@ def read(path: Path) -> Trace:
         )
 
 
-def export_hint(path: Path) -> str:
-    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
-    if path.suffix == ".qdstrm":
-        return (
-            f"{path} is a raw stream of Nsight Systems: let nsys finish it to a .nsys-rep (open it in Nsight Systems, "
-            f'or run QdstrmImporter), then run `nsys export --type sqlite "{path.with_suffix(".nsys-rep")}"` and give '
-            "the .sqlite file."
-        )
-    return (
-        f'{path} is a report that only Nsight Systems reads: run `nsys export --type sqlite "{path}"` and give the '
-        ".sqlite file that it writes."
-    )
-
-
 def _joined(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     """Rows and calls with correlation ids that are unique over the processes, and notes."""
     notes = []

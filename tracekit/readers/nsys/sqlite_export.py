@@ -8,7 +8,7 @@ nsys 2021 to 2026. Nothing is written, neither into the file nor beside it.
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
+from tracekit.readers.content import Content
+
+REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
+_OWN_TABLES = frozenset({"META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME", "NVTX_EVENTS", "ANALYSIS_DETAILS"})
 
 # What stands for NULL in an integer column.
 MISSING = -(2**63)
@@ -39,6 +43,47 @@ class Export:
     tables: Mapping[str, frozenset[str]]
 
 
+def is_export(content: Content, sure: bool) -> bool:
+    """Whether a file is a database with a table that Nsight Systems writes, and not gzipped, as none can be opened.
+
+    Any database is if the user named the file (`sure`), and a broken one always: its reader says what is wrong.
+    """
+    if not content.is_sqlite or content.gzipped:
+        return False
+    if sure:
+        return True
+    try:
+        with closing(sqlite3.connect(_address(content.path), uri=True)) as file:
+            tables = {str(name) for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (sqlite3.Error, UnicodeDecodeError):  # SQLite words some errors with the broken bytes themselves
+        return True
+    return any(name in _OWN_TABLES or name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables)
+
+
+def is_report(content: Content, sure: bool) -> bool:
+    """Whether a file is a report in nsys's own format, which only nsys reads."""
+    return content.path.name.endswith(REPORT_SUFFIXES)
+
+
+def export_hint(path: Path) -> str:
+    """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
+    if path.suffix == ".qdstrm":
+        return (
+            f"{path} is a raw stream of Nsight Systems: let nsys finish it to a .nsys-rep (open it in Nsight Systems, "
+            f'or run QdstrmImporter), then run `nsys export --type sqlite "{path.with_suffix(".nsys-rep")}"` and give '
+            "the .sqlite file."
+        )
+    return (
+        f'{path} is a report that only Nsight Systems reads: run `nsys export --type sqlite "{path}"` and give the '
+        ".sqlite file that it writes."
+    )
+
+
+def _address(path: Path) -> str:
+    """The URI under which SQLite reads a file: no lock is taken and no -wal or -shm file is made beside it."""
+    return f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Export]:
     """The export at `path`, closed at the end.
@@ -47,9 +92,8 @@ def opened(path: Path) -> Iterator[Export]:
     broken, not finished (a journal or a write-ahead log with changes lies beside it) or no export of Nsight Systems.
     """
     _check_file(path)
-    # `immutable`: no lock is taken and no -wal or -shm file is made beside the user's file.
     try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
+        connection = sqlite3.connect(_address(path), uri=True)
     except sqlite3.Error as error:
         raise TraceError(f"{path} cannot be opened: {error}.") from None
     try:

@@ -1,5 +1,6 @@
 """XSpace files, as the XLA profiler of JAX and TensorFlow writes them, and the planes that any file may hold."""
 
+from tracekit.readers.xspace.xspace_file import SUFFIXES, is_xspace
 from tracekit.readers.xspace.xspace_trace import STATS, read, trace
 
-__all__ = ["STATS", "read", "trace"]
+__all__ = ["STATS", "SUFFIXES", "is_xspace", "read", "trace"]

@@ -22,8 +22,11 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.content import Content
 from tracekit.readers.distinct import distinct_bytes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
+
+SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 
 # How a stat's value was written (XStat's field numbers); 0 = the event does not have the stat.
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
@@ -162,6 +165,24 @@ class WirePlane:
         """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
         size, start = protobuf.varint(self._buf, offset, len(self._buf))
         return bytes(self._buf[start : start + size])
+
+
+def is_xspace(content: Content, sure: bool) -> bool:
+    """Whether a file is an XSpace, by its name or its first bytes; any `.pb` is if the user named the file (`sure`).
+
+    A protobuf has no magic. An XSpace begins with field 1, a length, then a plane's id, name or lines; a text that
+    begins with a line feed begins with the same byte, but not with the same third part.
+    """
+    head = content.head
+    if not head or content.is_sqlite or content.is_json:
+        return False
+    if content.path.name.endswith((*SUFFIXES, ".pb") if sure else SUFFIXES):
+        return True
+    at = 1
+    while at < min(len(head), 10) and head[at] & 0x80:
+        at += 1
+    part = head[at + 1 : at + 2]
+    return head[:1] == b"\x0a" and part in (b"\x08", b"\x12", b"\x1a") and not content.printable(64)
 
 
 def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:

@@ -11,6 +11,7 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.load import load
+from tracekit.readers import formats
 from tracekit.report.contents import Clock, Contents, Device, contents
 from tracekit.units import compact_count, count, counted, percent, time
 from tracekit.vocabulary.kinds import Kind
@@ -23,14 +24,6 @@ _STEPS = ("reading", "counting")
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
-_FORMATS = {
-    "xplane": "XSpace of the XLA profiler (JAX, TensorFlow)",
-    "jax-json": "trace.json of the JAX profiler",
-    "kineto": "PyTorch profiler",
-    "nsys": "Nsight Systems",
-    "mxnet": "MXNet profiler",
-}
-XLA = ("xplane", "jax-json")
 _LEVELS = {"rule": "your rules", "stat": "profiler's record", "nothing": "nothing (taken for compute)"}
 _TYPES = {"gpu": "GPU", "tpu": "TPU", "sc": "SparseCore", "cpu": "CPU device"}
 _CARRIED = {
@@ -60,8 +53,9 @@ def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kin
 def lines(found: Contents, width: int = WIDTH) -> list[str]:
     """The screen, line by line; only a path may be wider than `width`."""
     files = f", {found.files} files" if found.files > 1 else ""
+    form = formats.named(found.format)
     made = [f"{'trace':{LABEL}}{terminal.safe(found.source)}"]
-    made += _labelled("format", f"{found.format}: {_FORMATS.get(found.format, 'of unknown origin')}{files}", width)
+    made += _labelled("format", f"{found.format}: {form.title if form else 'of unknown origin'}{files}", width)
     if len(found.runs) > 1:
         read, *other = found.runs
         made += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}", width)
@@ -251,10 +245,11 @@ def _launches(found: Contents) -> str:
 
 def _known(found: Contents) -> str:
     """What the rows carry: only of kinds of rows that there are, and HLO ops only where XLA ran."""
+    known = formats.named(found.format)
     parts: dict[str, list[str]] = {}
     for key, (whose, what) in _CARRIED.items():
         share = found.carried[key]
-        if share.of and (key != "hlo_op" or share.have or found.format in XLA):
+        if share.of and (key != "hlo_op" or share.have or (known and known.xla)):
             parts.setdefault(whose, []).append(f"{what} {percent(share.have / share.of)}")
     return "; ".join(f"{whose}: {', '.join(said)}" for whose, said in parts.items())
 
