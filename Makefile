@@ -9,13 +9,14 @@ VENV := .venv
 JOBS := 2
 BIN := $(VENV)/bin
 
-.PHONY: help demo test docs gallery clean
+.PHONY: help demo test docs gallery release clean
 
 help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
 	@echo "make docs     build the documentation into site/"
 	@echo "make gallery  capture the workloads and build their reports in reports/gallery"
+	@echo "make release  build wheel and sdist in dist/ and check them; uploads nothing"
 	@echo "make clean    remove $(VENV) and what building left"
 
 demo: $(VENV)/.workloads
@@ -41,6 +42,9 @@ docs: $(VENV)/.dev
 
 gallery: $(VENV)/.workloads
 	$(BIN)/python docs/gallery.py
+
+release: $(VENV)/.dev
+	$(BIN)/python .ci/distributions.py --release dist
 
 clean:
 	rm -rf $(VENV) build dist site tracekit_jax.egg-info
