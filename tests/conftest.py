@@ -1,10 +1,27 @@
 """What holds for all tests, and one Chromium for all pages: `open_page(path)` opens a file in it."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests import browser
+
+# What starts programs, a server or a browser: directories and files below this one. `-m 'not slow'` leaves them out.
+SLOW = (
+    "capture",
+    "docs",
+    "doctor",
+    "report/html",
+    "test_benchmarks.py",
+    "test_cli.py",
+    "test_docs.py",
+    "test_example_notebook.py",
+    "test_missing_packages.py",
+    "test_no_network.py",
+    "view",
+    "workloads",
+)
 
 chromium = pytest.fixture(scope="session", name="chromium")(browser.started)
 open_page = pytest.fixture(name="open_page")(browser.opened)
@@ -15,3 +32,10 @@ def pytest_sessionstart() -> None:
     # program that a test starts to send it such a signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent)
+        if any(place.is_relative_to(slow) for slow in SLOW):
+            item.add_marker("slow")

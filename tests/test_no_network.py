@@ -1,0 +1,36 @@
+"""Reading, analysing, saving and exporting use no network, and leave the directory of the trace as it is."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.view.served import contents
+
+ROOT = Path(__file__).parents[1]
+
+# Python in which every use of a socket is an error; the file's descriptors and pipes are none.
+WITHOUT_NETWORK = """
+import sys
+
+def refuse(event, arguments):
+    if event.startswith("socket."):
+        raise RuntimeError(f"{event} {arguments}")
+
+sys.addaudithook(refuse)
+from tracekit.cli import main
+main()
+"""
+
+
+def test_no_command_that_reads_a_trace_uses_a_socket_or_writes_beside_it(tmp_path):
+    run = tmp_path / "trace" / "plugins" / "profile" / "run"
+    run.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "data" / "view-cpu.xplane.pb", run / "host.xplane.pb")
+    before = contents(tmp_path / "trace")
+    for words in (["read"], ["report", "--out", "report"], ["export", "--out", "trace.pftrace.gz"], ["figure"]):
+        command = [sys.executable, "-c", WITHOUT_NETWORK, words[0], str(tmp_path / "trace"), *words[1:]]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / "trace") == before
+    assert {path.name for path in tmp_path.iterdir()} == {"trace", "report", "trace.pftrace.gz", "reports"}
