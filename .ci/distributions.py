@@ -81,7 +81,7 @@ def main() -> None:
 
 def say(sentence: str) -> None:
     """Say what is being done, or was found right."""
-    print(f"* {sentence}", flush=True)
+    print(f"== {sentence}", flush=True)
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:

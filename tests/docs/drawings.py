@@ -1,8 +1,9 @@
-"""The drawings of docs/pictures.md, whose figures tracekit computes from the intervals that are drawn.
+"""The drawings of the docs: those of intervals, whose figures tracekit computes, and one of the import contracts.
 
 `python -m tests.docs.drawings` renews docs/images/*.svg.
 """
 
+import tomllib
 from collections.abc import Sequence
 from html import escape
 
@@ -16,6 +17,7 @@ from tracekit.report.palette import LIGHT
 IMAGES = ROOT / "docs" / "images"
 LEFT, RIGHT, STEP, BAR = 150, 20, 44, 24  # margins, distance of lanes and height of a bar, in pixels
 WIDTH = 680
+LAYER = 32  # height of a layer of modules
 
 Bar = tuple[float, float, str, str]  # start, end, colour, label
 Lane = tuple[str, Sequence[Bar]]
@@ -232,7 +234,37 @@ def stretch() -> str:
     )
 
 
+def architecture() -> str:
+    """The layers of the package as the first import contract has them: who stands higher may import what is below."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = [layer.split(" | ") for layer in contracts[0]["layers"] if layer != "__main__"]
+    height = 74 + LAYER * len(layers)
+    title = "What a module may import: only what stands below it"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
+        f'<rect width="{WIDTH}" height="{height}" rx="8" fill="{LIGHT["paper"]}" stroke="{LIGHT["line"]}"/>',
+        _text(16, 26, title, size=15),
+    ]
+    for at, names in enumerate(layers):
+        top, width = 44 + LAYER * at, (WIDTH - 32 + 6) / len(names)
+        for place, name in enumerate(names):
+            package = (ROOT / "tracekit" / name).is_dir()
+            colour, ink = ("compute", "paper") if package else ("idle", "ink")
+            x = 16 + width * place
+            parts.append(
+                f'<rect x="{x:g}" y="{top}" width="{width - 6:g}" height="{LAYER - 6}" rx="4" fill="{LIGHT[colour]}"/>'
+            )
+            label = f"{name}/" if package else name
+            parts.append(_text(x + (width - 6) / 2, top + 17, label, LIGHT[ink], 13, "middle"))
+    parts.append(
+        _text(16, height - 12, "Dark: a folder. Light: a single module. Side by side: neither imports the other.")
+    )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
 DRAWINGS = {
+    "architecture": architecture,
     "half-open": half_open,
     "union": union,
     "cells": cells,

@@ -42,3 +42,9 @@ def test_every_key_of_the_summary_is_documented():
     page = (DOCS / "summary.md").read_text("utf-8")
     assert {key for key in keys if f"`{key}`" not in page} == set()
     assert set(firsts("summary.md", "# `summary.json`")) <= keys
+
+
+def test_the_files_that_the_page_on_architecture_names_are_there():
+    paths = re.findall(r"`(tracekit/[\w/.]+)`", (DOCS / "architecture.md").read_text("utf-8"))
+    assert len(paths) >= 6
+    assert [path for path in paths if not (ROOT / path).exists()] == []
