@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.readers import read
     from tracekit.report.analyse import analyse, save
     from tracekit.report.build import Report
-    from tracekit.report.figures.show import concurrency_over_time, gantt, overlap_matrix, partition_bars
+    from tracekit.report.figures.figure import figure
     from tracekit.trace import Trace
     from tracekit.vocabulary.kinds import Kind
 
@@ -40,15 +40,12 @@ _WHERE = {
     "ViewError": "errors",
     "analyse": "report.analyse",
     "concurrency": "analysis.overlap",
-    "concurrency_over_time": "report.figures.show",
     "device_pairs": "analysis.overlap",
     "explain": "analysis.explain",
-    "gantt": "report.figures.show",
+    "figure": "report.figures.figure",
     "marked": "analysis.phases",
     "overlap": "analysis.overlap",
-    "overlap_matrix": "report.figures.show",
     "partition": "analysis.partition",
-    "partition_bars": "report.figures.show",
     "phases": "analysis.phases",
     "read": "readers",
     "save": "report.analyse",
@@ -69,17 +66,14 @@ __all__ = [
     "analyse",
     "capture",
     "concurrency",
-    "concurrency_over_time",
     "device_pairs",
     "doctor",
     "explain",
     "export",
-    "gantt",
+    "figure",
     "marked",
     "overlap",
-    "overlap_matrix",
     "partition",
-    "partition_bars",
     "phase",
     "phases",
     "read",

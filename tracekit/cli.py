@@ -183,9 +183,23 @@ def figure(
 
     For a paper or a pull request: as pictures, of the whole trace or of one stretch of it.
     """
-    from tracekit.report.figures.figure import run as draw
+    from tracekit.report.figures.figure import write_figures
 
-    draw(trace_dir, what, phase, step, start, end, formats, out, theme, width, run, kinds)
+    files = write_figures(
+        trace_dir,
+        what,
+        phase=phase,
+        step=step,
+        start=start,
+        end=end,
+        formats=formats,
+        out=out,
+        theme=theme,
+        width=width,
+        run=run,
+        kinds=kinds,
+    )
+    print(f"Wrote {files[0].parent}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
 
 
 @app.command()

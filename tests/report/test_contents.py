@@ -15,8 +15,7 @@ from tracekit.columns import concat, frame
 from tracekit.readers import read
 from tracekit.report.build import build
 from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
-from tracekit.report.figures.gantt import gantt
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.figure import figure
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
@@ -309,7 +308,7 @@ def test_a_trace_without_device_work_is_told_apart_and_drawn(given, said):
     assert contents(given).missing[0].startswith(said)
     report = build(given)
     assert report.headline.startswith(said)
-    assert gantt(look(given), title=report.headline).get_axes() == []
+    assert figure(given, title=report.headline).get_axes() == []
 
 
 def test_a_trace_that_holds_all_misses_nothing():

@@ -10,9 +10,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name
 from tracekit.report import text
 from tracekit.report.build import Report
-from tracekit.report.figures import gantt
-from tracekit.report.figures.drawing import save
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.figure import figure
 from tracekit.report.html.page import page
 from tracekit.report.summary import summary
 
@@ -38,18 +36,13 @@ def write(report: Report, out: Path, trace_path: Path, step: Callable[[str], Non
         replaced(out / "overlap.csv", lambda path: _overlap(report).to_csv(path, index=False))
         replaced(out / "intervals.parquet", lambda path: report.trace.events.to_parquet(path, index=False))
         step("timeline")
-        save(figure(report), out / "gantt.png")
+        figure(report).save(out / "gantt.png")
         replaced(out / "report.md", lambda path: path.write_text(text.markdown(report, "gantt.png"), "utf-8"))
         step("page")
         replaced(out / "report.html", lambda path: path.write_text(page(report), "utf-8"))
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
     return out
-
-
-def figure(report: Report):  # type: ignore[no-untyped-def]  # matplotlib's Figure, named in gantt
-    """The timeline from the first phase to the last, or of the whole trace without phases, titled with the finding."""
-    return gantt.gantt(look(report))
 
 
 def _overlap(report: Report) -> pd.DataFrame:

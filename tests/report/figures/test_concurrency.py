@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
 from tracekit.columns import concat, frame
-from tracekit.report.figures.concurrency import concurrency
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import select
 from tracekit.report.palette import LIGHT
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80), ("gpu:2", "memcpy", 90, 100, "c", "H2D"))
+
+
+def concurrency(selection, **options):
+    return draw(selection, "concurrency", **options)
 
 
 def busy_points(rows, device) -> set[int]:
@@ -22,13 +26,13 @@ def busy_points(rows, device) -> set[int]:
 
 
 def test_few_steps_stand_as_they_are_in_the_colour_of_their_number():
-    over_time = filled(concurrency(look(trace(ROWS))).axes[1])
+    over_time = filled(concurrency(select(trace(ROWS))).axes[1])
     assert over_time[LIGHT["one"]].tolist() == [[0, 40, 0, 1], [60, 80, 0, 1], [90, 100, 0, 1]]
     assert over_time[LIGHT["many"]].tolist() == [[40, 60, 0, 2]]
 
 
 def test_the_histogram_is_the_exact_time_with_so_many_busy():
-    figure = concurrency(look(trace(ROWS)))
+    figure = concurrency(select(trace(ROWS)))
     bars = filled(figure.axes[2])
     assert {colour: boxes[:, :2].tolist() for colour, boxes in bars.items()} == {
         LIGHT["idle"]: [[0, 10]],
@@ -49,7 +53,7 @@ ROW = st.tuples(DEVICE, st.integers(0, 5000), st.integers(1, 900)).map(lambda ro
 @settings(max_examples=5, deadline=None)
 @given(st.lists(ROW, min_size=2, max_size=40))
 def test_the_area_is_the_busy_time_however_many_steps_there_are(rows):
-    figure = concurrency(look(trace(events(*[(name, "compute", *when) for name, *when in rows]))), width=750)
+    figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))), width=5)
     expected = sum(len(busy_points(rows, f"gpu:{i}")) for i in range(6))
     assert sum(map(area, filled(figure.axes[1]).values())) == pytest.approx(expected)
 
@@ -60,7 +64,7 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
     for device in range(5):
         edges = np.sort(rng.choice(20_000, 2000, replace=False))
         rows += [(f"gpu:{device}", int(a), int(b)) for a, b in edges.reshape(-1, 2)]
-    figure = concurrency(look(trace(events(*[(name, "compute", *when) for name, *when in rows]))))
+    figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))))
     over_time = filled(figure.axes[1])
     first = min(start for _, start, _ in rows)
     held = np.zeros((5, 20_000), bool)
@@ -97,7 +101,7 @@ def test_the_ink_is_the_share_of_time_of_many_intervals():
             "end_ps": starts + 250,
         },
     )
-    figure = concurrency(look(trace(rows)))
+    figure = concurrency(select(trace(rows)))
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3]
     x0, y0, x1, y1 = np.round(figure.axes[1].get_window_extent().extents).astype(int)
@@ -110,22 +114,22 @@ def test_the_ink_is_the_share_of_time_of_many_intervals():
 
 def test_phases_are_bands_and_rounds_of_one_are_numbered():
     given_trace = trace(ROWS, spans(("a", 0, 50), ("b", 60, 70), ("b", 80, 95)))
-    assert [text.get_text() for text in concurrency(look(given_trace)).axes[0].texts] == ["a", "b", "b"]
-    assert [text.get_text() for text in concurrency(look(given_trace, phase="b")).axes[0].texts] == [
+    assert [text.get_text() for text in concurrency(select(given_trace)).axes[0].texts] == ["a", "b", "b"]
+    assert [text.get_text() for text in concurrency(select(given_trace, phase="b")).axes[0].texts] == [
         "round 1",
         "round 2",
     ]
 
 
 def test_one_device_is_a_figure_too():
-    assert words(concurrency(look(trace(events(("gpu:0", "compute", 0, 5), ("gpu:0", "compute", 9, 10))))))[0] == (
+    assert words(concurrency(select(trace(events(("gpu:0", "compute", 0, 5), ("gpu:0", "compute", 9, 10))))))[0] == (
         "The only device was busy 60.0 % of the time"
     )
 
 
 def test_65_levels_are_labelled_without_collisions():
     rows = events(*[(f"gpu:{i}", "compute", i, 200 - i) for i in range(64)])
-    figure = concurrency(look(trace(rows)))
+    figure = concurrency(select(trace(rows)))
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in figure.axes[2].texts]
     assert len(boxes) > 8
@@ -138,9 +142,9 @@ def test_65_levels_are_labelled_without_collisions():
 def test_what_cannot_be_known_is_a_sentence():
     one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
     other = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
-    said = words(concurrency(look(trace(concat(EVENT_COLUMNS, [one, other])))))
+    said = words(concurrency(select(trace(concat(EVENT_COLUMNS, [one, other])))))
     assert said[-1] == "The hosts' clocks are not aligned, so how many devices were busy at once is not known."
     unknown = events(("cpu:?", "memcpy", 0, 10, "copy", "P2P"))
-    assert words(concurrency(look(trace(unknown))))[-1] == "The trace names no device that its work ran on."
-    nothing = words(concurrency(look(Trace(events()))))
+    assert words(concurrency(select(trace(unknown))))[-1] == "The trace names no device that its work ran on."
+    nothing = words(concurrency(select(Trace(events()))))
     assert nothing[-1] == "The trace holds neither device work nor named host spans."

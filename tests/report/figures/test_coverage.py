@@ -44,7 +44,7 @@ def test_columns_of_a_window_of_days_do_not_overflow():
 @given(merged, merged, merged)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
-    found = {p: layer.keys for layer in coverage.layers(sets) for p in points(layer.held)}
+    found = {p: layer.keys for layer in coverage.layers(sets) for p in points(layer.intervals)}
     expected = {
         p: tuple(key for key in sets if p in points(sets[key])) for p in set().union(*map(points, sets.values()))
     }
@@ -55,7 +55,7 @@ def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
 @given(merged, merged, merged)
 def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     bins = [(1, 1), (2, 3)]
-    found = [points(layer.held) for layer in coverage.levels([a, b, c], bins)]
+    found = [points(layer.intervals) for layer in coverage.levels([a, b, c], bins)]
     count = {p: sum(p in points(s) for s in (a, b, c)) for p in range(60)}
     assert found == [{p for p in count if low <= count[p] <= high} for low, high in bins]
 

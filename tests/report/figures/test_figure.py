@@ -1,10 +1,15 @@
-"""`tracekit figure`: what it writes, where, and how it tells a mistake."""
+"""The figures: a stretch of a trace or a report in a call; what the command writes, where, and what it refuses."""
 
 import pytest
 
+from tests import traces
 from tests.frames import events, spans, trace
+from tests.report.figures.drawn import words
+from tracekit import cli
 from tracekit.errors import TracekitError
-from tracekit.report.figures import figure
+from tracekit.report.build import build
+from tracekit.report.figures import figure as module
+from tracekit.report.figures.figure import FIGURES, figure, write_figures
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 
@@ -13,7 +18,7 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr(figure, "load", lambda path, run, kinds: given)
+    monkeypatch.setattr(module, "load", lambda path, run, kinds: given)
     return tmp_path
 
 
@@ -22,7 +27,7 @@ def written(folder) -> list[str]:
 
 
 def test_all_figures_are_written_beside_the_report(here, capsys):
-    figure.run(here / "traces" / "demo")
+    cli.figure(here / "traces" / "demo")
     names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png"]
     assert written(here) == [f"reports/demo/figures/{name}" for name in names]
     out = capsys.readouterr()
@@ -33,7 +38,7 @@ def test_all_figures_are_written_beside_the_report(here, capsys):
 
 
 def test_what_and_format_take_several_names(here):
-    paths = figure.run(
+    paths = write_figures(
         here / "t", what="overlap, GANTT,overlap", formats="svg,png", out=here / "o", theme="dark", width=6
     )
     assert [path.name for path in paths] == ["overlap.svg", "overlap.png", "gantt.svg", "gantt.png"]
@@ -52,7 +57,7 @@ def test_what_and_format_take_several_names(here):
     ],
 )
 def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
-    (path,) = figure.run(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
+    (path,) = write_figures(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
     assert path == here / "o" / f"{name}.svg"
     assert written(here / "o") == [path.name]
 
@@ -82,7 +87,7 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
 )
 def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence):
     with pytest.raises(TracekitError) as caught:
-        figure.run(here / "t", out=here / "o", **arguments)
+        write_figures(here / "t", out=here / "o", **arguments)
     assert str(caught.value) == sentence
     assert written(here) == []
 
@@ -90,8 +95,45 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence)
 def test_nothing_is_written_into_the_trace_or_over_a_file(here):
     (here / "t").mkdir()
     with pytest.raises(TracekitError, match="lies inside the trace"):
-        figure.run(here / "t", out=here / "t" / "figures")
+        write_figures(here / "t", out=here / "t" / "figures")
     (here / "file").write_text("kept")
     with pytest.raises(TracekitError, match=r"The figures cannot be written to .*file: .* Give another --out\."):
-        figure.run(here / "t", out=here / "file")
+        write_figures(here / "t", out=here / "file")
     assert (here / "file").read_text() == "kept"
+
+
+GIVEN = trace(
+    events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80)), spans(("warm", 0, 30), ("both", 30, 80))
+)
+
+
+@pytest.mark.parametrize("what", FIGURES)
+def test_a_stretch_is_said_in_words_or_numbers(what):
+    assert "traces/test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
+    assert "traces/test, the phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
+    assert "traces/test, from the first phase to the last" in words(figure(build(GIVEN), what))
+
+
+def test_a_path_is_read():
+    path = traces.path("stepped-cpu.xplane.pb.gz")
+    assert words(figure(path, "partition")) == words(figure(traces.trace(path.name), "partition"))
+
+
+def test_title_theme_and_width_are_the_users(tmp_path):
+    drawing = figure(GIVEN, title="mine", theme="dark", width=6)
+    assert words(drawing)[0] == "mine"
+    assert drawing.get_size_inches()[0] == pytest.approx(6, abs=0.02)
+    drawing.save(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"start": "soon"}, "start 'soon' is not a time"),
+        ({"what": "gant"}, "There is no figure 'gant': say gantt, partition, concurrency or overlap."),
+    ],
+)
+def test_a_mistake_in_a_call_is_a_sentence(arguments, sentence):
+    with pytest.raises(TracekitError, match=sentence):
+        figure(GIVEN, **arguments)

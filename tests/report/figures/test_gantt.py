@@ -12,9 +12,8 @@ import pytest
 from tests.frames import spans
 from tracekit import intervals as iv
 from tracekit.columns import frame
-from tracekit.report.figures import gantt as drawer
-from tracekit.report.figures.drawing import save
-from tracekit.report.figures.selection import View, look
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
 from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -41,14 +40,15 @@ def phases_of(*rows) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["name", "start_ps", "end_ps"])
 
 
-def gantt(trace, title="", subtitle="", window=None, phases=None, **how):
+def gantt(trace, title="", subtitle="", window=None, phases=None, **options):
     """The timeline of a trace, or of any window of it, with any phases."""
-    seen = unions(trace.events)
+    inside = unions(trace.events)
     if window is not None:
-        seen = seen.inside(np.array([window]))
-    marks = phases_of() if phases is None else phases
-    view = View(replace(trace, source=subtitle), seen, marks, window[0] if window else 0, "time since the start")
-    return drawer.gantt(view, title=title, **how)
+        inside = inside.inside(np.array([window]))
+    phases = phases_of() if phases is None else phases
+    trace = replace(trace, source=subtitle)
+    selection = Selection(trace, inside, phases, window[0] if window else 0, "time since the start")
+    return draw(selection, "gantt", title=title, **options)
 
 
 TWO = trace_of(
@@ -193,7 +193,7 @@ def test_phases_may_be_absent(phases):
     ],
 )
 def test_a_trace_without_time_gives_a_figure_that_says_so_once(rows, sentence):
-    assert " ".join(words(drawer.gantt(look(trace_of(rows))))).strip() == sentence
+    assert " ".join(words(draw(select(trace_of(rows)), "gantt"))).strip() == sentence
 
 
 def test_more_than_48_lanes_are_merged_to_one_per_device_and_the_height_is_bounded():
@@ -244,7 +244,7 @@ def test_a_million_intervals_render_in_seconds_to_a_small_svg(tmp_path):
     starts = np.arange(1_000_000) * 1000
     trace = one_lane(starts, starts + np.random.default_rng(0).integers(1, 900, 1_000_000))
     begun = time.process_time()
-    save(gantt(trace, title=""), tmp_path / "a.svg")
+    gantt(trace, title="").save(tmp_path / "a.svg")
     assert time.process_time() - begun < 5
     assert (tmp_path / "a.svg").stat().st_size < 500_000
 
@@ -265,7 +265,7 @@ HOSTILE = [
 def test_hostile_names_are_drawn_as_they_are(name, tmp_path):
     rows = [(f"{name}{i}", f"{name}{j}", "compute", 10 * i, 100) for i in range(2) for j in range(2)]
     figure = gantt(trace_of(rows), title=name, subtitle=name, phases=phases_of((name, 0, 100), (name, 0, 1)))
-    save(figure, tmp_path / "a.svg")
+    figure.save(tmp_path / "a.svg")
     if "$" in name:
         assert "$\\frac{a$0" in words(figure)
 
@@ -280,10 +280,10 @@ def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share
     apart = trace_of(rows)
     hosts = ["a", "b"]
     apart = Trace(apart.events.assign(**{c: pd.Categorical(hosts) for c in ("host", "clock")}))
-    drawn = drawer.gantt(look(replace(apart, spans=spans(("p", 0, MS)))))
-    assert tracks(drawn) == ["a/gpu:0 | s", "b/gpu:0 | s"]
-    assert drawn.axes[0].get_xlim() == (0, 10 * MS)
-    assert "The hosts' clocks are not aligned: the lanes of each clock are counted from its own start." in words(drawn)
+    figure = draw(select(replace(apart, spans=spans(("p", 0, MS)))), "gantt")
+    assert tracks(figure) == ["a/gpu:0 | s", "b/gpu:0 | s"]
+    assert figure.axes[0].get_xlim() == (0, 10 * MS)
+    assert "The hosts' clocks are not aligned: the lanes of each clock are counted from its own start." in words(figure)
 
 
 @pytest.mark.parametrize("n", [40, 4000])

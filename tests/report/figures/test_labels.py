@@ -21,7 +21,7 @@ def test_a_plain_name_is_one_line_of_glyphs_that_the_font_has():
     ],
 )
 def test_lane_names_are_short_and_unique(names, expected):
-    assert labels.short(names) == expected
+    assert labels.short_names(names) == expected
 
 
 @pytest.mark.parametrize(

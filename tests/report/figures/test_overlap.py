@@ -6,8 +6,8 @@ import pytest
 from tests.frames import events, trace
 from tests.report.figures.drawn import filled, words
 from tracekit.columns import concat
-from tracekit.report.figures.overlap import overlap
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import select
 from tracekit.report.palette import LIGHT
 from tracekit.trace import EVENT_COLUMNS
 
@@ -20,6 +20,10 @@ ROWS = events(
 )
 
 
+def overlap(selection, **options):
+    return draw(selection, "overlap", **options)
+
+
 def matrix(figure) -> dict[tuple[int, int], str]:
     """The words of the cells by (row, column)."""
     return {
@@ -28,7 +32,7 @@ def matrix(figure) -> dict[tuple[int, int], str]:
 
 
 def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
-    figure = overlap(look(trace(ROWS)))
+    figure = overlap(select(trace(ROWS)))
     assert matrix(figure) == {
         (0, 0): "50.0 %",
         (1, 1): "40.0 %",
@@ -49,7 +53,7 @@ def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
 
 
 def test_the_shade_of_a_cell_grows_with_its_ratio():
-    found = filled(overlap(look(trace(ROWS))).axes[0])
+    found = filled(overlap(select(trace(ROWS))).axes[0])
     diagonal = found.pop(LIGHT["idle"])
     assert np.floor(diagonal[:, [0, 2]]).tolist() == [[0, 0], [1, 1], [2, 2]]
     darkness = {
@@ -63,7 +67,7 @@ def test_the_shade_of_a_cell_grows_with_its_ratio():
 
 
 def test_two_devices_are_told_in_a_sentence_and_a_small_figure():
-    figure = overlap(look(trace(events(("gpu:0", "compute", 0, 8), ("gpu:1", "compute", 4, 9)))))
+    figure = overlap(select(trace(events(("gpu:0", "compute", 0, 8), ("gpu:1", "compute", 4, 9)))))
     assert " ".join(words(figure)[:2]) == (
         "gpu:0 and gpu:1 were busy at the same time for 80.0 % of the shorter one's busy time"
     )
@@ -71,7 +75,7 @@ def test_two_devices_are_told_in_a_sentence_and_a_small_figure():
 
 
 def test_a_device_that_did_nothing_has_a_dash_and_the_note_says_so():
-    figure = overlap(look(trace(ROWS), start_ps=0, end_ps=50))
+    figure = overlap(select(trace(ROWS), start_ps=0, end_ps=50))
     assert matrix(figure)[2, 0] == matrix(figure)[1, 2] == "-"
     assert matrix(figure)[2, 2] == "0 %"
     assert "A dash: a device did nothing in the window." in words(figure)
@@ -80,7 +84,7 @@ def test_a_device_that_did_nothing_has_a_dash_and_the_note_says_so():
 def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
     one = events(("a/gpu:0", "compute", 5, 25), ("a/gpu:1", "compute", 5, 15), host="a", clock="a")
     other = events(("b/gpu:0", "compute", 5, 25), host="b", clock="b")
-    figure = overlap(look(trace(concat(EVENT_COLUMNS, [one, other]))))
+    figure = overlap(select(trace(concat(EVENT_COLUMNS, [one, other]))))
     assert [matrix(figure)[at] for at in ((1, 0), (0, 1), (2, 0), (1, 2))] == ["100 %", "50.0 %", "?", "?"]
     assert "A question mark: the hosts' clocks are not aligned, so the overlap of their devices is not known." in words(
         figure
@@ -91,7 +95,7 @@ def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
 def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
     rows = [(f"gpu:{i}", "compute", 0, 300) for i in range(devices)]
     rows[1] = ("gpu:1", "compute", 200, 1000)
-    figure = overlap(look(trace(events(*rows, ("gpu:0", "compute", 999, 1000)))))
+    figure = overlap(select(trace(events(*rows, ("gpu:0", "compute", 999, 1000)))))
     found = matrix(figure)
     assert found.get((2, 1)) == shown
     if shown:
@@ -106,5 +110,5 @@ def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
 
 
 def test_one_device_has_no_other():
-    said = words(overlap(look(trace(events(("gpu:0", "compute", 0, 8))))))
+    said = words(overlap(select(trace(events(("gpu:0", "compute", 0, 8))))))
     assert said[-1] == "Only one device worked: there is no other to overlap with."

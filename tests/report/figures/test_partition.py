@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tests.report.figures.drawn import area, filled, words
 from tracekit.columns import concat
-from tracekit.report.figures.partition import CELLS, partition
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.partition import CELLS
+from tracekit.report.figures.selection import select
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.unions import CELLS as EXACT
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -28,12 +29,16 @@ ROWS = events(
 )
 
 
+def partition(selection, **options):
+    return draw(selection, "partition", **options)
+
+
 def test_every_exact_cell_has_a_part_of_the_bar():
     assert set(CELLS) == set(EXACT)
 
 
 def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
-    found = filled(partition(look(trace(ROWS))).axes[0])
+    found = filled(partition(select(trace(ROWS))).axes[0])
     bar = found[LIGHT["idle"]][:, 3].max() - found[LIGHT["idle"]][:, 2].min()
     height = found[LIGHT["idle"]][0, 3] - found[LIGHT["idle"]][0, 2]
     assert bar > height
@@ -50,7 +55,7 @@ def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
 
 
 def test_the_words_are_the_exact_shares():
-    figure = partition(look(trace(ROWS)))
+    figure = partition(select(trace(ROWS)))
     assert (
         words(figure)[0]
         == "2 devices: 20.5 % computing, 10.0 % in exposed collectives, 5.5 % in exposed copies, 64.0 % idle"
@@ -82,7 +87,7 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
     last = max(begin + long for _, _, begin, long in rows)
     if start >= last - first:
         return
-    figure = partition(look(trace(given_rows), start_ps=start, end_ps=start + length))
+    figure = partition(select(trace(given_rows), start_ps=start, end_ps=start + length))
     points = range(first + start, min(first + start + length, last))
     expected = dict.fromkeys(("compute", "collective", "memcpy", "idle"), 0.0)
     devices = sorted({device for device, *_ in rows})
@@ -101,14 +106,14 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
 
 
 def test_a_dark_figure_has_the_dark_palette():
-    figure = partition(look(trace(ROWS)), theme="dark")
+    figure = partition(select(trace(ROWS)), theme="dark")
     assert DARK["compute"] in filled(figure.axes[0])
     assert figure.get_facecolor()[:3] == pytest.approx([int(DARK["paper"][at : at + 2], 16) / 255 for at in (1, 3, 5)])
 
 
 def test_one_device_and_copies_of_an_unknown_one():
     rows = events(("cpu:0", "compute", 0, 10), ("cpu:?", "memcpy", 2, 4, "copy", "P2P"))
-    said = words(partition(look(trace(rows))))
+    said = words(partition(select(trace(rows))))
     assert said[0] == "cpu:0: 100 % computing"
     assert "Copies on cpu:?, whose device the trace does not prove, are in no bar." in said
 
@@ -116,23 +121,23 @@ def test_one_device_and_copies_of_an_unknown_one():
 def test_several_clocks_have_bars_of_their_own_windows():
     one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
     other = events(("b/gpu:0", "compute", 900, 904), ("b/gpu:0", "compute", 908, 910), host="b", clock="b")
-    view = look(trace(concat(EVENT_COLUMNS, [one, other])))
+    view = select(trace(concat(EVENT_COLUMNS, [one, other])))
     figure = partition(view)
     assert figure.axes[0].get_xlabel() == "share of the window of each device's own clock (%)"
     assert "60.0 %" in words(figure)
-    gone = partition(look(view.trace, start_ps=12))
+    gone = partition(select(view.trace, start_ps=12))
     assert "-" in words(gone)
 
 
 def test_without_device_time_the_figure_says_so():
-    assert words(partition(look(Trace(events()))))[-1].startswith("The trace holds neither device work")
+    assert words(partition(select(Trace(events()))))[-1].startswith("The trace holds neither device work")
     bare = Trace(events(), spans(("p", 0, 5)))
-    assert words(partition(look(bare, phase="p")))[-1] == "The trace holds no device work, only host threads."
+    assert words(partition(select(bare, phase="p")))[-1] == "The trace holds no device work, only host threads."
 
 
 def test_128_devices_stand_on_a_page_and_their_names_do_not_collide():
     rows = events(*[(f"gpu:{i}", "compute", i, 200) for i in range(128)])
-    figure = partition(look(trace(rows)))
+    figure = partition(select(trace(rows)))
     assert figure.get_size_inches()[1] < 12
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in figure.texts if text.get_text().startswith("gpu:")]

@@ -11,7 +11,7 @@ from tracekit.analysis.partition import partition
 from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.report.build import build
-from tracekit.report.figures.selection import look
+from tracekit.report.figures.selection import select
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 ROWS = events(
@@ -24,8 +24,8 @@ ROWS = events(
 PHASES = spans(("warm", 5, 20), ("both", 30, 45), ("both", 80, 100))
 
 
-def windows(view) -> dict[str, list[list[int]]]:
-    return {clock: one.tolist() for clock, one in view.seen.windows.items()}
+def windows(selection) -> dict[str, list[list[int]]]:
+    return {clock: one.tolist() for clock, one in selection.unions.windows.items()}
 
 
 def steps(*rows: tuple) -> pd.DataFrame:
@@ -42,9 +42,9 @@ def steps(*rows: tuple) -> pd.DataFrame:
 
 
 def test_the_whole_is_from_first_start_to_last_end_and_counts_from_the_first_device_work():
-    view = look(trace(ROWS))
-    assert windows(view) == {"": [[10, 110]]}
-    assert (view.start_ps, view.axis, view.name, view.subtitle) == (
+    selection = select(trace(ROWS))
+    assert windows(selection) == {"": [[10, 110]]}
+    assert (selection.start_ps, selection.axis, selection.name, selection.subtitle) == (
         0,
         "time since the first device work",
         "",
@@ -53,57 +53,57 @@ def test_the_whole_is_from_first_start_to_last_end_and_counts_from_the_first_dev
 
 
 def test_with_phases_the_whole_is_from_the_first_phase_to_the_end_of_its_last_work():
-    view = look(trace(ROWS, PHASES))
-    assert windows(view) == {"": [[5, 110]]}
-    assert (view.start_ps, view.axis) == (0, "time since the start of the first phase")
-    assert view.subtitle == "traces/test, from the first phase to the last"
+    selection = select(trace(ROWS, PHASES))
+    assert windows(selection) == {"": [[5, 110]]}
+    assert (selection.start_ps, selection.axis) == (0, "time since the start of the first phase")
+    assert selection.subtitle == "traces/test, from the first phase to the last"
 
 
 def test_a_phase_is_all_its_rounds_with_the_work_begun_inside():
-    view = look(trace(ROWS, PHASES), phase="both")
-    assert windows(view) == {"": [[30, 60], [80, 110]]}
-    assert (view.length_ps, view.start_ps, view.axis) == (60, 0, "time inside the rounds of the phase")
-    assert (view.name, view.where) == ("phase both", "the 2 rounds of the phase both, end to end")
+    selection = select(trace(ROWS, PHASES), phase="both")
+    assert windows(selection) == {"": [[30, 60], [80, 110]]}
+    assert (selection.length_ps, selection.start_ps, selection.axis) == (60, 0, "time inside the rounds of the phase")
+    assert (selection.name, selection.where) == ("phase both", "the 2 rounds of the phase both, end to end")
 
 
 def test_a_phase_of_one_round_tells_where_it_lies():
-    view = look(trace(ROWS, PHASES), phase="warm")
-    assert (windows(view), view.where) == ({"": [[5, 40]]}, "the phase warm, from 0 s to 35 ps")
+    selection = select(trace(ROWS, PHASES), phase="warm")
+    assert (windows(selection), selection.where) == ({"": [[5, 40]]}, "the phase warm, from 0 s to 35 ps")
 
 
 def test_the_results_are_those_of_the_analyses_inside_the_stretch():
-    view = look(trace(ROWS, PHASES), phase="both")
-    inside = view.seen
-    assert view.stretch.partition.equals(partition(inside))
-    assert view.stretch.pairs.equals(device_pairs(inside))
-    assert view.stretch.concurrency.equals(concurrency(inside))
-    assert view.stretch.partition.set_index("device")["compute"].to_dict() == {"gpu:0": 5 + 15, "gpu:1": 30}
+    selection = select(trace(ROWS, PHASES), phase="both")
+    inside = selection.unions
+    assert selection.stretch.partition.equals(partition(inside))
+    assert selection.stretch.pairs.equals(device_pairs(inside))
+    assert selection.stretch.concurrency.equals(concurrency(inside))
+    assert selection.stretch.partition.set_index("device")["compute"].to_dict() == {"gpu:0": 5 + 15, "gpu:1": 30}
 
 
 def test_a_phase_has_the_figures_that_the_report_gives_it():
     given = trace(ROWS, PHASES)
-    report, view = build(given), look(given, phase="both")
+    report, selection = build(given), select(given, phase="both")
     for name in ("partition", "overlap", "pairs", "concurrency"):
-        assert getattr(view.stretch, name).equals(getattr(report.inside["both"], name))
+        assert getattr(selection.stretch, name).equals(getattr(report.inside["both"], name))
 
 
 def test_any_annotation_is_taken_for_a_phase():
     given = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
-    assert windows(look(given, phase="train")) == {"": [[30, 60]]}
-    assert windows(look(given)) == {"": [[10, 110]]}
+    assert windows(select(given, phase="train")) == {"": [[30, 60]]}
+    assert windows(select(given)) == {"": [[10, 110]]}
 
 
 def test_a_range_counts_from_where_the_whole_begins():
-    assert windows(look(trace(ROWS), start_ps=20, end_ps=50)) == {"": [[30, 60]]}
-    view = look(trace(ROWS, PHASES), start_ps=20, end_ps=50)
-    assert (windows(view), view.start_ps, view.name) == ({"": [[25, 55]]}, 20, "from 20 ps to 50 ps")
+    assert windows(select(trace(ROWS), start_ps=20, end_ps=50)) == {"": [[30, 60]]}
+    selection = select(trace(ROWS, PHASES), start_ps=20, end_ps=50)
+    assert (windows(selection), selection.start_ps, selection.name) == ({"": [[25, 55]]}, 20, "from 20 ps to 50 ps")
 
 
 def test_one_end_of_a_range_is_enough_and_a_late_end_is_that_of_the_trace():
     given = trace(ROWS, spans(("late", 50, 60)))
-    assert windows(look(given, start_ps=10)) == {"": [[60, 110]]}
-    assert windows(look(given, start_ps=-40, end_ps=0)) == {"": [[10, 50]]}
-    assert windows(look(given, end_ps=10**9)) == {"": [[10, 110]]}
+    assert windows(select(given, start_ps=10)) == {"": [[60, 110]]}
+    assert windows(select(given, start_ps=-40, end_ps=0)) == {"": [[10, 50]]}
+    assert windows(select(given, end_ps=10**9)) == {"": [[10, 110]]}
 
 
 @pytest.mark.parametrize(
@@ -118,79 +118,87 @@ def test_one_end_of_a_range_is_enough_and_a_late_end_is_that_of_the_trace():
 def test_a_range_without_time_in_the_trace_is_told_with_the_range_there_is(start, end, sentence):
     valid = " The trace lasts from 0 s to 100 ps, counted from the first device work."
     with pytest.raises(TracekitError) as caught:
-        look(trace(ROWS), start_ps=start, end_ps=end)
+        select(trace(ROWS), start_ps=start, end_ps=end)
     assert str(caught.value) == sentence + valid
 
 
 def test_an_unknown_phase_is_told_with_those_there_are():
     with pytest.raises(TracekitError) as caught:
-        look(trace(ROWS, PHASES), phase="bith")
+        select(trace(ROWS, PHASES), phase="bith")
     said = "traces/test holds no phase or annotation 'bith'. Its phases are 'warm' and 'both'."
     assert str(caught.value) == said
     with pytest.raises(TracekitError, match="It marks no phases"):
-        look(trace(ROWS), phase="bith")
+        select(trace(ROWS), phase="bith")
 
 
 def test_a_step_is_its_window():
     given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111)))
-    view = look(given, step=1)
-    assert (windows(view), view.start_ps, view.axis) == ({"": [[60, 90]]}, 0, "time since the start of the step")
-    assert (view.name, view.where) == ("step 1", "step 1 (train), from 50 ps to 80 ps")
+    selection = select(given, step=1)
+    assert (windows(selection), selection.start_ps, selection.axis) == (
+        {"": [[60, 90]]},
+        0,
+        "time since the start of the step",
+    )
+    assert (selection.name, selection.where) == ("step 1", "step 1 (train), from 50 ps to 80 ps")
 
 
 def test_an_unknown_step_is_told_with_those_there_are():
     given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111), ("eval", 7, 111, 112)))
     with pytest.raises(TracekitError, match=r"has no step 9\. Its steps are 0 to 2 \(train\) and 7 \(eval\)\.$"):
-        look(given, step=9)
+        select(given, step=9)
     with pytest.raises(TracekitError, match="traces/test has no steps: "):
-        look(trace(ROWS), step=1)
+        select(trace(ROWS), step=1)
 
 
 def test_a_step_of_two_loops_is_told_with_where_each_lies():
     given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("eval", 0, 85, 100), ("eval", 1, 100, 111)))
     with pytest.raises(TracekitError) as caught:
-        look(given, step=1)
+        select(given, step=1)
     assert "has several steps 1: train, from 50 ps to 80 ps and eval, from " in str(caught.value)
     assert str(caught.value).endswith("Say which with --from and --to.")
 
 
 def test_several_stretches_at_once_are_refused():
     with pytest.raises(TracekitError, match="a phase, a step or a range of time, not several"):
-        look(trace(ROWS, PHASES), phase="both", end_ps=5)
+        select(trace(ROWS, PHASES), phase="both", end_ps=5)
 
 
 def test_a_report_gives_its_headline_and_its_own_phases():
     report = build(trace(ROWS, PHASES))
-    assert look(report).finding == report.headline.removesuffix(".")
+    assert select(report).finding == report.headline.removesuffix(".")
     own = build(trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None]))), phases=["train"])
-    assert windows(look(own)) == {"": [[30, 60]]}
+    assert windows(select(own)) == {"": [[30, 60]]}
 
 
 def test_a_trace_without_device_rows_says_what_it_lacks():
-    view = look(trace(events()))
-    assert view.lacking == view.finding + "."
-    assert view.lacking.startswith("The trace holds neither device work nor named host spans")
-    assert look(trace(events()), start_ps=5).lacking == view.lacking
-    assert look(trace(events(), PHASES), phase="both").length_ps == 35
+    selection = select(trace(events()))
+    assert selection.lacking == selection.finding + "."
+    assert selection.lacking.startswith("The trace holds neither device work nor named host spans")
+    assert select(trace(events()), start_ps=5).lacking == selection.lacking
+    assert select(trace(events(), PHASES), phase="both").length_ps == 35
 
 
 def test_each_of_several_clocks_counts_from_its_own_start():
     one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
     other = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
     given = trace(concat(EVENT_COLUMNS, [one, other]), PHASES)
-    assert windows(look(given)) == {"a": [[5, 25]], "b": [[900, 910]]}
-    view = look(given, start_ps=5, end_ps=15)
-    assert (windows(view), view.length_ps, view.aligned) == ({"a": [[10, 20]], "b": [[905, 910]]}, 10, False)
-    assert windows(look(given, start_ps=12)) == {"a": [[17, 25]], "b": []}
-    assert view.axis == "time since each clock's first device work"
+    assert windows(select(given)) == {"a": [[5, 25]], "b": [[900, 910]]}
+    selection = select(given, start_ps=5, end_ps=15)
+    assert (windows(selection), selection.length_ps, selection.aligned) == (
+        {"a": [[10, 20]], "b": [[905, 910]]},
+        10,
+        False,
+    )
+    assert windows(select(given, start_ps=12)) == {"a": [[17, 25]], "b": []}
+    assert selection.axis == "time since each clock's first device work"
 
 
 @pytest.mark.parametrize("case", traces.cases("generated/kineto", "kineto/dlrm-8xV100"))
 def test_ranges_of_a_trace_add_up_to_the_whole(case):
     given = traces.trace(case)
-    whole = look(given)
+    whole = select(given)
     cut = whole.length_ps // 3
-    parts = [look(given, end_ps=cut), look(given, start_ps=cut)]
+    parts = [select(given, end_ps=cut), select(given, start_ps=cut)]
     cells = [one.stretch.partition.drop(columns=["device", "window_start_ps", "span_ps"]) for one in parts]
     assert (sum(cells) == whole.stretch.partition[cells[0].columns]).all(axis=None)
     times = [one.stretch.concurrency["time_ps"].to_numpy() for one in parts]

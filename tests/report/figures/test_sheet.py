@@ -69,26 +69,30 @@ ENTRIES = [(name, ["#000000"]) for name in ("compute", "collective", "memcpy", "
 BUSY = [(name, ["#000000"]) for name in ("1 device busy", "all 8 devices busy")]
 
 
+def room(width: int) -> int:
+    return width - 2 * sheet.MARGIN
+
+
 def test_a_legend_stands_in_one_row_with_its_second_part_at_the_right_edge():
-    placed, height = sheet.legend(ENTRIES, BUSY, 1800)
-    assert height == sheet.LEGEND_PX
-    assert len({y for _, y, _ in placed}) == 1
-    assert [entry for *_, entry in placed] == [*ENTRIES, *BUSY]
-    last = placed[-1]
+    legend = sheet.legend(ENTRIES, BUSY, room(1800))
+    assert legend.height == sheet.LEGEND_PX
+    assert len({y for _, y, _ in legend.entries}) == 1
+    assert [entry for *_, entry in legend.entries] == [*ENTRIES, *BUSY]
+    last = legend.entries[-1]
     assert last[0] + sheet._entry_px(last[2]) == 1800 - sheet.MARGIN
 
 
 def test_a_legend_without_room_takes_more_rows_and_no_entries_meet():
-    placed, height = sheet.legend(ENTRIES, BUSY, 750)
-    assert height > sheet.LEGEND_PX
-    for _, row in itertools.groupby(placed, key=lambda one: one[1]):
+    legend = sheet.legend(ENTRIES, BUSY, room(750))
+    assert legend.height > sheet.LEGEND_PX
+    for _, row in itertools.groupby(legend.entries, key=lambda entry: entry[1]):
         ends = [(x, x + sheet._entry_px(entry)) for x, _, entry in row]
         assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
         assert ends[-1][1] <= 750 - sheet.MARGIN
 
 
 def test_no_entries_take_no_room():
-    assert sheet.legend([], [], 900) == ([], 0)
+    assert sheet.legend([], [], room(900)) == sheet.Legend([], 0)
 
 
 @pytest.mark.parametrize("inches", [4.9, 48.5, float("nan")])
@@ -99,4 +103,4 @@ def test_a_width_that_fits_no_page_is_told(inches):
 
 def test_an_unknown_theme_is_told():
     with pytest.raises(TracekitError, match="There is no theme 'blue': say light or dark"):
-        sheet.page("", "", 10, "blue", 900)
+        sheet.colours_of("blue")

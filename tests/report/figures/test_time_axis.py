@@ -39,7 +39,9 @@ def test_a_time_is_exact_to_the_picosecond(text, ps):
 def test_what_is_no_time_is_one_sentence_with_an_example(text):
     with pytest.raises(TracekitError) as caught:
         time_axis.parse(text, "--to")
-    assert str(caught.value) == (f"--to {text!r} is no time: give a number and ps, ns, us, ms, s or min, as in 12.5ms.")
+    assert str(caught.value) == (
+        f"--to {text!r} is not a time: give a number and ps, ns, us, ms, s or min, as in 12.5ms."
+    )
 
 
 def test_a_number_without_a_unit_is_ambiguous():
@@ -66,14 +68,14 @@ def test_a_time_told_exactly_is_read_back_exactly(ps):
     ],
 )
 def test_an_axis_has_round_times_or_counts_from_its_start_where_they_are_too_long(start, end, labels, symbol, zero):
-    ticks, unit, counted_from = time_axis.axis(start, end, 7 if end - start > 3 * 10**11 else 5)
+    ticks, unit, counted_from = time_axis.ticks(start, end, 7 if end - start > 3 * 10**11 else 5)
     assert ([label for _, label in ticks], unit, counted_from) == (labels, symbol, zero)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(-(10**15), 10**18), st.integers(1, 10**17), st.integers(2, 14))
 def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
-    ticks, unit, zero = time_axis.axis(start, start + length, most)
+    ticks, unit, zero = time_axis.ticks(start, start + length, most)
     size = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}[unit]
     assert [Fraction(label) * size + zero - start for _, label in ticks] == [at for at, _ in ticks]
     assert all(0 <= at <= length for at, _ in ticks)

@@ -1,76 +1,150 @@
-"""What figures over time share: the axis, the phases as bands with their names, and the words for busy devices."""
+"""The phases of a figure over time: bands behind its lanes, and their names above; and the axis of time below."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from tracekit import intervals as iv
 from tracekit import units
-from tracekit.report.figures import labels, layout, sheet, time_axis
-from tracekit.report.figures.selection import View
+from tracekit.report.figures import labels, sheet, time_axis
+from tracekit.report.figures.coverage import laid_out
+from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.sheet import Page
-from tracekit.vocabulary.kinds import Kind
 
-TIER_PX = 28
-
-
-def ruled(made: Page, axes: Axes, view: View) -> None:
-    """Draw the time below `axes`, whose x is ps since the start of the view."""
-    width = axes.get_position().width * made.width
-    ticks, symbol, zero = time_axis.axis(view.start_ps, view.start_ps + view.length_ps, max(round(width / 140), 2))
-    words = f"time since {units.exact(zero)}" if zero else view.axis
-    made.rule(axes, ticks, f"{words} ({symbol})")
+_TIER_PX, _TIERS, _NAME_SIZE, _MAX_NAME_PX = 28, 3, 9.0, 330
 
 
-def phases(view: View) -> list[tuple[str, int, int]]:
-    """(name, start, end) of the phases in the view, in ps from its start; none on several clocks."""
-    if not view.aligned:
-        return []
-    ((_, windows),) = view.seen.windows.items()
-    return layout.inside(view.marks, windows, view.name.removeprefix("phase "))
+@dataclass(frozen=True)
+class Name:
+    """A phase's name: its left edge in px, its tier above the lanes, and the x of the leader to its band, if any."""
+
+    text: str
+    x: float
+    tier: int
+    leader: float | None
 
 
-def draw(
-    made: Page,
-    axes: Axes,
-    phases: Sequence[tuple[str, int, int]],
-    names: Sequence[layout.Name],
-    high_px: float,
-) -> None:
-    """Every other phase lightly shaded, a separator at the ends of each one wide enough to see, and the names.
+@dataclass(frozen=True)
+class Bands:
+    """The phases (name, start, end in ps), where their names go, and how many names are omitted for want of room."""
 
-    The y of `axes` is px from its foot; the bands are `high_px` high, and the names stand above them.
+    phases: Sequence[tuple[str, int, int]]
+    names: Sequence[Name]
+    omitted: int
+
+    @property
+    def height(self) -> int:
+        """The px that the names take above the lanes."""
+        return _TIER_PX * (1 + max((name.tier for name in self.names), default=-1))
+
+    @property
+    def note(self) -> list[str]:
+        """The sentence on omitted names, if there are any."""
+        if not self.omitted:
+            return []
+        return [f"{self.omitted} phase {'name finds' if self.omitted == 1 else 'names find'} no room."]
+
+    def draw(self, page: Page, axes: Axes, lanes_px: float) -> None:
+        """Every other phase lightly shaded, a separator at the ends of each one wide enough to see, and the names.
+
+        The y of `axes` is px from its foot; the bands are `lanes_px` high, and the names stand above them.
+        """
+        pixel = axes.get_xlim()[1] / (axes.get_position().width * page.width)
+        line: dict[str, Any] = {"color": page.colours["line"], "linewidth": 0.8, "zorder": 1, "clip_on": False}
+        for i, (label, start, end) in enumerate(self.phases):
+            shade = page.colours["band2" if i % 2 else "band"]
+            axes.add_artist(sheet.filled(Rectangle((start, 0), end - start, lanes_px), shade, zorder=0, label=label))
+        # Separators have a width of their own: many of them would be ink that stands for no time.
+        wide = [phase for phase in self.phases if phase[2] - phase[1] > 12 * pixel]
+        for x in sorted({edge for _, start, end in wide for edge in (start, end)}):
+            axes.plot([x, x], [0, lanes_px], **line)
+        for name in self.names:
+            y = lanes_px + _TIER_PX * (name.tier + 0.45)
+            if name.leader is not None:
+                axes.plot([name.leader * pixel] * 2, [lanes_px, y + _TIER_PX / 3], **line)
+            style: dict[str, Any] = {"va": "center", "color": page.colours["ink"], "parse_math": False}
+            axes.text(name.x * pixel, y, name.text, fontsize=_NAME_SIZE, fontfamily=labels.FONT, **style)
+
+
+def bands(selection: Selection, width: int) -> Bands:
+    """The bands of a selection on axes `width` px wide; none on several clocks."""
+    if not selection.aligned:
+        return Bands([], [], 0)
+    ((_, windows),) = selection.unions.windows.items()
+    inside = _inside(selection.phases, windows, selection.name.removeprefix("phase "))
+    length = selection.length_ps
+    return Bands(inside, *_names([(name, a / length * width, b / length * width) for name, a, b in inside], width))
+
+
+def draw_axis(page: Page, axes: Axes, selection: Selection) -> None:
+    """Draw the time below `axes`, whose x is ps since the start of the selection."""
+    most = max(round(axes.get_position().width * page.width / 140), 2)
+    start = selection.start_ps
+    ticks, symbol, zero = time_axis.ticks(start, start + selection.length_ps, most)
+    label = f"time since {units.exact(zero)}" if zero else selection.axis
+    page.rule(axes, ticks, f"{label} ({symbol})")
+
+
+def _inside(phases: pd.DataFrame, windows: iv.Intervals, name: str) -> list[tuple[str, int, int]]:
+    """(name, start, end) of the phases with time in the merged `windows`, laid end to end from 0.
+
+    Where several rounds of the phase `name` are laid end to end, each has its number for a name.
     """
-    pixel = axes.get_xlim()[1] / (axes.get_position().width * made.width)
-    line: dict[str, Any] = {"color": made.colours["line"], "linewidth": 0.8, "zorder": 1, "clip_on": False}
-    for i, (label, start, end) in enumerate(phases):
-        shade = made.colours["band2" if i % 2 else "band"]
-        axes.add_artist(sheet.filled(Rectangle((start, 0), end - start, high_px), shade, zorder=0, label=label))
-    # Separators have a width of their own: many of them would be ink that stands for no time.
-    wide = [phase for phase in phases if phase[2] - phase[1] > 12 * pixel]
-    for x in sorted({edge for _, start, end in wide for edge in (start, end)}):
-        axes.plot([x, x], [0, high_px], **line)
-    for name in names:
-        y = high_px + TIER_PX * (name.tier + 0.45)
-        if name.leader is not None:
-            axes.plot([name.leader * pixel] * 2, [high_px, y + TIER_PX / 3], **line)
-        how: dict[str, Any] = {"va": "center", "color": made.colours["ink"], "parse_math": False}
-        axes.text(name.x * pixel, y, name.text, fontsize=layout.NAME_SIZE, fontfamily=labels.FONT, **how)
+    inside: list[tuple[str, int, int]] = []
+    rounds = int((phases["name"] == name).sum())
+    number = 0
+    for phase, first, last in zip(phases["name"], phases["start_ps"], phases["end_ps"], strict=True):
+        label = labels.plain(phase)
+        if phase == name and rounds > 1:
+            number += 1
+            label = f"round {number}"
+        inside += [(label, start, end) for start, end in laid_out(iv.intervals([first], [last]), windows).tolist()]
+    return inside
 
 
-def colours(theme: Mapping[str, str], bins: Sequence[Hashable]) -> dict[Hashable, str]:
-    """The colour of each kind, and of each bin of the number of busy devices, the fewest first."""
-    more = (theme["few"], theme["many"], theme["all"])
-    # The most devices are always "all".
-    return {kind: theme[kind] for kind in Kind} | dict(zip(bins, [theme["one"], *more[4 - len(bins) :]], strict=False))
+def _names(bands: Sequence[tuple[str, float, float]], width: float) -> tuple[list[Name], int]:
+    """Where the names of the bands (name, x0, x1 in px) go, and how many have no room.
+
+    A name that fits its band stands over it, in tier 0. Any other becomes a flag in a higher tier, with a leader to its
+    band, unless the same name stands elsewhere already. Flags are placed from the right, so that no leader crosses a
+    name.
+    """
+    names: list[Name] = []
+    taken: list[list[tuple[float, float]]] = [[] for _ in range(_TIERS)]
+
+    def free(tier: int, x0: float, x1: float) -> bool:
+        return all(x1 <= a or b <= x0 for a, b in taken[tier])
+
+    narrow: dict[str, float] = {}
+    for text, x0, x1 in bands:
+        x, size = (x0 + x1) / 2, _name_px(text)
+        if size <= x1 - x0 and free(0, x - size / 2, x + size / 2):
+            taken[0].append((x - size / 2, x + size / 2))
+            names.append(Name(text, x - size / 2 + 4, 0, None))
+        else:
+            narrow.setdefault(text, x)
+    placed = {name.text for name in names}
+    flags = sorted(((x, text) for text, x in narrow.items() if text not in placed), reverse=True)
+    omitted = 0
+    for x, text in flags:
+        label = labels.cut(text, _MAX_NAME_PX, _name_px)
+        size = _name_px(label)
+        left = x if x + size <= width else max(x - size, 0)
+        for tier in range(1, _TIERS):
+            if free(tier, left, left + size) and all(free(lower, x - 4, x + 4) for lower in range(1, tier)):
+                for lower in range(1, tier):
+                    taken[lower].append((x - 4, x + 4))
+                taken[tier].append((left, left + size))
+                names.append(Name(label, left + 4, tier, x))
+                break
+        else:
+            omitted += 1
+    return names, omitted
 
 
-def meaning(busy: tuple[int, int], devices: int) -> str:
-    """The words for `busy` = from so many to so many busy devices."""
-    low, high = busy
-    if high == 1:
-        return "1 device busy"
-    if low == devices:
-        return "both devices busy" if devices == 2 else f"all {devices} devices busy"
-    return f"{low} busy" if low == high else f"{low}-{high} busy"
+def _name_px(text: str) -> float:
+    return labels.measure(text, _NAME_SIZE) + 8

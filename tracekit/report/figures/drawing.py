@@ -1,4 +1,4 @@
-"""Drawings as files: PNG, SVG with text as text, PDF with its fonts; whole or not at all, the same bytes each time."""
+"""A drawing, and its files: PNG, SVG with text as text, PDF with its fonts; whole or not at all, the same each time."""
 
 import re
 from io import BytesIO
@@ -11,9 +11,24 @@ from matplotlib.figure import Figure
 from tracekit.errors import TracekitError
 from tracekit.files import replaced
 from tracekit.report.figures import labels
-from tracekit.report.figures.sheet import STYLE
 
 FORMATS = ("png", "svg", "pdf")
+# What a user's own matplotlibrc must not change.
+STYLE: dict[Any, Any] = {
+    "text.usetex": False,
+    "font.family": labels.FONT,
+    "path.effects": [],
+    "axes.formatter.useoffset": False,
+    "axes.formatter.use_locale": False,
+    "savefig.bbox": None,
+    "savefig.facecolor": "auto",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "tracekit",
+    "svg.image_inline": True,
+    "pdf.fonttype": 42,
+    "pdf.compression": 9,
+    "pdf.use14corefonts": False,
+}
 # No dates and no versions: the same figure gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -29,23 +44,31 @@ _BOX = re.compile(rb"M (\S+) (\S+) \nL (\S+) \2 \nL \3 (\S+) \nL \1 \4 \nz")
 _FONT = f"'{labels.FONT}'".encode()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write `figure` as the suffix of `path` says: .png, .svg or .pdf."""
-    kind = path.suffix.lower().lstrip(".")
-    if kind not in FORMATS:
-        raise TracekitError(f"A figure cannot be written as {path.name}: name a file that ends in {_either('.')}.")
-    found = encoded(figure, kind)
-    replaced(path, lambda draft: draft.write_bytes(found))
+class Drawing(Figure):
+    """A matplotlib Figure that shows itself in a notebook, without pyplot, and writes itself in the house style."""
 
+    def save(self, path: str | Path) -> None:
+        """Write the figure as the suffix of `path` says: .png, .svg or .pdf; whole or not at all."""
+        path = Path(path)
+        kind = path.suffix.lower().lstrip(".")
+        if kind not in FORMATS:
+            *others, last = [f".{suffix}" for suffix in FORMATS]
+            suffixes = f"{', '.join(others)} or {last}"
+            raise TracekitError(f"A figure cannot be written as {path.name}: name a file that ends in {suffixes}.")
+        data = self.encoded(kind)
+        replaced(path, lambda draft: draft.write_bytes(data))
 
-def encoded(figure: Figure, kind: str) -> bytes:
-    """The bytes of `figure` as "png", "svg" or "pdf"."""
-    file = BytesIO()
-    width = round(figure.get_size_inches()[0] * labels.DPI)
-    finer = max(_PNG_PX // width, 1) if kind == "png" else 1
-    with rc_context(STYLE):
-        figure.savefig(file, format=kind, dpi=figure.dpi * finer, metadata=_METADATA[kind])
-    return _smaller(file.getvalue()) if kind == "svg" else file.getvalue()
+    def encoded(self, kind: str) -> bytes:
+        """The bytes of the figure as "png", "svg" or "pdf"."""
+        file = BytesIO()
+        width = round(self.get_size_inches()[0] * labels.DPI)
+        finer = max(_PNG_PX // width, 1) if kind == "png" else 1
+        with rc_context(STYLE):
+            self.savefig(file, format=kind, dpi=self.dpi * finer, metadata=_METADATA[kind])
+        return _smaller(file.getvalue()) if kind == "svg" else file.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.encoded("png")
 
 
 def _smaller(svg: bytes) -> bytes:
@@ -64,8 +87,3 @@ def _shorter(paths: bytes) -> bytes:
 def _style(text: bytes) -> bytes:
     start, end, words = text.partition(b">")
     return start.replace(_FONT, _FONT + b", Verdana, sans-serif") + end + words
-
-
-def _either(before: str) -> str:
-    first = [before + kind for kind in FORMATS[:-1]]
-    return f"{', '.join(first)} or {before}{FORMATS[-1]}"

@@ -1,32 +1,90 @@
-"""What `tracekit figure` does: read, look at a stretch of the trace, draw, write."""
+"""The figures: each of a trace or a report, all of it or a stretch; each shows and writes itself."""
 
 import re
-import sys
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from tracekit import console as terminal
+from matplotlib import rc_context
+
+from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
 from tracekit.load import load
-from tracekit.report.figures import concurrency, gantt, labels, overlap, partition, sheet, time_axis
-from tracekit.report.figures.drawing import FORMATS, save
-from tracekit.report.figures.selection import look
+from tracekit.report.build import Report
+from tracekit.report.figures import concurrency, gantt, overlap, partition, time_axis
+from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing
+from tracekit.report.figures.selection import Selection, select
+from tracekit.report.figures.sheet import Sheet, colours_of, pixels
+from tracekit.trace import Trace
 
-FIGURES: dict[str, Callable[..., sheet.Drawing]] = {
-    "gantt": gantt.gantt,
-    "partition": partition.partition,
-    "concurrency": concurrency.concurrency,
-    "overlap": overlap.overlap,
+
+class Picture(NamedTuple):
+    """What a figure is called unless its title is given, and how it is drawn."""
+
+    title: Callable[[Selection], str]
+    draw: Callable[[Selection, Sheet], Drawing]
+
+
+FIGURES = {
+    "gantt": Picture(gantt.title, gantt.draw),
+    "partition": Picture(partition.title, partition.draw),
+    "concurrency": Picture(concurrency.title, concurrency.draw),
+    "overlap": Picture(overlap.title, overlap.draw),
 }
 # What a file may be called on every system, without the names of devices there.
 _LONGEST_NAME = 60
 
 
-def run(
+def figure(
+    source: str | Path | Trace | Report,
+    what: str = "gantt",
+    *,
+    phase: str | None = None,
+    step: int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    title: str | None = None,
+    theme: str = "light",
+    width: float = 12,
+    run: str | None = None,
+    kinds: str | Path | None = None,
+) -> Drawing:
+    """Draw a figure of a trace: a matplotlib Figure, which a notebook shows; `save(path)` writes .png, .svg or .pdf.
+
+    `what` is "gantt": a lane for each device and stream, and one for the time that devices share; "partition": a bar
+    for each device, cut into the eight exact cells of its time; "concurrency": how many devices were busy over time,
+    and for how long exactly so many; or "overlap": how long each two devices were busy at the same time.
+
+    Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
+    "1.5 s" or "300us", as on the axis of the whole figure. `title` is the finding unless given, `theme` is "light" or
+    "dark", `width` is in inches ("overlap" may be narrower). `source` is a trace, a report, or a path, of which `run`
+    and `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
+    """
+    if what not in FIGURES:
+        raise TracekitError(f"There is no figure {what!r}: say {_either(list(FIGURES))}.")
+    start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
+    if isinstance(source, str | Path):
+        source = load(Path(source), run, None if kinds is None else Path(kinds))
+    selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+    return draw(selection, what, title=title, theme=theme, width=width)
+
+
+def draw(
+    selection: Selection, what: str, *, title: str | None = None, theme: str = "light", width: float = 12
+) -> Drawing:
+    """Draw one of FIGURES, with the options of `figure`."""
+    picture = FIGURES[what]
+    title = picture.title(selection) if title is None else title
+    with rc_context(STYLE):
+        return picture.draw(selection, Sheet(title, selection.subtitle, colours_of(theme), pixels(width)))
+
+
+def write_figures(
     trace_dir: Path,
     what: str | None = None,
+    *,
     phase: str | None = None,
     step: int | None = None,
     start: str | None = None,
@@ -34,61 +92,63 @@ def run(
     formats: str = "png",
     out: Path | None = None,
     theme: str = "light",
-    width: float = sheet.WIDE / labels.DPI,
-    run_name: str | None = None,
+    width: float = 12,
+    run: str | None = None,
     kinds: Path | None = None,
 ) -> list[Path]:
-    """Draw the trace at `trace_dir` and return the files that were written.
+    """Write several figures of one stretch of the trace at `trace_dir`, and return the files.
 
-    `what` and `formats` are names between commas. `start` and `end` are times as time_axis.parse reads them,
-    `width` is in inches. What is wrong with them is told before the trace is read.
+    `what` and `formats` are names between commas, by default all figures. `out` is a directory, by default
+    `reports/<trace>/figures`. The other options are those of `figure`; what is wrong with them is said before the trace
+    is read.
     """
-    wanted = _chosen(what, FIGURES, "--what") if what else list(FIGURES)
-    suffixes = _chosen(formats, FORMATS, "--format")
-    sheet.colours_of(theme)
-    sheet.pixels(width)
+    names = _names(what, FIGURES, "--what") if what else list(FIGURES)
+    suffixes = _names(formats, FORMATS, "--format")
+    colours_of(theme)
+    pixels(width)
     if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
         raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one stretch of a trace.")
-    start_ps = None if start is None else time_axis.parse(start, "--from")
-    end_ps = None if end is None else time_axis.parse(end, "--to")
-    target = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
-    refuse_inside(target, trace_dir)
-    written = []
-    with terminal.progress(["reading", *wanted]) as begun:
-        begun("reading")
-        view = look(load(trace_dir, run_name, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+    start_ps, end_ps = _ps(start, "--from"), _ps(end, "--to")
+    directory = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
+    refuse_inside(directory, trace_dir)
+    files = []
+    with progress(["reading", *names]) as begin:
+        begin("reading")
+        selection = select(load(trace_dir, run, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            for name in wanted:
-                begun(name)
-                drawing = FIGURES[name](view, theme=theme, width=sheet.pixels(width))
+            directory.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                begin(name)
+                drawing = draw(selection, name, theme=theme, width=width)
                 for suffix in suffixes:
-                    path = target / f"{'-'.join([name, *_part(view.name)])}.{suffix}"
-                    save(drawing, path)
-                    written.append(path)
+                    files.append(directory / f"{'-'.join([name, *_file_part(selection.name)])}.{suffix}")
+                    drawing.save(files[-1])
         except OSError as error:
-            raise TracekitError(f"The figures cannot be written to {target}: {error}. Give another --out.") from None
-    print(f"Wrote {target}/ ({', '.join(path.name for path in written)})", file=sys.stderr)
-    return written
+            raise TracekitError(f"The figures cannot be written to {directory}: {error}. Give another --out.") from None
+    return files
 
 
-def _chosen(text: str, known: Sequence[str] | dict[str, Callable[..., sheet.Drawing]], option: str) -> list[str]:
+def _ps(time: str | int | None, option: str) -> int | None:
+    return time_axis.parse(time, option) if isinstance(time, str) else time
+
+
+def _names(text: str, known: Sequence[str] | dict[str, Picture], option: str) -> list[str]:
     """The names between the commas of an option, each once, in their own order."""
-    wanted = [name.strip().lower() for name in text.split(",") if name.strip()]
-    for name in wanted:
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
         if name not in known:
-            raise TracekitError(f"{option} {name!r} is not known: say {_listed(list(known))}, or several with commas.")
-    if not wanted:
-        raise TracekitError(f"{option} names nothing: say {_listed(list(known))}, or several with commas.")
-    return list(dict.fromkeys(wanted))
+            raise TracekitError(f"{option} {name!r} is not known: say {_either(list(known))}, or several with commas.")
+    if not names:
+        raise TracekitError(f"{option} names nothing: say {_either(list(known))}, or several with commas.")
+    return list(dict.fromkeys(names))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _either(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _part(name: str) -> list[str]:
-    """`name` as a part of a file's name, if there is one; what is changed in it beyond spaces is told by a number."""
+def _file_part(name: str) -> list[str]:
+    """`name` as a part of a file's name, if there is one; a number stands for what is changed in it beyond spaces."""
     spaced = "-".join(name.split())
     safe = re.sub(r"[^\w.+-]", "_", spaced)[:_LONGEST_NAME]
     if safe != spaced:

@@ -28,7 +28,7 @@ def plain(name: object) -> str:
     return "".join(char if ord(char) in _glyphs() and char.isprintable() else "\u25a1" for char in words)
 
 
-def short(names: Sequence[str], limit: int = 24) -> list[str]:
+def short_names(names: Sequence[str], limit: int = 24) -> list[str]:
     """One label for each of the distinct `names`, unique and at most about `limit` characters.
 
     A thread's number (`tf_XLAPjRtCpuClient/-321539782615735191`) shrinks to its last digits, and goes where the rest of
@@ -36,12 +36,12 @@ def short(names: Sequence[str], limit: int = 24) -> list[str]:
     """
     parts = [_THREAD.fullmatch(plain(name)) for name in names]
     bases = [part["base"] if part else plain(name) for part, name in zip(parts, names, strict=True)]
-    made: list[str] = []
+    short: list[str] = []
     for part, base in zip(parts, bases, strict=True):
         tail = f" …{part['number'][-4:]}" if part and bases.count(base) > 1 else ""
-        made.append(units.short(base, limit - len(tail)) + tail)
+        short.append(units.short(base, limit - len(tail)) + tail)
     return [
-        label if made.count(label) == 1 else f"{label} #{1 + made[:i].count(label)}" for i, label in enumerate(made)
+        label if short.count(label) == 1 else f"{label} #{1 + short[:i].count(label)}" for i, label in enumerate(short)
     ]
 
 
@@ -50,17 +50,17 @@ def wrap(text: str, width: float, measure: Callable[[str], float], lines: int) -
 
     A number stays with its percent sign.
     """
-    made, words = [""], plain(text).replace(" %", "\u00a0%").split(" ")
+    wrapped, words = [""], plain(text).replace(" %", "\u00a0%").split(" ")
     for i, word in enumerate(words):
-        longer = f"{made[-1]} {word}".lstrip()
+        longer = f"{wrapped[-1]} {word}".lstrip()
         if measure(longer) <= width:
-            made[-1] = longer
-        elif len(made) < lines and made[-1]:
-            made.append(cut(word, width, measure))
+            wrapped[-1] = longer
+        elif len(wrapped) < lines and wrapped[-1]:
+            wrapped.append(cut(word, width, measure))
         else:
-            made[-1] = cut(" ".join([made[-1], *words[i:]]).lstrip(), width, measure)
+            wrapped[-1] = cut(" ".join([wrapped[-1], *words[i:]]).lstrip(), width, measure)
             break
-    return [line.replace("\u00a0", " ") for line in made]
+    return [line.replace("\u00a0", " ") for line in wrapped]
 
 
 def cut(text: str, width: float, measure: Callable[[str], float]) -> str:
@@ -80,3 +80,12 @@ def measure(text: str, size: float, bold: bool = False) -> float:
     font = font_manager.FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
     renderer: Any = RendererAgg(1, 1, DPI)  # type: ignore[no-untyped-call]
     return float(renderer.get_text_width_height_descent(text, font, ismath=False)[0])
+
+
+def spaced(marks: Sequence[tuple[float, str]], size: float) -> list[tuple[float, str]]:
+    """As many of the (y, label), given from the top down, as stand apart at this font size."""
+    apart: list[tuple[float, str]] = []
+    for y, label in marks:
+        if not apart or apart[-1][0] - y >= size * DPI / 72:
+            apart.append((y, label))
+    return apart

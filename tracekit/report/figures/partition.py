@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 
 from tracekit import units
-from tracekit.report.figures import labels, layout, sheet
-from tracekit.report.figures.selection import View
-from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, WIDE, Page
+from tracekit.report.figures import labels, sheet
+from tracekit.report.figures.drawing import Drawing
+from tracekit.report.figures.selection import Selection
+from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
 
 # The cells from the left, the kinds in each from the foot up, and what each is called.
 CELLS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -36,23 +36,9 @@ _MAX_PITCH, _MIN_PITCH, _BARS_PX, _HEAD_PX, _COLUMN_GAP = 56, 6, 1300, 36, 28
 _READABLE_PX = 32
 
 
-def partition(view: View, *, title: str | None = None, theme: str = "light", width: int = WIDE) -> sheet.Drawing:
-    """The exact cells of each device as shares of its window, which fill its bar.
-
-    Kinds that ran at once share the height of their part of the bar. A view without devices gives a figure that says
-    so, and a device without a window has an empty bar.
-    """
-    table = view.stretch.partition
-    title = _finding(table) if title is None else title
-    with rc_context(sheet.STYLE):
-        if view.lacking or not table["window_ps"].sum():
-            sentence = view.lacking or "No device worked in this stretch of the trace."
-            return sheet.blank(title, view.subtitle, sentence, theme, width)
-        return _drawn(view, table, title, theme, width)
-
-
-def _finding(table: pd.DataFrame) -> str:
+def title(selection: Selection) -> str:
     """What the devices spent their time on."""
+    table = selection.stretch.partition
     total = int(table["window_ps"].sum())
     if not total:
         return "What each device did"
@@ -62,99 +48,102 @@ def _finding(table: pd.DataFrame) -> str:
         "in exposed copies": ["memory"],
         "idle": ["idle"],
     }
-    spent = {name: int(table[cells].to_numpy().sum()) for name, cells in parts.items()}
-    told = [f"{units.percent(time, total)} {name}" for name, time in spent.items() if time]
-    who = table["device"].iloc[0] if len(table) == 1 else f"{len(table)} devices"
-    return f"{who}: {', '.join(told)}"
+    times = {name: int(table[cells].to_numpy().sum()) for name, cells in parts.items()}
+    shares = [f"{units.percent(time, total)} {name}" for name, time in times.items() if time]
+    devices = table["device"].iloc[0] if len(table) == 1 else f"{len(table)} devices"
+    return f"{devices}: {', '.join(shares)}"
 
 
-def _drawn(view: View, table: pd.DataFrame, title: str, theme: str, page_width: int) -> sheet.Drawing:
+def draw(selection: Selection, on: Sheet) -> Drawing:
+    """The exact cells of each device as shares of its window, which fill its bar.
+
+    Kinds that ran at once share the height of their part of the bar. A selection without devices gives a figure that
+    says so, and a device without a window has an empty bar.
+    """
+    table = selection.stretch.partition
+    if selection.lacking or not table["window_ps"].sum():
+        return on.blank(selection.lacking or "No device worked in this stretch of the trace.")
     pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)
     size = max(min(SMALL, pitch * 0.8 / labels.DPI * 72), TINY)
-    devices = [labels.cut(labels.plain(name), page_width / 5, _bold) for name in table["device"]]
+    devices = [labels.cut(labels.plain(name), on.width / 5, _bold) for name in table["device"]]
     left = MARGIN + ceil(max(map(_bold, devices))) + GAP
-    columns = {name: ceil(max(labels.measure(words, SMALL) for words in (name, ">99.9 %"))) for name in _COLUMNS}
-    width = page_width - MARGIN - left - sum(columns.values()) - _COLUMN_GAP * len(columns)
-    while columns and width < page_width / 2:  # a narrow page has more use for its bars
+    columns = {name: ceil(max(labels.measure(text, SMALL) for text in (name, ">99.9 %"))) for name in _COLUMNS}
+    width = on.width - MARGIN - left - sum(columns.values()) - _COLUMN_GAP * len(columns)
+    while columns and width < on.width / 2:  # a narrow page has more use for its bars
         width += columns.pop(next(iter(columns))) + _COLUMN_GAP
 
     occurring = [cell for cell in CELLS if table[cell].any()]
-    colours = sheet.colours_of(theme)
-    entries = [(name, [colours[kind] for kind in kinds]) for kinds, name in (CELLS[cell] for cell in occurring)]
-    placed, legend_px = sheet.legend(entries, [], page_width)
-    lines = sheet.notes(_remarks(view, occurring), page_width)
+    entries = [(name, [on.colours[kind] for kind in kinds]) for kinds, name in (CELLS[cell] for cell in occurring)]
+    legend = sheet.legend(entries, [], on.room)
+    lines = sheet.note_lines(_notes(selection, occurring), on.room)
     bars_px = pitch * len(table)
-    body_px = legend_px + _HEAD_PX + bars_px + AXIS_PX + NOTE_PX * len(lines)
-    made = sheet.page(title, view.subtitle, body_px, theme, page_width)
-    sheet.draw_legend(made, placed)
-    top = made.top + legend_px + _HEAD_PX
-    axes = made.axes((left, top, width, bars_px), (0, 100), (bars_px, 0))
-    made.rule(
-        axes, [(share, str(share)) for share in range(0, 101, 20 if width > 400 else 50)], _axis_words(view, table)
-    )
-    _bars(made, axes, table, pitch, width)
+    page = on.page(legend.height + _HEAD_PX + bars_px + AXIS_PX + NOTE_PX * len(lines))
+    legend.draw(page)
+    top = page.top + legend.height + _HEAD_PX
+    axes = page.axes((left, top, width, bars_px), (0, 100), (bars_px, 0))
+    ticks = [(share, str(share)) for share in range(0, 101, 20 if width > 400 else 50)]
+    page.rule(axes, ticks, _axis_label(selection, table))
+    _bars(page, axes, table, pitch, width)
     right = np.cumsum([left + width, *(_COLUMN_GAP + column for column in columns.values())])[1:].tolist()
     for x, name in zip(right, columns, strict=True):
-        made.text(x, top - _HEAD_PX / 2, name, SMALL, ha="right", color=colours["grey"])
+        page.text(x, top - _HEAD_PX / 2, name, SMALL, ha="right", color=on.colours["grey"])
     middles = [(-pitch * (number + 0.5), str(number)) for number in range(len(table))]
-    for y, number in layout.spaced(middles, size):
+    for y, number in labels.spaced(middles, size):
         row = table.iloc[int(number)]
-        made.text(left - GAP, top - y, devices[int(number)], size, ha="right", weight="bold")
+        page.text(left - GAP, top - y, devices[int(number)], size, ha="right", weight="bold")
         for x, name in zip(right, columns, strict=True):
-            words = _share(sum(int(row[cell]) for cell in _COLUMNS[name]), int(row["window_ps"]))
-            made.text(x, top - y, words, size, ha="right")
-    sheet.draw_notes(made, top + bars_px + AXIS_PX, lines)
-    return made.figure
+            share = _share(sum(int(row[cell]) for cell in _COLUMNS[name]), int(row["window_ps"]))
+            page.text(x, top - y, share, size, ha="right")
+    sheet.draw_notes(page, top + bars_px + AXIS_PX, lines)
+    return page.drawing
 
 
-def _bars(made: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -> None:
+def _bars(page: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -> None:
     """The parts of every bar from the left, one shape a kind, and the shares of those with room for them."""
     boxes: dict[str, list[tuple[float, float, float, float]]] = {}
     for number, row in enumerate(table.to_dict("records")):
         # Running sums of integers, so that the last part ends at 100 % exactly.
-        done, window = 0, max(int(row["window_ps"]), 1)
+        total, window = 0, max(int(row["window_ps"]), 1)
         # On whole pixels, where their edges are sharp.
         y, height = pitch * number + round(pitch * 0.14), max(2 * round(pitch * 0.36), 1)
         for cell, (kinds, _) in CELLS.items():
-            start, done = done, done + int(row[cell])
-            x0, x1 = 100 * start / window, 100 * done / window
+            start, total = total, total + int(row[cell])
+            x0, x1 = 100 * start / window, 100 * total / window
             for level, kind in enumerate(kinds):
                 foot = y + height * (1 - level / len(kinds))
                 boxes.setdefault(kind, []).append((x0, x1, foot - height / len(kinds), foot))
-            words = _share(done - start, window)
-            if (
-                len(kinds) == 1
-                and pitch >= _READABLE_PX
-                and labels.measure(words, SMALL) + 12 <= (x1 - x0) / 100 * width
-            ):
-                how: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False, "fontfamily": labels.FONT}
-                colour = sheet.readable_on(made.colours, made.colours[kinds[0]])
-                axes.text((x0 + x1) / 2, y + height / 2, words, fontsize=SMALL, color=colour, zorder=4, **how)
-    parts = [(boxes.get(kind, []), made.colours[kind]) for kind in ("idle", "memcpy", "collective", "compute")]
-    wide = [([box for box in found if box[1] > box[0]], colour) for found, colour in parts]
-    sheet.fill_all(axes, [(np.array(found).reshape(-1, 4), colour) for found, colour in wide], sheet.everything)
+            share, room = _share(total - start, window), (x1 - x0) / 100 * width
+            if len(kinds) == 1 and pitch >= _READABLE_PX and labels.measure(share, SMALL) + 12 <= room:
+                style: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False, "fontfamily": labels.FONT}
+                colour = sheet.readable_on(page.colours, page.colours[kinds[0]])
+                axes.text((x0 + x1) / 2, y + height / 2, share, fontsize=SMALL, color=colour, zorder=4, **style)
+    parts = []
+    for kind in ("idle", "memcpy", "collective", "compute"):
+        wide = np.array([box for box in boxes.get(kind, []) if box[1] > box[0]]).reshape(-1, 4)
+        parts.append((wide, page.colours[kind]))
+    sheet.fill_all(axes, parts, sheet.everything)
 
 
 def _share(part: int, whole: int) -> str:
     return units.percent(part, whole) if whole else "-"
 
 
-def _axis_words(view: View, table: pd.DataFrame) -> str:
-    if view.aligned:
+def _axis_label(selection: Selection, table: pd.DataFrame) -> str:
+    if selection.aligned:
         return f"share of the window of {units.time(int(table['window_ps'].max()))} (%)"
     return "share of the window of each device's own clock (%)"
 
 
-def _remarks(view: View, occurring: Sequence[str]) -> list[str]:
-    made = ["Every bar is the whole window: its parts are exact and sum to it."]
+def _notes(selection: Selection, occurring: Sequence[str]) -> list[str]:
+    notes = ["Every bar is the whole window: its parts are exact and sum to it."]
     if any(len(CELLS[cell][0]) > 1 for cell in occurring):
-        made[0] += " Kinds that ran at the same time share the height of their part."
+        notes[0] += " Kinds that ran at the same time share the height of their part."
     if any("memory" in cell for cell in occurring):
-        made[0] += " Copies include memsets."
-    if view.seen.unplaced:
-        names = ", ".join(view.seen.unplaced)
-        made.append(f"Copies on {names}, whose device the trace does not prove, are in no bar.")
-    return made
+        notes[0] += " Copies include memsets."
+    if selection.unions.unplaced:
+        names = ", ".join(selection.unions.unplaced)
+        notes.append(f"Copies on {names}, whose device the trace does not prove, are in no bar.")
+    return notes
 
 
 def _bold(text: str) -> float:

@@ -1,14 +1,12 @@
-"""The house style: a page in whole pixels with a title, a legend, axes of time and notes, on a light or dark ground."""
+"""The sheet that figures stand on: whole pixels, a title, a legend, axes and notes, on a light or dark ground."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path as Outline
 from matplotlib.ticker import FixedFormatter, FixedLocator
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
 from tracekit.report.figures import labels
+from tracekit.report.figures.drawing import Drawing
 from tracekit.report.palette import THEMES
 
 # In pixels: lanes have sharp edges, and a column of coverage is one pixel wide.
@@ -26,104 +25,99 @@ _HEAD_PX, _SUB_PX = 38, 28
 _SWATCH, _SWATCH_GAP, _ENTRY_GAP, _ENTRY_PX = (21, 18), 11, 32, 30
 _CORNERS = np.array([Outline.MOVETO, *[Outline.LINETO] * 3, Outline.CLOSEPOLY], np.uint8)
 
-# What a user's own matplotlibrc must not change.
-STYLE: dict[Any, Any] = {
-    "text.usetex": False,
-    "font.family": labels.FONT,
-    "path.effects": [],
-    "axes.formatter.useoffset": False,
-    "axes.formatter.use_locale": False,
-    "savefig.bbox": None,
-    "savefig.facecolor": "auto",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "tracekit",
-    "svg.image_inline": True,
-    "pdf.fonttype": 42,
-    "pdf.compression": 9,
-    "pdf.use14corefonts": False,
-}
 
+@dataclass(frozen=True)
+class Sheet:
+    """What a figure is drawn on: its titles, its colours, and its width in px."""
 
-class Drawing(Figure):
-    """A matplotlib Figure that shows itself in a notebook, without pyplot, and writes itself in the house style."""
+    title: str
+    subtitle: str
+    colours: Mapping[str, str]
+    width: int
 
-    def save(self, path: str | Path) -> None:
-        """Write the figure as the suffix of `path` says: .png, .svg or .pdf; whole or not at all."""
-        from tracekit.report.figures.drawing import save  # a renderer, which stands above the page
+    @property
+    def room(self) -> int:
+        """The px between the margins."""
+        return self.width - 2 * MARGIN
 
-        save(self, Path(path))
+    def page(self, body_px: int) -> "Page":
+        """The page with its titles and room for `body_px` below them."""
+        width = self.width
+        lines = 3 if width > WIDE // 2 else 5
+        heads = labels.wrap(self.title, self.room, lambda text: labels.measure(text, TITLE, bold=True), lines)
+        subs = []
+        if self.subtitle:
+            subs = labels.wrap(self.subtitle, self.room, lambda text: labels.measure(text, SUBTITLE), lines=2)
+        top = MARGIN + _HEAD_PX * len(heads) + _SUB_PX * len(subs) + GAP
+        height = top + body_px
+        # The canvas drops a fraction of a pixel, and inches * DPI may fall short of a whole one.
+        while int(height / labels.DPI * labels.DPI) != height:
+            height += 1
+        while int(width / labels.DPI * labels.DPI) != width:
+            width += 1
+        size = (width / labels.DPI, height / labels.DPI)
+        drawing = Drawing(figsize=size, dpi=labels.DPI, facecolor=self.colours["paper"])
+        FigureCanvasAgg(drawing)
+        page, y = Page(drawing, width, height, top, self.colours), float(MARGIN + 8)
+        for text in heads:
+            page.text(MARGIN, y, text, TITLE, weight="bold")
+            y += _HEAD_PX
+        for text in subs:
+            page.text(MARGIN, y, text, SUBTITLE, color=self.colours["grey"])
+            y += _SUB_PX
+        return page
 
-    def _repr_png_(self) -> bytes:
-        from tracekit.report.figures.drawing import encoded
-
-        return encoded(self, "png")
+    def blank(self, sentence: str) -> Drawing:
+        """A page that says in one sentence why there is nothing to draw."""
+        lines = labels.wrap(sentence, self.room - 2 * MARGIN, lambda text: labels.measure(text, SUBTITLE), lines=4)
+        title = "" if self.title.rstrip(".") == sentence.rstrip(".") else self.title
+        page = Sheet(title, self.subtitle, self.colours, self.width).page(212 + _SUB_PX * len(lines))
+        for number, text in enumerate(lines):
+            y = page.top + 120 + _SUB_PX * number
+            page.text(page.width / 2, y, text, SUBTITLE, ha="center", color=page.colours["grey"])
+        return page.drawing
 
 
 @dataclass(frozen=True)
 class Page:
-    """A figure in pixels, counted from its top left corner; `top` is the first below the titles."""
+    """A drawing in pixels, counted from its top left corner; `top` is the first below the titles."""
 
-    figure: Drawing
+    drawing: Drawing
     width: int
     height: int
     top: int
     colours: Mapping[str, str]
 
-    def text(self, x: float, y: float, words: str, size: float, **how: Any) -> None:
+    def text(self, x: float, y: float, text: str, size: float, **options: Any) -> None:
         """Write one line, its middle at `y`."""
         # No mathtext: a name may hold "$".
         style: dict[str, Any] = {"va": "center", "color": self.colours["ink"], "parse_math": False}
-        self.figure.text(
-            x / self.width, 1 - y / self.height, words, fontsize=size, fontfamily=labels.FONT, **(style | how)
+        self.drawing.text(
+            x / self.width, 1 - y / self.height, text, fontsize=size, fontfamily=labels.FONT, **(style | options)
         )
 
     def axes(self, box: tuple[int, int, int, int], xlim: tuple[float, float], ylim: tuple[float, float]) -> Axes:
         """Bare axes at `box` (left, top, width, height in px)."""
         left, top, width, height = box
         bottom = self.height - top - height
-        axes = self.figure.add_axes((left / self.width, bottom / self.height, width / self.width, height / self.height))
+        axes = self.drawing.add_axes(
+            (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        )
         axes.set(xlim=xlim, ylim=ylim, xticks=[], yticks=[])
         axes.patch.set_visible(False)
         axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
         return axes
 
-    def rule(self, axes: Axes, ticks: Sequence[tuple[float, str]], words: str) -> None:
+    def rule(self, axes: Axes, ticks: Sequence[tuple[float, str]], label: str) -> None:
         """Draw the line below `axes`, its ticks (position, label) and what they are."""
         axes.spines["bottom"].set(visible=True, color=self.colours["grey"], linewidth=0.8)
-        axes.xaxis.set_major_locator(FixedLocator([at for at, _ in ticks]))
-        axes.xaxis.set_major_formatter(FixedFormatter([label for _, label in ticks]))
+        axes.xaxis.set_major_locator(FixedLocator([position for position, _ in ticks]))
+        axes.xaxis.set_major_formatter(FixedFormatter([tick for _, tick in ticks]))
         axes.tick_params(
             axis="x", labelsize=SMALL, labelfontfamily=labels.FONT, color=self.colours["grey"],
             labelcolor=self.colours["ink"],
         )  # fmt: skip
-        axes.set_xlabel(words, fontsize=SMALL, color=self.colours["grey"], family=labels.FONT, parse_math=False)
-
-
-def page(title: str, subtitle: str, body_px: int, theme: str, width: int) -> Page:
-    """A page `width` px wide with its titles and room for `body_px` below them."""
-    colours = colours_of(theme)
-    room = width - 2 * MARGIN
-    heads = labels.wrap(
-        title, room, lambda words: labels.measure(words, TITLE, bold=True), 3 if width > WIDE // 2 else 5
-    )
-    subs = labels.wrap(subtitle, room, lambda words: labels.measure(words, SUBTITLE), lines=2) if subtitle else []
-    top = MARGIN + _HEAD_PX * len(heads) + _SUB_PX * len(subs) + GAP
-    height = top + body_px
-    # The canvas drops a fraction of a pixel, and inches * DPI may fall short of a whole one.
-    while int(height / labels.DPI * labels.DPI) != height:
-        height += 1
-    while int(width / labels.DPI * labels.DPI) != width:
-        width += 1
-    figure = Drawing(figsize=(width / labels.DPI, height / labels.DPI), dpi=labels.DPI, facecolor=colours["paper"])
-    FigureCanvasAgg(figure)
-    made, y = Page(figure, width, height, top, colours), float(MARGIN + 8)
-    for words in heads:
-        made.text(MARGIN, y, words, TITLE, weight="bold")
-        y += _HEAD_PX
-    for words in subs:
-        made.text(MARGIN, y, words, SUBTITLE, color=colours["grey"])
-        y += _SUB_PX
-    return made
+        axes.set_xlabel(label, fontsize=SMALL, color=self.colours["grey"], family=labels.FONT, parse_math=False)
 
 
 def pixels(inches: float) -> int:
@@ -145,12 +139,12 @@ def colours_of(theme: str) -> Mapping[str, str]:
 
 def readable_on(colours: Mapping[str, str], ground: str) -> str:
     """Of ink and paper the one that stands out more from `ground`."""
-    return max((colours["ink"], colours["paper"]), key=lambda one: _contrast(one, ground))
+    return max((colours["ink"], colours["paper"]), key=lambda colour: _contrast(colour, ground))
 
 
-def _contrast(one: str, other: str) -> float:
+def _contrast(a: str, b: str) -> float:
     """The contrast ratio of two colours, 1 to 21 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
-    dark, light = sorted((_luminance(one), _luminance(other)))
+    dark, light = sorted((_luminance(a), _luminance(b)))
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -161,20 +155,9 @@ def _luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def blank(title: str, subtitle: str, sentence: str, theme: str, width: int) -> Drawing:
-    """A page that says in one sentence why there is nothing to draw."""
-    title = "" if title.rstrip(".") == sentence.rstrip(".") else title
-    lines = labels.wrap(sentence, width - 4 * MARGIN, lambda words: labels.measure(words, SUBTITLE), lines=4)
-    made = page(title, subtitle, 212 + _SUB_PX * len(lines), theme, width)
-    for number, words in enumerate(lines):
-        y = made.top + 120 + _SUB_PX * number
-        made.text(made.width / 2, y, words, SUBTITLE, ha="center", color=made.colours["grey"])
-    return made.figure
-
-
-def filled(patch: Patch, colour: str, **how: Any) -> Patch:
+def filled(patch: Patch, colour: str, **options: Any) -> Patch:
     """`patch` as ink that is exactly its area: no edge line, no snapping to pixels."""
-    patch.set(facecolor=colour, edgecolor="none", linewidth=0, antialiased=True, snap=False, **how)
+    patch.set(facecolor=colour, edgecolor="none", linewidth=0, antialiased=True, snap=False, **options)
     return patch
 
 
@@ -182,19 +165,19 @@ def filled(patch: Patch, colour: str, **how: Any) -> Patch:
 Behind = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]]
 
 
-def everything(mine: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
+def everything(own: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
     """All: the parts fill one area together, whose edges are sharp."""
     return np.ones(len(later), bool)
 
 
-def below(mine: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
+def below(own: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Those in a column of its own: the parts are stacks, the last one lowest."""
-    return np.isin(later[:, 0] + 1j * later[:, 1], mine[:, 0] + 1j * mine[:, 1])
+    return np.isin(later[:, 0] + 1j * later[:, 1], own[:, 0] + 1j * own[:, 1])
 
 
-def between(mine: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
+def between(own: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Those that stand between two of its own without a gap."""
-    return np.isin(later[:, 0], mine[:, 1]) & np.isin(later[:, 1], mine[:, 0])
+    return np.isin(later[:, 0], own[:, 1]) & np.isin(later[:, 1], own[:, 0])
 
 
 def fill_all(axes: Axes, parts: Sequence[tuple[NDArray[np.float64], str]], behind: Behind) -> None:
@@ -203,10 +186,10 @@ def fill_all(axes: Axes, parts: Sequence[tuple[NDArray[np.float64], str]], behin
     Two shapes that meet inside a pixel would let the ground shine through there. So a shape also holds the boxes of the
     parts after it that `behind` picks; they are painted over it.
     """
-    for number, (mine, colour) in enumerate(parts):
-        if len(mine):
+    for number, (own, colour) in enumerate(parts):
+        if len(own):
             later = np.concatenate([np.empty((0, 4)), *(boxes for boxes, _ in parts[number + 1 :])])
-            fill(axes, _joined(np.concatenate([mine, later[behind(mine, later)]])), colour)
+            fill(axes, _joined(np.concatenate([own, later[behind(own, later)]])), colour)
 
 
 def _joined(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,17 +200,56 @@ def _joined(boxes: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([boxes[first, :3], boxes[~stands, 3]])
 
 
-def fill(axes: Axes, boxes: NDArray[np.float64], colour: str, **how: Any) -> None:
+def fill(axes: Axes, boxes: NDArray[np.float64], colour: str, **options: Any) -> None:
     """Fill disjoint boxes (x0, x1, y0, y1), shape (n, 4), as one shape: within one, the shares of a pixel add up."""
     if len(boxes):
         x0, x1, y0, y1 = boxes.T
         corners = np.stack([x0, y0, x1, y0, x1, y1, x0, y1, x0, y0], axis=1).reshape(-1, 2)
         outline = Outline(corners, np.tile(_CORNERS, len(boxes)))
-        axes.add_artist(filled(PathPatch(outline), colour, **{"zorder": 3, **how}))
+        axes.add_artist(filled(PathPatch(outline), colour, **{"zorder": 3, **options}))
 
 
 # What stands in a legend: a label, and the colours of its square from the foot up.
 Entry = tuple[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Legend:
+    """Where entries stand (x, y in px below the titles, entry), and the height that they take in px."""
+
+    entries: Sequence[tuple[float, float, Entry]]
+    height: int
+
+    def draw(self, page: Page) -> None:
+        """Draw the entries below the titles of a page."""
+        for x, y, (label, colours) in self.entries:
+            width, height = _SWATCH
+            for number, colour in enumerate(colours):
+                foot = page.top + y + height / 2 - height * number / len(colours)
+                box = Rectangle(
+                    (x / page.width, 1 - foot / page.height),
+                    width / page.width,
+                    height / len(colours) / page.height,
+                    transform=page.drawing.transFigure,
+                )
+                page.drawing.add_artist(filled(box, colour))
+            page.text(x + width + _SWATCH_GAP, page.top + y, label, SMALL)
+
+
+def legend(left: Sequence[Entry], right: Sequence[Entry], room: int) -> Legend:
+    """The entries in as many rows as fit `room` px.
+
+    Those of the right end the first row, if there is room, or begin one of their own.
+    """
+    rows = _flow(left, room)
+    long = sum(map(_entry_px, right)) + _ENTRY_GAP * (len(right) - 1)
+    used = max((x + _entry_px(entry) for x, entry in rows[0]), default=0) if rows else 0
+    if right and used + 2 * _ENTRY_GAP + long <= room:
+        rows[:1] = [[*(rows[0] if rows else []), *((room - long + x, entry) for x, entry in _flow(right, room)[0])]]
+    else:
+        rows += _flow(right, room)
+    entries = [(MARGIN + x, _ENTRY_PX * (number + 0.4), entry) for number, row in enumerate(rows) for x, entry in row]
+    return Legend(entries, LEGEND_PX + _ENTRY_PX * (len(rows) - 1) if rows else 0)
 
 
 def _entry_px(entry: Entry) -> int:
@@ -248,46 +270,16 @@ def _flow(entries: Sequence[Entry], room: float) -> list[list[tuple[float, Entry
     return rows
 
 
-def legend(left: Sequence[Entry], right: Sequence[Entry], width: int) -> tuple[list[tuple[float, float, Entry]], int]:
-    """Where the entries (x, y in px below the titles, entry) stand, and the height of the legend in px.
+def note_lines(notes: Sequence[str], room: int) -> list[str]:
+    """The lines that notes take at the foot of a page."""
 
-    Those of the right end the first row, if there is room, or begin one of their own.
-    """
-    room = width - 2 * MARGIN
-    rows = _flow(left, room)
-    long = sum(map(_entry_px, right)) + _ENTRY_GAP * (len(right) - 1)
-    used = max((x + _entry_px(entry) for x, entry in rows[0]), default=0) if rows else 0
-    if right and used + 2 * _ENTRY_GAP + long <= room:
-        rows[:1] = [[*(rows[0] if rows else []), *((room - long + x, one) for x, one in _flow(right, room)[0])]]
-    else:
-        rows += _flow(right, room)
-    placed = [(MARGIN + x, _ENTRY_PX * (number + 0.4), entry) for number, row in enumerate(rows) for x, entry in row]
-    return placed, LEGEND_PX + _ENTRY_PX * (len(rows) - 1) if rows else 0
+    def measure(text: str) -> float:
+        return labels.measure(text, SMALL - 1)
+
+    return [line for note in notes for line in labels.wrap(note, room, measure, lines=3)]
 
 
-def draw_legend(made: Page, placed: Sequence[tuple[float, float, Entry]]) -> None:
-    """Draw what `legend` has placed."""
-    for x, y, (label, colours) in placed:
-        width, height = _SWATCH
-        for number, colour in enumerate(colours):
-            foot = made.top + y + height / 2 - height * number / len(colours)
-            box = Rectangle(
-                (x / made.width, 1 - foot / made.height),
-                width / made.width,
-                height / len(colours) / made.height,
-                transform=made.figure.transFigure,
-            )
-            made.figure.add_artist(filled(box, colour))
-        made.text(x + width + _SWATCH_GAP, made.top + y, label, SMALL)
-
-
-def notes(words: Sequence[str], width: int) -> list[str]:
-    """The lines that the notes take at the foot of a page."""
-    room = width - 2 * MARGIN
-    return [line for note in words for line in labels.wrap(note, room, lambda x: labels.measure(x, SMALL - 1), lines=3)]
-
-
-def draw_notes(made: Page, y: float, lines: Sequence[str]) -> None:
+def draw_notes(page: Page, y: float, lines: Sequence[str]) -> None:
     """Write the lines, the first at `y`."""
     for number, line in enumerate(lines):
-        made.text(MARGIN, y + NOTE_PX * number, line, SMALL - 1, color=made.colours["grey"])
+        page.text(MARGIN, y + NOTE_PX * number, line, SMALL - 1, color=page.colours["grey"])

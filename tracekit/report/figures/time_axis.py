@@ -1,4 +1,4 @@
-"""Points in time as a user types and reads them: exact picoseconds, and the ticks of an axis."""
+"""The axis of time: its ticks, and points on it as a user types and reads them, in exact picoseconds."""
 
 import re
 from collections.abc import Sequence
@@ -21,12 +21,14 @@ def parse(text: str, option: str) -> int:
 
     Only 0 needs no unit. Raises TracekitError, which names the `option`, for anything else.
     """
-    found = _TIME.fullmatch(text.strip())
-    number, unit = (found[1], found[2]) if found else ("", "")
+    match = _TIME.fullmatch(text.strip())
+    number, unit = (match[1], match[2]) if match else ("", "")
     size = _SIZES.get(unit) or _SIZES.get(unit.lower())
-    value = Fraction(Decimal(number.replace("_", ""))) if found else Fraction(0)
-    if not found or (unit and not size) or abs(value) * (size or 1) > _LONGEST:
-        raise TracekitError(f"{option} {text!r} is no time: give a number and ps, ns, us, ms, s or min, as in 12.5ms.")
+    value = Fraction(Decimal(number.replace("_", ""))) if match else Fraction(0)
+    if not match or (unit and not size) or abs(value) * (size or 1) > _LONGEST:
+        raise TracekitError(
+            f"{option} {text!r} is not a time: give a number and ps, ns, us, ms, s or min, as in 12.5ms."
+        )
     if not size:
         if value:
             raise TracekitError(
@@ -46,7 +48,7 @@ def _decimal(ps: int, size: int, decimals: int | None = None) -> str:
     return f"{'-' if ps < 0 else ''}{whole}{f'.{behind}' if behind else ''}"
 
 
-def axis(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], str, int]:
+def ticks(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], str, int]:
     """The ticks of an axis from `start_ps` to `end_ps`, about `most` of them at round times.
 
     Returns them as (ps since `start_ps`, label), the symbol of their unit, and the time in ps that they are counted
@@ -72,8 +74,7 @@ def axis(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], 
 
 def _decimals(step: int, size: int) -> int:
     """How many digits behind the point tell multiples of `step` apart, in units of `size`."""
-    found = _decimal(step % size, size)
-    return len(found.partition(".")[2])
+    return len(_decimal(step % size, size).partition(".")[2])
 
 
 def _steps() -> Sequence[int]:
