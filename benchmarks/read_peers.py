@@ -40,7 +40,7 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
 
     from tracekit.readers.xspace import xspace_file
 
-    def column(plane: xspace_file.WirePlane, stat: str) -> Any:
+    def column(plane: xspace_file.ProtobufPlane, stat: str) -> Any:
         row = plane.stat_rows[stat]
         kinds = np.bincount(plane.types[row], minlength=8)
         if kinds[xspace_file.STR] or kinds[xspace_file.REF]:
@@ -52,7 +52,7 @@ def tracekit_columns(stats: tuple[str, ...] = _TRACE_STATS) -> Peer:
         base_ns = min(line.timestamp_ns for plane in space.planes for line in plane.lines)
         return [
             (plane.start_ps(base_ns), plane.duration_ps, plane.names, [column(plane, stat) for stat in plane.stat_rows])
-            for plane in cast(list[xspace_file.WirePlane], space.planes)
+            for plane in cast(list[xspace_file.ProtobufPlane], space.planes)
         ]
 
     return read, lambda planes: sum(len(start_ps) for start_ps, *_ in planes)

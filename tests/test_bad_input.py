@@ -151,14 +151,14 @@ def test_a_report_of_nsight_systems_is_told_how_to_export_it(cli, tmp_path):
 def test_a_trace_mangled_by_a_text_encoding_is_one_sentence(cli, tmp_path, command):
     path = tmp_path / "mangled.xplane.pb"
     path.write_bytes(SMALL.decode("utf-8", "replace").encode())
-    assert "is broken or no XSpace" in failed(cli(command, path))
+    assert "is corrupt or not an XSpace" in failed(cli(command, path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @traces.needs_real
 def test_a_real_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
     path = traces.xspace("xplane/corrupt")
-    assert "is broken or no XSpace" in failed(cli(command, path))
+    assert "is corrupt or not an XSpace" in failed(cli(command, path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

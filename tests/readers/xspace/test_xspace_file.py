@@ -107,8 +107,8 @@ def test_gzipped_files_read_the_same(path, way):
     [
         (b"", "is empty"),
         (bytes(100), "offset 0"),
-        (b"not a trace at all, just text", "no XSpace"),
-        (b"\x1f\x8bnot really gzip", "does not unpack"),
+        (b"not a trace at all, just text", "not an XSpace"),
+        (b"\x1f\x8bnot really gzip", "cannot be decompressed"),
     ],
 )
 def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, said):

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ COMPILE_FROM_BYTES = 2_000_000
 
 
 @dataclass(frozen=True)
-class WirePlane:
+class ProtobufPlane:
     """A `planes.Plane` over the bytes of its file.
 
     `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
@@ -115,9 +115,9 @@ class WirePlane:
             return np.full(len(self), np.nan)
         row = self.stat_rows[stat]
         values, types = self.values[row], self.types[row]
-        found = np.where(types == DOUBLE, values.view(np.float64), values)
-        found[types == UINT64] = values[types == UINT64].view(np.uint64)
-        return np.where((types == DOUBLE) | (types == UINT64) | (types == INT64), found, np.nan)
+        numbers = np.where(types == DOUBLE, values.view(np.float64), values)
+        numbers[types == UINT64] = values[types == UINT64].view(np.uint64)
+        return np.where((types == DOUBLE) | (types == UINT64) | (types == INT64), numbers, np.nan)
 
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
@@ -129,37 +129,34 @@ class WirePlane:
             return pd.Categorical.from_codes(np.full(len(self), -1), categories=pd.Index([], dtype="str"))
         row = self.stat_rows[stat]
         values, types = self.values[row], self.types[row]
-        known: dict[str, int] = {}
+        categories: dict[str, int] = {}
         codes = np.full(len(self), -1, np.int64)
         refs = types == REF
-        places, ids = pd.factorize(values[refs])
-        named = [known.setdefault(self.stat_names.get(int(one), ""), len(known)) for one in ids]
-        codes[refs] = np.array(named, np.int64)[places]
+        places, stat_ids = pd.factorize(values[refs])
+        texts = [self.stat_names.get(stat_id, "") for stat_id in stat_ids.tolist()]
+        codes[refs] = _codes(texts, categories)[places]
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
             which, first = self._distinct_bytes(values[inline])
-            texts = [self.bytes_at(int(at)) for at in values[inline[first]]]
-            named = [known.setdefault(protobuf.text(raw, 0, len(raw)), len(known)) for raw in texts]
-            codes[inline] = np.array(named, np.int64)[which]
-        return pd.Categorical.from_codes(codes, categories=pd.Index(list(known), dtype="str"))
+            raws = map(self.bytes_at, values[inline[first]].tolist())
+            codes[inline] = _codes([protobuf.text(raw, 0, len(raw)) for raw in raws], categories)[which]
+        return pd.Categorical.from_codes(codes, categories=pd.Index(list(categories), dtype="str"))
 
     def _distinct_bytes(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
-        seen = np.frombuffer(self._buf, np.uint8)
-        starts, sizes = offsets + 1, seen[offsets].astype(np.int64)
+        buf = np.frombuffer(self._buf, np.uint8)
+        starts, sizes = offsets + 1, buf[offsets].astype(np.int64)
         for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
             sizes[row], starts[row] = protobuf.varint(self._buf, int(offsets[row]), len(self._buf))
-        return distinct_bytes(seen, starts, sizes)
+        return distinct_bytes(buf, starts, sizes)
 
     @cached_property
     def names(self) -> pd.Categorical:
         """The name of every event, shape (n,)."""
-        places, ids = pd.factorize(self.metadata_id)
-        known: dict[str, int] = {}
-        named = [known.setdefault(self.event_metadata(int(one)).name, len(known)) for one in ids]
-        return pd.Categorical.from_codes(
-            np.array(named, np.int64)[places], categories=pd.Index(list(known), dtype="str")
-        )
+        places, event_ids = pd.factorize(self.metadata_id)
+        categories: dict[str, int] = {}
+        codes = _codes([self.event_metadata(event_id).name for event_id in event_ids.tolist()], categories)
+        return pd.Categorical.from_codes(codes[places], categories=pd.Index(list(categories), dtype="str"))
 
     def bytes_at(self, offset: int) -> bytes:
         """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
@@ -185,16 +182,21 @@ def is_xspace(content: Content, sure: bool) -> bool:
     return head[:1] == b"\x0a" and part in (b"\x08", b"\x12", b"\x1a") and not content.printable(64)
 
 
-def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
+def _codes(texts: Sequence[str], categories: dict[str, int]) -> NDArray[np.int64]:
+    """The number of each text in `categories`, to which new ones are added."""
+    return np.array([categories.setdefault(text, len(categories)) for text in texts], np.int64)
+
+
+def read(path: str | Path, stats: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
-    `wanted` names the event stats to keep. Lines for which `keep(plane name, line name, line id)` is false are skipped
+    `stats` names the event stats to keep. Lines for which `keep(plane name, line name, line id)` is false are skipped
     whole. Raises TraceError, naming the file and the byte, if the file is empty, cut inside a plane or no XSpace.
     """
     path = Path(path)
     buf = _mapped(path)
     try:
-        return _space(buf, frozenset(wanted), keep)
+        return _space(buf, frozenset(stats), keep)
     except protobuf.Broken as broken:
         raise error(path, broken) from None
 
@@ -202,8 +204,8 @@ def read(path: str | Path, wanted: Sequence[str], keep: Keep = lambda plane, lin
 def error(path: Path, broken: protobuf.Broken) -> TraceError:
     """What to tell the user of a file that holds bytes which are no message: the planes' metadata is decoded late."""
     return TraceError(
-        f"{path} is broken or no XSpace: the bytes at offset {broken.args[0]} are no valid message. "
-        "Copy the file again, in binary, or capture the trace once more."
+        f"{path} is corrupt or not an XSpace: the bytes at offset {broken.args[0]} are not a valid message. "
+        "Copy the file again, in binary mode, or capture the trace again."
     )
 
 
@@ -216,18 +218,61 @@ def _mapped(path: Path) -> Any:
                 file.seek(0)
                 return gzip.decompress(file.read())
             if not head:
-                raise TraceError(f"{path} is empty: the profiler wrote nothing into it. Capture the trace once more.")
+                raise TraceError(f"{path} is empty: the profiler wrote nothing to it. Capture the trace again.")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (gzip.BadGzipFile, zlib.error, EOFError):
         raise TraceError(
-            f"{path} does not unpack: its gzip stream is cut or damaged. "
-            "Copy the file again, in binary, or capture the trace once more."
+            f"{path} cannot be decompressed: its gzip stream is cut or damaged. "
+            "Copy the file again, in binary mode, or capture the trace again."
         ) from None
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}. Check the path and its permissions.") from None
 
 
-def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
+class EventColumns(NamedTuple):
+    """The events of a plane as columns for the loops to fill: `values` and `types` (k, n) for k stats, others (n,)."""
+
+    metadata_id: NDArray[np.int64]
+    offset_ps: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+    values: NDArray[np.int64]
+    types: NDArray[np.uint8]
+
+
+class StatRows(NamedTuple):
+    """Which row of `values` and `types` a stat id has: `near` by the id, -1 for a stat that is not wanted; ids beyond
+    it, since an id may be huge, are looked up in `far_ids`, their rows in `far_rows`."""
+
+    near: NDArray[np.int64]
+    far_ids: NDArray[np.int64]
+    far_rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _File:
+    """The bytes of a file, as they are and as the loops over its events take them, and these loops."""
+
+    buf: Any
+    view: Any
+    count_events: Callable[..., int]
+    decode_events: Callable[..., None]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a plane: its id and name, where its lines and its own stats stand, where the metadata of its events
+    by id, and the names of stats by id."""
+
+    id: int
+    name: str
+    lines: list[Span]
+    events: dict[int, Span]
+    stat_names: dict[int, str]
+    stats: list[Span]
+
+
+def _space(buf: Any, stats: frozenset[str], keep: Keep) -> XSpace:
     spans: list[Span] = []
     texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
     for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
@@ -237,18 +282,45 @@ def _space(buf: Any, wanted: frozenset[str], keep: Keep) -> XSpace:
             texts[number].append(protobuf.text(buf, start, end))
     if not spans:
         raise protobuf.Broken(0)
-    scan, decode, seen = _loops(buf)
-    planes: list[Plane] = [_plane(buf, seen, *at, wanted, keep, scan, decode) for at in spans]
+    file = _file(buf)
+    planes: list[Plane] = [_plane(file, span, stats, keep) for span in spans]
     return XSpace(planes, texts[2], texts[3], texts[4])
 
 
-def _plane(
-    buf: Any, seen: Any, start: int, end: int, wanted: frozenset[str], keep: Keep, scan: Any, decode: Any
-) -> WirePlane:
+def _plane(file: _File, span: Span, stats: frozenset[str], keep: Keep) -> ProtobufPlane:
+    parts = _parts(file.buf, *span)
+    stat_rows, rows_by_id = _stat_rows(parts.stat_names, stats)
+    lines, spans, counts = [], [], []
+    for start, end in parts.lines:
+        where = np.full(16, -1, np.int64)
+        count = file.count_events(file.view, start, end, where)
+        line = _line(file.buf, end, where)
+        if keep(parts.name, line.name, line.id):
+            lines.append(line)
+            spans.append((start, end))
+            counts.append(count)
+    columns = _decoded(file, spans, counts, rows_by_id, len(stat_rows))
+    _release(file.buf, *span)
+    return ProtobufPlane(
+        id=parts.id,
+        name=parts.name,
+        lines=lines,
+        line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
+        **columns._asdict(),
+        stat_rows=stat_rows,
+        stat_names=parts.stat_names,
+        _buf=file.buf,
+        _event_spans=parts.events,
+        _stat_spans=parts.stats,
+    )
+
+
+def _parts(buf: Any, start: int, end: int) -> _Parts:
+    """The parts of the plane in [start, end)."""
     plane_id, name = 0, ""
-    line_spans: list[Span] = []
-    stat_spans: list[Span] = []
-    event_spans: dict[int, Span] = {}
+    lines: list[Span] = []
+    stats: list[Span] = []
+    events: dict[int, Span] = {}
     stat_names: dict[int, str] = {}
     for number, _, at, to in protobuf.fields(buf, start, end):
         if number == 1:
@@ -256,69 +328,53 @@ def _plane(
         elif number == 2:
             name = protobuf.text(buf, at, to)
         elif number == 3:
-            line_spans.append((at, to))
+            lines.append((at, to))
         elif number == 4:
             key, value = _entry(buf, at, to)
-            event_spans[key] = value
+            events[key] = value
         elif number == 5:
             key, value = _entry(buf, at, to)
             stat_names[key] = _stat_name(buf, *value)
         elif number == 6:
-            stat_spans.append((at, to))
+            stats.append((at, to))
+    return _Parts(plane_id, name, lines, events, stat_names, stats)
 
-    # Several ids may carry one name; each gets the name's row.
-    rows = {stat: row for row, stat in enumerate(sorted(wanted & set(stat_names.values())))}
-    slots = {key: rows[stat] for key, stat in stat_names.items() if stat in rows}
-    near = np.full(max([key for key in slots if 0 <= key < _TABLE], default=-1) + 1, -1, np.int64)
-    far = [key for key in slots if not 0 <= key < _TABLE]
-    for key in slots.keys() - far:
-        near[key] = slots[key]
-    lookup = near, np.array(far, np.int64), np.array([slots[key] for key in far], np.int64)
 
-    lines, spans, counts = [], [], []
-    for at, to in line_spans:
-        where = np.full(16, -1, np.int64)
-        count = scan(seen, at, to, where)
-        line = _line(buf, to, where)
-        if keep(name, line.name, line.id):
-            lines.append(line)
-            spans.append((at, to))
-            counts.append(count)
+def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
+    """The row of each of the `stats` that the plane knows, by name and by id; several ids may carry one name."""
+    by_name = {stat: row for row, stat in enumerate(sorted(stats & set(stat_names.values())))}
+    by_id = {key: by_name[stat] for key, stat in stat_names.items() if stat in by_name}
+    near = np.full(max([key for key in by_id if 0 <= key < _TABLE], default=-1) + 1, -1, np.int64)
+    far = [key for key in by_id if not 0 <= key < _TABLE]
+    for key in by_id.keys() - far:
+        near[key] = by_id[key]
+    return by_name, StatRows(near, np.array(far, np.int64), np.array([by_id[key] for key in far], np.int64))
+
+
+def _decoded(file: _File, lines: list[Span], counts: list[int], stat_rows: StatRows, stats: int) -> EventColumns:
+    """The events of the `lines`, of which each has as many as `counts` says, with `stats` rows of stats."""
     n = sum(counts)
     metadata_id, offset_ps, duration_ps = np.zeros((3, n), np.int64)
-    occurrences = np.full(n, -1, np.int64)
-    values = np.zeros((len(rows), n), np.int64)
-    types = np.zeros((len(rows), n), np.uint8)
-    columns = metadata_id, offset_ps, duration_ps, occurrences, values, types
-    rows_before = np.concatenate([[0], np.cumsum(counts)]).tolist()
-    jobs = [(seen, at, to, row, *lookup, *columns) for (at, to), row in zip(spans, rows_before[:-1], strict=True)]
-    if seen is buf:  # the plain loop, which threads cannot share
+    columns = EventColumns(
+        metadata_id,
+        offset_ps,
+        duration_ps,
+        occurrences=np.full(n, -1, np.int64),
+        values=np.zeros((stats, n), np.int64),
+        types=np.zeros((stats, n), np.uint8),
+    )
+    first_rows = np.cumsum([0, *counts])[:-1].tolist()
+    jobs = [(file.view, *line, row, stat_rows, columns) for line, row in zip(lines, first_rows, strict=True)]
+    if file.view is file.buf:  # the plain loop, which threads cannot share
         for job in jobs:
-            decode(*job)
+            file.decode_events(*job)
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda job: decode(*job), jobs))  # list: the first line's error is raised, if there is one
-    _give_back(buf, start, end)
-    return WirePlane(
-        id=plane_id,
-        name=name,
-        lines=lines,
-        line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
-        metadata_id=metadata_id,
-        offset_ps=offset_ps,
-        duration_ps=duration_ps,
-        occurrences=occurrences,
-        stat_rows=rows,
-        values=values,
-        types=types,
-        stat_names=stat_names,
-        _buf=buf,
-        _event_spans=event_spans,
-        _stat_spans=stat_spans,
-    )
+            list(pool.map(lambda job: file.decode_events(*job), jobs))  # list: the first line's error is raised
+    return columns
 
 
-def _give_back(buf: Any, start: int, end: int) -> None:
+def _release(buf: Any, start: int, end: int) -> None:
     """Let go of the pages of a map that lie in [start, end): what is asked for again comes from the file once more."""
     first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
     if last > first and isinstance(buf, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
@@ -403,26 +459,10 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
     return count
 
 
-def decode_events(
-    buf: Any,
-    pos: int,
-    end: int,
-    row: int,
-    stat_rows: NDArray[np.int64],
-    far_ids: NDArray[np.int64],
-    far_rows: NDArray[np.int64],
-    metadata_id: NDArray[np.int64],
-    offset_ps: NDArray[np.int64],
-    duration_ps: NDArray[np.int64],
-    occurrences: NDArray[np.int64],
-    values: NDArray[np.int64],
-    types: NDArray[np.uint8],
-) -> None:
-    """Write the events of the line in [pos, end) to the columns from `row` on.
-
-    `stat_rows` is indexed by stat id and gives the row of `values` and `types`, -1 for stats that are not wanted; ids
-    beyond it are looked up in `far_ids` and `far_rows`, since an id may be huge.
-    """
+def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> None:
+    """Write the events of the line in [pos, end) to the columns from `row` on."""
+    near, far_ids, far_rows = stat_rows
+    metadata_id, offset_ps, duration_ps, occurrences, values, types = columns
     while pos < end:
         tag, after = protobuf.varint(buf, pos, end)
         if tag != 34:  # not field 4, an event
@@ -453,7 +493,7 @@ def decode_events(
                 if size < 0 or size > pos - inner:
                     raise protobuf.Broken(after)
                 at = inner + size
-                slot = stat_rows[0] if len(stat_rows) else -1  # an id of 0 is not written
+                slot = near[0] if len(near) else -1  # an id of 0 is not written
                 kind = 0
                 value = 0
                 while inner < at:
@@ -464,8 +504,8 @@ def decode_events(
                     if tag == 8:
                         stat_id, inner = protobuf.varint(buf, after, at)
                         slot = -1
-                        if 0 <= stat_id < len(stat_rows):
-                            slot = stat_rows[stat_id]
+                        if 0 <= stat_id < len(near):
+                            slot = near[stat_id]
                         else:
                             for far in range(len(far_ids)):
                                 if far_ids[far] == stat_id:
@@ -502,10 +542,12 @@ def decode_events(
         row += 1
 
 
-def _loops(buf: Any) -> tuple[Any, Any, Any]:
-    """`count_events`, `decode_events` and the view of `buf` for them; compiled if the file is large and numba there."""
-    compiled = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
-    return (count_events, decode_events, buf) if compiled is None else (*compiled, np.frombuffer(buf, np.uint8))
+def _file(buf: Any) -> _File:
+    """The bytes of a file with the loops over them: compiled if the file is large and numba is there."""
+    loops = _compiled_loops() if len(buf) >= COMPILE_FROM_BYTES else None
+    if loops is None:
+        return _File(buf, buf, count_events, decode_events)
+    return _File(buf, np.frombuffer(buf, np.uint8), *loops)
 
 
 @lru_cache(maxsize=1)
