@@ -152,13 +152,20 @@ def _phases(at: Subject) -> dict[str, Any]:
     return {"marked": marked, "table": table, "stretch": stretch}
 
 
-def _figure(name: str, **options: Any) -> Callable[[Subject], Any]:
-    return lambda at: resolve(name)(at.report, **options)
+def _figure(name: str, *what: str) -> Callable[[Subject], Any]:
+    return lambda at: resolve(name)(at.report, *what)
 
 
-def _middle(at: Subject) -> Any:
-    third = at.length_ps // 3
-    return resolve("gantt")(at.report, start=third, end=2 * third, theme="dark", width=8) if third else None
+def _middle(name: str) -> Callable[[Subject], Any]:
+    def figure(at: Subject) -> Any:
+        third = at.length_ps // 3
+        return resolve(name)(at.report, start=third, end=2 * third, theme="dark", width=8) if third else None
+
+    return figure
+
+
+def _step(name: str) -> Callable[[Subject], Any]:
+    return lambda at: None if at.step is None else resolve(name)(at.report, step=at.step)
 
 
 def _screen(lines: str) -> Callable[[Subject], Words]:
@@ -175,16 +182,24 @@ def _printed(show: str, console: str) -> Callable[[Subject], dict[str, Words]]:
     return pages
 
 
-def _exported(to: str) -> Callable[[Subject], Any]:
+def _tables(at: Subject, to: str, out: Path) -> None:
+    files = resolve("export.write:table_files")(at.trace, to, out, None, False)
+    resolve("export.write:put")(files, Path(at.path), True)
+
+
+def _exported(to: str, write: Callable[[Subject, str, Path], object] = _tables) -> Callable[[Subject], Any]:
     def files(at: Subject) -> Path | None:
         if len(at.trace.events) > _LARGE and to in ("csv", "json"):
             return None
         out = at.scratch / to
-        files = resolve("export.write:table_files")(at.trace, to, out, None, False)
-        resolve("export.write:put")(files, Path(at.path), True)
+        write(at, to, out / "trace.pftrace" if to == "perfetto" else out)
         return out
 
     return files
+
+
+def _export(at: Subject, to: str, out: Path) -> None:
+    resolve("export")(at.trace, out, to=to, force=True)
 
 
 def _perfetto(at: Subject) -> Path:
@@ -230,16 +245,16 @@ PARTS = (
     ),
     Part("faces", _faces),
     Part("files", lambda at: at.files),
-    Part("pictures/gantt", _figure("gantt")),
-    Part("pictures/partition", _figure("partition_bars")),
-    Part("pictures/concurrency", _figure("concurrency_over_time")),
-    Part("pictures/overlap", _figure("overlap_matrix")),
-    Part("pictures/middle", _middle),
-    Part("pictures/step", lambda at: None if at.step is None else resolve("gantt")(at.report, step=at.step)),
-    Part("exports/parquet", _exported("parquet")),
-    Part("exports/csv", _exported("csv")),
-    Part("exports/json", _exported("json")),
-    Part("exports/perfetto", _perfetto),
+    Part("pictures/gantt", _figure("gantt"), _figure("figure", "gantt")),
+    Part("pictures/partition", _figure("partition_bars"), _figure("figure", "partition")),
+    Part("pictures/concurrency", _figure("concurrency_over_time"), _figure("figure", "concurrency")),
+    Part("pictures/overlap", _figure("overlap_matrix"), _figure("figure", "overlap")),
+    Part("pictures/middle", _middle("gantt"), _middle("figure")),
+    Part("pictures/step", _step("gantt"), _step("figure")),
+    Part("exports/parquet", _exported("parquet"), _exported("parquet", _export)),
+    Part("exports/csv", _exported("csv"), _exported("csv", _export)),
+    Part("exports/json", _exported("json"), _exported("json", _export)),
+    Part("exports/perfetto", _perfetto, _exported("perfetto", _export)),
 )
 # What only changed its name: (today, in 54ffded). The beginning of a key; with globs on keys the columns of frames and
 # the names in data; and values, in the columns and under the names that say it.
