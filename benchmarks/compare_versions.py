@@ -34,8 +34,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from differences import Comparison, Difference, Dump, compare
-from dump_version import FIRST, KINDS
+from differences import WORDING, Comparison, Difference, Dump, compare
+from dump_version import KINDS
+from version_first import DIGEST
 
 _HERE = Path(__file__).parent
 _TREE = _HERE.parent
@@ -226,7 +227,7 @@ class Version:
                 return
 
     def __str__(self) -> str:
-        named = " (54ffded)" if self.facts["digest"] == FIRST else ""
+        named = " (54ffded)" if self.facts["digest"] == DIGEST else ""
         return f"{self.facts['package']}, {self.facts['digest']}{named}"
 
 
@@ -259,12 +260,13 @@ def read_known(path: Path) -> list[Known]:
 
 @dataclass
 class Outcome:
-    """All traces compared: by kind how many items were compared, are equal, and differ as it is known or not."""
+    """All traces compared: by kind how many items were compared, are equal, differ as is known, and in wording only."""
 
     known: list[Known]
     compared: Counter[str] = field(default_factory=Counter)
     equal: Counter[str] = field(default_factory=Counter)
     meant: Counter[str] = field(default_factory=Counter)
+    worded: Counter[str] = field(default_factory=Counter)
     differences: dict[str, list[tuple[str, Difference]]] = field(default_factory=dict)
     orders: list[tuple[str, Difference]] = field(default_factory=list)
     refused: int = 0
@@ -275,31 +277,33 @@ class Outcome:
         self.equal += comparison.equal
         self.refused += before.get("trace", ("", None))[0] == "refusal"
         self.orders += [(trace, difference) for difference in comparison.orders]
-        unknown = set()
+        unknown: dict[str, set[str]] = {}
         for difference in comparison.differences:
             accepting = next((entry for entry in self.known if entry.accepts(trace, difference)), None)
             if accepting:
                 accepting.met += 1
                 continue
-            unknown.add(difference.key)
+            unknown.setdefault(difference.key, set()).add(difference.what)
             same = f"{difference.key}|{difference.where}|{difference.what}"
             self.differences.setdefault(same, []).append((trace, difference))
-        for key in {difference.key for difference in comparison.differences} - unknown:
-            self.meant[(before.get(key) or after[key])[0]] += 1
+        for key in {difference.key for difference in comparison.differences}:
+            kind = (before.get(key) or after[key])[0]
+            self.meant[kind] += key not in unknown
+            self.worded[kind] += unknown.get(key) == {WORDING}
 
     @property
     def different(self) -> Counter[str]:
-        """By kind how many items differ, and no reason is known."""
-        return Counter({kind: self.compared[kind] - self.equal[kind] - self.meant[kind] for kind in self.compared})
+        """By kind how many items differ in more than wording, and no reason is known."""
+        return self.compared - self.equal - self.meant - self.worded
 
 
 def show(outcome: Outcome, traces: int, most: int) -> None:
     """Print the table, then what differs: the same in several traces once."""
     print(f"{traces} traces, {outcome.refused} of them refused")
-    print(f"{'':58}{'compared':>9}{'equal':>9}{'known':>9}{'DIFFER':>9}")
+    print(f"{'':58}{'compared':>9}{'equal':>9}{'known':>9}{'wording':>9}{'DIFFER':>9}")
     for kind, about in KINDS.items():
         if outcome.compared[kind]:
-            counts = (outcome.compared, outcome.equal, outcome.meant, outcome.different)
+            counts = (outcome.compared, outcome.equal, outcome.meant, outcome.worded, outcome.different)
             print(f"{kind + ', ' + about:58}" + "".join(f"{count[kind]:9,}" for count in counts))
     for entry in outcome.known:
         if entry.met:
@@ -310,7 +314,9 @@ def show(outcome: Outcome, traces: int, most: int) -> None:
         columns = sorted({f"{difference.key} {difference.where}" for _, difference in outcome.orders})
         first = ", ".join(columns[:3])
         print(f"equal, in categories of another order: {len(outcome.orders)} columns, such as {first}")
-    for places in list(outcome.differences.values())[:most]:
+    # Wording last: it hides no figure.
+    by_weight = sorted(outcome.differences.values(), key=lambda places: places[0][1].what == WORDING)
+    for places in by_weight[:most]:
         (trace, difference), rest = places[0], len(places) - 1
         more = f" and {rest} more" if rest else ""
         print(f"\n{difference.key}: {difference.what}, in {trace}{more}\n  {difference.detail}")
@@ -325,7 +331,10 @@ def dump_all(
 
     Those of the old version are kept in `cache`, if given, by everything that they depend on.
     """
-    base = json.dumps([pair[0].facts, hashlib.sha256(_DUMP.read_bytes()).hexdigest()])
+    programs = [_DUMP, _HERE / "version_first.py"]
+    if pair[0].facts["digest"] != DIGEST:
+        programs.append(_HERE / "version_today.py")
+    base = json.dumps([pair[0].facts, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)])
     names = {unit: hashlib.sha256((base + unit.digest).encode()).hexdigest() for unit in traces}
     old = {unit: (cache or scratch) / f"{names[unit]}.dump" for unit in traces}
     new = {unit: scratch / f"{place}.dump" for place, unit in enumerate(traces)}
@@ -362,7 +371,7 @@ def main() -> int:
     parser.add_argument("--traces", type=Path, nargs="+", metavar="PATH", help="trace files, or directories of them")
     parser.add_argument("--only", nargs="+", metavar="GLOB", help="only traces of such a name, as in 'traces/nsys/*'")
     parser.add_argument("--quick", action="store_true", help="only a small trace of each format")
-    parser.add_argument("--figures-only", action="store_true", help="leave out sentences, titles and whole pictures")
+    parser.add_argument("--figures-only", action="store_true", help="leave out what differs in wording only")
     parser.add_argument("--known", type=Path, default=_KNOWN, metavar="FILE", help="differences that are meant")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the dumps of the old version here")
     parser.add_argument("--jobs", type=int, default=2, help="processes at work at once (default: 2)")

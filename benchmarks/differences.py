@@ -1,14 +1,14 @@
 """How two dumps of one trace differ (dump_version.py), item by item; needs no tracekit.
 
 Values are compared exactly: integers and texts alike, floats to the last bit, null like null. A categorical column is
-compared by what it says, not by its codes. With `figures_only`, sentences count only as being there or not (SENTENCES),
-and texts and whole pictures, whose words move everything else, not at all: their panels do.
+compared by what it says, not by its codes. What differs is `wording` where only people read it: texts, sentences that
+are there on both sides (SENTENCES), and pictures of which every panel is equal without its words.
 """
 
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
@@ -30,9 +30,9 @@ SENTENCES = {
 }
 # Where a name is a sentence only there.
 _SENTENCES_AT = ("*/collectives/alone/",)
-_WORDS = ("text", "picture")
+# What differs, where that is no figure.
+WORDING, ORDER = "wording", "order of categories"
 _LONGEST = 160
-_ORDER = "order of categories"
 
 
 class Difference(NamedTuple):
@@ -58,25 +58,43 @@ class Comparison:
 
 
 def compare(before: Dump, after: Dump, figures_only: bool = False, errors_too: bool = False) -> Comparison:
-    """Compare two dumps of one trace.
+    """Compare two dumps of one trace; with `figures_only` without wording.
 
     A traceback is a difference even where both end in it; not with `errors_too`, where only its class counts.
     """
     result = Comparison()
+    # Where one side ended, everything that stands below it is missing: that is told once.
+    ended = tuple(f"{key}/" for key in {*before, *after} if _ended(before.get(key)) != _ended(after.get(key)))
     for key in [*before, *(key for key in after if key not in before)]:
-        kind = (before.get(key) or after[key])[0]
-        if figures_only and kind in _WORDS:
+        if key.startswith(ended):
             continue
-        every = _item(key, before.get(key), after.get(key), figures_only, errors_too)
-        differences = [difference for difference in every if difference.what != _ORDER]
+        kind = (before.get(key) or after[key])[0]
+        if figures_only and kind == "text":
+            continue
+        every = _item(key, before.get(key), after.get(key), errors_too)
+        if kind == "picture" and every and _panels_equal(key, before, after):
+            every = [difference._replace(what=WORDING) for difference in every]
+        result.orders += [difference for difference in every if difference.what == ORDER]
+        left_out = (ORDER, WORDING) if figures_only else (ORDER,)
+        differences = [difference for difference in every if difference.what not in left_out]
         result.compared[kind] += 1
         result.equal[kind] += not differences
         result.differences += differences
-        result.orders += [difference for difference in every if difference.what == _ORDER]
     return result
 
 
-def _item(key: str, before: Item | None, after: Item | None, figures_only: bool, errors_too: bool) -> list[Difference]:
+def _ended(item: Item | None) -> bool:
+    return item is not None and item[0] in ("refusal", "failure")
+
+
+def _panels_equal(key: str, before: Dump, after: Dump) -> bool:
+    """Whether a picture has panels, and all of them are equal on both sides; the report's is that of the timeline."""
+    start = f"{'pictures/gantt' if key == 'files/gantt.png' else key}/panel"
+    panels = [name for name in {*before, *after} if name.startswith(start)]
+    return bool(panels) and not any(_item(name, before.get(name), after.get(name), False) for name in panels)
+
+
+def _item(key: str, before: Item | None, after: Item | None, errors_too: bool) -> list[Difference]:
     if before is None or after is None:
         what, there = ("missing", before) if after is None else ("added", after)
         return [Difference(key, "", what, f"{what}: {_short(there)}")]
@@ -84,29 +102,27 @@ def _item(key: str, before: Item | None, after: Item | None, figures_only: bool,
     if kind != other:
         return [Difference(key, "", "kind", f"{_short(before)} -> {_short(after)}")]
     if kind in ("refusal", "failure"):
-        return _error(key, kind, old, new, figures_only, errors_too)
-    ways = {
-        "frame": lambda: _frame(key, old, new, figures_only),
-        "array": lambda: _array(key, old, new),
-        "data": lambda: _data(key, old, new, figures_only),
-        "panel": lambda: _pixels(key, old, new),
-        "picture": lambda: _pixels(key, old, new),
-        "text": lambda: _lines(key, old, new),
-        "bytes": lambda: _bytes(key, old, new, figures_only),
+        return _error(key, kind, old, new, errors_too)
+    ways: Mapping[str, Callable[[str, Any, Any], Iterator[Difference]]] = {
+        "frame": _frame,
+        "array": _array,
+        "data": _data,
+        "panel": _pixels,
+        "picture": _pixels,
+        "text": _text,
+        "bytes": _bytes,
     }
-    return list(ways[kind]())
+    return list(ways[kind](key, old, new))
 
 
-def _error(
-    key: str, kind: str, old: Mapping[str, str], new: Mapping[str, str], figures_only: bool, errors_too: bool
-) -> list[Difference]:
-    detail = " -> ".join(f"{end['class']}: {end['sentence']}"[:_LONGEST] for end in (old, new))
+def _error(key: str, kind: str, old: Mapping[str, str], new: Mapping[str, str], errors_too: bool) -> list[Difference]:
+    detail = _sides(*(f"{end['class']}: {end['sentence']}" for end in (old, new)))
     if kind == "failure" and not errors_too:
         return [Difference(key, "", "failure", detail)]
     if old["class"] != new["class"]:
         return [Difference(key, "class", "class", detail)]
-    if old["sentence"] != new["sentence"] and not figures_only and not errors_too:
-        return [Difference(key, "sentence", "text", detail)]
+    if old["sentence"] != new["sentence"] and not errors_too:
+        return [Difference(key, "sentence", WORDING, detail)]
     return []
 
 
@@ -116,7 +132,7 @@ def is_sentence(key: str, path: str) -> bool:
     return any(part in SENTENCES for part in parts) or any(fnmatch(f"{key}/{path}", glob) for glob in _SENTENCES_AT)
 
 
-def _frame(key: str, old: Mapping[str, Any], new: Mapping[str, Any], figures_only: bool) -> Iterator[Difference]:
+def _frame(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     before, after = ({column["name"]: column for column in frame["columns"]} for frame in (old, new))
     for name in before.keys() ^ after.keys():
         what = "missing" if name in before else "added"
@@ -130,9 +146,9 @@ def _frame(key: str, old: Mapping[str, Any], new: Mapping[str, Any], figures_onl
         if first.dtype != second.dtype:
             yield Difference(key, name, "dtype", f"{name}: {first.dtype} -> {second.dtype}")
         elif first.categories != second.categories:
-            yield Difference(key, name, _ORDER, f"{name}: {first.categories} -> {second.categories}"[:_LONGEST])
-    sentences = {name for name in shared if figures_only and is_sentence(key, name)}
-    same = {name: pair[0].equal(pair[1], rows, name in sentences) for name, pair in pairs.items()}
+            yield Difference(key, name, ORDER, f"{name}: {first.categories} -> {second.categories}"[:_LONGEST])
+    same = {name: first.equal(second, rows) for name, (first, second) in pairs.items()}
+    worded = {name for name in shared if is_sentence(key, name) and pairs[name][0].there(pairs[name][1], rows).all()}
     if old["rows"] != new["rows"]:
         differs = ~np.logical_and.reduce([*same.values(), np.ones(rows, bool)])
         at = int(differs.argmax()) if differs.any() else rows
@@ -142,14 +158,15 @@ def _frame(key: str, old: Mapping[str, Any], new: Mapping[str, Any], figures_onl
         yield Difference(key, "", "rows", detail[: 2 * _LONGEST])
         return
     wrong = [name for name in shared if not same[name].all()]
-    if set(wrong) - sentences and _same_rows({name: pair for name, pair in pairs.items() if name not in sentences}):
+    if set(wrong) - worded and _same_rows({name: pair for name, pair in pairs.items() if name not in worded}):
         at = int((~np.logical_and.reduce([same[name] for name in wrong])).argmax())
         yield Difference(key, "", "order of rows", f"the same {rows} rows in another order, from row {at} on")
         return
     for name in wrong:
         (first, second), at = pairs[name], int((~same[name]).argmax())
-        detail = f"{name}: row {at} of {rows}: {first.at(at)!r} -> {second.at(at)!r}"[:_LONGEST]
-        yield Difference(key, name, "value", f"{detail}; {int((~same[name]).sum())} rows differ{first.by(second)}")
+        detail = f"{name}: row {at} of {rows}: {_sides(first.at(at), second.at(at))}"
+        what = WORDING if name in worded else "value"
+        yield Difference(key, name, what, f"{detail}; {int((~same[name]).sum())} rows differ{first.by(second)}")
 
 
 class _Column(NamedTuple):
@@ -169,14 +186,16 @@ class _Column(NamedTuple):
         values = _objects(values) if isinstance(values, list) else values
         return cls(column["dtype"], values, column["null"], ())
 
-    def equal(self, other: "_Column", rows: int, sentence: bool) -> Bools:
-        """Which of the first `rows` are equal; of a sentence, whether there is one."""
+    def equal(self, other: "_Column", rows: int) -> Bools:
+        """Which of the first `rows` are equal."""
         null, its = self.null[:rows], other.null[:rows]
-        old, new = self.values[:rows], other.values[:rows]
-        if sentence:
-            same: Bools = (null | _equal(old, "")) == (its | _equal(new, ""))
-        else:
-            same = (null & its) | (~null & ~its & _equal(old, new))
+        same: Bools = (null & its) | (~null & ~its & _equal(self.values[:rows], other.values[:rows]))
+        return same
+
+    def there(self, other: "_Column", rows: int) -> Bools:
+        """Which of the first `rows` hold a text on both sides, or on neither."""
+        sides = [column.null[:rows] | _equal(column.values[:rows], "") for column in (self, other)]
+        same: Bools = sides[0] == sides[1]
         return same
 
     def at(self, row: int) -> Any:
@@ -234,17 +253,20 @@ def _array(key: str, old: NDArray[Any], new: NDArray[Any]) -> Iterator[Differenc
         yield Difference(key, "", "value", detail)
 
 
-def _data(key: str, old: Any, new: Any, figures_only: bool) -> Iterator[Difference]:
+def _data(key: str, old: Any, new: Any) -> Iterator[Difference]:
     """Leaf by leaf; leaves that differ only in places of lists are one difference."""
-    before, after = (dict(_leaves(key, "", data, figures_only)) for data in (old, new))
+    before, after = (dict(_leaves(key, "", data)) for data in (old, new))
     wrong: dict[tuple[str, str], list[str]] = {}
     for path in [*before, *(path for path in after if path not in before)]:
         what = "missing" if path not in after else "added" if path not in before else "value"
-        if what == "value" and _alike(before[path], after[path]):
-            continue
+        if what == "value":
+            if _alike(before[path], after[path]):
+                continue
+            if is_sentence(key, path) and bool(before[path]) == bool(after[path]):
+                what = WORDING
         generic = re.sub(r"(^|/)\d+(?=/|$)", r"\1*", path)
-        sides = [f"{leaves[path]!r}"[:_LONGEST] if path in leaves else "nothing" for leaves in (before, after)]
-        wrong.setdefault((generic, what), []).append(f"{path or 'it'}: {' -> '.join(sides)}")
+        detail = _sides(before.get(path, "nothing"), after.get(path, "nothing"))
+        wrong.setdefault((generic, what), []).append(f"{path or 'it'}: {detail}")
     for (generic, what), details in wrong.items():
         more = f"; {len(details) - 1} more like it" if len(details) > 1 else ""
         yield Difference(key, generic, what, details[0] + more)
@@ -255,17 +277,13 @@ def _alike(old: Any, new: Any) -> bool:
     return type(old) is type(new) and (old == new or (old != old and new != new))
 
 
-def _leaves(key: str, path: str, value: Any, figures_only: bool) -> Iterator[tuple[str, Any]]:
-    if figures_only and is_sentence(key, path):
-        yield path, bool(value)
-    elif isinstance(value, dict) and value:
-        for name, inside in value.items():
-            yield from _leaves(key, f"{path}/{name}".lstrip("/"), inside, figures_only)
-    elif isinstance(value, list) and value:
-        for place, inside in enumerate(value):
-            yield from _leaves(key, f"{path}/{place}".lstrip("/"), inside, figures_only)
-    else:
+def _leaves(key: str, path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The path of each leaf and the leaf; what is for people is one, whatever is inside."""
+    if is_sentence(key, path) or not value or not isinstance(value, dict | list):
         yield path, value
+        return
+    for name, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _leaves(key, f"{path}/{name}".lstrip("/"), inside)
 
 
 def _pixels(key: str, old: bytes, new: bytes) -> Iterator[Difference]:
@@ -287,34 +305,50 @@ def _decode(png: bytes) -> NDArray[np.uint8]:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")) if png else np.zeros((0, 0, 4), np.uint8)
 
 
-def _lines(key: str, old: str, new: str) -> Iterator[Difference]:
-    if old == new:
-        return
+def _text(key: str, old: str, new: str) -> Iterator[Difference]:
+    if old != new:
+        yield Difference(key, "", WORDING, _lines(old, new))
+
+
+def _lines(old: str, new: str) -> str:
+    """The first line that differs."""
     before, after = old.split("\n"), new.split("\n")
     places = [at for at, (was, became) in enumerate(zip(before, after, strict=False)) if was != became]
     at = places[0] if places else min(len(before), len(after))
-    sides = [lines[at][:_LONGEST] if at < len(lines) else "nothing" for lines in (before, after)]
-    detail = f"line {at + 1} of {len(before)}: {sides[0]!r} -> {sides[1]!r}"
-    yield Difference(key, "", "text", detail if len(before) == len(after) else f"{detail}; {len(after)} lines now")
+    detail = _sides(*(lines[at] if at < len(lines) else None for lines in (before, after)))
+    lines = f"; {len(after)} lines now" if len(before) != len(after) else ""
+    return f"line {at + 1} of {len(before)}: {detail}{lines}"
 
 
-def _bytes(key: str, old: bytes, new: bytes, figures_only: bool) -> Iterator[Difference]:
+def _bytes(key: str, old: bytes, new: bytes) -> Iterator[Difference]:
     if old == new:
         return
     if not key.endswith(".pftrace"):
         # Bytes that are no UTF-8 still differ where they differ.
-        yield from _lines(key, *(side.decode("utf-8", "backslashreplace") for side in (old, new)))
+        yield Difference(key, "", "bytes", _lines(*(side.decode("utf-8", "backslashreplace") for side in (old, new))))
         return
-    before, after = ([_message(packet, figures_only) for _, packet in _parts(side)] for side in (old, new))
-    if before == after:  # what differs are sentences
-        if not figures_only:
-            yield Difference(key, "", "bytes", "the bytes differ and what they say does not")
+    for worded in (False, True):
+        before, after = ([_message(packet, worded) for _, packet in _parts(side)] for side in (old, new))
+        if before != after:
+            break
+    else:
+        yield Difference(key, "", "bytes", "the bytes differ and what they say does not")
         return
     places = [at for at, (was, became) in enumerate(zip(before, after, strict=False)) if was != became]
     at = places[0] if places else min(len(before), len(after))
-    sides = [f"{packets[at]}"[: 2 * _LONGEST] if at < len(packets) else "nothing" for packets in (before, after)]
-    detail = f"packet {at}: {sides[0]} -> {sides[1]}; {len(places)} of {len(before)} packets differ"
-    yield Difference(key, "", "packets", detail if len(before) == len(after) else f"{detail}, {len(after)} now")
+    detail = _sides(*(packets[at] if at < len(packets) else None for packets in (before, after)))
+    detail = f"packet {at}: {detail}; {len(places)} of {len(before)} packets differ"
+    what = WORDING if worded else "packets"
+    yield Difference(key, "", what, detail if len(before) == len(after) else f"{detail}, {len(after)} now")
+
+
+def _sides(old: Any, new: Any) -> str:
+    """Both sides, of long ones from shortly before where they differ."""
+    texts = [f"{side!r}" for side in (old, new)]
+    same = next((at for at, (was, became) in enumerate(zip(*texts, strict=False)) if was != became), 0)
+    cut = max(same - _LONGEST // 4, 0) if max(map(len, texts)) > _LONGEST else 0
+    shown = [("…" if cut else "") + text[cut : cut + _LONGEST] for text in texts]
+    return " -> ".join(shown)
 
 
 def _parts(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -349,21 +383,19 @@ def _parts(message: bytes) -> Iterator[tuple[int, Any]]:
         at += length
 
 
-def _message(message: bytes, figures_only: bool) -> Any:
-    """A message as nested lists of its fields; a text where it is one, of which only words of one piece are figures."""
+def _message(message: bytes, worded: bool) -> Any:
+    """A message as nested lists of its fields, texts as texts; without `worded` one of several words is left out."""
     try:
         text = message.decode()
         if text.isprintable():
-            return "(a sentence)" if figures_only and " " in text else text
+            return text if worded or " " not in text else "(words)"
     except UnicodeDecodeError:
         pass
     try:
-        return [
-            (number, _message(value, figures_only) if isinstance(value, bytes) else value)
-            for number, value in _parts(message)
-        ]
+        parts = list(_parts(message))
     except ValueError:
         return message
+    return [(number, _message(value, worded) if isinstance(value, bytes) else value) for number, value in parts]
 
 
 def _short(item: Item | None) -> str:

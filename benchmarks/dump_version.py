@@ -1,8 +1,8 @@
 """Write down everything that one version of tracekit says of a trace, as plain data that needs no tracekit to be read.
 
 `compare_versions.py` runs this program once with each version. It prints which tracekit it found, then reads one job a
-line from stdin, {"at", "trace", "only", "out"}, and writes for each the pickle `out`: key -> Item. PARTS is the only
-place that knows how a version is called.
+line from stdin, {"at", "trace", "only", "out"}, and writes for each the pickle `out`: key -> Item. How a
+version is asked stands in version_first.py for 54ffded, and in version_today.py for the tree.
 """
 
 import dataclasses
@@ -17,28 +17,23 @@ import tempfile
 import time
 import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from fnmatch import fnmatch
 from fractions import Fraction
-from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import version_first
+import version_today
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
-
-# The version that everything is compared with, 54ffded, by the digest of its modules: only it takes the first way of a
-# part. Every other tracekit is taken for one of the tree that this file stands in.
-FIRST = "3e0060d95ae0dd73"
-# So many device rows, and the dump is of what is measured: the same tables as text take a minute.
-_LARGE = 50_000
-# Which annotations stand for phases where a trace has none: no more rounds than this.
-_MOST_ROUNDS = 20
+from version_first import Words, fields, resolve
+from version_today import RENAMED_KEYS, RENAMED_NAMES, RENAMED_VALUES
 
 
 class Item(NamedTuple):
@@ -65,204 +60,6 @@ class NotPlainError(Exception):
     """A value holds frames, arrays or figures."""
 
 
-class Words(str):
-    """A text for people, where other texts are names or single sentences."""
-
-
-def resolve(name: str) -> Any:
-    """What `name` is in tracekit: `read`, or `report.contents:contents` for what is not public."""
-    module, _, attribute = name.rpartition(":")
-    return getattr(importlib.import_module(".".join(filter(None, ["tracekit", module]))), attribute)
-
-
-class Subject:
-    """One trace and what most parts ask for, each made once."""
-
-    def __init__(self, path: str, scratch: Path) -> None:
-        self.path, self.scratch = path, scratch
-
-    @cached_property
-    def trace(self) -> Any:
-        """The trace as it is read."""
-        return resolve("read")(self.path)
-
-    @cached_property
-    def explanation(self) -> Any:
-        """What the analyses say of it."""
-        return resolve("explain")(self.trace)
-
-    @cached_property
-    def report(self) -> Any:
-        """The report of it."""
-        return resolve("analyse")(self.trace)
-
-    @cached_property
-    def comparison(self) -> Any:
-        """The report with two annotations as phases, the second compared with the first; None where it has phases, or
-        no two that would do."""
-        spans = self.trace.spans
-        if len(self.report.phases) or len(self.trace.events) > _LARGE:
-            return None
-        lasting = spans.assign(name=spans["name"].astype(str), lasts=spans["end_ps"] - spans["start_ps"])
-        by_name = lasting.groupby("name")["lasts"].agg(["sum", "size"]).reset_index()
-        few = by_name[by_name["size"] <= _MOST_ROUNDS].sort_values(["sum", "name"], ascending=[False, True])
-        names = few["name"].head(2).tolist()
-        return resolve("analyse")(self.trace, phases=names, baseline=names[0]) if len(names) == 2 else None
-
-    @cached_property
-    def files(self) -> Path:
-        """The directory of the report's files."""
-        directory = self.scratch / "report"
-        resolve("save")(self.report, directory)
-        return directory
-
-    @cached_property
-    def length_ps(self) -> int:
-        """From the first start to the last end on a device."""
-        events = self.trace.events
-        return int(events["end_ps"].max() - events["start_ps"].min()) if len(events) else 0
-
-    @cached_property
-    def step(self) -> int | None:
-        """The number of a step in the middle, if there are steps with numbers."""
-        numbers = self.explanation.steps.table["step"].dropna().tolist()
-        return numbers[len(numbers) // 2] if numbers else None
-
-
-def _fields(value: Any, *left_out: str) -> dict[str, Any]:
-    """The public fields of a dataclass by name."""
-    names = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
-    return {name: getattr(value, name) for name in names if name not in left_out}
-
-
-def _report(report: Any) -> dict[str, Any] | None:
-    if report is None:
-        return None
-    fields = _fields(report, "trace", "reasons")
-    return {**fields, "sections": report.sections, "explanation": _reasons(report.reasons)}
-
-
-def _reasons(reasons: Any) -> dict[str, Any]:
-    return {**_fields(reasons, "rows"), "rows": _fields(reasons.rows, "events")}
-
-
-def _phases(at: Subject) -> dict[str, Any]:
-    marked = resolve("marked")(at.trace.spans)
-    table, stretch = resolve("phases")(marked, at.trace.events)
-    return {"marked": marked, "table": table, "stretch": stretch}
-
-
-def _figure(name: str, *what: str) -> Callable[[Subject], Any]:
-    return lambda at: resolve(name)(at.report, *what)
-
-
-def _middle(name: str) -> Callable[[Subject], Any]:
-    def figure(at: Subject) -> Any:
-        third = at.length_ps // 3
-        return resolve(name)(at.report, start=third, end=2 * third, theme="dark", width=8) if third else None
-
-    return figure
-
-
-def _step(name: str) -> Callable[[Subject], Any]:
-    return lambda at: None if at.step is None else resolve(name)(at.report, step=at.step)
-
-
-def _screen(lines: str) -> Callable[[Subject], Words]:
-    return lambda at: Words("\n".join(resolve(lines)(resolve("report.contents:contents")(at.trace))))
-
-
-def _printed(show: str, console: str) -> Callable[[Subject], dict[str, Words]]:
-    def pages(at: Subject) -> dict[str, Words]:
-        files = {"short": io.StringIO(), "full": io.StringIO()}
-        for name, file in files.items():
-            resolve(show)(at.report, resolve(console)(file, width=100), name == "full")
-        return {name: Words(file.getvalue()) for name, file in files.items()}
-
-    return pages
-
-
-def _tables(at: Subject, to: str, out: Path) -> None:
-    files = resolve("export.write:table_files")(at.trace, to, out, None, False)
-    resolve("export.write:put")(files, Path(at.path), True)
-
-
-def _exported(to: str, write: Callable[[Subject, str, Path], object] = _tables) -> Callable[[Subject], Any]:
-    def files(at: Subject) -> Path | None:
-        if len(at.trace.events) > _LARGE and to in ("csv", "json"):
-            return None
-        out = at.scratch / to
-        write(at, to, out / "trace.pftrace" if to == "perfetto" else out)
-        return out
-
-    return files
-
-
-def _export(at: Subject, to: str, out: Path) -> None:
-    resolve("export")(at.trace, out, to=to, force=True)
-
-
-def _perfetto(at: Subject) -> Path:
-    out = at.scratch / "perfetto"
-    files = resolve("export.write:perfetto_files")(at.trace, out / "trace.pftrace")
-    resolve("export.write:put")(files, Path(at.path), True)
-    return out
-
-
-def _faces(at: Subject) -> dict[str, Words]:
-    """What an interpreter and a notebook show."""
-    answers = {"trace": at.trace, "explanation": at.explanation, "report": at.report}
-    ways = ("__repr__", "_repr_html_")
-    return {f"{name} {way}": Words(getattr(answer, way)()) for name, answer in answers.items() for way in ways}
-
-
-class Part(NamedTuple):
-    """What is dumped under `key`: how 54ffded is asked for it, and how the tree is; None gives nothing."""
-
-    key: str
-    first: Callable[[Subject], Any]
-    today: Callable[[Subject], Any] | None = None  # as in 54ffded
-
-
-# The adapter. A change of a name adds the new way as the third of its part; a change of what is inside an answer is
-# undone there too, so that both ways give the same keys. `trace` comes first: without it there is nothing else.
-PARTS = (
-    Part("trace", lambda at: at.trace),
-    Part("partition", lambda at: resolve("partition")(at.trace.events)),
-    Part("overlap", lambda at: resolve("overlap")(at.trace.events)),
-    Part("device_pairs", lambda at: resolve("device_pairs")(at.trace.events)),
-    Part("concurrency", lambda at: resolve("concurrency")(at.trace.events)),
-    Part("phases", _phases),
-    Part("explanation", lambda at: _reasons(at.explanation)),
-    Part("report", lambda at: _report(at.report)),
-    Part("comparison", lambda at: _report(at.comparison)),
-    Part("contents", lambda at: resolve("report.contents:contents")(at.trace).data),
-    Part("screen", _screen("report.screen:lines"), _screen("report.terminal.trace_screen:lines")),
-    Part(
-        "printed",
-        _printed("report.printed:show", "terminal:console"),
-        _printed("report.terminal.printout:show", "console:console"),
-    ),
-    Part("faces", _faces),
-    Part("files", lambda at: at.files),
-    Part("pictures/gantt", _figure("gantt"), _figure("figure", "gantt")),
-    Part("pictures/partition", _figure("partition_bars"), _figure("figure", "partition")),
-    Part("pictures/concurrency", _figure("concurrency_over_time"), _figure("figure", "concurrency")),
-    Part("pictures/overlap", _figure("overlap_matrix"), _figure("figure", "overlap")),
-    Part("pictures/middle", _middle("gantt"), _middle("figure")),
-    Part("pictures/step", _step("gantt"), _step("figure")),
-    Part("exports/parquet", _exported("parquet"), _exported("parquet", _export)),
-    Part("exports/csv", _exported("csv"), _exported("csv", _export)),
-    Part("exports/json", _exported("json"), _exported("json", _export)),
-    Part("exports/perfetto", _perfetto, _exported("perfetto", _export)),
-)
-# What only changed its name: (today, in 54ffded). The beginning of a key; with globs on keys the columns of frames and
-# the names in data; and values, in the columns and under the names that say it.
-RENAMED_KEYS: tuple[tuple[str, str], ...] = ()
-RENAMED_NAMES: tuple[tuple[str, str, str], ...] = ()  # glob, today, in 54ffded
-RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = ()  # glob, name in 54ffded, value today, value in 54ffded
-
-
 def items(key: str, value: Any) -> Iterator[tuple[str, Item]]:
     """Every item of `value`, which may be anything that a part gives, down to plain data."""
     if isinstance(value, pd.DataFrame | pd.Series):
@@ -277,7 +74,7 @@ def items(key: str, value: Any) -> Iterator[tuple[str, Item]]:
     elif isinstance(value, Words):
         yield key, Item("text", str(value))
     elif dataclasses.is_dataclass(value):
-        yield from items(key, _fields(value))
+        yield from items(key, fields(value))
     elif isinstance(value, Mapping | list | tuple):
         try:
             yield key, Item("data", plain(value))
@@ -312,7 +109,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((plain(inside) for inside in value), key=repr)
     if dataclasses.is_dataclass(value):
-        return plain(_fields(value))
+        return plain(fields(value))
     raise NotPlainError(f"a {type(value).__name__} is no plain data")
 
 
@@ -444,21 +241,21 @@ def _integers(content: str, length: int, planes: int, signed: bool) -> np.ndarra
 def dump(path: str, only: str | None, first: bool) -> dict[str, Item]:
     """Everything that the tracekit of this process says of the trace at `path`; of `only` one part, if given."""
     answers: dict[str, Item] = {}
+    ways = version_first.WAYS if first else version_first.WAYS | version_today.WAYS
     with tempfile.TemporaryDirectory() as scratch:
-        subject = Subject(path, Path(scratch))
-        for part in PARTS:
-            if only not in (None, part.key):
+        subject = (version_first if first else version_today).Subject(path, Path(scratch))
+        for part, ask in ways.items():
+            if only not in (None, part):
                 continue
-            how = part.first if first or part.today is None else part.today
             try:
-                answer = how(subject)
+                answer = ask(subject)
                 if answer is not None:
-                    answers.update(rename(*pair) if not first else pair for pair in items(part.key, answer))
+                    answers.update(pair if first else rename(*pair) for pair in items(part, answer))
             except Exception as error:  # whatever a version ends in is what it says
                 refused = isinstance(error, resolve("TracekitError"))
                 ending = {"class": type(error).__name__, "sentence": str(error).replace(scratch, "SCRATCH")}
-                answers[part.key] = Item("refusal" if refused else "failure", ending)
-                if part.key == "trace":
+                answers[part] = Item("refusal" if refused else "failure", ending)
+                if part == "trace":
                     break
     return answers
 
@@ -527,7 +324,7 @@ def main() -> None:
         job = json.loads(line)
         os.chdir(job["at"])
         began = time.perf_counter()
-        dumped = dump(job["trace"], job["only"], modules == FIRST)
+        dumped = dump(job["trace"], job["only"], modules == version_first.DIGEST)
         draft = Path(job["out"] + ".draft")
         draft.write_bytes(zlib.compress(pickle.dumps({key: tuple(item) for key, item in dumped.items()}, 5), 1))
         draft.replace(job["out"])
