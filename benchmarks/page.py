@@ -20,9 +20,9 @@ from typing import Any
 
 from read_xspace import machine
 
-import tracekit
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.html.page import page
+from tracekit.timeline.timeline import timeline_of
 
 # A kernel stands in an XSpace three times.
 _EVENTS = 3.06
@@ -94,16 +94,17 @@ def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def made(path: Path, out: Path) -> dict[str, Any]:
     """Write the page of the trace at `path`; what that took, apart from reading and analysing."""
-    report = build(tracekit.read(path))
+    timeline = timeline_of(path)
+    report = analyse(timeline)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
-    text = page(report)
+    text = page(report, timeline)
     seconds = time.perf_counter() - began
     out.write_text(text, "utf-8")
     growth = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     return {
-        "intervals": len(report.trace.events),
-        "calls": len(report.trace.launches),
+        "intervals": len(timeline.trace.events),
+        "calls": len(timeline.trace.launches),
         "make_s": seconds,
         "growth_bytes": growth,
         "bytes": out.stat().st_size,

@@ -4,16 +4,86 @@ Each way gives what version_first.py gives under that key, so that both can be c
 place here. What only has another name stands in RENAMED_KEYS, RENAMED_NAMES and RENAMED_VALUES.
 """
 
+import io
+import json
+import shutil
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import version_first
-from version_first import LARGE, printed, resolve, screen
+from version_first import LARGE, Words, fields, resolve, screen
 
 
 class Subject(version_first.Subject):
     """A trace as 54ffded is given it; what is made of it in another way today overrides that here."""
+
+    @cached_property
+    def timeline(self) -> Any:
+        """The trace in order."""
+        return resolve("timeline.timeline:timeline_of")(self.trace)
+
+    @cached_property
+    def files(self) -> Path:
+        """The directory of the report's files."""
+        directory = self.scratch / "report"
+        resolve("report")(self.timeline, directory)
+        shutil.rmtree(directory / "frames")  # 54ffded had none
+        summary = json.loads((directory / "summary.json").read_text("utf-8"))
+        del summary["report"]
+        (directory / "summary.json").write_text(json.dumps(summary), "utf-8")
+        return directory
+
+
+# What a report is about where it compares phases, and what 54ffded's report held beside the frames.
+_REPORTED = [
+    *("windows", "whole", "marks", "phases", "stretch", "inside", "verdicts", "headline", "notes", "shown"),
+    *("known_by", "guessed", "advice", "compared"),
+]
+
+
+def _explanation(found: Any, timeline: Any) -> dict[str, Any]:
+    ordered = {"seen": timeline.unions, "place": timeline.place, "launch": timeline.launch, "step": timeline.steps.of}
+    return {**ordered, **fields(found, "devices", "rows"), "rows": fields(timeline.rows, "events")}
+
+
+def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    looked_at = timeline if report.compared_rounds is None else timeline.inside(report.compared_rounds)
+    inside = {name: getattr(report, name) for name in _REPORTED}
+    return {**inside, "sections": report.sections, "explanation": _explanation(report.explanation, looked_at)}
+
+
+def _phases(at: Subject) -> dict[str, Any]:
+    found = resolve("phases")(at.trace)
+    return {"marked": resolve("analysis.phases:marked")(at.trace.spans), "table": found.table, "stretch": found.stretch}
+
+
+def _figure(what: str) -> Callable[[Subject], Any]:
+    """A picture of the whole, titled as in the report."""
+
+    def drawing(at: Subject) -> Any:
+        selection = resolve("report.figures.selection:select")(at.timeline, at.report)
+        return resolve("report.figures.figure:draw")(selection, what)
+
+    return drawing
+
+
+def _middle(at: Subject) -> Any:
+    third = at.length_ps // 3
+    if not third:
+        return None
+    return resolve("figure")(at.timeline, "gantt", start=third, end=2 * third, theme="dark", width=8)
+
+
+def _printed(at: Subject) -> dict[str, Words]:
+    files = {"short": io.StringIO(), "full": io.StringIO()}
+    for name, file in files.items():
+        console = resolve("console:console")(file, width=100)
+        resolve("report.terminal.printout:show")(at.report, console, name == "full", at.timeline)
+    return {name: Words(file.getvalue()) for name, file in files.items()}
 
 
 def _exported(to: str, name: str = "") -> Callable[[Subject], Path | None]:
@@ -26,31 +96,20 @@ def _exported(to: str, name: str = "") -> Callable[[Subject], Path | None]:
     return directory
 
 
-def _figure(what: str) -> Callable[[Subject], Any]:
-    return lambda at: resolve("figure")(at.report, what)
-
-
-def _middle(at: Subject) -> Any:
-    third = at.length_ps // 3
-    if not third:
-        return None
-    return resolve("figure")(at.report, "gantt", start=third, end=2 * third, theme="dark", width=8)
-
-
-def _step(at: Subject) -> Any:
-    return None if at.step is None else resolve("figure")(at.report, "gantt", step=at.step)
-
-
 # Only what changed: all other keys are asked as in version_first.WAYS.
 WAYS: dict[str, Callable[[Subject], Any]] = {
     "screen": screen("report.terminal.trace_screen:lines"),
-    "printed": printed("report.terminal.printout:show", "console:console"),
+    "printed": _printed,
+    "phases": _phases,
+    "explanation": lambda at: _explanation(at.explanation, at.timeline),
+    "report": lambda at: _report(at.report, at.timeline),
+    "comparison": lambda at: _report(at.comparison, at.timeline),
     "pictures/gantt": _figure("gantt"),
     "pictures/partition": _figure("partition"),
     "pictures/concurrency": _figure("concurrency"),
     "pictures/overlap": _figure("overlap"),
     "pictures/middle": _middle,
-    "pictures/step": _step,
+    "pictures/step": lambda at: None if at.step is None else resolve("figure")(at.timeline, "gantt", step=at.step),
     "exports/parquet": _exported("parquet"),
     "exports/csv": _exported("csv"),
     "exports/json": _exported("json"),

@@ -19,11 +19,7 @@ from typing import Any
 import tracekit
 from tracekit.analysis.critical_path.critical_path import critical_path
 from tracekit.analysis.steps.steps import steps
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import boundaries
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 # What is taken away, the program with it and the one without.
 PAIRS = (("collectives", "reduced", "alone"), ("copies", "copied", "resident"))
@@ -49,10 +45,8 @@ def capture(program: str, more: list[str], out: Path) -> None:
 def measure(path: Path, what: str) -> dict[str, Any]:
     """The median step of a trace, and how long it would be without `what`, if the trace has any of it."""
     trace = tracekit.read(path)
-    held = rows(trace.events)
-    launch = launch_of(held, trace.launches)
-    table = steps(held, boundaries(held, trace.spans, launch, trace.launches), unions(held)).table
-    found = critical_path(held, launch, instances(held), trace, table)
+    timeline = timeline_of(trace)
+    found = critical_path(timeline, steps(timeline).table)
     tried = found.what_if[found.what_if["what"] == what].to_dict("records")
     wall = found.steps["wall_ps"].sum()
     computed = trace.events[trace.events["kind"] == "compute"]

@@ -1,8 +1,12 @@
 """Literal frames for tests: one short row per interval or span."""
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from tracekit.columns import frame
+from tracekit.timeline.collectives.instances import Matched
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace
 
 
@@ -46,3 +50,10 @@ def spans(*rows: tuple, host: str = "h") -> pd.DataFrame:
 def trace(rows: pd.DataFrame, marks: pd.DataFrame | None = None, **more) -> Trace:
     """A trace of an events frame and a spans frame."""
     return Trace(events=rows, spans=spans() if marks is None else marks, source="traces/test", format="xplane", **more)
+
+
+def with_instances(timeline: Timeline, instance: ArrayLike) -> Timeline:
+    """`timeline`, with the instance (n,) of a collective that each row is of, -1 for none, whatever its events say."""
+    nothing = np.zeros(0, np.int64)
+    timeline.once("collectives", lambda: Matched(np.array(instance, np.int64), nothing, nothing, nothing, (), ()))
+    return timeline

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 from tracekit.columns import frame
-from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import Boundaries, boundaries
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
+from tracekit.timeline.steps.boundaries import Boundaries
+from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 
 # Columns of events whose categories are fixed.
 _FIXED = {"kind", "direction"}
@@ -68,10 +68,14 @@ def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return one.astype({**dict.fromkeys(texts, "category"), **{name: EVENT_COLUMNS[name] for name in _FIXED & {*one}}})
 
 
+def timeline(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Timeline:
+    """Such work in order."""
+    return timeline_of(Trace(done[0], spans=annotated() if spans is None else spans, launches=done[1]))
+
+
 def found(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Boundaries:
     """The boundaries of such work."""
-    held = rows(done[0])
-    return boundaries(held, annotated() if spans is None else spans, launch_of(held, done[1]), done[1])
+    return timeline(done, spans).steps
 
 
 def table(made: Boundaries, *columns: str) -> list[tuple]:

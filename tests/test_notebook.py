@@ -13,7 +13,7 @@ import pytest
 import tracekit
 from tests.frames import events, spans, trace
 from tracekit import notebook
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.sections.sections import important
 
 MS = 10**9
@@ -113,11 +113,11 @@ def everything(name: str) -> list[object]:
     )
     marks = spans((name, 0, 9 * MS), (f"both {name}", 0, 20 * MS, name), host=name)
     made = trace(rows, marks, notes=(name,) * 5)
-    report = build(made)
-    named = [getattr(report.reasons, one.name) for one in fields(report.reasons)]
+    report = analyse(made)
+    named = [getattr(report.explanation, one.name) for one in fields(report.explanation)]
     parts = [one for one in named if hasattr(one, "lacking")]
     assert len(parts) == 7
-    return [made, report, report.reasons, report.advice, tracekit.explain(made), *parts]
+    return [made, report, report.explanation, report.advice, tracekit.explain(made), *parts]
 
 
 @pytest.mark.parametrize("one", everything(HOSTILE), ids=lambda one: type(one).__name__)
@@ -138,23 +138,23 @@ def test_every_result_is_one_short_line_elsewhere(one):
 
 def test_a_trace_without_device_work_and_its_results_show_themselves():
     made = trace(events())
-    report = build(made)
-    for one in (made, report, report.reasons, report.advice, report.reasons.idle):
+    report = analyse(made)
+    for one in (made, report, report.explanation, report.advice, report.explanation.idle):
         assert words(one._repr_html_())
     assert repr(made) == "<Trace test: 0 devices, 0 rows, xplane>"
 
 
 def test_reasons_show_first_what_each_part_found_and_last_what_they_lack():
     found = tracekit.explain(everything("k")[0])
-    assert repr(found) == "<Reasons: 2 devices, 5 rows: critical_path, offenders, collectives, bandwidth>"
+    assert repr(found) == "<Explanation: 2 devices, 5 rows: critical_path, offenders, collectives, bandwidth>"
     shown = words(found._repr_html_())
-    assert shown[:2] == ["Reasons", ": 2 devices, 5 rows"]
+    assert shown[:2] == ["Explanation", ": 2 devices, 5 rows"]
     assert "collectives: collectives 1, device_time_ps 15.00 ms, wait_ratio 6.7 %, exposed_ps 15.00 ms" in shown
     assert [one.partition(":")[0] for one in shown[-3:]] == ["steps", "idle", "launches"]
 
 
 def test_a_report_shows_the_verdicts_then_what_matters_most_then_everything_else():
-    report = build(everything("k")[0])
+    report = analyse(everything("k")[0])
     shown = words(report._repr_html_())
     begins = ["Report", f": {report.headline}", *(f"{name}: {said}" for name, said in report.verdicts.items())]
     begins += ["What matters most", *important(report.sections), "Phases"]

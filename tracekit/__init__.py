@@ -9,20 +9,23 @@ from tracekit.capture.capture import capture
 from tracekit.capture.phase import phase
 from tracekit.doctor.doctor import doctor
 from tracekit.export.export import export
+from tracekit.report.report import report
 from tracekit.version import __version__
 from tracekit.view.view import view
 
 if TYPE_CHECKING:
-    from tracekit.analysis.explain import Reasons, explain
+    from tracekit.analysis.explain import Explanation, explain
     from tracekit.analysis.overlap import concurrency, device_pairs, overlap
     from tracekit.analysis.partition import partition
-    from tracekit.analysis.phases import marked, phases
+    from tracekit.analysis.phases import Phases, phases
     from tracekit.doctor.diagnosis import Check, Diagnosis
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
-    from tracekit.report.analyse import analyse, save
-    from tracekit.report.build import Report
+    from tracekit.report.build import analyse
     from tracekit.report.figures.figure import figure
+    from tracekit.report.model import Report
+    from tracekit.report.saved import load
+    from tracekit.timeline.timeline import Timeline
     from tracekit.trace import Trace
     from tracekit.vocabulary.kinds import Kind
 
@@ -31,33 +34,36 @@ _WHERE = {
     "CaptureError": "errors",
     "Check": "doctor.diagnosis",
     "Diagnosis": "doctor.diagnosis",
+    "Explanation": "analysis.explain",
     "Kind": "vocabulary.kinds",
-    "Reasons": "analysis.explain",
-    "Report": "report.build",
+    "Phases": "analysis.phases",
+    "Report": "report.model",
+    "Timeline": "timeline.timeline",
     "Trace": "trace",
     "TraceError": "errors",
     "TracekitError": "errors",
     "ViewError": "errors",
-    "analyse": "report.analyse",
+    "analyse": "report.build",
     "concurrency": "analysis.overlap",
     "device_pairs": "analysis.overlap",
     "explain": "analysis.explain",
     "figure": "report.figures.figure",
-    "marked": "analysis.phases",
+    "load": "report.saved",
     "overlap": "analysis.overlap",
     "partition": "analysis.partition",
     "phases": "analysis.phases",
     "read": "readers",
-    "save": "report.analyse",
 }
 
 __all__ = [
     "CaptureError",
     "Check",
     "Diagnosis",
+    "Explanation",
     "Kind",
-    "Reasons",
+    "Phases",
     "Report",
+    "Timeline",
     "Trace",
     "TraceError",
     "TracekitError",
@@ -71,13 +77,13 @@ __all__ = [
     "explain",
     "export",
     "figure",
-    "marked",
+    "load",
     "overlap",
     "partition",
     "phase",
     "phases",
     "read",
-    "save",
+    "report",
     "view",
 ]
 

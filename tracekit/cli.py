@@ -150,9 +150,35 @@ def report(
     ] = None,
 ) -> None:
     """Say what ran in parallel, and write tables and a timeline."""
-    from tracekit.report.command import run as make
+    import json
 
-    make(trace_dir, out, run, phase or [], alone or [], baseline, as_json, kinds, full)
+    from tracekit import console
+    from tracekit.readers import read
+    from tracekit.report.report import report as make
+    from tracekit.report.saved import is_saved
+    from tracekit.report.summary import summary
+    from tracekit.report.terminal import printout
+    from tracekit.report.write import default_directory, written
+    from tracekit.timeline.timeline import timeline_of
+
+    saved = is_saved(trace_dir)
+    with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
+        progress("reading")
+        timeline = None if saved else timeline_of(read(trace_dir, run, kinds))
+        made = make(
+            timeline or trace_dir,
+            out,
+            phases=phase or [],
+            alone=alone or [],
+            baseline=baseline,
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps(summary(made), indent=1))
+    else:
+        printout.show(made, console.console(), full, timeline)
+    if out or not saved:
+        print(f"Wrote {out or default_directory(trace_dir)}/ ({', '.join(written(timeline))})", file=sys.stderr)
 
 
 @app.command()

@@ -68,15 +68,15 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
         ("gpu:0", "memcpy", 90, 95, "out", "D2H"),
         ("gpu:0", "compute", 95, 100),
     )
-    found = advice.exposed_copies(partition(rows_), unions(rows_))
+    found = advice.exposed_copies(partition(rows_), unions(rows(rows_)))
     assert found == Finding("exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}})
     below = two_gpus(9, "memcpy", "H2D")
-    assert advice.exposed_copies(partition(below), unions(below)) is None
+    assert advice.exposed_copies(partition(below), unions(rows(below))) is None
 
 
 def test_copies_without_a_known_direction_have_none():
     found = two_gpus(30, "memcpy")
-    assert advice.exposed_copies(partition(found), unions(found)).evidence["direction"] is None
+    assert advice.exposed_copies(partition(found), unions(rows(found))).evidence["direction"] is None
 
 
 def on_lanes(device: str, *lanes: str) -> pd.DataFrame:

@@ -1,18 +1,20 @@
-"""All reasons at once: of the whole trace, and of the stretches that are compared."""
+"""All analyses at once, of the whole trace and of the stretches that are compared; and the threads they run on."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
 
 import pandas as pd
+import pytest
 
 import tracekit
 from tests.frames import events, spans, trace
-from tracekit.analysis.explain import _shared
+from tracekit.analysis.explain import ANALYSES, Task, explanation, run, tasks
 from tracekit.columns import concat, frame
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import SPAN_COLUMNS
 
 
-def within(*rows: tuple) -> pd.DataFrame:
+def windows(*rows: tuple) -> pd.DataFrame:
     return pd.DataFrame([("", *row) for row in rows], columns=["clock", "name", "start_ps", "end_ps"])
 
 
@@ -27,17 +29,19 @@ APART = trace(
 )
 
 
-def test_reasons_are_of_the_whole_trace_or_of_the_stretches_that_count():
+def test_the_explanation_is_of_the_whole_trace_or_of_the_stretches_that_count():
     whole = tracekit.explain(APART)
     assert whole.idle.devices.set_index("device")["idle_ps"].to_dict() == {"gpu:0": 110, "gpu:1": 110}
-    inside = tracekit.explain(APART, within=within(("both", 200, 300)))
+    inside = tracekit.explain(APART, windows=windows(("both", 200, 300)))
     assert inside.idle.devices.set_index("device")["idle_ps"].to_dict() == {"gpu:0": 10, "gpu:1": 10}
     assert inside.idle.devices["window_ps"].tolist() == [100, 100]
-    assert inside.rows.start.tolist() == [200, 210]
+    assert (whole.devices, whole.rows) == (2, 4)
+    assert (inside.devices, inside.rows) == (2, 2)
+    assert tracekit.explain(APART, windows=(0, 90)).devices == 1
 
 
 def test_stretches_stand_for_steps_of_the_critical_path():
-    found = tracekit.explain(APART, within=within(("both", 200, 300), ("both", 0, 100)))
+    found = tracekit.explain(APART, windows=windows(("both", 200, 300), ("both", 0, 100)))
     assert found.critical_path.steps[["name", "start_ps", "wall_ps"]].to_numpy().tolist() == [
         ["both", 0, 100],
         ["both", 200, 100],
@@ -46,7 +50,7 @@ def test_stretches_stand_for_steps_of_the_critical_path():
 
 
 def test_a_stretch_that_begins_inside_another_is_no_step_of_its_own():
-    found = tracekit.explain(APART, within=within(("outer", 200, 300), ("inner", 250, 260)))
+    found = tracekit.explain(APART, windows=windows(("outer", 200, 300), ("inner", 250, 260)))
     assert found.critical_path.steps["name"].tolist() == ["outer"]
 
 
@@ -71,40 +75,25 @@ def stepped(*steps: tuple[int, int, int]):
 
 
 def test_steps_that_are_annotated_inside_the_stretches_are_kept():
-    found = tracekit.explain(stepped((0, 200, 250), (1, 250, 300)), within=within(("both", 200, 300)))
+    found = tracekit.explain(stepped((0, 200, 250), (1, 250, 300)), windows=windows(("both", 200, 300)))
     assert found.steps.lacking == ""
     assert found.steps.table["step"].tolist() == [0, 1]
     assert found.critical_path.steps["step"].tolist() == [0, 1]
 
 
 def test_steps_that_are_annotated_elsewhere_do_not_count():
-    found = tracekit.explain(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)), within=within(("both", 200, 300)))
+    found = tracekit.explain(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)), windows=windows(("both", 200, 300)))
     assert found.steps.table["step"].tolist() == [1, 2]
     assert found.critical_path.steps["step"].tolist() == [1, 2]
 
 
-def test_each_row_says_its_step_and_its_place_in_the_trace():
-    ran = stepped((0, 0, 50), (1, 200, 250), (2, 250, 300))
-    whole = tracekit.explain(ran)
-    assert (whole.place.tolist(), whole.step.tolist(), whole.launch.tolist()) == ([0, 1, 2], [0, 1, 2], [-1] * 3)
-    inside = tracekit.explain(ran, within=within(("both", 200, 300)))
-    assert (inside.place.tolist(), inside.step.tolist(), inside.launch.tolist()) == ([1, 2], [0, 1], [-1] * 2)
-    assert tracekit.explain(stepped((0, 0, 50)), within=within(("both", 200, 300))).step.tolist() == [-1, -1]
-
-
-def test_a_row_cut_by_two_stretches_stands_twice_for_one_place():
-    found = tracekit.explain(APART, within=within(("one", 90, 110), ("other", 80, 85)))
-    assert found.rows.start.tolist() == [80, 90, 100]
-    assert found.place.tolist() == [0, 0, 1]
-
-
 def test_where_all_steps_are_annotated_elsewhere_the_stretches_stand_for_them():
-    found = tracekit.explain(stepped((0, 0, 50), (1, 50, 100)), within=within(("both", 200, 300)))
+    found = tracekit.explain(stepped((0, 0, 50), (1, 50, 100)), windows=windows(("both", 200, 300)))
     assert found.steps.lacking == "Its phases name the parts of this trace, not steps."
     assert found.critical_path.steps["name"].tolist() == ["both"]
 
 
-def test_a_trace_without_device_work_has_no_reasons_and_says_why():
+def test_a_trace_without_device_work_is_not_explained_and_it_is_said_why():
     found = tracekit.explain(trace(events()))
     lacking = [
         one.lacking
@@ -121,26 +110,87 @@ def test_a_trace_without_device_work_has_no_reasons_and_says_why():
     assert [one for one in lacking if not one.endswith(".")] == []
 
 
-def test_what_is_shared_is_made_by_whoever_comes_first_and_once():
-    made = []
+def test_stretches_in_which_nothing_ran_are_not_explained_and_it_is_said_why():
+    found = tracekit.explain(APART, windows=(400, 500))
+    assert (found.devices, found.rows) == (0, 0)
+    assert [task.name for task in ANALYSES if not getattr(found, task.name).lacking] == []
 
-    def make() -> str:
-        made.append(threading.current_thread())
-        return "made"
 
-    with ThreadPoolExecutor(1) as beside:
-        begun, go = threading.Event(), threading.Event()
-        beside.submit(lambda: (begun.set(), go.wait()))
-        begun.wait()
-        waiting = _shared(beside, make)
-        assert waiting() == "made"
-        assert made == [threading.current_thread()]
-        go.set()
-    assert len(made) == 1
-    with ThreadPoolExecutor(1) as beside:
-        begun.clear()
-        taken = _shared(beside, lambda: (begun.set(), make())[1])
-        begun.wait()
-        assert taken() == "made"
-    assert len(made) == 2
-    assert made[1] is not threading.current_thread()
+def test_an_explanation_is_the_results_of_its_tasks():
+    timeline = timeline_of(APART)
+    results = run(tasks(timeline))
+    found = vars(explanation(timeline, results))
+    assert found.keys() == {"devices", "rows", *results}
+    assert all(found[name] is result for name, result in results.items())
+
+
+def noted(order: list[str], name: str, *needs: str) -> Task:
+    """A task that notes its name and gives it with the results that it was given."""
+    return Task(name, lambda *results: order.append(name) or (name, *results), needs)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_a_task_follows_what_it_needs_and_is_given_it_in_the_order_it_names(threads):
+    order: list[str] = []
+    todo = [noted(order, "c", "b", "a"), noted(order, "b", "a"), noted(order, "d", "c"), noted(order, "a")]
+    a, b = ("a",), ("b", ("a",))
+    c = ("c", b, a)
+    assert run(todo, threads) == {"a": a, "b": b, "c": c, "d": ("d", c)}
+    assert order == ["a", "b", "c", "d"]
+
+
+def test_a_free_thread_takes_the_first_task_whose_needs_are_met():
+    order: list[str] = []
+    todo = [noted(order, "late", "b"), noted(order, "a"), noted(order, "b"), noted(order, "c"), noted(order, "d", "a")]
+    run(todo, threads=1)
+    assert order == ["a", "b", "late", "c", "d"]
+
+
+def test_one_thread_does_all_on_the_thread_that_asks():
+    found = run([Task(name, threading.current_thread) for name in "abc"], threads=1)
+    assert set(found.values()) == {threading.current_thread()}
+
+
+def test_two_threads_are_at_two_tasks_at_once():
+    both = threading.Barrier(2, timeout=30)
+    found = run([Task("a", both.wait), Task("b", both.wait), Task("c", threading.current_thread)], threads=2)
+    assert sorted([found["a"], found["b"]]) == [0, 1]
+
+
+def test_without_tasks_there_are_no_results():
+    assert run([]) == run([], threads=1) == {}
+
+
+@pytest.mark.parametrize("on_this_thread", [False, True])
+def test_what_a_task_raises_is_raised_once_the_others_that_had_begun_are_done(on_this_thread):
+    both, failed, done = threading.Barrier(2, timeout=30), threading.Event(), []
+    me = threading.current_thread()
+
+    def work() -> None:
+        both.wait()
+        if (threading.current_thread() is me) is on_this_thread:
+            failed.set()
+            raise ValueError("the window is empty")
+        failed.wait(30)
+        time.sleep(0.05)  # by now the other thread has given up, unless it waits
+        done.append("slow")
+
+    todo = [Task("one", work), Task("other", work), noted(done, "never begun"), noted(done, "nor this", "one", "other")]
+    with pytest.raises(ValueError, match="the window is empty"):
+        run(todo, threads=2)
+    assert done == ["slow"]
+
+
+def test_with_one_thread_what_a_task_raises_ends_it():
+    order: list[str] = []
+    todo = [noted(order, "a"), Task("b", lambda a: 1 // 0, ("a",)), noted(order, "c", "b"), noted(order, "d")]
+    with pytest.raises(ZeroDivisionError):
+        run(todo, threads=1)
+    assert order == ["a"]
+
+
+def test_every_analysis_needs_only_what_stands_before_it():
+    before: set[str] = set()
+    for task in ANALYSES:
+        assert set(task.needs) <= before
+        before.add(task.name)

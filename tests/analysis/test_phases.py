@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.frames import events, spans
+from tests.frames import events, spans, trace
 from tracekit.analysis.phases import marked, phases
 
 APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
 
 
 def run(marks, *rows, **more):
-    table, stretch = phases(marked(marks, **more), events(*rows))
-    return table.set_index("name"), stretch.set_index(["name", "device", "kind"])
+    found = phases(trace(events(*rows), marks), **more)
+    return found.table.set_index("name"), found.stretch.set_index(["name", "device", "kind"])
 
 
 def test_two_devices_at_once_in_the_time_of_one_are_twice_as_fast_and_unstretched():
@@ -104,7 +104,7 @@ def test_any_annotation_can_be_made_a_phase_and_compared():
     marks["alone"] = marks["alone"].astype("category")
     assert len(marked(marks)) == 0
     rows = [("gpu:0", "compute", start, start + 10) for start in (0, 10, 20)]
-    table, _ = run(marks, *rows, extra=["a", "b", "both"], alone=["a", "b"])
+    table, _ = run(marks, *rows, names=["a", "b", "both"], alone=["a", "b"])
     assert table["speedup"].isna().tolist() == [True, True, False]
     assert table.loc["both", "speedup"] == 2.0
 

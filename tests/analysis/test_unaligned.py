@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from tests.frames import events, spans
+from tests.frames import events, spans, trace
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.analysis.phases import marked, phases, rounds, windows
+from tracekit.analysis.phases import phases
 from tracekit.columns import concat
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
@@ -62,45 +62,45 @@ def test_what_is_hidden_on_one_device_is_still_known():
 
 
 def both_mark(first, second):
-    return marked(concat(SPAN_COLUMNS, [spans(*first, host="a"), spans(*second, host="b")]))
+    return concat(SPAN_COLUMNS, [spans(*first, host="a"), spans(*second, host="b")])
 
 
 def test_on_one_clock_the_kth_spans_of_all_hosts_are_one_round():
     marks = both_mark([("step", 0, 10), ("step", 20, 30)], [("step", 2, 12), ("step", 19, 29)])
-    found = rounds(marks, two_hosts([(0, 9), (20, 29)], [(3, 12), (20, 28)], (None, None)))
+    found = phases(trace(two_hosts([(0, 9), (20, 29)], [(3, 12), (20, 28)], (None, None)), marks)).rounds
     assert found[["clock", "name", "start_ps", "end_ps"]].values.tolist() == [["", "step", 0, 12], ["", "step", 19, 30]]
 
 
 def test_where_hosts_marked_a_phase_differently_often_overlapping_spans_are_one_round():
     marks = both_mark([("step", 0, 10), ("step", 20, 30)], [("step", 22, 32)])
-    found = rounds(marks, two_hosts([(0, 9)], [(3, 12)], (None, None)))
+    found = phases(trace(two_hosts([(0, 9)], [(3, 12)], (None, None)), marks)).rounds
     assert found[["start_ps", "end_ps"]].values.tolist() == [[0, 10], [20, 32]]
 
 
 def test_on_several_clocks_a_phase_is_measured_on_each_and_lasts_as_long_as_the_longest():
     marks = both_mark([("solo", 0, 10), ("step", 20, 30)], [("solo", 1000, 1008), ("step", 1020, 1036)])
-    table, stretch = phases(marks, two_hosts([(0, 9), (20, 29)], [(1000, 1008), (1020, 1036)]))
-    assert table[["name", "n", "wall_ps", "devices"]].values.tolist() == [["solo", 1, 10, 2], ["step", 1, 16, 2]]
-    busy = stretch.loc[stretch["name"] == "step", ["device", "busy_ps"]].values.tolist()
+    found = phases(trace(two_hosts([(0, 9), (20, 29)], [(1000, 1008), (1020, 1036)]), marks))
+    assert found.table[["name", "n", "wall_ps", "devices"]].values.tolist() == [["solo", 1, 10, 2], ["step", 1, 16, 2]]
+    busy = found.stretch.loc[found.stretch["name"] == "step", ["device", "busy_ps"]].values.tolist()
     assert busy == [["a/gpu:0", 9], ["b/gpu:0", 16]]
 
 
 def test_a_phase_of_one_clock_counts_no_work_of_another_at_the_same_times():
-    marks = marked(spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a"))
+    marks = spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a")
     rows = two_hosts([(0, 10), (20, 31)], [(1, 12), (3, 14), (22, 90)])
-    table, stretch = phases(marks, rows)
-    assert table[["name", "wall_ps", "unfinished_ps", "devices"]].values.tolist() == [
+    found = phases(trace(rows, marks))
+    assert found.table[["name", "wall_ps", "unfinished_ps", "devices"]].values.tolist() == [
         ["solo", 10, 0, 1],
         ["step", 11, 1, 1],
     ]
-    assert stretch.loc[stretch["name"] == "step", ["device", "busy_ps", "stretch"]].values.tolist() == [
+    assert found.stretch.loc[found.stretch["name"] == "step", ["device", "busy_ps", "stretch"]].values.tolist() == [
         ["a/gpu:0", 11, 1.1]
     ]
-    assert set(windows(marks, rows)["step"]) == {"a"}
+    assert set(found.windows["step"]) == {"a"}
 
 
 def test_the_copies_of_any_device_are_those_on_the_clock_of_the_phase():
-    marks = marked(spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a"))
+    marks = spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a")
     rows = concat(
         EVENT_COLUMNS,
         [
@@ -108,6 +108,6 @@ def test_the_copies_of_any_device_are_those_on_the_clock_of_the_phase():
             events(("b/cpu:?", "memcpy", 4, 9), ("b/gpu:0", "memcpy", 40, 46), host="b", clock="b"),
         ],
     )
-    _, stretch = phases(marks, rows)
+    stretch = phases(trace(rows, marks)).stretch
     step = stretch[stretch["name"] == "step"].set_index("device")
     assert step.loc["any device", ["busy_ps", "alone_ps", "stretch"]].tolist() == [3, 2, 1.5]

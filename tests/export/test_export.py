@@ -14,7 +14,7 @@ from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.export import FRAMES
 from tracekit.export.export import export
-from tracekit.export.timeline import timeline
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 CASE = "mxnet_two_contexts_naive.json.gz"
@@ -125,7 +125,7 @@ def test_a_trace_without_a_path_has_a_name_too(tmp_path, monkeypatch):
 def test_what_has_a_trace_is_exported_as_its_trace(tmp_path):
     trace = traces.trace(CASE)
     export(trace, tmp_path / "a.pftrace")
-    export(timeline(trace), tmp_path / "b.pftrace")
+    export(timeline_of(trace), tmp_path / "b.pftrace")
     assert (tmp_path / "a.pftrace").read_bytes() == (tmp_path / "b.pftrace").read_bytes()
 
 

@@ -17,14 +17,14 @@ from tests.export.perfetto_reader import Read, Slice, decoded, protos
 from tracekit.columns import frame
 from tracekit.export import perfetto
 from tracekit.export.packets import AT_ONCE
-from tracekit.export.timeline import timeline
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, Trace
 
 NAMES = ["", "=1+1", "\x00\x1b[31m", "a\ud800", "</script><img onerror=x>", "日本", "k" * 1_000_000]
 
 
 def read_back(trace: Trace, clock: str = "") -> Read:
-    return decoded(b"".join(perfetto.blocks(timeline(trace), clock)))
+    return decoded(b"".join(perfetto.blocks(timeline_of(trace), clock)))
 
 
 def same_rows(trace: Trace, found: Read) -> None:
@@ -237,7 +237,7 @@ def test_the_notes_and_the_source_are_in_the_file():
 
 
 def test_the_file_describes_the_extension_that_it_uses():
-    content = b"".join(perfetto.blocks(timeline(Trace(rows()))))
+    content = b"".join(perfetto.blocks(timeline_of(Trace(rows()))))
     packets = protos.Trace.FromString(content).packet
     (found,) = [one.extension_descriptor for one in packets if one.HasField("extension_descriptor")]
     pool = descriptor_pool.DescriptorPool()
@@ -269,7 +269,7 @@ def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_w
     hosts = frame(HOST_COLUMNS, {"host": ["a", "b", "c"], "clock": ["a", "b", None]})
     calls = spans({"start_ps": 0, "end_ps": 1, "host": "b"}, {"start_ps": 0, "end_ps": 2, "host": "c"})
     trace = Trace(events, calls, hosts=hosts)
-    assert timeline(trace).clocks == ["a", "b", "c"]
+    assert timeline_of(trace).clocks == ["a", "b", "c"]
     a, b, c = (read_back(trace, clock) for clock in "abc")
     assert [(list(one.rows), [call.track for call in one.calls]) for one in (a, b, c)] == [
         ([1], []),
@@ -283,7 +283,7 @@ def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_w
 
 def test_the_same_trace_gives_the_same_bytes():
     trace = Trace(rows(*({"start_ps": n, "end_ps": 2 * n, "name": f"k{n % 7}"} for n in range(300))))
-    assert b"".join(perfetto.blocks(timeline(trace))) == b"".join(perfetto.blocks(timeline(trace)))
+    assert b"".join(perfetto.blocks(timeline_of(trace))) == b"".join(perfetto.blocks(timeline_of(trace)))
 
 
 TIME = st.integers(0, 8_000)
@@ -334,9 +334,11 @@ def test_a_whole_trace_comes_back(case):
     same_calls(trace, found)
     started = Counter(place for call in found.calls for place in call.starts)
     assert set(started.values()) <= {1}
-    known = timeline(trace)
+    known = timeline_of(trace)
     assert sorted(started) == sorted((known.rows.at[known.launch >= 0] + 1).tolist())
-    assert len(found.added) == len(known.steps.table) + len(np.unique(known.instance[known.instance >= 0]))
+    assert len(found.added) == len(known.steps.table) + len(
+        np.unique(known.collectives.instance[known.collectives.instance >= 0])
+    )
 
 
 def test_more_rows_than_are_written_at_once_come_back():

@@ -10,7 +10,7 @@ from tests import traces
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 # Without the real traces these are left out, as nothing tells what else there would be.
 FIGURES = [(case, what) for case, held in traces.FIGURES.items() for what in held if what != "about"]
@@ -29,8 +29,7 @@ def device(name: str, devices) -> str:
 def analysed(case: str) -> tuple[Any, Any, Any]:
     """The unions, overlaps and pairs of devices of a case."""
     events = traces.trace(case).events
-    seen = unions(events)
-    return seen, overlap(seen), device_pairs(events)
+    return timeline_of(events).unions, overlap(events), device_pairs(events)
 
 
 def measured(case: str, name: str) -> dict[str, float]:
@@ -78,7 +77,7 @@ def test_the_figures_are_those_of_the_schedule_or_of_independent_sweeps(case, wh
 @pytest.mark.parametrize("case", traces.FIGURES)
 def test_the_cells_of_the_partition_add_up_to_the_kinds_unions(case):
     seen, _, _ = analysed(case)
-    for row in partition(seen).to_dict("records"):
+    for row in partition(traces.trace(case).events).to_dict("records"):
         held = seen.devices[row["device"]]
         for kind, one in (("compute", held.compute), ("collective", held.collective), ("memory", held.memory)):
             assert sum(time for cell, time in row.items() if kind in str(cell).split("+")) == iv.total(one)

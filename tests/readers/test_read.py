@@ -16,7 +16,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs
 from tracekit.errors import TraceError
 from tracekit.readers import read
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
@@ -209,7 +209,7 @@ def shifted(case, directory, rank, by_us):
 
 
 def busy(trace):
-    return {name.split("/")[0]: device.busy for name, device in unions(trace.events).devices.items()}
+    return {name.split("/")[0]: device.busy for name, device in timeline_of(trace).unions.devices.items()}
 
 
 def pairs(trace):

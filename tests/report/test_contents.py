@@ -13,7 +13,7 @@ from tests.frames import events, spans, trace
 from tests.readers.xspaces import PlaneText, write
 from tracekit.columns import concat, frame
 from tracekit.readers import read
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
 from tracekit.report.figures.figure import figure
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
@@ -245,7 +245,7 @@ def test_a_trace_of_host_threads_only_says_so_first(form, said):
     given = replace(trace(events(), spans(("train", 0, 9))), format=form)
     (sentence,) = contents(given).missing
     assert sentence.startswith(f"The trace holds no device work, only host threads{said}")
-    report = build(given)
+    report = analyse(given)
     assert (report.headline, report.verdicts) == (
         sentence,
         {"whole trace": sentence, "train": "no device worked."},
@@ -306,7 +306,7 @@ def ranges_only(path):
 )
 def test_a_trace_without_device_work_is_told_apart_and_drawn(given, said):
     assert contents(given).missing[0].startswith(said)
-    report = build(given)
+    report = analyse(given)
     assert report.headline.startswith(said)
     assert figure(given, title=report.headline).get_axes() == []
 

@@ -10,16 +10,18 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+import tracekit
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
+from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report import text
-from tracekit.report.build import build
-from tracekit.report.command import run
+from tracekit.report.build import analyse
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
-from tracekit.report.write import default_directory, write
+from tracekit.report.write import default_directory
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS
 
 MS = 10**9
@@ -44,14 +46,15 @@ CONTENDED = trace(
 )
 
 
-def shown(report, width: int = 80) -> str:
+def shown(given, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    printout.show(report, console, full=True)
+    timeline = timeline_of(given)
+    printout.show(analyse(timeline), console, full=True, timeline=timeline)
     return console.file.getvalue()
 
 
 def test_parallel_work_is_called_parallel():
-    report = build(PARALLEL)
+    report = analyse(PARALLEL)
     assert report.verdicts["both"] == (
         "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
         "2.00x as fast as one after the other."
@@ -60,7 +63,7 @@ def test_parallel_work_is_called_parallel():
 
 
 def test_contention_is_called_contention_and_shared_cores_are_named():
-    report = build(CONTENDED)
+    report = analyse(CONTENDED)
     assert report.verdicts["both"] == (
         "cpu:0 and cpu:1 ran at the same time for 100 % of the shorter one's busy time; "
         "no faster than one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
@@ -70,7 +73,7 @@ def test_contention_is_called_contention_and_shared_cores_are_named():
 
 
 def test_more_cpu_devices_than_cores_are_called_time_sharing():
-    report = build(replace(CONTENDED, capture={"usable_cores": 1.5}))
+    report = analyse(replace(CONTENDED, capture={"usable_cores": 1.5}))
     assert report.verdicts["both"].startswith(
         "2 devices took turns on 1.5 cores, 2.00 at once on average: that is time-sharing, not parallelism; "
     )
@@ -85,7 +88,7 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
         *[(device, "collective", 140, 160) for device in ("gpu:0", "gpu:1")],
     )
     rows["wait_ps"] = rows["wait_ps"].mask(rows["kind"] == "collective", 5)
-    report = build(trace(rows, spans(("one", 0, 100), ("two", 100, 180, None, "one"))))
+    report = analyse(trace(rows, spans(("one", 0, 100), ("two", 100, 180, None, "one"))))
     assert report.verdicts["two"] == (
         "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
         "0 % of the collectives' 40 ps was hidden behind compute; 1.25x as fast as one, efficiency 62.5 %; "
@@ -95,31 +98,31 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
 
 
 def test_work_left_unfinished_is_told():
-    report = build(trace(events(("gpu:0", "compute", 0, 9 * MS)), spans(("p", 0, 2 * MS))))
+    report = analyse(trace(events(("gpu:0", "compute", 0, 9 * MS)), spans(("p", 0, 2 * MS))))
     assert "work begun inside ran on for 7.00 ms after the phase ended" in report.verdicts["p"]
 
 
 def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
     rows = events(("gpu:0", "memcpy", 0, 1, "copy", "H2D"), ("gpu:0", "compute", 0, 1001))
-    said = build(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
+    said = analyse(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
     assert said == {"p": "only gpu:0 worked, 100 % of the time.", "copy": "no device worked."}
 
 
 def test_a_phase_with_nothing_but_unplaced_copies_says_so():
     rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
-    said = build(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
+    said = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
     assert said == "only copies ran, 9 ps of them, and no compute."
 
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
-    report = build(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
+    report = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
     assert report.verdicts == {
         "whole trace": "only gpu:0 worked, 100 % of the time; 50.0 % of the copies' 10 ps was hidden behind compute."
     }
 
 
 def test_an_empty_trace_says_so_and_has_no_window():
-    report = build(trace(events()))
+    report = analyse(trace(events()))
     assert report.verdicts == {"whole trace": report.headline}
     assert report.headline.startswith("The trace holds neither device work nor named host spans; for the next one")
     found = summary(report)["trace"]
@@ -128,8 +131,8 @@ def test_an_empty_trace_says_so_and_has_no_window():
 
 @pytest.mark.parametrize("given", [PARALLEL, CONTENDED, trace(events())])
 def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
-    found = json.loads(json.dumps(summary(build(given)), allow_nan=False))
-    assert found["schema"] == 1
+    found = json.loads(json.dumps(summary(analyse(given)), allow_nan=False))
+    assert found["schema"] == 2
     for device in found["devices"]:
         assert sum(device["partition"].values()) == device["window_ps"]
         assert device["busy_ps"] == device["window_ps"] - device["partition"]["idle"]
@@ -137,7 +140,7 @@ def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
 
 
 def test_the_summary_holds_the_figures_of_the_phases():
-    found = summary(build(PARALLEL))
+    found = summary(analyse(PARALLEL))
     both = found["phases"][2]
     assert {key: both[key] for key in ("name", "n", "wall_ps", "speedup", "efficiency", "compared_with")} == {
         "name": "both",
@@ -166,31 +169,32 @@ def test_every_key_of_the_summary_is_documented():
             for inner in value:
                 yield from keys(inner, inside)
 
-    missing = {key for key in keys(summary(build(PARALLEL)), "") if key not in words}
+    missing = {key for key in keys(summary(analyse(PARALLEL)), "") if key not in words}
     assert missing == set()
 
 
 def test_every_column_of_the_tables_is_defined_in_the_docs():
     words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
     rows = events(("gpu:0", "compute", 0, 9), ("gpu:0", "memcpy", 4, 12, "c", "H2D"), ("gpu:1", "compute", 3, 6))
-    found = text.tables(build(trace(rows, spans(("p", 0, 20)))))
+    found = text.tables(analyse(trace(rows, spans(("p", 0, 20)))))
     assert len(found) == 4
     assert {column for _, head, _ in found for column in head} - words == set()
 
 
 def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
-    shown_text = shown(build(PARALLEL))
+    shown_text = shown(PARALLEL)
     assert max(map(len, shown_text.splitlines())) <= 80
     assert re.search(r"both +1 +10.00 ms +100 % +2.00x +- +1.00x", shown_text)
-    hostile = build(trace(events(("gpu:0", "compute", 0, 5)), spans(("a|b<script>", 0, 5), ("[red]x[/red]", 5, 6))))
-    assert "a\\|b&lt;script>" in text.markdown(hostile, "gantt.png")
+    hostile = trace(events(("gpu:0", "compute", 0, 5)), spans(("a|b<script>", 0, 5), ("[red]x[/red]", 5, 6)))
+    assert "a\\|b&lt;script>" in text.markdown(analyse(hostile), "gantt.png")
     assert "[red]x[/red]" in shown(hostile)
 
 
 def test_all_files_are_written_and_can_be_read_back(tmp_path):
-    report = build(PARALLEL)
-    out = write(report, tmp_path / "out", tmp_path / "trace")
+    out = tmp_path / "out"
+    report = tracekit.report(PARALLEL, out)
     assert sorted(file.name for file in out.iterdir()) == [
+        "frames",
         "gantt.png",
         "intervals.parquet",
         "overlap.csv",
@@ -198,7 +202,8 @@ def test_all_files_are_written_and_can_be_read_back(tmp_path):
         "report.md",
         "summary.json",
     ]
-    assert json.loads((out / "summary.json").read_text("utf-8")) == summary(report)
+    held = json.loads((out / "summary.json").read_text("utf-8"))
+    assert {key: value for key, value in held.items() if key != "report"} == summary(report)
     back = pd.read_parquet(out / "intervals.parquet")
     assert back[["start_ps", "end_ps"]].equals(PARALLEL.events[["start_ps", "end_ps"]])
     assert back["device"].astype(str).tolist() == PARALLEL.events["device"].astype(str).tolist()
@@ -208,20 +213,21 @@ def test_all_files_are_written_and_can_be_read_back(tmp_path):
 @pytest.mark.parametrize("inside", ["", "report", "plugins/profile/report"])
 def test_nothing_is_written_into_the_trace(tmp_path, inside):
     with pytest.raises(TracekitError, match="inside the trace"):
-        write(build(PARALLEL), tmp_path / inside, tmp_path)
+        tracekit.report(replace(PARALLEL, source=str(tmp_path)), tmp_path / inside)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_beside_a_loose_file_a_report_may_be_written(tmp_path):
     loose = tmp_path / "trace.json"
     loose.write_text("{}")
-    assert write(build(PARALLEL), tmp_path / "reports", loose) == tmp_path / "reports"
+    tracekit.report(replace(PARALLEL, source=str(loose)), tmp_path / "reports")
+    assert (tmp_path / "reports" / "report.html").exists()
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("here")
     with pytest.raises(TracekitError, match=r"cannot be written to .*Give another --out"):
-        write(build(PARALLEL), tmp_path / "file" / "out", tmp_path / "trace")
+        tracekit.report(PARALLEL, tmp_path / "file" / "out")
 
 
 @pytest.mark.parametrize(
@@ -251,20 +257,20 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
     run_dir.mkdir(parents=True)
     write_xspace(run_dir / "host.xplane.pb", TEXT)
     before = sorted(tmp_path.rglob("*"))
-    run(logdir, tmp_path / "out", phases=["step"])
+    cli.report(logdir, tmp_path / "out", phase=["step"])
     assert "step: only gpu:0 worked, 80.0 % of the time." in capsys.readouterr().out
     assert [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in (path, *path.parents)] == before
-    run(logdir, tmp_path / "out", as_json=True)
+    cli.report(logdir, tmp_path / "out", as_json=True)
     assert json.loads(capsys.readouterr().out)["trace"]["runs"] == ["run"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"phases": ["nowhere"]}, "holds no annotation 'nowhere'"),
-        ({"alone": ["step"]}, "name the phase with --phase"),
-        ({"phases": ["step"], "baseline": "other"}, "'other' is no phase"),
-        ({"run_name": "gone"}, "contains no run 'gone'; its runs are: run"),
+        ({"phase": ["nowhere"]}, "holds no annotation 'nowhere'"),
+        ({"alone": ["step"]}, "name it in phases (--phase NAME)"),
+        ({"phase": ["step"], "baseline": "other"}, "'other' is no phase"),
+        ({"run": "gone"}, "contains no run 'gone'; its runs are: run"),
     ],
 )
 def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):
@@ -272,7 +278,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):
     run_dir.mkdir(parents=True)
     write_xspace(run_dir / "host.xplane.pb", TEXT)
     with pytest.raises(TracekitError, match=re.escape(said)):
-        run(tmp_path, tmp_path.with_name("never"), **options)
+        cli.report(tmp_path, tmp_path.with_name("never"), **options)
     assert not tmp_path.with_name("never").exists()
 
 
@@ -284,7 +290,7 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
             events(("b/gpu:0", "compute", 5 * MS, 20 * MS), host="b", clock="b"),
         ],
     )
-    report = build(trace(rows))
+    report = analyse(trace(rows))
     found = summary(report)
     assert report.headline == (
         "2 devices worked on clocks that are not aligned, so how far they overlapped is not known."

@@ -95,11 +95,10 @@ def test_the_clock_of_each_host_with_rows_is_told_by_a_frame_and_by_its_rows():
     assert clock_of_hosts(frame(EVENT_COLUMNS)) == {}
 
 
-def test_what_is_derived_from_rows_is_made_once():
-    found, calls = rows(events(("gpu:0", "compute", 0, 1))), []
-    assert [found.once("it", lambda: calls.append(1) or "made") for _ in range(2)] == ["made", "made"]
-    assert calls == [1]
+def test_what_is_taken_from_a_column_is_kept():
+    found = rows(events(("gpu:0", "compute", 0, 1)))
     assert found.labels("name") is found.labels("name")
+    assert found.known("direction") is found.known("direction")
 
 
 ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))

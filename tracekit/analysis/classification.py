@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.jit import loop
-from tracekit.timeline.rows import Rows, rows
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Source, timeline_of
 from tracekit.trace import KIND_DTYPE
 from tracekit.vocabulary.kinds import KnownBy
 
@@ -19,7 +20,7 @@ _GUESS = LEVELS.index(KnownBy.NAME)
 _NUMBER = re.compile(r"(?<=[^.])(\.\d+)+$")
 
 
-def known_by(events: pd.DataFrame | Rows) -> pd.DataFrame:
+def known_by(source: Source) -> pd.DataFrame:
     """For how much of the busy time each level told what ran.
 
     One row per level in LEVELS: `level`, `busy_ps` (Python int) and `ratio`, its share of the busy times of all
@@ -27,16 +28,16 @@ def known_by(events: pd.DataFrame | Rows) -> pd.DataFrame:
     trustworthy of them, so no share overstates what is known, and the levels sum to the busy time exactly. A row whose
     known_by is null or no level counts as NOTHING. Rows on unknown devices (`cpu:?`) count in no busy time.
     """
-    seen = rows(events)
-    told = _told(seen)
+    rows = timeline_of(source).rows
+    told = _told(rows)
     busy: list[int] = []
     for level in reversed(range(len(LEVELS))):
         # What ran at this level or at one less trustworthy, less what ran at those alone.
-        busy.append(_busy(seen, told >= level) - sum(busy) if (told == level).any() else 0)
+        busy.append(_busy(rows, told >= level) - sum(busy) if (told == level).any() else 0)
     return _table({"level": [level.value for level in LEVELS], "busy_ps": busy[::-1]}, sum(busy))
 
 
-def guessed(events: pd.DataFrame | Rows) -> pd.DataFrame:
+def guessed(source: Source) -> pd.DataFrame:
     """The names whose kind was read from the name, or taken for compute since nothing told it; the longest first.
 
     One row per name (without the number that XLA gives it: `fusion.17` is `fusion`), kind and level (NAME or NOTHING):
@@ -44,17 +45,17 @@ def guessed(events: pd.DataFrame | Rows) -> pd.DataFrame:
     over the devices; Python int) and `ratio`, device_time_ps over the busy times of all devices. Names that run at once
     share that time, so the ratios may sum to more than 1.
     """
-    seen = rows(events)
-    told = _told(seen)
+    rows = timeline_of(source).rows
+    told = _told(rows)
     guess = told >= _GUESS
     kinds = KIND_DTYPE.categories
-    name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in seen.labels("name")], object))
-    what = name_of[seen.codes("name")[guess]] * len(kinds)
-    what = (what + seen.kind[guess]) * len(LEVELS) + told[guess]
+    name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in rows.labels("name")], object))
+    what = name_of[rows.codes("name")[guess]] * len(kinds)
+    what = (what + rows.kind[guess]) * len(LEVELS) + told[guess]
     which, found = pd.factorize(what)
     rest, level = np.divmod(found, len(LEVELS))
     name, kind = np.divmod(rest, len(kinds))
-    group = np.full(len(seen), -1)
+    group = np.full(len(rows), -1)
     group[guess] = which
     table = _table(
         {
@@ -62,31 +63,31 @@ def guessed(events: pd.DataFrame | Rows) -> pd.DataFrame:
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
             "intervals": np.bincount(which, minlength=len(found)),
-            "device_time_ps": _times(seen, group, len(found)),
+            "device_time_ps": _times(rows, group, len(found)),
         },
-        _busy(seen, told >= 0),
+        _busy(rows, told >= 0),
     )
     return table.sort_values(["device_time_ps", "name"], ascending=[False, True], ignore_index=True)
 
 
-def _told(seen: Rows) -> NDArray[np.int64]:
+def _told(rows: Rows) -> NDArray[np.int64]:
     """The level that told each row's kind, a place in LEVELS, -1 on unknown devices; (n,)."""
     level = [
-        LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in seen.labels("known_by")
+        LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in rows.labels("known_by")
     ]
-    told = np.array([*level, len(LEVELS) - 1])[seen.codes("known_by")]
-    return told if all(seen.placed) else np.where(np.array(seen.placed)[seen.device], told, -1)
+    told = np.array([*level, len(LEVELS) - 1])[rows.codes("known_by")]
+    return told if all(rows.placed) else np.where(np.array(rows.placed)[rows.device], told, -1)
 
 
-def _busy(seen: Rows, held: NDArray[np.bool_]) -> int:
+def _busy(rows: Rows, held: NDArray[np.bool_]) -> int:
     """The unions of the held rows on each device, summed over the devices, in ps."""
-    (busy,) = _times(seen, held - 1, 1)
+    (busy,) = _times(rows, held - 1, 1)
     return busy
 
 
-def _times(seen: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
+def _times(rows: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
     """The unions of the rows of each group on each device, summed over the devices, in ps; -1 is no group."""
-    high, low = loop(union_times, len(seen))(seen.device, seen.start, seen.end, group, groups)
+    high, low = loop(union_times, len(rows))(rows.device, rows.start, rows.end, group, groups)
     return [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)]
 
 

@@ -1,34 +1,21 @@
-"""Why: all analyses of a trace beyond its ratios, each made once, from the same sorted rows."""
+"""Why: all analyses of a trace beyond its ratios, in their order, and the one function that runs them on threads."""
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TypeVar
-
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any, NamedTuple
 
 from tracekit import notebook
-from tracekit.analysis.bandwidth import bandwidth
-from tracekit.analysis.collectives import collectives
-from tracekit.analysis.critical_path import critical_path
-from tracekit.analysis.critical_path.graph import Graph, graph
-from tracekit.analysis.idle import idle
-from tracekit.analysis.launches import launches
-from tracekit.analysis.offenders import offenders
-from tracekit.analysis.steps import steps
-from tracekit.timeline import inside as focus
-from tracekit.timeline import launches as links
-from tracekit.timeline.collectives import instances
-from tracekit.timeline.rows import Rows, clock_of_hosts
-from tracekit.timeline.rows import rows as sorted_rows
-from tracekit.timeline.steps.boundaries import Boundaries, boundaries
-from tracekit.timeline.unions import Unions, unions
-from tracekit.trace import Trace
+from tracekit.analysis.bandwidth.bandwidth import Bandwidth, bandwidth
+from tracekit.analysis.collectives.collectives import Collectives, collectives
+from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
+from tracekit.analysis.idle.idle import Idle, idle
+from tracekit.analysis.launches.launches import Launches, launches
+from tracekit.analysis.offenders.offenders import Offenders, offenders
+from tracekit.analysis.steps.steps import Steps, steps
+from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import counted
-
-T = TypeVar("T")
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
@@ -40,30 +27,48 @@ _TELLING = {
     "launches": ("queue", "device mean starved_ratio"),
     "bandwidth": ("by_device", "device busy_flops_per_s busy_flops_ratio"),
 }
-_NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
+
+
+class Task(NamedTuple):
+    """A function of the results that it `needs`, by name."""
+
+    name: str
+    function: Callable[..., Any]
+    needs: tuple[str, ...] = ()
+
+
+def _offenders(timeline: Timeline, idle: Idle, collectives: Collectives, steps: Steps) -> Offenders:
+    return offenders(timeline, idle.gaps, collectives.table, steps.table)
+
+
+# Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
+ANALYSES = (
+    Task("steps", steps),
+    Task("critical_path", lambda timeline, steps: critical_path(timeline, steps.table), ("steps",)),
+    Task("collectives", collectives),
+    Task("idle", idle),
+    Task("offenders", _offenders, ("idle", "collectives", "steps")),
+    Task("launches", launches),
+    Task("bandwidth", bandwidth),
+)
 
 
 @dataclass(frozen=True)
-class Reasons:
+class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
-    `rows` and `seen` are what they looked at: all rows of the trace, or those inside some stretches of it. Of each of
-    the n rows, `place` (n,) is its place in the events of the trace, `launch` (n,) the place in its launches of the
-    call that started it, and `step` (n,) the row of `steps.table` that it belongs to; -1 for none.
+    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some stretches of it.
     """
 
-    rows: Rows
-    seen: Unions
-    place: NDArray[np.int64]
-    launch: NDArray[np.int64]
-    step: NDArray[np.int64]
-    steps: steps.Steps
-    collectives: collectives.Collectives
-    idle: idle.Idle
-    launches: launches.Launches
-    critical_path: critical_path.CriticalPath
-    offenders: offenders.Offenders
-    bandwidth: bandwidth.Bandwidth
+    devices: int
+    rows: int
+    steps: Steps
+    collectives: Collectives
+    idle: Idle
+    launches: Launches
+    critical_path: CriticalPath
+    offenders: Offenders
+    bandwidth: Bandwidth
 
     def __repr__(self) -> str:
         found = [name for name in _TELLING if not getattr(self, name).lacking]
@@ -71,102 +76,79 @@ class Reasons:
 
     def _repr_html_(self) -> str:
         parts = {name: getattr(self, name) for name in _TELLING}
-        return notebook.results("Reasons", self._looked_at, parts, _TELLING)
+        return notebook.results("Explanation", self._looked_at, parts, _TELLING)
 
     @property
     def _looked_at(self) -> str:
-        return f"{counted(len(self.seen.devices), 'device')}, {counted(len(self.rows), 'row')}"
+        return f"{counted(self.devices, 'device')}, {counted(self.rows, 'row')}"
 
 
-def explain(
-    trace: Trace, rows: Rows | None = None, seen: Unions | None = None, within: pd.DataFrame | None = None
-) -> Reasons:
-    """The reasons of `trace`; `rows` are its device rows and `seen` its unions, where they are at hand.
+def explain(source: Source, windows: Windows | None = None) -> Explanation:
+    """Why the devices of a trace took as long as they did.
 
-    `within` (columns clock, name, start_ps, end_ps; clock "" where the trace has one) are the only stretches that
-    count, such as the rounds of phases. They then stand for steps, unless steps are annotated inside them.
+    `windows` are the only stretches that count, such as the rounds of phases (`Timeline.inside`). They then stand for
+    steps, unless steps are annotated inside them.
     """
-    with ThreadPoolExecutor(1) as beside:
-        return explaining(trace, rows, seen, within, beside)()
+    timeline = timeline_of(source, windows)
+    return explanation(timeline, run(tasks(timeline)))
 
 
-def explaining(
-    trace: Trace, rows: Rows | None, seen: Unions | None, within: pd.DataFrame | None, beside: Executor
-) -> Callable[[], Reasons]:
-    """`explain` under way: what is returned does the rest, or waits for what the one thread of `beside` is at, so that
-    the caller can do something else meanwhile."""
-    if within is not None and not len(within):
-        within = None
-    marks, place = trace.spans, None
-    if within is not None:
-        windows = {str(clock): one[["start_ps", "end_ps"]].to_numpy() for clock, one in within.groupby("clock")}
-        events, place = focus.inside(trace.events, windows)
-        rows = sorted_rows(events)
-        seen = unions(rows).inside(windows)
-        # A step elsewhere would count with nothing in it.
-        marks = focus.begun(trace.spans, windows, clock_of_hosts(trace.events))
-        trace = replace(trace, events=rows.events)
-    rows = sorted_rows(trace.events) if rows is None else rows
-    place = rows.at if place is None else place[rows.at]
-    linked = beside.submit(links.launch_of, rows, trace.launches)
-    seen = unions(rows) if seen is None else seen
-    instance = instances.instances(rows)
-    launch = linked.result()
-    # Dependencies take half of the time, in loops that hold no GIL.
-    dag = beside.submit(graph, rows, launch, instance, trace)
-    bounds = boundaries(rows, marks, launch, trace.launches)
-    if within is not None and (bounds.lacking or bounds.table["host_start_ps"].isna().any()):
-        bounds = Boundaries(bounds.table[:0], np.full(len(rows), -1), lacking=_NOT_ANNOTATED)
-    by_step = steps.steps(rows, bounds, seen)
-    stretches = by_step.table if within is None or len(by_step.table) else _apart(within)
-    path = beside.submit(_critical_path, rows, launch, instance, trace, stretches, [dag])
-    del dag
-    queued = _shared(beside, lambda: launches.launches(rows, launch, trace.launches, seen.windows))
-    speed = _shared(beside, lambda: bandwidth.bandwidth(rows, trace.devices, trace.ops, seen))
-    joined = collectives.collectives(rows, instance, seen)
-    gaps = idle.idle(rows, launch, instance, trace.launches, trace.spans, trace.syncs, seen)
-    costly = offenders.offenders(rows, seen, gaps.gaps, joined.table, by_step.table, trace.ops, instance)
-    return lambda: Reasons(
-        # Whichever thread comes first to these two takes them, this one from the last on.
-        bandwidth=speed(),
-        launches=queued(),
-        rows=rows,
-        seen=seen,
-        place=place,
-        launch=launch,
-        step=bounds.of,
-        steps=by_step,
-        collectives=joined,
-        idle=gaps,
-        offenders=costly,
-        critical_path=path.result(),
-    )
+def tasks(timeline: Timeline) -> list[Task]:
+    """What `run` has to do to explain a timeline."""
+    return [Task(task.name, _bound(task.function, timeline), task.needs) for task in ANALYSES]
 
 
-def _critical_path(
-    rows: Rows,
-    launch: NDArray[np.int64],
-    instance: NDArray[np.int64],
-    trace: Trace,
-    step_table: pd.DataFrame,
-    dag: list[Future[Graph]],
-) -> critical_path.CriticalPath:
-    """The critical path by a graph that is made; it is taken out of its list, so that none but the analysis holds it,
-    which frees parts of it on its way."""
-    return critical_path.critical_path(rows, launch, instance, trace, step_table, dag.pop().result())
+def _bound(function: Callable[..., Any], timeline: Timeline) -> Callable[..., Any]:
+    return lambda *results: function(timeline, *results)
 
 
-def _shared(beside: Executor, make: Callable[[], T]) -> Callable[[], T]:
-    """What the thread of `beside` is to make; who asks for it before that thread has begun makes it himself."""
-    future = beside.submit(make)
-    return lambda: make() if future.cancel() else future.result()
+def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:
+    """The explanation of a timeline from the results of its tasks."""
+    rows = timeline.rows
+    return Explanation(devices=sum(rows.placed), rows=len(rows), **{task.name: results[task.name] for task in ANALYSES})
 
 
-def _apart(within: pd.DataFrame) -> pd.DataFrame:
-    """`within` as steps without number, by clock and start; one that begins inside another of its clock is left out."""
-    table = within.sort_values(["clock", "start_ps", "end_ps"], kind="stable", ignore_index=True)
-    before = table.groupby("clock")["end_ps"].cummax().groupby(table["clock"]).shift(fill_value=np.iinfo(np.int64).min)
-    table = table[table["start_ps"] >= before].reset_index(drop=True)
-    return table[["clock", "name", "start_ps", "end_ps"]].assign(
-        step=pd.array([pd.NA] * len(table), "Int64"), left_out=pd.Series([None] * len(table), dtype="str")
-    )
+def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:
+    """The results of all tasks by name, made on this thread and others; each task follows what it needs.
+
+    A thread that is free takes the first task whose needs are met: half of the time of an analysis goes to compiled
+    loops, which hold no GIL. Raises what a task raises, once the others that had begun are done.
+    """
+    names = {task.name for task in todo}
+    for task in todo:
+        if lacking := set(task.needs) - names:
+            raise ValueError(f"{task.name} needs {', '.join(sorted(lacking))}, which no task makes.")
+    results: dict[str, Any] = {}
+    waiting = list(todo)
+    failed: list[BaseException] = []
+    changed = Condition()
+
+    def ready() -> Task | None:
+        return next((task for task in waiting if all(need in results for need in task.needs)), None)
+
+    def work() -> None:
+        try:
+            while True:
+                with changed:
+                    changed.wait_for(lambda: failed or not waiting or ready())
+                    task = ready()
+                    if failed or task is None:
+                        return
+                    waiting.remove(task)
+                result = task.function(*(results[need] for need in task.needs))
+                with changed:
+                    results[task.name] = result
+                    changed.notify_all()
+        except BaseException as error:  # an interrupt too ends what the other threads wait for
+            with changed:
+                failed.append(error)
+                changed.notify_all()
+
+    with ThreadPoolExecutor(max(threads - 1, 1)) as pool:
+        others = [pool.submit(work) for _ in range(threads - 1)]
+        work()
+        for other in others:
+            other.result()
+    if failed:
+        raise failed[0]
+    return results

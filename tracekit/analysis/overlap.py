@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.jit import loop
-from tracekit.timeline.rows import Rows
-from tracekit.timeline.unions import Unions, unions
+from tracekit.timeline.timeline import Source, Windows, timeline_of
 
 OVERLAP_COLUMNS = {
     "device": "str",
@@ -24,23 +23,23 @@ OVERLAP_COLUMNS = {
 }
 
 
-def overlap(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def overlap(source: Source, window: Windows | None = None) -> pd.DataFrame:
     """How much of each device's collective and memory time ran behind its own compute.
 
     One row per device and `what` (collective, memory, and each copy direction that occurs): `hidden_ps` =
     |what & compute|, `total_ps` = |what|, `ratio` = hidden / total in 0..1, null with a `reason` if
     there was none of it. Work whose device is unknown is set against the compute of any device of its host.
     """
-    seen = unions(events, window)
+    unions = timeline_of(source, window).unions
     rows = []
-    for name, device in [*seen.devices.items(), *seen.unplaced.items()]:
+    for name, device in [*unions.devices.items(), *unions.unplaced.items()]:
         compute, behind = device.compute, "compute"
-        if name in seen.unplaced:
-            compute = iv.union(*(one.compute for one in seen.devices.values() if one.host == device.host))
+        if name in unions.unplaced:
+            compute = iv.union(*(one.compute for one in unions.devices.values() if one.host == device.host))
             behind = "compute of any device"
         whats = {"collective": device.collective, "memory": device.memory, **device.directions}
         for what, held in whats.items():
-            if what == "collective" and name in seen.unplaced and not len(held):
+            if what == "collective" and name in unions.unplaced and not len(held):
                 continue
             total = iv.total(held)
             hidden = iv.total(iv.intersection(held, compute))
@@ -59,19 +58,19 @@ PAIR_COLUMNS = {
 }
 
 
-def device_pairs(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def device_pairs(source: Source, window: Windows | None = None) -> pd.DataFrame:
     """How long each two devices were busy at the same time.
 
     One row per pair: `overlap_ps` = |Ba & Bb|, `ratio_min` = that over the shorter busy time, `ratio_union` = that over
     the time either was busy; null with a `reason` where a device did nothing. Where two devices are on clocks that were
     not compared, all three are null: their overlap is not known.
     """
-    seen = unions(events, window)
-    lengths = {name: iv.total(device.busy) for name, device in seen.devices.items()}
-    shared = _shared([device.busy for device in seen.devices.values()])
+    unions = timeline_of(source, window).unions
+    lengths = {name: iv.total(device.busy) for name, device in unions.devices.items()}
+    shared = _shared([device.busy for device in unions.devices.values()])
     rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
-    for (one, a), (other, b) in combinations(enumerate(seen.devices), 2):
-        if seen.devices[a].clock != seen.devices[b].clock:
+    for (one, a), (other, b) in combinations(enumerate(unions.devices), 2):
+        if unions.devices[a].clock != unions.devices[b].clock:
             rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
             continue
         both = int(shared[one, other])
@@ -112,16 +111,16 @@ def shared_times(first: NDArray[np.int64], start: NDArray[np.int64], end: NDArra
 CONCURRENCY_COLUMNS = {"devices": "int64", "time_ps": "int64"}
 
 
-def concurrency(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def concurrency(source: Source, window: Windows | None = None) -> pd.DataFrame:
     """For how long exactly k devices were busy: `devices` = k from 0 to all of them, `time_ps`; they sum to the
     window.
 
     No rows where the devices are on several clocks: how many were busy at once is then not known.
     """
-    seen = unions(events, window)
+    unions = timeline_of(source, window).unions
     times: list[int] = []
-    if len(seen.windows) < 2:
-        edges, count = iv.depth(*(device.busy for device in seen.devices.values()))
-        times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(seen.devices) + 1)
-        times[0] = sum(map(iv.total, seen.windows.values())) - sum(times[1:])
+    if len(unions.windows) < 2:
+        edges, count = iv.depth(*(device.busy for device in unions.devices.values()))
+        times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(unions.devices) + 1)
+        times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})

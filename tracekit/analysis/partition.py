@@ -4,11 +4,11 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.columns import frame
-from tracekit.timeline.rows import Rows
-from tracekit.timeline.unions import CELLS, Unions, unions
+from tracekit.timeline.timeline import Source, Windows, timeline_of
+from tracekit.timeline.unions import CELLS
 
 
-def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> pd.DataFrame:
+def partition(source: Source, window: Windows | None = None) -> pd.DataFrame:
     """One row per device: `window_start_ps`, `window_ps`, `span_ps`, `busy_ps` and the cells in CELLS, int64
     picoseconds.
 
@@ -16,10 +16,10 @@ def partition(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | No
     `collective+memory`, and exposed memory time is `memory`. The cells sum to `window_ps`, which is checked here.
     Devices on different clocks have windows of their own.
     """
-    seen = unions(events, window)
+    unions = timeline_of(source, window).unions
     rows = []
-    for name, device in seen.devices.items():
-        windows = seen.windows[device.clock]
+    for name, device in unions.devices.items():
+        windows = unions.windows[device.clock]
         window_ps = iv.total(windows)
         start = int(windows[0, 0]) if len(windows) else 0
         edges, code = device.cells

@@ -10,8 +10,8 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import Rows, clock_of_hosts, rows
-from tracekit.timeline.unions import unions
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import KIND_DTYPE
 
 PHASE_COLUMNS = {
@@ -35,11 +35,27 @@ STRETCH_COLUMNS = {
     "stretch": "Float64",
     "reason": "str",
 }
+ROUND_COLUMNS = {"clock": "str", "name": "str", "start_ps": "int64", "end_ps": "int64"}
 _KINDS = ("compute", "collective", "memory")
 # The place in _KINDS of each code of a row's kind.
 _KIND_OF = np.array([_KINDS.index(kind if kind in _KINDS else "memory") for kind in KIND_DTYPE.categories])
 # Where copies stand on an unknown device, their stretch is told for all devices together.
 ANY_DEVICE = "any device"
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases of a trace; none if nothing marks any.
+
+    `table` (PHASE_COLUMNS): wall, speedup and efficiency of each. `stretch` (STRETCH_COLUMNS): busy time and stretch by
+    device and kind. `rounds` (ROUND_COLUMNS): one row a round, by start. `windows`: by name and clock, shape (n, 2) ps,
+    each round, reaching to the last end of the work begun inside it.
+    """
+
+    table: pd.DataFrame
+    stretch: pd.DataFrame
+    rounds: pd.DataFrame
+    windows: Mapping[str, Mapping[str, Intervals]]
 
 
 @dataclass(frozen=True)
@@ -104,14 +120,13 @@ def marked(
     ).reset_index(drop=True)
 
 
-def rounds(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> pd.DataFrame:
-    """`marked` with one row a round: columns clock, name, start_ps, end_ps, alone, baseline, by start.
+def _rounds(marked: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
+    """`marked` with one row a round (ROUND_COLUMNS, alone, baseline), by start; `clocks` has the clock of every host.
 
     Where several hosts run a phase, each marks its own span of every round: the k-th spans of all hosts on one clock
     are one, from the first start to the last end. Where hosts marked a phase differently often, spans that overlap are
     one round.
     """
-    clocks = clock_of_hosts(events)
     only = next(iter(clocks.values()), "") if len(set(clocks.values())) < 2 else None
     # Without device rows to compare it with, a host among unaligned ones stands apart.
     clock = marked["host"].map(lambda host: clocks.get(host, host if only is None else only))
@@ -131,48 +146,49 @@ def rounds(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> pd.DataFrame:
             joined = each[0]
         last = spans.iloc[-1]
         found += [(on, name, int(start), int(end), last["alone"], last["baseline"]) for start, end in joined]
-    table = pd.DataFrame(found, columns=["clock", "name", "start_ps", "end_ps", "alone", "baseline"])
+    table = pd.DataFrame(found, columns=[*ROUND_COLUMNS, "alone", "baseline"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"}).sort_values(
         "start_ps", kind="stable", ignore_index=True
     )
 
 
-def windows(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, dict[str, Intervals]]:
+def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
     begun inside it."""
     found: dict[str, dict[str, Intervals]] = {}
-    if not len(marked):
-        return found
-    seen = rows(events)
-    for (name, on), spans in rounds(marked, seen).groupby(["name", "clock"], sort=False):
+    for (name, on), spans in rounds.groupby(["name", "clock"], sort=False):
         round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
         reach = round_of.copy()
-        for device in _on_clock(seen, str(on)):
-            mine = seen.of(device)
-            first, stop = np.searchsorted(seen.start[mine], round_of).T
+        for device in _on_clock(rows, str(on)):
+            mine = rows.of(device)
+            first, stop = np.searchsorted(rows.start[mine], round_of).T
             # One more end, so that a round may begin after the last row; of an empty one this gives a row outside it.
-            ends = np.append(seen.end[mine], 0)
+            ends = np.append(rows.end[mine], 0)
             last = np.maximum.reduceat(ends, np.column_stack([first, stop]).ravel())[::2]
             reach[:, 1] = np.maximum(reach[:, 1], np.where(first < stop, last, reach[:, 1]))
         found.setdefault(str(name), {})[str(on)] = reach
     return found
 
 
-def _on_clock(seen: Rows, clock: str) -> list[int]:
-    return [device for device, on in enumerate(seen.clocks) if on == clock]
+def _on_clock(rows: Rows, clock: str) -> list[int]:
+    return [device for device, on in enumerate(rows.clocks) if on == clock]
 
 
-def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Wall, speedup and efficiency per phase (PHASE_COLUMNS); busy time and stretch per device and kind
-    (STRETCH_COLUMNS).
+def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Phases:
+    """How long each phase took, and what running together bought.
 
-    `marked` is what the function of that name gives. A repeated phase is one row with n and medians. With `alone`,
+    `tracekit.phase` marks phases; `names` are annotations to take as phases too, and `alone` or `baseline` then say
+    what the last of them is compared with. A repeated phase is one row with n and medians. With `alone`,
     speedup = sum of the solo walls / this wall; with `baseline`, baseline wall / this wall, and efficiency = speedup *
     baseline devices / devices. Walls reach to the last end of work begun inside; `unfinished_ps` is how far that is
     past the span. Stretch = union here / sum of the unions in the solo phases, null unless the same ops ran
     equally often. What cannot be said is null with a `reason`.
     """
-    known = _measured(marked, events)
+    timeline = timeline_of(source)
+    marks = marked(timeline.trace.spans, names, alone, baseline)
+    rounds = _rounds(marks, dict(zip(timeline.rows.hosts, timeline.rows.clocks, strict=True)))
+    windows = _windows(rounds, timeline.rows)
+    known = _measured(rounds, windows, timeline)
     table, stretches = [], []
     for name, phase in known.items():
         others = phase.alone or ((phase.baseline,) if phase.baseline else ())
@@ -204,19 +220,17 @@ def phases(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> tuple[pd.DataFr
         )
         solos = [known[other] for other in phase.alone if other in known]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
-    return frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches)
+    return Phases(frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches), frame(ROUND_COLUMNS, rounds), windows)
 
 
-def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _Phase]:
-    if not len(marked):
-        return {}
-    all_rows = rows(events)
-    seen = unions(all_rows)
+def _measured(
+    rounds: pd.DataFrame, windows: Mapping[str, Mapping[str, Intervals]], timeline: Timeline
+) -> dict[str, _Phase]:
+    seen = timeline.unions
     devices = {**seen.devices, **seen.unplaced}
-    all_rounds = rounds(marked, all_rows)
     found = {}
-    for name, reach in windows(marked, all_rows).items():
-        mine = all_rounds[all_rounds["name"] == name]
+    for name, reach in windows.items():
+        mine = rounds[rounds["name"] == name]
         spans = {str(clock): iv.intervals(one["start_ps"], one["end_ps"]) for clock, one in mine.groupby("clock")}
         baseline = mine["baseline"].iloc[-1]
         busy = {
@@ -225,7 +239,7 @@ def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _P
             if one.clock in reach
             for kind in _KINDS
         }
-        work = _work(all_rows, spans)
+        work = _work(timeline.rows, spans)
         if any(one.clock in reach for one in seen.unplaced.values()) and len(reach) == 1:
             everywhere = iv.union(*(one.memory for one in devices.values() if one.clock in reach))
             busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, *reach.values())))
@@ -242,24 +256,24 @@ def _measured(marked: pd.DataFrame, events: pd.DataFrame | Rows) -> dict[str, _P
     return found
 
 
-def _work(seen: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
+def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
     """How often each op (a code of `name`) ran a round, by device and kind."""
-    rounds = max(map(len, spans.values()))
-    names, kinds = len(seen.labels("name")), len(_KINDS)
-    op = seen.codes("name") * kinds + _KIND_OF[seen.kind]
+    n = max(map(len, spans.values()))
+    names, kinds = len(rows.labels("name")), len(_KINDS)
+    op = rows.codes("name") * kinds + _KIND_OF[rows.kind]
     found: dict[tuple[str, str], dict[int, Fraction]] = {}
     for clock, of_clock in spans.items():
         # Merged, so that what began in two rounds at once counts once.
         begun = iv.union(of_clock)
-        for device in _on_clock(seen, clock):
-            mine = seen.of(device)
-            parts = np.searchsorted(seen.start[mine], begun).tolist()
+        for device in _on_clock(rows, clock):
+            mine = rows.of(device)
+            parts = np.searchsorted(rows.start[mine], begun).tolist()
             ran = np.concatenate([op[:0], *(op[mine][first:stop] for first, stop in parts)])
             counts = np.bincount(ran, minlength=names * kinds)
             for one in np.flatnonzero(counts).tolist():
                 name, kind = divmod(one, kinds)
-                ops = found.setdefault((seen.devices[device], _KINDS[kind]), {})
-                ops[name] = Fraction(int(counts[one]), rounds)
+                ops = found.setdefault((rows.devices[device], _KINDS[kind]), {})
+                ops[name] = Fraction(int(counts[one]), n)
     return found
 
 

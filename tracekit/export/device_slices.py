@@ -23,8 +23,8 @@ from tracekit.export.protobuf_encoder import (
     only,
     varint,
 )
-from tracekit.export.timeline import Timeline
 from tracekit.export.tracks import ClockDomain
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import KIND_DTYPE
 from tracekit.vocabulary.kinds import Kind
 
@@ -101,7 +101,7 @@ def device_slice_packets(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
     columns = {key: rows.numbers(key) for key in NUMBERS}
     everywhere = np.ones(len(rows), bool)
     columns |= {
-        "instance": (timeline.instance, timeline.instance >= 0),
+        "instance": (timeline.collectives.instance, timeline.collectives.instance >= 0),
         "step": (step_number, step_known),
         "row": (rows.at, everywhere),
     }
@@ -135,7 +135,7 @@ def _steps(timeline: Timeline) -> tuple[NDArray[np.bool_], Ints]:
 
 def _before(timeline: Timeline) -> Ints:
     """The row of the same collective that started before each row, -1 for none; (n,)."""
-    instance = timeline.instance
+    instance = timeline.collectives.instance
     at = np.flatnonzero(instance >= 0)
     at = at[np.lexsort((timeline.rows.start[at], instance[at]))]
     before = np.full(len(instance), -1)

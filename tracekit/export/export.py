@@ -4,16 +4,18 @@
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
 from tracekit.export import FORMATS, FRAMES, PERFETTO
 
 if TYPE_CHECKING:
+    from tracekit.timeline.timeline import Source, Timeline
     from tracekit.trace import Trace
 
 _DIRECTORY = Path("exports")
@@ -36,16 +38,8 @@ _SUFFIXES = (".gz", ".pftrace", ".perfetto-trace", ".perfetto", ".pb")
 Files = Mapping[Path, Callable[[Path], object]]
 
 
-class HasTrace(Protocol):
-    """A Timeline or a Report."""
-
-    @property
-    def trace(self) -> "Trace":
-        """The trace it is of."""
-
-
 def export(
-    source: "str | Path | Trace | HasTrace",
+    source: "Source",
     out: str | Path | None = None,
     *,
     to: str | None = None,
@@ -65,16 +59,14 @@ def export(
     that cannot be compared get a file each for Perfetto, which has one time axis. Raises TracekitError where options
     contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
-    from tracekit.load import load
-    from tracekit.trace import Trace
+    from tracekit.readers import read
+    from tracekit.timeline.timeline import timeline_of
 
     target = _target(None if out is None else Path(out), to, table, gzip)
-    if isinstance(source, str | Path):
-        trace = load(Path(source), run, None if kinds is None else Path(kinds))
-    else:
-        trace = source if isinstance(source, Trace) else source.trace
+    timeline = timeline_of(read(source, run, kinds) if isinstance(source, str | os.PathLike) else source)
+    trace = timeline.trace
     path = target.out or _default_path(target, trace.source)
-    files = _perfetto_files(trace, path) if target.to == PERFETTO else _table_files(trace, path, target)
+    files = _perfetto_files(timeline, path) if target.to == PERFETTO else _table_files(trace, path, target)
     _write(files, trace.source, force)
     return list(files)
 
@@ -140,22 +132,20 @@ def _default_path(target: Target, source: str) -> Path:
     return directory / f"{target.table}{target.suffix}" if target.table else directory
 
 
-def _perfetto_files(trace: "Trace", out: Path) -> Files:
+def _perfetto_files(timeline: "Timeline", out: Path) -> Files:
     """One file, compressed where `out` ends in `.gz`; one for each clock where times of several cannot be compared."""
     from tracekit.export import gz, perfetto
-    from tracekit.export.timeline import timeline
 
-    ordered = timeline(trace)
-    clocks = ordered.clocks
+    clocks = timeline.clocks
     paths = [out] if len(clocks) == 1 else _paths_of_clocks(out, clocks)
 
     def writer(clock: str) -> Callable[[Path], None]:
         def fill(path: Path) -> None:
             with path.open("wb") as file:
                 if out.name.endswith(".gz"):
-                    gz.write(file, perfetto.blocks(ordered, clock))
+                    gz.write(file, perfetto.blocks(timeline, clock))
                 else:
-                    file.writelines(perfetto.blocks(ordered, clock))
+                    file.writelines(perfetto.blocks(timeline, clock))
 
         return fill
 

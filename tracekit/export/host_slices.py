@@ -10,7 +10,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.export.protobuf_encoder import Ints
-from tracekit.export.timeline import Timeline
 from tracekit.export.tracks import (
     ClockDomain,
     Slices,
@@ -22,6 +21,7 @@ from tracekit.export.tracks import (
     text_field,
     thread_track,
 )
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
 
 _PHASE, _STEP, _LAUNCH = 1, 2, 4

@@ -17,7 +17,6 @@ from tracekit.export.device_slices import device_slice_packets, device_slices
 from tracekit.export.host_slices import host_slices
 from tracekit.export.packets import GPUS, Axis, correlation_descriptor, interned, packet
 from tracekit.export.protobuf_encoder import Ints, message, number
-from tracekit.export.timeline import Timeline
 from tracekit.export.tracks import (
     ClockDomain,
     Slices,
@@ -32,6 +31,7 @@ from tracekit.export.tracks import (
     nested,
     slice_packets,
 )
+from tracekit.timeline.timeline import Timeline
 from tracekit.version import __version__
 
 _GRAPHICS_CONTEXTS = 23  # of InternedData
@@ -56,7 +56,7 @@ def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
 
 
 def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
-    hosts = sorted((host for host, on in timeline.clock.items() if on == clock), key=natural)
+    hosts = sorted((host for host, on in timeline.clock_of_host.items() if on == clock), key=natural)
     domain = ClockDomain(timeline, clock, {host: pid for pid, host in enumerate(hosts, 1)}, count(1))
     devices = device_slices(domain)
     groups = [_steps(domain), _collectives(domain), host_slices(domain)]
@@ -121,7 +121,7 @@ def _steps(domain: ClockDomain) -> TrackGroup:
 
 def _collectives(domain: ClockDomain) -> TrackGroup:
     """The collectives, each from the first start to the last end on any device; without any, no track."""
-    rows, instance = domain.timeline.rows, domain.timeline.instance
+    rows, instance = domain.timeline.rows, domain.timeline.collectives.instance
     at = np.flatnonzero((instance >= 0) & np.append(domain.has_device, False)[rows.device])
     number, first, group = np.unique(instance[at], return_index=True, return_inverse=True)
     start = np.full(len(number), np.iinfo(np.int64).max)
@@ -169,7 +169,7 @@ def _tracks(uuids: list[int], name: str, description: str) -> bytes:
 def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
     """How many devices were busy at once, and the rates at which each moved bytes."""
     timeline, uuids = domain.timeline, domain.uuids
-    busy = [device.busy for device in timeline.seen.devices.values() if device.clock == domain.clock]
+    busy = [device.busy for device in timeline.unions.devices.values() if device.clock == domain.clock]
     if busy:
         track = next(uuids)
         yield counter_track(track, "devices busy", description="How many devices ran anything, of known devices.")

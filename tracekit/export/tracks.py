@@ -24,8 +24,8 @@ from tracekit.export.protobuf_encoder import (
     only,
     repeated,
 )
-from tracekit.export.timeline import Timeline
 from tracekit.jit import loop
+from tracekit.timeline.timeline import Timeline
 
 # Of TrackDescriptor, ProcessDescriptor, ThreadDescriptor and CounterDescriptor.
 _UUID, _TRACK_NAME, _PROCESS, _THREAD, _PARENT, _UNITS, _DESCRIPTION = 1, 2, 3, 4, 5, 8, 14

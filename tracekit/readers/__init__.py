@@ -13,20 +13,23 @@ from tracekit.errors import TraceError
 from tracekit.readers import chrome, find, formats, merge
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
+from tracekit.vocabulary import rules
 
 T = TypeVar("T")
 
 _MOST_THREADS = 4  # each holds a whole file
 
 
-def read(path: str | Path, run: str | None = None) -> Trace:
+def read(path: str | os.PathLike[str], run: str | None = None, kinds: str | os.PathLike[str] | None = None) -> Trace:
     """The trace at `path`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
     Formats are told by content: XSpace (JAX, TensorFlow), Chrome JSON (PyTorch Kineto, JAX, MXNet), Nsight Systems'
     SQLite export. `run` names one of several runs, else the newest is read and a note says so. The files of a run
-    become one trace, as `merge` says. Raises TraceError if nothing is there, if it is broken, or if there is no run of
-    that name.
+    become one trace, as `merge` says. `kinds` is a file of the user's own rules for what an operation is
+    (vocabulary.rules); a mistake in it is raised before anything is read. Raises TraceError if nothing is there, if it
+    is broken, or if there is no run of that name.
     """
+    own = rules.read(Path(kinds)) if kinds else ()
     try:
         source = find.find(Path(path), run)
     except OSError as error:  # a directory that may not be looked into
@@ -40,11 +43,13 @@ def read(path: str | Path, run: str | None = None) -> Trace:
         assert not isinstance(reader, Dialect)
         traces = _each(reader, source.files)
     trace = merge.merge(traces, ranks if Path(path).is_dir() else None)
+    unused = rules.unused(trace.events, own)
     return replace(
         trace,
+        events=rules.apply(trace.events, own) if own else trace.events,
         source=str(path),
         runs=source.runs,
-        notes=(*source.notes, *notes, *trace.notes),
+        notes=(*source.notes, *notes, *trace.notes, *unused),
         capture=_capture(source.directory),
     )
 

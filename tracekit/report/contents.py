@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis import classification as known
+from tracekit.analysis.classification import known_by
 from tracekit.devices import known_first, natural
 from tracekit.report.sections import missing
-from tracekit.timeline.rows import clock_of_hosts
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
 
@@ -102,39 +100,25 @@ class Contents:
         return {"schema": SCHEMA, **asdict(self)}
 
 
-def contents(trace: Trace) -> Contents:
-    """What `trace` holds; a trace without rows of any kind is as good as any other."""
-    of_host = _clock_of_every_host(trace)
+def contents(source: Source) -> Contents:
+    """What a trace holds; one without rows of any kind is as good as any other."""
+    timeline = timeline_of(source)
+    trace = timeline.trace
+    of_host = {host: timeline.clock_of_host[host] for host in sorted(timeline.clock_of_host, key=natural)}
     return Contents(
         source=trace.source,
         format=trace.format,
         files=len(trace.hosts),
         runs=trace.runs,
         clocks=_clocks(trace, of_host),
-        devices=_devices(trace, of_host),
+        devices=_devices(timeline, of_host),
         spans=_spans(trace.spans),
         launches=len(trace.launches),
-        carried=_carried(trace),
-        kinds_known_by=_known_by(trace.events),
+        carried=_carried(timeline),
+        kinds_known_by=_known_by(timeline),
         missing=missing.sentences(trace),
         notes=trace.notes,
     )
-
-
-def _clock_of_every_host(trace: Trace) -> dict[str, str]:
-    """The clock of each host, with rows or without; "" for all where no row says that there are several."""
-    of_host = clock_of_hosts(trace.events)
-    known = dict(zip(trace.hosts["host"].astype(str), trace.hosts["clock"].astype(object), strict=True))
-    names = {
-        *known,
-        *of_host,
-        *(str(host) for table in (trace.spans, trace.launches) for host in table["host"].unique()),
-    }
-    several = any(of_host.values())
-    return {
-        host: of_host.get(host, _text(known.get(host)) or host) if several else ""
-        for host in sorted(names, key=natural)
-    }
 
 
 def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:
@@ -169,9 +153,9 @@ def _span(rows: pd.DataFrame) -> tuple[int, int] | tuple[None, None]:
     return (int(rows["start_ps"].min()), int(rows["end_ps"].max())) if len(rows) else (None, None)
 
 
-def _devices(trace: Trace, of_host: Mapping[str, str]) -> tuple[Device, ...]:
+def _devices(timeline: Timeline, of_host: Mapping[str, str]) -> tuple[Device, ...]:
     """Every device that the trace names, with or without rows, in natural order; copies of an unknown one last."""
-    seen = unions(trace.events)
+    trace, seen = timeline.trace, timeline.unions
     held = {**seen.devices, **seen.unplaced}
     facts = {str(row["device"]): row for row in trace.devices.to_dict("records")}
     counts = trace.events.groupby(["device", "kind"], observed=True).size()
@@ -210,14 +194,14 @@ def _spans(spans: pd.DataFrame) -> Spans:
     )
 
 
-def _carried(trace: Trace) -> dict[str, Share]:
+def _carried(timeline: Timeline) -> dict[str, Share]:
     """Of how many rows something is known; `launch` counts only rows with a correlation id."""
-    events = trace.events
+    events = timeline.trace.events
     copies = events[(events["kind"] == Kind.MEMCPY.value).to_numpy()]
     collectives = events[(events["kind"] == Kind.COLLECTIVE.value).to_numpy()]
     with_id = events[events["correlation_id"].notna().to_numpy()]
     return {
-        "launch": Share(_launched(with_id, trace.launches), len(with_id)),
+        "launch": Share(int((timeline.launch >= 0).sum()), len(with_id)),
         "copy_direction": _share(copies["direction"]),
         "copy_bytes": _share(copies["bytes"]),
         "collective_bytes": _share(collectives["bytes"]),
@@ -226,19 +210,10 @@ def _carried(trace: Trace) -> dict[str, Share]:
     }
 
 
-def _known_by(events: pd.DataFrame) -> dict[str, float]:
-    levels = known.known_by(events).dropna(subset="ratio")
+def _known_by(timeline: Timeline) -> dict[str, float]:
+    levels = known_by(timeline).dropna(subset="ratio")
     return {str(level): float(ratio) for level, ratio in zip(levels["level"], levels["ratio"], strict=True)}
 
 
 def _share(column: pd.Series) -> Share:
     return Share(int(column.notna().sum()), len(column))
-
-
-def _launched(rows: pd.DataFrame, launches: pd.DataFrame) -> int:
-    """How many rows have a launch of their host with their correlation id."""
-    found = 0
-    for host, mine in rows.groupby("host", observed=True, sort=False):
-        ids = launches.loc[(launches["host"] == host).to_numpy(bool), "correlation_id"].dropna().to_numpy(np.int64)
-        found += int(np.isin(mine["correlation_id"].to_numpy(np.int64), ids).sum())
-    return found

@@ -2,7 +2,7 @@
 
 from tracekit import notebook
 from tracekit.report import text
-from tracekit.report.build import Report
+from tracekit.report.model import Report
 from tracekit.report.section import Section
 from tracekit.report.sections.sections import important
 

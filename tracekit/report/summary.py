@@ -4,12 +4,12 @@ from typing import Any
 
 from tracekit.columns import records
 from tracekit.intervals import total
-from tracekit.report.build import Report, Stretch
+from tracekit.report.model import Report, Stretch
 from tracekit.report.section import plain, plain_value
 from tracekit.report.sections.sections import important
 from tracekit.timeline.unions import CELLS
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_GUESSES = 20
 _NO_ROWS = "the trace holds no device rows"
 _NOT_ALIGNED = "the hosts' clocks are not aligned"
@@ -25,11 +25,11 @@ def summary(report: Report) -> dict[str, Any]:
         "trace": {
             "source": trace.source,
             "format": trace.format,
-            "hosts": sorted({str(host) for table in (trace.events, trace.hosts) for host in table["host"].unique()}),
+            "hosts": list(trace.hosts),
             "window_ps": total(windows[0]) if len(windows) == 1 else None,
             "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
             "runs": list(trace.runs),
-            "clocks": plain(trace.hosts.drop(columns="source")),
+            "clocks": plain(trace.clocks),
         },
         "headline": report.headline,
         "devices": _devices(report),
@@ -57,7 +57,7 @@ def _concurrency(stretch: Stretch) -> list[int] | None:
 
 
 def _devices(report: Report) -> list[dict[str, Any]]:
-    counts = report.trace.events.groupby(["device", "kind"], observed=True).size()
+    counts = report.trace.intervals.set_index(["device", "kind"])["intervals"]
     found = []
     for row in records(report.whole.partition):
         held = {"compute": 0, "collective": 0, "memory": 0}

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from tracekit.columns import records
-from tracekit.report.build import Report, Stretch
+from tracekit.report.model import Report, Stretch
 from tracekit.report.section import Titled
 from tracekit.report.sections.sections import important
 from tracekit.units import factor, percent, short, time
@@ -22,9 +22,10 @@ _TOLD = {
 }
 
 
-def markdown(report: Report, figure: str) -> str:
-    """The report as Markdown; `figure` is the file name of the timeline, which stands beside it."""
-    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", "", f"![Timeline]({figure})", ""]
+def markdown(report: Report, figure: str | None = None) -> str:
+    """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
+    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
+    lines += [f"![Timeline]({figure})", ""] if figure else []
     lines += [f"* **{_cell(name)}**: {_cell(said)}" for name, said in report.verdicts.items()] + [""]
     if first := important(report.sections):
         lines += ["## What matters most", "", *(f"{number}. {_cell(line)}" for number, line in enumerate(first, 1)), ""]

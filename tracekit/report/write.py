@@ -1,6 +1,5 @@
-"""Write a report's files: the page, the summary for machines, tables, the timeline as a picture, and Markdown."""
+"""Write a report's files: what it holds, the page, tables, the timeline as a picture, and Markdown."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +8,14 @@ import pandas as pd
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name
 from tracekit.report import text
-from tracekit.report.build import Report
-from tracekit.report.figures.figure import figure
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import select
 from tracekit.report.html.page import page
-from tracekit.report.summary import summary
+from tracekit.report.model import Report
+from tracekit.report.saved import save
+from tracekit.timeline.timeline import Timeline
+
+_DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 
 
 def default_directory(trace_path: Path) -> Path:
@@ -20,32 +23,45 @@ def default_directory(trace_path: Path) -> Path:
     return Path("reports") / trace_name(trace_path)
 
 
-def write(report: Report, out: Path, trace_path: Path, step: Callable[[str], None] = lambda what: None) -> Path:
-    """Write the files of `report` into `out` and return it; each file is complete or not there.
+def written(timeline: Timeline | None) -> tuple[str, ...]:
+    """The names of the files that `write` makes, with or without the timeline of the trace."""
+    return ("report.html", "gantt.png", *_DATA, "intervals.parquet") if timeline else ("report.html", *_DATA)
 
-    `step` is told what is being written. Raises TracekitError if `out` lies in the trace's own directory, where nothing
-    is ever written, or if it cannot be written. A file outside a log directory has no directory of its own.
+
+def write(
+    report: Report,
+    timeline: Timeline | None,
+    out: Path,
+    trace_path: Path | None,
+    progress: Callable[[str], object] = str,
+) -> None:
+    """Write the files of `report` into `out`; each is complete or not there.
+
+    Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
+    without its timeline. `progress` is called with each step. Raises TracekitError if `out` lies in the trace's own
+    directory, where nothing is ever written, or if it cannot be written. A file outside a log directory has no
+    directory of its own, and a trace that came from no file has none.
     """
-    refuse_inside(out, trace_path)
+    if trace_path:
+        refuse_inside(out, trace_path)
+    picture = "gantt.png" if timeline else None
     try:
         out.mkdir(parents=True, exist_ok=True)
-        step("tables")
-        replaced(
-            out / "summary.json", lambda path: path.write_text(json.dumps(summary(report), indent=1) + "\n", "utf-8")
-        )
+        progress("tables")
+        save(report, out)
         replaced(out / "overlap.csv", lambda path: _overlap(report).to_csv(path, index=False))
-        replaced(out / "intervals.parquet", lambda path: report.trace.events.to_parquet(path, index=False))
-        step("timeline")
-        figure(report).save(out / "gantt.png")
-        replaced(out / "report.md", lambda path: path.write_text(text.markdown(report, "gantt.png"), "utf-8"))
-        step("page")
-        replaced(out / "report.html", lambda path: path.write_text(page(report), "utf-8"))
+        if timeline and picture:
+            replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))
+            progress("timeline")
+            draw(select(timeline, report), "gantt").save(out / picture)
+        replaced(out / "report.md", lambda path: path.write_text(text.markdown(report, picture), "utf-8"))
+        progress("page")
+        replaced(out / "report.html", lambda path: path.write_text(page(report, timeline), "utf-8"))
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None
-    return out
 
 
 def _overlap(report: Report) -> pd.DataFrame:
     """The overlap of the whole trace and of every phase, one below the other."""
     parts = [report.whole, *report.inside.values()]
-    return pd.concat([one.overlap.assign(phase=one.name) for one in parts], ignore_index=True)
+    return pd.concat([stretch.overlap.assign(phase=stretch.name) for stretch in parts], ignore_index=True)

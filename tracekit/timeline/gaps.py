@@ -12,10 +12,6 @@ def gaps(rows: Rows, device: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     Device number `device` was idle from rows.end[before] to rows.start[after], and at no other time in between; both
     are places in `rows`, rising. `before` ended last of all rows until then. Rows that last no time end no gap.
     """
-    return rows.once(f"gaps {device}", lambda: _gaps(rows, device))
-
-
-def _gaps(rows: Rows, device: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     places = np.arange(int(rows.first[device]), int(rows.first[device + 1]))
     start, end = rows.start[rows.of(device)], rows.end[rows.of(device)]
     lasting = end > start

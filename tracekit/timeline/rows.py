@@ -38,7 +38,7 @@ class Rows:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     kind: NDArray[np.int8]
-    _known: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -47,25 +47,25 @@ class Rows:
         """Where the rows of device k stand."""
         return slice(int(self.first[device]), int(self.first[device + 1]))
 
-    def once(self, key: str, make: Callable[[], T]) -> T:
-        """What `make` gives, called for the first time only: for what several analyses derive from the same rows."""
-        if key not in self._known:
-            self._known[key] = make()
-        return cast(T, self._known[key])
+    def _once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives, kept; two threads may make it at once, which does no harm."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(T, self._kept[key])
 
     def codes(self, column: str) -> NDArray[np.int64]:
         """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
         # Kept in the few bytes that pandas takes for them: a column of int64 is 8 MB a million rows.
-        kept = self.once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
+        kept = self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
         return kept.astype(np.int64)
 
     def labels(self, column: str) -> list[str]:
         """The categories of a categorical column."""
-        return self.once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
+        return self._once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
 
     def known(self, column: str) -> NDArray[np.bool_]:
         """Which rows have a value in a column, shape (n,)."""
-        return self.once(f"known {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
+        return self._once(f"known {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
 
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
@@ -76,13 +76,8 @@ class Rows:
         return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known
 
 
-def rows(events: "pd.DataFrame | Rows") -> Rows:
-    """The rows of an events frame (EVENT_COLUMNS); Rows pass through, so that analyses can share them.
-
-    A device is told by its name, which is unique over the trace.
-    """
-    if isinstance(events, Rows):
-        return events
+def rows(events: pd.DataFrame) -> Rows:
+    """The rows of an events frame (EVENT_COLUMNS). A device is told by its name, which is unique over the trace."""
     device = events["device"].cat
     code = device.codes.to_numpy().astype(np.int64)
     labels = [str(label) for label in device.categories]

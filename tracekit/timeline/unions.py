@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import CODE, Rows, rows
+from tracekit.timeline.rows import CODE, Rows
 from tracekit.trace import DIRECTION_DTYPE
 from tracekit.vocabulary.kinds import Kind
 
@@ -100,21 +99,8 @@ class Unions:
         )
 
 
-def unions(events: pd.DataFrame | Rows | Unions, window: tuple[int, int] | None = None) -> Unions:
-    """The unions of an events frame, or its Rows, inside `window` [start, end) in ps.
-
-    By default the window is from first start to last end, on each clock its own; without rows there is none. Unions
-    pass through unchanged (cut to `window` if one is given), so that analyses can share one pass over the rows.
-    """
-    if isinstance(events, Unions):
-        made = events
-    else:
-        sorted_rows = rows(events)
-        made = sorted_rows.once("unions", lambda: _made(sorted_rows))
-    return made if window is None else made.inside(np.array([window], np.int64))
-
-
-def _made(rows: Rows) -> Unions:
+def unions(rows: Rows) -> Unions:
+    """The unions of all rows; the window is from first start to last end, on each clock its own, without rows none."""
     devices: dict[str, Device] = {}
     unplaced: dict[str, Device] = {}
     windows: dict[str, Intervals] = {}

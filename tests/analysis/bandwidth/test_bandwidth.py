@@ -12,9 +12,8 @@ from tests.frames import events
 from tracekit import jit
 from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, Bandwidth, add_up, bandwidth
 from tracekit.columns import frame
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS, Trace
 
 US = 10**6  # in ps
 MIB = 2**20
@@ -46,9 +45,8 @@ def ran(table: pd.DataFrame, *of: int | None) -> pd.DataFrame:
 
 
 def rates(table, able=None, costs=None) -> Bandwidth:
-    held = rows(table)
     able = frame(DEVICE_COLUMNS) if able is None else able
-    return bandwidth(held, able, frame(OP_COLUMNS) if costs is None else costs, unions(held))
+    return bandwidth(timeline_of(Trace(table, ops=frame(OP_COLUMNS) if costs is None else costs, devices=able)))
 
 
 def only(table: pd.DataFrame) -> dict:
@@ -473,7 +471,7 @@ def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
 def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
     trace = traces.trace("nsys/mfu_2gpu_before-2xH100")
     able = devices(*[(name, "NVIDIA H100 80GB HBM3", None, None) for name in ("gpu:0", "gpu:1")])
-    found = rates(trace.events, able).copies.query("direction == 'D2D'")
+    found = rates(trace.events, able, trace.ops).copies.query("direction == 'D2D'")
     for row in found.to_dict("records"):
         assert (row["n"], row["bytes"], row["busy_ps"]) == plainly(trace.events, row["device"], "D2D")
         assert 0.95 < row["median_bytes_per_s"] / row["limit_bytes_per_s"] < 1

@@ -17,20 +17,13 @@ from tracekit.analysis.collectives.collectives import (
     straggles,
 )
 from tracekit.columns import records
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 MS = 10**9
 
 
 def analysed(*made: dict, window: tuple[int, int] | None = None) -> Collectives:
-    return over(table(*made), window)
-
-
-def over(events: pd.DataFrame, window: tuple[int, int] | None = None) -> Collectives:
-    sorted_rows = rows(events)
-    return collectives(sorted_rows, instances(sorted_rows), unions(events, window))
+    return collectives(timeline_of(table(*made), window))
 
 
 def plain(found: pd.DataFrame) -> list[dict]:
@@ -418,7 +411,7 @@ def test_every_figure_is_what_counting_picoseconds_gives(made):
     "case", ["generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto"]
 )
 def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    found = over(traces.trace(case).events)
+    found = collectives(timeline_of(traces.trace(case)))
     assert found.table["matched_by"].nunique() == 1
     # The second GPU is 20 us late to each all-reduce, the first 10 us to each all-gather.
     assert (found.table["skew_ps"] // 10**6).tolist() == [20, 10] * 3
@@ -438,7 +431,7 @@ def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
 
 @pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
 def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    found = over(traces.trace(case).events)
+    found = collectives(timeline_of(traces.trace(case)))
     assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[6, 6]]
     assert (found.table["skew_ps"] // 10**6).tolist() == [5, 0] * 3
     assert found.total["waiting_ps"].tolist() == [3 * 5 * 10**6]
@@ -447,18 +440,18 @@ def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
 
 
 def test_of_one_rank_or_one_chip_durations_are_all_that_is_known():
-    found = over(traces.trace("generated/kineto/rank0.pt.trace.json.gz").events)
+    found = collectives(timeline_of(traces.trace("generated/kineto/rank0.pt.trace.json.gz")))
     assert found.alone.endswith("not computable from one rank alone.")
     assert found.table["ranks"].tolist() == [2] * 6
     events = traces.trace("generated/tpu.xplane.pb").events
-    found = over(events[events["device"] == "tpu:0"])
+    found = collectives(timeline_of(events[events["device"] == "tpu:0"]))
     assert (len(found.table), found.table["at_least"].all()) == (6, True)
 
 
 @needs_real
 def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7_us():
-    events = traces.trace("kineto/dlrm-8xV100").events
-    found = over(events)
+    trace = traces.trace("kineto/dlrm-8xV100")
+    found, events = collectives(timeline_of(trace)), trace.events
     assert int(found.table["skew_ps"].max()) == 7_624_000_000
     assert int(found.table["end_skew_ps"].max()) == 7_000_000
     # Independently: the k-th collective of each rank, by pandas.
@@ -472,7 +465,7 @@ def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7
 
 @needs_real
 def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
-    found = over(traces.trace("chrome/jax-tpu-2chip-vllm").events)
+    found = collectives(timeline_of(traces.trace("chrome/jax-tpu-2chip-vllm")))
     assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
     assert 0.01 < found.total["wait_ratio"].iloc[0] < 0.03
     # Together the devices' collective time is that of independent sweeps, in expected.json: no two ran at once.
@@ -482,7 +475,7 @@ def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
 
 @needs_real
 def test_one_rank_of_two_shows_durations_only():
-    found = over(traces.trace("kineto/hta-nccl_data-A100").events)
+    found = collectives(timeline_of(traces.trace("kineto/hta-nccl_data-A100")))
     assert found.alone.endswith("not computable from one rank alone.")
     assert len(found.table) == 21
     assert found.table["at_least"].all()
@@ -491,7 +484,7 @@ def test_one_rank_of_two_shows_durations_only():
 
 @needs_real
 def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
-    found = over(traces.trace("xplane/tpu-v6e-4chip").events)
+    found = collectives(timeline_of(traces.trace("xplane/tpu-v6e-4chip")))
     assert found.alone.startswith("No collective could be matched")
     assert (len(found.table), len(found.notes)) == (12, 1)
     # 5,368,709,120 bytes in 121.688 ms, of two ranks, of which one may have waited.
@@ -500,7 +493,7 @@ def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
 
 @needs_real
 def test_sends_between_two_processes_wait_more_than_half_of_their_time():
-    found = over(traces.trace("nsys/mfu_2gpu_before-2xH100").events)
+    found = collectives(timeline_of(traces.trace("nsys/mfu_2gpu_before-2xH100")))
     assert found.total["shared"].tolist() == [33]
     assert found.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
     assert found.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
@@ -508,7 +501,7 @@ def test_sends_between_two_processes_wait_more_than_half_of_their_time():
 
 @pytest.mark.parametrize("jax", ["0.10.2", "0.12.0"])
 def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
-    found = over(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb").events)
+    found = collectives(timeline_of(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb")))
     assert found.table["matched_by"].tolist() == ["run"] * 3
     assert found.table["last"].tolist() == ["cpu:1"] * 3
     assert found.table["wait_ps"].tolist() == pytest.approx(found.table["told_wait_ps"].tolist(), rel=0.12)

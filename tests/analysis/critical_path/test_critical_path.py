@@ -10,17 +10,14 @@ from tests import traces
 from tests.analysis.critical_path.test_graph import trace
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
 US = 1_000_000
 
 
 def path(made: Trace, steps=None):
-    held = rows(made.events)
-    return critical_path(held, launch_of(held, made.launches), instances(held), made, steps)
+    return critical_path(timeline_of(made), step_table() if steps is None else steps)
 
 
 def step_table(*steps):

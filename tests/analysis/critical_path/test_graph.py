@@ -1,13 +1,13 @@
 """What is proven to wait for what, on traces small enough to see it."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
+from tests.frames import with_instances
 from tracekit.analysis.critical_path.graph import graph
 from tracekit.columns import concat, frame
-from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 
 
@@ -65,9 +65,8 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
 
 
 def graph_of(made: Trace, instance=None):
-    held = rows(made.events)
-    instance = np.full(len(held), -1) if instance is None else np.array(instance)
-    return graph(held, launch_of(held, made.launches), instance, made)
+    timeline = timeline_of(made)
+    return graph(timeline if instance is None else with_instances(timeline, instance))
 
 
 def found(dag) -> dict[str, tuple[int, int]]:
@@ -277,8 +276,7 @@ def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_befor
 
 
 def test_a_collective_begins_when_its_last_member_has_started():
-    made = trace([("gpu:0", "n", "collective", 0, 10), ("gpu:1", "n", "collective", 6, 11)])
-    dag = graph_of(made, [0, 0])
+    dag = graph_of(trace([("gpu:0", "n", "collective", 0, 10), ("gpu:1", "n", "collective", 6, 11)]))
     assert (dag.gate.tolist(), dag.last.tolist(), dag.members.tolist()) == ([6], [1], [2])
     assert dag.instance.tolist() == [0, 0]
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.analysis.critical_path.test_graph import graph_of as trace_graph
 from tests.analysis.critical_path.test_graph import trace
+from tests.frames import with_instances
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, walk
 from tracekit.analysis.critical_path.plan import plan
 from tracekit.analysis.critical_path.replay import Without, replay
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 
 LENGTHS = st.integers(1, 9)
 
@@ -29,9 +29,8 @@ def collective_of(ran, held):
 
 
 def graph_of(ran):
-    trace = ran.trace()
-    held = rows(trace.events)
-    return held, graph(held, launch_of(held, trace.launches), collective_of(ran, held), trace)
+    timeline = timeline_of(ran.trace())
+    return timeline.rows, graph(with_instances(timeline, collective_of(ran, timeline.rows)))
 
 
 def replayed(ran, *what):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.frames import with_instances
 from tests.launch_frames import calls, host_spans, waits, work
 from tracekit.analysis.idle import causes
 from tracekit.analysis.idle.idle import (
@@ -18,26 +19,24 @@ from tracekit.analysis.idle.idle import (
     LARGEST_COLUMNS,
 )
 from tracekit.analysis.idle.idle import idle as analyse
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
+from tracekit.trace import Trace
 
 US = 1_000_000
 
 
 def idle(events, launches=None, spans=None, syncs=None, instance=None, window=None):
-    launches = calls() if launches is None else launches
-    ordered = rows(events)
-    instance = np.full(len(events), -1) if instance is None else np.array(instance)[ordered.at]
-    return analyse(
-        ordered,
-        launch_of(ordered, launches),
-        instance,
-        launches,
-        host_spans() if spans is None else spans,
-        waits() if syncs is None else syncs,
-        unions(ordered, window),
+    trace = Trace(
+        events,
+        launches=calls() if launches is None else launches,
+        spans=host_spans() if spans is None else spans,
+        syncs=waits() if syncs is None else syncs,
     )
+    timeline = timeline_of(trace)
+    if window is not None:  # rows stay whole: inside stretches there would be none that reaches over their edges
+        timeline.once("unions", lambda: unions(timeline.rows).inside(np.array([window], np.int64)))
+    return analyse(timeline if instance is None else with_instances(timeline, np.array(instance)[timeline.rows.at]))
 
 
 def pieces(result, device="gpu:0"):
@@ -164,25 +163,26 @@ def test_the_collective_that_ends_later_elsewhere_is_waited_for_if_work_starts_r
         row("gpu:1", 50, 200, 3, kind="collective"),
     )
     launches = calls(CALLED, call(3, 5, 9), call(2, 15, 20))
-    assert pieces(idle(events, launches, instance=[0, -1, 0])) == [
+    assert pieces(idle(events, launches)) == [
         (100, 200, "waiting for a collective or another device", 1),
         (200, 205, "between queued work", 1),
     ]
-    assert pieces(idle(events, launches, instance=[0, -1, 1])) == [(100, 205, "unexplained", 1)]
+    apart = events.assign(name=pd.Categorical(["all-reduce", "op", "all-gather"]))
+    assert pieces(idle(apart, launches)) == [(100, 205, "unexplained", 1)]
 
 
 def test_a_collective_that_ended_elsewhere_before_the_launch_or_after_the_start_was_not_waited_for():
     first = row("gpu:0", 0, 100, 1, kind="collective")
     late = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 190, 3, kind="collective"))
-    assert pieces(idle(late, calls(CALLED, call(2, 195, 197)), instance=[0, -1, 0])) == [
+    assert pieces(idle(late, calls(CALLED, call(2, 195, 197)))) == [
         (100, 195, "host-bound", 1),
         (195, 205, "launch latency", 1),
     ]
     brief = work(first, row("gpu:0", 120, 130, 2), row("gpu:1", 50, 110, 3, kind="collective"))
-    found = idle(brief, calls(CALLED, call(2, 15, 20)), instance=[0, -1, 0])
+    found = idle(brief, calls(CALLED, call(2, 15, 20)))
     assert pieces(found) == [(100, 120, "between queued work", 1)]
     still = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 206, 3, kind="collective"))
-    assert pieces(idle(still, calls(CALLED, call(2, 15, 20)), instance=[0, -1, 0])) == [(100, 205, "unexplained", 1)]
+    assert pieces(idle(still, calls(CALLED, call(2, 15, 20)))) == [(100, 205, "unexplained", 1)]
 
 
 def test_a_collective_on_another_clock_proves_nothing():
@@ -329,6 +329,19 @@ def test_a_window_cuts_the_pieces():
     ]
     assert pieces(idle(events, launches, window=(-20 * US, 50 * US))) == [(-20, 0, "before first work", 0)]
     assert pieces(idle(events, launches, window=(1050 * US, 1200 * US))) == [(1100, 1200, "after last work", None)]
+
+
+def test_inside_a_stretch_the_rows_in_it_tell_what_came_first_and_last():
+    trace = Trace(work(FIRST, row("gpu:0", 1000, 1100, 2)), launches=calls(CALLED, call(2, 990, 995)))
+    assert pieces(analyse(timeline_of(trace, (50 * US, 1050 * US)))) == [
+        (100, 990, "host-bound", 1),
+        (990, 1000, "launch latency", 1),
+    ]
+    assert pieces(analyse(timeline_of(trace, (500 * US, 1050 * US)))) == [(500, 1000, "before first work", 0)]
+    assert pieces(analyse(timeline_of(trace, (-20 * US, 150 * US)))) == [
+        (-20, 0, "before first work", 0),
+        (100, 150, "after last work", None),
+    ]
 
 
 def test_the_tables_sum_the_pieces_by_device_and_by_cause():

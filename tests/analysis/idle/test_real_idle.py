@@ -14,10 +14,7 @@ from tracekit.analysis.idle.idle import idle
 from tracekit.analysis.launches.launches import launches
 from tracekit.report.sections import idle as idle_section
 from tracekit.report.sections import launches as launches_section
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 # Four profilers' forms of one job.
 GPUS = ("generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto")
@@ -48,12 +45,8 @@ HOSTS_PART = {"host-bound", "compiling", "input pipeline", "waiting for a copy"}
 @cache
 def found(case):
     """Trace, rows, links and both results of a case."""
-    trace = traces.trace(case)
-    ordered = rows(trace.events)
-    launch = launch_of(ordered, trace.launches)
-    seen = unions(ordered)
-    why = idle(ordered, launch, instances(ordered), trace.launches, trace.spans, trace.syncs, seen)
-    return trace, ordered, launch, why, launches(ordered, launch, trace.launches)
+    timeline = timeline_of(traces.trace(case))
+    return timeline.trace, timeline.rows, timeline.launch, idle(timeline), launches(timeline)
 
 
 def sweep(ordered, device):

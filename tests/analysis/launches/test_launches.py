@@ -24,13 +24,12 @@ from tracekit.analysis.launches.launches import (
     TINY_COLUMNS,
 )
 from tracekit.jit import compiled
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import Trace
 
 
-def launches(events, called):
-    ordered = rows(events)
-    return module.launches(ordered, launch_of(ordered, called), called)
+def launches(events, called, windows=None):
+    return module.launches(timeline_of(Trace(events, launches=called), windows))
 
 
 def row(start, end, id=None, **more):
@@ -288,11 +287,10 @@ def test_every_figure_counts_points(trace):
 def test_between_windows_no_time_counts():
     events = work(row(0, 10, 1), row(12, 20, 2), row(60, 70, 3), row(75, 80, 4))
     called = calls((1, 0, 1), (2, 11, 12), (3, 50, 51), (4, 73, 74))
-    ordered = rows(events)
-    found = module.launches(ordered, launch_of(ordered, called), called, {"": np.array([[0, 20], [58, 90]], np.int64)})
+    found = launches(events, called, {"": np.array([[0, 20], [58, 90]], np.int64)})
     # Queued inside the windows: 11-12, 58-60 and 73-75. Idle and nothing queued: 10-11 and 70-73.
     same(found.queue, table(QUEUE_COLUMNS, ("gpu:0", 42, 5 / 42, 1, 37, 37 / 42, 4, 4 / 42)))
-    assert (module.launches(ordered, launch_of(ordered, called), called).queue["span_ps"] == 80).all()
+    assert (launches(events, called).queue["span_ps"] == 80).all()
 
 
 def quantile(values, share):

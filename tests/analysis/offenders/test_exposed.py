@@ -11,6 +11,7 @@ from tracekit import intervals as iv
 from tracekit.analysis.offenders.exposed import exposed, remains
 from tracekit.analysis.partition import partition
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
 
 KINDS = ["compute", "collective", "memcpy", "memset"]
@@ -43,14 +44,13 @@ def handed_out(found) -> list[int]:
 @settings(max_examples=60, deadline=None)
 @given(some_rows)
 def test_every_exposed_picosecond_belongs_to_the_row_that_started_first(found):
-    held = rows(events(*found))
-    seen = unions(held)
-    result = exposed(held, seen)
+    timeline = timeline_of(events(*found))
+    result = exposed(timeline.rows, timeline.unions)
     costs = handed_out(found)
-    of_row = dict(zip(held.at[result.row].tolist(), result.cost.tolist(), strict=True))
+    of_row = dict(zip(timeline.rows.at[result.row].tolist(), result.cost.tolist(), strict=True))
     assert [of_row.get(place, 0) for place in range(len(found))] == costs
     assert (np.diff(result.row) > 0).all()
-    for row in partition(seen).to_dict("records"):
+    for row in partition(timeline).to_dict("records"):
         of_device = {
             kind: sum(
                 cost

@@ -1,6 +1,5 @@
 """What costs a device the most: hand-made traces, a count over every picosecond, and real traces."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -14,9 +13,8 @@ from tracekit.analysis.offenders import offenders as module
 from tracekit.analysis.offenders.offenders import KINDS, Offenders, offenders
 from tracekit.analysis.partition import partition
 from tracekit.columns import concat, frame
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
-from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS
+from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, Trace
 
 STEPS = {"clock": "str", "step": "Int64", "name": "str", "start_ps": "int64", "end_ps": "int64"}
 NO_STEPS = pd.DataFrame(columns=list(STEPS)).astype(STEPS)
@@ -30,9 +28,9 @@ def gaps(*found) -> pd.DataFrame:
     )
 
 
-def idle(held) -> pd.DataFrame:
+def idle(timeline: Timeline) -> pd.DataFrame:
     """Every idle interval of each device, with one cause."""
-    seen = unions(held)
+    seen = timeline.unions
     return gaps(
         *[
             (name, start, end, "host-bound", None)
@@ -42,12 +40,14 @@ def idle(held) -> pd.DataFrame:
     )
 
 
-def found(table: pd.DataFrame, idle_table=None, steps=NO_STEPS, ops=None, more=None) -> Offenders:
-    held = rows(table)
-    idle_table = idle(held) if idle_table is None else idle_table
-    collectives, instance = more or (pd.DataFrame(), None)
-    ops = frame(OP_COLUMNS) if ops is None else ops
-    return offenders(held, unions(held), idle_table, collectives, steps, ops, instance)
+def found(table: pd.DataFrame, idle_table=None, steps=NO_STEPS, ops=None, collectives=None) -> Offenders:
+    timeline = timeline_of(Trace(table, ops=frame(OP_COLUMNS) if ops is None else ops))
+    return offenders(
+        timeline,
+        idle(timeline) if idle_table is None else idle_table,
+        pd.DataFrame() if collectives is None else collectives,
+        steps,
+    )
 
 
 def step() -> pd.DataFrame:
@@ -69,11 +69,10 @@ def step() -> pd.DataFrame:
 OPS = frame(OP_COLUMNS, {"source": ["m.py:1", "m.py:2", "m.py:3"], "framework_op": ["dot", "psum", None]})
 STEP = pd.DataFrame([("", 5, "train", 0, 300)], columns=list(STEPS)).astype(STEPS)
 COLLECTIVES = pd.DataFrame({"instance": [0], "last": ["gpu:1"], "last_start_ps": pd.array([160], "Int64")})
-INSTANCE = np.array([-1, 0, -1, -1, -1, 0, -1])
 
 
 def test_a_step_whose_offenders_are_known():
-    result = found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, (COLLECTIVES, INSTANCE))
+    result = found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES)
     columns = ["what", "kind", "direction", "device", "n", "cost_ps", "ratio", "devices", "step", "source", "next"]
     assert result.table[columns].fillna("-").values.tolist() == [
         ["all-reduce", "collective", "-", "gpu:0", 1, 100, 100 / 300, 2, "5", "m.py:2", "-"],
@@ -222,12 +221,12 @@ def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
     for (device, kind, _, _, name), cost in zip(drawn, handed_out(drawn), strict=True):
         if cost:
             wanted.setdefault((device, kind, name.split(".")[0]), []).append(cost)
-    seen = unions(table)
-    cells = partition(seen).set_index("device")
-    for device in seen.devices:
+    timeline = timeline_of(table)
+    cells = partition(timeline).set_index("device")
+    for device in timeline.unions.devices:
         if lengths := [
             end - start
-            for start, end in idle(rows(table)).query("device == @device")[["start_ps", "end_ps"]].values.tolist()
+            for start, end in idle(timeline).query("device == @device")[["start_ps", "end_ps"]].values.tolist()
         ]:
             wanted[device, "idle", "host-bound"] = lengths
     assert {
@@ -249,7 +248,7 @@ def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
 def test_the_frames_are_left_as_they_were():
     table, ops, steps, idle_table = step(), OPS.copy(), STEP.copy(), gaps(("gpu:0", 230, 260, "host-bound", 3))
     before = [one.copy(deep=True) for one in (table, ops, steps, idle_table)]
-    found(table, idle_table, steps, ops, (COLLECTIVES, INSTANCE))
+    found(table, idle_table, steps, ops, COLLECTIVES)
     assert all(one.equals(was) for one, was in zip((table, ops, steps, idle_table), before, strict=True))
 
 
@@ -276,7 +275,7 @@ def test_the_frames_are_left_as_they_were():
 def test_the_offenders_of_whole_traces_sum_to_the_cells_of_the_partition(case):
     trace = traces.trace(case)
     result = found(trace.events, ops=trace.ops)
-    cells = partition(trace.events).set_index("device")
+    cells = partition(trace).set_index("device")
     assert result.totals["device"].tolist() == cells.index.tolist()
     for row in result.totals.to_dict("records"):
         cell = cells.loc[row["device"]]

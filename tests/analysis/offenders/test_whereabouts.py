@@ -59,10 +59,9 @@ def test_without_ops_and_steps_nothing_is_told():
 
 
 def test_a_collective_waits_from_its_start_to_the_last_start_or_to_its_end():
-    held, _ = some()
     table = pd.DataFrame({"instance": [4, 2], "last": ["gpu:9", "gpu:3"], "last_start_ps": pd.array([99, 7], "Int64")})
     at = spots((0, 5, 9, 0, -1), (0, 12, 20, 1, -1), (0, 0, 5, -1, 0))
-    told = last_arriver(at, held, table, np.array([2, 4]))
+    told = last_arriver(at, table, np.array([2, 4]))
     assert (list(told["last"]), told["wait_ps"].tolist()) == (["gpu:3", "gpu:9", None], [2, 8, pd.NA])
-    for unknown in (last_arriver(at, held, table, np.array([-1, 3])), last_arriver(at, held, table, None)):
+    for unknown in (last_arriver(at, table, np.array([-1, 3])), last_arriver(at, table[:0], np.array([2, 4]))):
         assert (list(unknown["last"]), unknown["wait_ps"].tolist()) == ([None] * 3, [pd.NA] * 3)

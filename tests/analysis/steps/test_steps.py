@@ -4,18 +4,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.stepped import annotated, found, joined, work
+from tests.stepped import annotated, joined, timeline, work
 from tracekit.analysis.steps.steps import STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
-from tracekit.readers import read
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import boundaries
-from tracekit.timeline.unions import CELLS, unions
+from tracekit.timeline.timeline import timeline_of
+from tracekit.timeline.unions import CELLS
 
 
 def measured(done, spans=None):
-    held = rows(done[0])
-    return steps(held, found(done, spans), unions(held))
+    return steps(timeline(done, spans))
 
 
 def regular(length=10, **slow):
@@ -214,10 +210,7 @@ def test_windows_rows_and_cells_are_those_of_the_definition(run):
 
 
 def test_a_real_capture_of_annotated_steps_tells_the_one_that_compiles_and_the_one_whose_host_slept(pytestconfig):
-    trace = read(pytestconfig.rootpath / "tests" / "data" / "stepped-cpu.xplane.pb.gz")
-    held = rows(trace.events)
-    made = boundaries(held, trace.spans, launch_of(held, trace.launches), trace.launches)
-    result = steps(held, made, unions(held))
+    result = steps(timeline_of(pytestconfig.rootpath / "tests" / "data" / "stepped-cpu.xplane.pb.gz"))
     assert result.table["step"].tolist() == list(range(8))
     assert result.table["left_out"].fillna("").tolist() == ["compiles", *[""] * 7]
     assert result.table["outlier"].tolist() == [False] * 5 + [True, False, False]

@@ -8,18 +8,12 @@ from tests import traces
 from tests.data import schedule
 from tests.traces import needs_real
 from tracekit.analysis.steps.steps import steps
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import boundaries
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 
 @cache
 def measured(case):
-    trace = traces.trace(case)
-    held = rows(trace.events)
-    made = boundaries(held, trace.spans, launch_of(held, trace.launches), trace.launches)
-    return steps(held, made, unions(held))
+    return steps(timeline_of(traces.trace(case)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests import traces
 from tracekit import intervals as iv
 from tracekit.readers import chrome, xspace
 from tracekit.readers.chrome import jax_planes
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -300,7 +300,7 @@ def test_a_whole_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_
     rows = trace.events[trace.events["device"] == f"tpu:{number}"]
     collectives = rows[rows["kind"] == "collective"]
     assert len(collectives) == expected["n_collective"]
-    time = iv.total(unions(trace.events).devices[f"tpu:{number}"].collective)
+    time = iv.total(timeline_of(trace).unions.devices[f"tpu:{number}"].collective)
     assert round(time / 10**6, 3) == expected["collective"]
     # A copy or another asynchronous op is one row from start to done: only the others are compared.
     swept = innermost(traces.path(case), f"/device:TPU:{number}")

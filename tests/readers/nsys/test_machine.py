@@ -7,7 +7,7 @@ import pytest
 from tests.readers.nsys.exports import Tables, rows
 from tracekit import intervals as iv
 from tracekit.readers import nsys
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_one_gpu_used_by_two_processes_is_one_device_and_their_streams_are_apart
         ["gpu:0", "stream 13, process 8"],
     ]
     assert trace.devices["device"].tolist() == ["gpu:0"]
-    assert iv.total(unions(trace.events).devices["gpu:0"].busy) == 15_000
+    assert iv.total(timeline_of(trace).unions.devices["gpu:0"].busy) == 15_000
 
 
 def test_two_contexts_of_one_process_with_one_stream_number_are_apart(read):
@@ -81,7 +81,7 @@ def test_rows_without_a_device_stand_on_no_device_that_is_counted(read):
     tables = Tables().kernel("k", 0, 1).without("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId")
     trace = read(tables)
     assert trace.events["device"].tolist() == ["gpu:?"]
-    assert unions(trace.events).devices == {}
+    assert timeline_of(trace).unions.devices == {}
     assert trace.notes == ("1 rows do not say on which GPU they ran; they count in no device.",)
 
 

@@ -7,9 +7,9 @@ from tests.frames import events, spans, trace
 from tests.report.figures.drawn import words
 from tracekit import cli
 from tracekit.errors import TracekitError
-from tracekit.report.build import build
 from tracekit.report.figures import figure as module
 from tracekit.report.figures.figure import FIGURES, figure, write_figures
+from tracekit.timeline.timeline import timeline_of
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 
@@ -18,7 +18,7 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr(module, "load", lambda path, run, kinds: given)
+    monkeypatch.setattr(module, "read", lambda path, run, kinds: given)
     return tmp_path
 
 
@@ -111,7 +111,7 @@ GIVEN = trace(
 def test_a_stretch_is_said_in_words_or_numbers(what):
     assert "traces/test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
     assert "traces/test, the phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
-    assert "traces/test, from the first phase to the last" in words(figure(build(GIVEN), what))
+    assert "traces/test, from the first phase to the last" in words(figure(timeline_of(GIVEN), what))
 
 
 def test_a_path_is_read():

@@ -15,7 +15,7 @@ from tracekit.columns import frame
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.vocabulary.kinds import Kind
 
@@ -42,12 +42,9 @@ def phases_of(*rows) -> pd.DataFrame:
 
 def gantt(trace, title="", subtitle="", window=None, phases=None, **options):
     """The timeline of a trace, or of any window of it, with any phases."""
-    inside = unions(trace.events)
-    if window is not None:
-        inside = inside.inside(np.array([window]))
+    inside = timeline_of(replace(trace, source=subtitle), window)
     phases = phases_of() if phases is None else phases
-    trace = replace(trace, source=subtitle)
-    selection = Selection(trace, inside, phases, window[0] if window else 0, "time since the start")
+    selection = Selection(inside, phases, window[0] if window else 0, "time since the start")
     return draw(selection, "gantt", title=title, **options)
 
 

@@ -10,7 +10,7 @@ from tracekit.analysis.overlap import concurrency, device_pairs
 from tracekit.analysis.partition import partition
 from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.figures.selection import select
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
@@ -73,7 +73,7 @@ def test_a_phase_of_one_round_tells_where_it_lies():
 
 def test_the_results_are_those_of_the_analyses_inside_the_stretch():
     selection = select(trace(ROWS, PHASES), phase="both")
-    inside = selection.unions
+    inside = selection.timeline
     assert selection.stretch.partition.equals(partition(inside))
     assert selection.stretch.pairs.equals(device_pairs(inside))
     assert selection.stretch.concurrency.equals(concurrency(inside))
@@ -82,7 +82,7 @@ def test_the_results_are_those_of_the_analyses_inside_the_stretch():
 
 def test_a_phase_has_the_figures_that_the_report_gives_it():
     given = trace(ROWS, PHASES)
-    report, selection = build(given), select(given, phase="both")
+    report, selection = analyse(given), select(given, phase="both")
     for name in ("partition", "overlap", "pairs", "concurrency"):
         assert getattr(selection.stretch, name).equals(getattr(report.inside["both"], name))
 
@@ -164,10 +164,11 @@ def test_several_stretches_at_once_are_refused():
 
 
 def test_a_report_gives_its_headline_and_its_own_phases():
-    report = build(trace(ROWS, PHASES))
-    assert select(report).finding == report.headline.removesuffix(".")
-    own = build(trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None]))), phases=["train"])
-    assert windows(select(own)) == {"": [[30, 60]]}
+    given = trace(ROWS, PHASES)
+    report = analyse(given)
+    assert select(given, report).finding == report.headline.removesuffix(".")
+    given = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
+    assert windows(select(given, analyse(given, phases=["train"]))) == {"": [[30, 60]]}
 
 
 def test_a_trace_without_device_rows_says_what_it_lacks():

@@ -14,25 +14,27 @@ from tests import stepped
 from tests.frames import events, spans, trace
 from tracekit.columns import concat
 from tracekit.readers import read
-from tracekit.report.build import Report, build
+from tracekit.report.build import analyse
 from tracekit.report.html.page import page
-from tracekit.trace import EVENT_COLUMNS
+from tracekit.report.model import Report
+from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 DATA = Path(__file__).parent.parent.parent / "data"
 
 
-def _many(devices: int) -> Report:
+def _many(devices: int) -> Trace:
     rows = [
         (f"host{at // 8}/gpu:{at % 8}", kind, start * MS + at, start * MS + at + length * MS // 10)
         for at in range(devices)
         for start, length, kind in ((0, 10, "compute"), (1, 3 + at % 5, "collective"), (2, 1 + at % 3, "memcpy"))
     ]
-    return build(trace(events(*rows)))
+    return trace(events(*rows))
 
 
-def _hostile() -> Report:
+def _hostile() -> Trace:
     rows = events(
         (f"gpu:0{HOSTILE}", "compute", 0, MS, f"{HOSTILE}\x1b[31m"),
         (f"gpu:1{HOSTILE}", "collective", MS // 2, 2 * MS, f"all-reduce{HOSTILE}"),
@@ -42,19 +44,19 @@ def _hostile() -> Report:
     rows["lane"] = rows["lane"].cat.rename_categories(lambda lane: f"{lane}{HOSTILE}")
     marks = spans((f"a{HOSTILE}", 0, MS), (f"b{HOSTILE}", MS, 4 * MS, f"a{HOSTILE}"), host=f"host{HOSTILE}")
     made = trace(rows, marks, notes=(f"note{HOSTILE}",), runs=(f"run{HOSTILE}",))
-    return build(replace(made, source=f"traces/{HOSTILE}"))
+    return replace(made, source=f"traces/{HOSTILE}")
 
 
-def _clocks() -> Report:
+def _clocks() -> Trace:
     parts = [
         events(*[(f"h{host}/gpu:0", "compute", host * MS + at * 10, host * MS + at * 10 + 6) for at in range(4)],
                host=f"h{host}", clock=f"h{host}")
         for host in (0, 1)
     ]  # fmt: skip
-    return build(trace(concat(EVENT_COLUMNS, parts)))
+    return trace(concat(EVENT_COLUMNS, parts))
 
 
-def _phases() -> Report:
+def _phases() -> Trace:
     rows = events(
         ("gpu:0", "compute", 0, 10 * MS),
         ("gpu:1", "compute", 10 * MS, 20 * MS),
@@ -65,20 +67,20 @@ def _phases() -> Report:
         ("gpu:1", "collective", 32 * MS, 34 * MS, "all-reduce.1"),
     )
     marks = spans(("first", 0, 10 * MS), ("second", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "first;second"))
-    return build(trace(rows, marks))
+    return trace(rows, marks)
 
 
-def _three() -> Report:
+def _three() -> Trace:
     """Three devices that overlap unequally in a phase with a baseline."""
     rows = events(
         *[("gpu:0", "compute", 0, 30)],
         *[(f"gpu:{at}", "compute", 40 + at * 3, 50 + at * 4) for at in range(3)],
         ("gpu:2", "memset", 60, 62),
     )
-    return build(trace(rows, spans(("one", 0, 30), ("three", 40, 62, None, "one"))))
+    return trace(rows, spans(("one", 0, 30), ("three", 40, 62, None, "one")))
 
 
-def _launched() -> Report:
+def _launched() -> Trace:
     """Eight steps of small kernels that are launched one by one, the sixth of them three times as long."""
     starts = [50_000 + at for at in (0, 1000, 2000, 3000, 4000, 5000, 8000, 9000, 10_000)]
     done = [
@@ -88,12 +90,12 @@ def _launched() -> Report:
     ]
     rows, launches = stepped.work(("gpu:0", "compute", 1, 49_000, 0), *done)
     marks = stepped.annotated(*[("train", step, *ends) for step, ends in enumerate(pairwise(starts))])
-    return build(trace(rows, marks, launches=launches))
+    return trace(rows, marks, launches=launches)
 
 
 _MADE = {
-    "captured": lambda: build(read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")),
-    "stepped": lambda: build(read(DATA / "stepped-cpu.xplane.pb.gz")),
+    "captured": lambda: read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb"),
+    "stepped": lambda: read(DATA / "stepped-cpu.xplane.pb.gz"),
     "phases": _phases,
     "three": _three,
     "launched": _launched,
@@ -101,22 +103,28 @@ _MADE = {
     "clocks": _clocks,
     "many": lambda: _many(40),
     "several": lambda: _many(9),
-    "one": lambda: build(trace(events(("gpu:0", "compute", 5, 10)))),
-    "empty": lambda: build(trace(events())),
+    "one": lambda: trace(events(("gpu:0", "compute", 5, 10))),
+    "empty": lambda: trace(events()),
 }
 NAMES = tuple(_MADE)
 
 
 @cache
+def timeline(name: str) -> Timeline:
+    """The trace of that name, in order."""
+    return timeline_of(_MADE[name]())
+
+
+@cache
 def report(name: str) -> Report:
-    """The report of that name."""
-    return _MADE[name]()
+    """Its report."""
+    return analyse(timeline(name))
 
 
 @cache
 def html(name: str) -> str:
     """Its page."""
-    return page(report(name))
+    return page(report(name), timeline(name))
 
 
 @cache

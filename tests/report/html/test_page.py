@@ -301,7 +301,7 @@ def test_rounds_of_phases_and_collectives_lead_to_their_place():
     links = within(root, "phases").iter("button")
     assert [led(one, zero)[:2] for one in links] == [(one["start_ps"], one["end_ps"]) for one in records(found.marks)]
     _, rows = table(within(root, "collectives"), "The longest beside no compute")
-    ((row), (one)) = rows, records(found.reasons.collectives.table)
+    ((row), (one)) = rows, records(found.explanation.collectives.table)
     assert led(row[0][1], zero)[:2] == (one[0]["start_ps"], one[0]["end_ps"])
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
 from tracekit.columns import concat, frame
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.html import encode
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&\u2028\u2029'\"<!--\x00"
@@ -64,6 +65,11 @@ def test_a_column_holds_any_integers(values):
     assert [(-(v + 1) // 2 if v % 2 else v // 2) if made.signed else v for v in plain] == values
 
 
+def payload_of(given):
+    timeline = timeline_of(given)
+    return payload(analyse(timeline), timeline)
+
+
 def test_the_columns_tell_every_row_lane_by_lane():
     rows = events(
         ("gpu:10", "compute", 7_000, 9_000, "b"),
@@ -72,7 +78,7 @@ def test_the_columns_tell_every_row_lane_by_lane():
         ("gpu:2", "compute", 2_000, 4_000, "b"),
     )
     rows["bytes"] = pd.array([pd.NA, 2**40, pd.NA, pd.NA], "Int64")
-    found = read(payload(build(trace(rows))))
+    found = read(payload_of(trace(rows)))
     assert (found["unit_ps"], found["clocks"], found["whole"]) == (
         "1000",
         [{"name": "", "origin_ps": "2000"}],
@@ -97,7 +103,7 @@ def test_a_row_tells_the_call_that_started_it_and_calls_of_no_row_are_left_out()
     rows["correlation_id"] = pd.array([8, 9], "Int64")
     calls = {"host": ["h"] * 3, "thread": ["t", "s", "t"], "name": ["launch", "launch", "other"]}
     times = {"start_ps": [10, 20, 30], "end_ps": [15, 25, 35], "correlation_id": [9, 8, 7]}
-    found = read(payload(build(trace(rows, launches=frame(LAUNCH_COLUMNS, calls | times)))))
+    found = read(payload_of(trace(rows, launches=frame(LAUNCH_COLUMNS, calls | times))))
     assert found["lanes"] == [[0, "compute", 2], [1, "s", 1], [1, "t", 1]]
     assert np.cumsum(found["launch"]).tolist() == [2, 3]
     assert (found["device_rows"], found["rows"], found["groups"][1]["kind"]) == (2, 4, "host")
@@ -106,14 +112,15 @@ def test_a_row_tells_the_call_that_started_it_and_calls_of_no_row_are_left_out()
 
 def test_rows_of_one_collective_share_its_number():
     rows = events(*[(f"gpu:{d}", "collective", 10 * k + d, 10 * k + 9, "all") for k in range(3) for d in range(2)])
-    found = read(payload(build(trace(rows))))
+    found = read(payload_of(trace(rows)))
     assert found["has_instance"] == [1] * 6
     assert np.cumsum(found["instance"]).tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_phases_are_bands_and_what_is_shown_at_first_reaches_from_the_first_to_the_last():
-    made = build(trace(events(("gpu:0", "compute", 100, 900)), spans(("p", 300, 400), ("q", 500, 600))))
-    found = read(payload(made))
+    timeline = timeline_of(trace(events(("gpu:0", "compute", 100, 900)), spans(("p", 300, 400), ("q", 500, 600))))
+    made = analyse(timeline)
+    found = read(payload(made, timeline))
     assert [(one["name"], one["start"], one["end"]) for one in found["phases"]] == [("p", 200, 300), ("q", 400, 500)]
     assert found["shown"] == [made.shown[0] - 100, made.shown[1] - 100]
 
@@ -126,27 +133,28 @@ def test_clocks_that_are_not_aligned_have_a_time_0_each():
             events(("b/gpu:0", "compute", 10**15, 10**15 + 500), host="b", clock="b"),
         ],
     )
-    report = build(trace(rows))
+    timeline = timeline_of(trace(rows))
+    report = analyse(timeline)
     assert origins(report) == {"a": 1000, "b": 10**15}
-    found = read(payload(report))
+    found = read(payload(report, timeline))
     assert (found["gap"], [one["clock"] for one in found["groups"]]) == ([0, 0], [0, 1])
 
 
 def test_times_beyond_2_to_the_52_are_rounded_to_a_coarser_unit_and_that_is_told():
-    found = read(payload(build(trace(events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1))))))
+    found = read(payload_of(trace(events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1)))))
     assert (found["unit_ps"], found["rounded"]) == ("1000", True)
     assert (found["gap"], found["duration"]) == ([0, 0], [0, (2**60 + 1) // 1000])
 
 
 def test_an_empty_trace_has_a_header_and_no_rows():
-    found = read(payload(build(trace(events()))))
+    found = read(payload_of(trace(events())))
     assert (found["rows"], found["whole"], found["names"], found["lanes"]) == (0, None, [], [])
 
 
 def test_hostile_names_stay_inside_their_strings():
     rows = events(("gpu:0", "compute", 0, 10, HOSTILE))
     rows["lane"] = rows["lane"].cat.rename_categories([HOSTILE])
-    made = payload(build(trace(rows, spans((HOSTILE, 0, 5)))))
+    made = payload_of(trace(rows, spans((HOSTILE, 0, 5))))
     found = read(made)
     assert (found["names"], found["lanes"][0][1], found["phases"][0]["name"]) == ([HOSTILE],) + (HOSTILE,) * 2
     assert made.isascii()
@@ -165,8 +173,9 @@ def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_say
     rows = events(("gpu:0", "compute", 50, 60, "n" * 500))
     rows["correlation_id"] = pd.array([8], "Int64")
     call = {"host": ["h"], "thread": ["t"], "name": ["launch"], "start_ps": [10], "end_ps": [15], "correlation_id": [8]}
-    report = build(trace(rows, launches=frame(LAUNCH_COLUMNS, call)))
-    whole, less = read(payload(report)), read(payload(report, limit=100))
+    timeline = timeline_of(trace(rows, launches=frame(LAUNCH_COLUMNS, call)))
+    report = analyse(timeline)
+    whole, less = read(payload(report, timeline)), read(payload(report, timeline, limit=100))
     assert (whole["rows"], whole["notes"], less["rows"], len(less["notes"])) == (2, [], 1, 2)
     assert less["names"] == ["n" * 80 + "…" + "n" * 79]
 
@@ -197,7 +206,7 @@ def test_with_compared_phases_a_row_says_its_step_where_it_is_in_one():
     )
     rows = events(*[(device, "compute", at, at + 50) for device in ("gpu:0", "gpu:1") for at in (0, 200, 250)])
     both = concat(SPAN_COLUMNS, [spans(("solo", 0, 100), ("both", 200, 300, "solo")), marks])
-    held = read(payload(build(trace(rows, both))))
+    held = read(payload_of(trace(rows, both)))
     assert [one["step"] for one in held["steps"]] == [8, 9]
     assert np.cumsum(held["step"]).tolist() == [-1, 0, 1] * 2
     assert held["notes"] == []

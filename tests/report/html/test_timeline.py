@@ -9,7 +9,6 @@ import pytest
 from tests.frames import events, spans, trace
 from tests.report.html.timeline_page import written
 from tracekit.columns import frame
-from tracekit.report.build import build
 from tracekit.trace import LAUNCH_COLUMNS
 
 US = 10**6
@@ -46,7 +45,7 @@ def report():
             "correlation_id": rows["correlation_id"],
         },
     )
-    return build(trace(rows, marks, launches=launches))
+    return trace(rows, marks, launches=launches)
 
 
 @pytest.fixture(scope="module")

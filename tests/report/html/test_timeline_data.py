@@ -13,7 +13,7 @@ from tracekit.analysis.overlap import device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.columns import concat, frame
 from tracekit.devices import natural
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.figures import coverage
 from tracekit.report.html.lanes import origins
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
@@ -120,7 +120,7 @@ def test_a_measured_range_agrees_with_overlap_partition_and_pairs(open_page, tmp
     rows = random_frame(seed, 400, longest=2**14)
     made = trace(rows)
     page = opened(open_page, tmp_path / "p.html", made)
-    zero = origins(build(made))[""]
+    zero = origins(analyse(made))[""]
     rng = np.random.default_rng(seed)
     for window in [(0, 2**15), *np.sort(rng.integers(0, 2**14, (12, 2)), axis=1).tolist()]:
         if window[0] == window[1]:

@@ -5,8 +5,9 @@ from pathlib import Path
 from string import Template
 
 from tracekit.report import palette
-from tracekit.report.build import Report, build
+from tracekit.report.build import analyse
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
 _PAGE = Template("""<!doctype html>
@@ -18,9 +19,10 @@ $styles</style></head>
 """)
 
 
-def written(path: Path, shown: Trace | Report, links: str = "") -> Path:
-    """The timeline of a trace or a report as a page at `path`; `links` is HTML before it."""
-    report = build(shown) if isinstance(shown, Trace) else shown
+def written(path: Path, trace: Trace, links: str = "") -> Path:
+    """The timeline of a trace as a page at `path`; `links` is HTML before it."""
+    timeline = timeline_of(trace)
+    report = analyse(timeline)
     files = resources.files("tracekit.report.html")
     colours = {
         theme: ";".join(f"--{key}:{colour}" for key, colour in found.items()) for theme, found in palette.THEMES.items()
@@ -28,6 +30,6 @@ def written(path: Path, shown: Trace | Report, links: str = "") -> Path:
     scripts = "".join(f"<script>{(files / one).read_text('utf-8')}</script>" for one in SCRIPTS)
     styles = "".join((files / one).read_text("utf-8") for one in STYLES)
     path.write_text(
-        _PAGE.substitute(colours, styles=styles, links=links, data=payload(report), scripts=scripts), "utf-8"
+        _PAGE.substitute(colours, styles=styles, links=links, data=payload(report, timeline), scripts=scripts), "utf-8"
     )
     return path

@@ -12,9 +12,10 @@ from rich.console import Console
 from tests.frames import events, trace
 from tests.readers.xspaces import write as write_xspace
 from tracekit.errors import TracekitError
+from tracekit.readers import read
 from tracekit.report import text
-from tracekit.report.build import build
-from tracekit.report.command import run
+from tracekit.report.build import analyse
+from tracekit.report.report import report
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
 from tracekit.trace import Trace
@@ -37,12 +38,12 @@ def mixed() -> Trace:
 
 def shown(what: Trace, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    printout.show(build(what), console, full=True)
+    printout.show(analyse(what), console, full=True)
     return console.file.getvalue()
 
 
 def test_the_shares_are_one_sentence_and_the_guesses_one_table():
-    report = build(mixed())
+    report = analyse(mixed())
     assert text.known_by(report) == (
         "What told compute, collectives and copies apart, by busy time: HLO opcode 40.0 %, profiler's record 50.0 %, "
         "name 9.5 %, nothing (taken for compute) 0.5 %. A wrong guess is corrected with --kinds."
@@ -65,13 +66,13 @@ def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
     assert max(map(len, said.splitlines())) <= 80
     assert not re.search(r"\d\n%", said)
     assert "at::native::elemen…impl<float>>(int)" in said
-    markdown = text.markdown(build(mixed()), "gantt.png")
+    markdown = text.markdown(analyse(mixed()), "gantt.png")
     assert "at::native::elemen…impl&lt;float>>(int)" in markdown
-    assert text.known_by(build(mixed())) in markdown
+    assert text.known_by(analyse(mixed())) in markdown
 
 
 def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
-    many = build(trace(events(*[("gpu:0", "compute", 10 * at, 10 * at + 9, f"k{at}_") for at in range(30)])))
+    many = analyse(trace(events(*[("gpu:0", "compute", 10 * at, 10 * at + 9, f"k{at}_") for at in range(30)])))
     assert [len(rows) for _, _, rows in text.guesses(many)] == [5]
     assert len(summary(many)["guessed"]) == 20
 
@@ -79,16 +80,16 @@ def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
 def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is_said():
     rows = events(("gpu:0", "compute", 0, 9))
     rows["known_by"] = pd.Categorical(["opcode"])
-    known = build(trace(rows))
+    known = analyse(trace(rows))
     assert (text.known_by(known), text.guesses(known)) == (
         "What told compute, collectives and copies apart, by busy time: HLO opcode 100 %.",
         [],
     )
-    assert (text.known_by(build(trace(events()))), text.guesses(build(trace(events())))) == ("", [])
+    assert (text.known_by(analyse(trace(events()))), text.guesses(analyse(trace(events())))) == ("", [])
 
 
 def test_the_summary_holds_the_shares_and_the_guesses():
-    found = summary(build(mixed()))
+    found = summary(analyse(mixed()))
     assert sum(level["busy_ps"] for level in found["known_by"]) == sum(one["busy_ps"] for one in found["devices"])
     assert found["known_by"][1] == {"level": "opcode", "busy_ps": 80 * US, "ratio": 0.4}
     assert found["guessed"][1] == {
@@ -104,7 +105,7 @@ def test_the_summary_holds_the_shares_and_the_guesses():
 
 def test_every_column_of_the_table_is_defined_in_the_docs():
     words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[3] / "docs" / "concepts.md").read_text("utf-8")))
-    ((_, head, _),) = text.guesses(build(mixed()))
+    ((_, head, _),) = text.guesses(analyse(mixed()))
     assert set(head) <= words
 
 
@@ -122,7 +123,8 @@ def test_rules_decide_what_the_report_counts_and_a_rule_without_rows_is_noted(tm
     path = write_xspace(tmp_path / "host.xplane.pb", SPACE)
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname="^ring"\nkind="collective"\n[[rule]]\nname="gone"\nkind="compute"\n')
-    out = run(path, tmp_path / "out", kinds=rules)
+    out = tmp_path / "out"
+    report(read(path, kinds=rules), out)
     found = json.loads((out / "summary.json").read_text())
     assert found["devices"][0]["kinds"]["collective"] == {"intervals": 1, "union_ps": 3000}
     assert {one["level"]: one["busy_ps"] for one in found["known_by"] if one["busy_ps"]} == {
@@ -137,4 +139,4 @@ def test_a_mistake_in_the_rules_is_found_before_the_trace_is_read(tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname="x"\nkind="copy"\n')
     with pytest.raises(TracekitError, match="kind is 'copy'"):
-        run(tmp_path / "no trace", kinds=rules)
+        read(tmp_path / "no trace", kinds=rules)

@@ -4,17 +4,13 @@ from tests.collective_frames import row, table
 from tracekit.analysis.collectives.collectives import collectives
 from tracekit.report.section import Section
 from tracekit.report.sections.collectives import section
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
+from tracekit.timeline.timeline import timeline_of
 
 MS = 10**9
 
 
 def shown(*made: dict) -> Section:
-    events = table(*made)
-    sorted_rows = rows(events)
-    return section(collectives(sorted_rows, instances(sorted_rows), unions(events)))
+    return section(collectives(timeline_of(table(*made))))
 
 
 def steps(devices: int, count: int, late: int) -> list[dict]:

@@ -7,13 +7,12 @@ from tests.launch_frames import calls, work
 from tracekit.analysis.launches import launches as analysis
 from tracekit.analysis.launches import queues
 from tracekit.report.sections.launches import section
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import Trace
 
 
 def made_of(events, called):
-    ordered = rows(events)
-    return section(analysis.launches(ordered, launch_of(ordered, called), called))
+    return section(analysis.launches(timeline_of(Trace(events, launches=called))))
 
 
 def row(start, end, id=None, **more):

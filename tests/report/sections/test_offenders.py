@@ -1,12 +1,12 @@
 import json
 
-from tests.analysis.offenders.test_offenders import COLLECTIVES, INSTANCE, OPS, STEP, found, gaps, step
+from tests.analysis.offenders.test_offenders import COLLECTIVES, OPS, STEP, found, gaps, step
 from tests.frames import events
 from tracekit.report.sections.offenders import section
 
 
 def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanwhile():
-    shown = section(found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, (COLLECTIVES, INSTANCE)))
+    shown = section(found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
     assert shown.said == [
         "all-reduce costs gpu:0 the most, 1 exposed collective, 100 ps: 33.3 % of its window; "
         "1 other device it costs less.",

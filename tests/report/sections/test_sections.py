@@ -8,11 +8,12 @@ from rich.console import Console
 
 from tests.frames import events, spans, trace
 from tracekit.report import text
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.section import Section
 from tracekit.report.sections.sections import MOST, important
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
+from tracekit.timeline.timeline import timeline_of
 
 KEYS = ("findings", "critical_path", "steps", "offenders", "collectives", "idle", "launches", "bandwidth")
 # Two GPUs that take turns, and a collective that the second waits for.
@@ -38,7 +39,7 @@ def shown(report) -> list[str]:
 
 @pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
 def test_the_verdict_and_at_most_five_lines_come_first(given):
-    report = build(given)
+    report = analyse(given)
     lines = shown(report)
     blank = lines.index("")
     told = important(report.sections)
@@ -51,7 +52,7 @@ def test_the_verdict_and_at_most_five_lines_come_first(given):
 
 @pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
 def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
-    report = build(given)
+    report = analyse(given)
     assert [section.key for section in report.sections] == list(KEYS)
     lines, page, found = shown(report), text.markdown(report, "x.png"), summary(report)
     json.dumps(found, allow_nan=False)
@@ -65,11 +66,11 @@ def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
 
 
 def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
-    assert [line for given in (TURNS, PHASES) for line in shown(build(given)) if len(line) > 80] == []
+    assert [line for given in (TURNS, PHASES) for line in shown(analyse(given)) if len(line) > 80] == []
 
 
 def test_the_costliest_findings_lead_and_the_path_follows():
-    report = build(TURNS)
+    report = analyse(TURNS)
     told = important(report.sections)
     assert told[0].startswith("Collectives ran with nothing computing beside them for 20.0 % of the devices' time")
     assert any("critical path" in line for line in told[1:4])
@@ -83,9 +84,10 @@ def test_three_findings_leave_room_for_what_else_matters():
 
 
 def test_with_compared_phases_the_reasons_are_told_of_them_alone():
-    report = build(PHASES)
+    report = analyse(PHASES)
     assert report.compared == ("both",)
     assert "From here on, only what ran inside the compared phases counts: both." in shown(report)
-    assert report.reasons.rows.start.tolist() == [20, 20]
+    assert report.explanation.rows == 2
+    assert timeline_of(PHASES).inside(report.compared_rounds).rows.start.tolist() == [20, 20]
     assert summary(report)["compared"] == ["both"]
-    assert build(TURNS).compared == ()
+    assert analyse(TURNS).compared == ()

@@ -4,18 +4,15 @@ import json
 
 import pytest
 
-from tests.stepped import annotated, found, joined, work
+from tests.stepped import annotated, joined, timeline, work
 from tracekit.analysis.steps.steps import steps
 from tracekit.report.sections.steps import section
-from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import unions
 
 MS = 10**9
 
 
 def shown(done, spans=None):
-    held = rows(done[0])
-    return section(steps(held, found(done, spans), unions(held)))
+    return section(steps(timeline(done, spans)))
 
 
 def run(walls, *more, idle=(), name="train"):

@@ -11,8 +11,9 @@ from rich.cells import cell_len
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
 from tracekit.report import text
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.terminal import printout
+from tracekit.timeline.timeline import timeline_of
 
 MS = 10**9
 CODES = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,17 +30,19 @@ def several():
         ("gpu:1", "collective", 28 * MS, 33 * MS, "all-reduce"),
         ("gpu:1", "memcpy", 33 * MS, 36 * MS, "copy", "H2D"),
     )
-    return build(trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one"))))
+    return trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one")))
 
 
-def shown(report, width=80, full=False, **how) -> str:
+def shown(given, width=80, full=False, **how) -> str:
+    timeline = timeline_of(given)
+    report = analyse(timeline)
     file = io.StringIO()
     on = terminal.console(file, width=width)
     if how:
         from rich.console import Console
 
         on = Console(file=file, width=width, highlight=False, markup=False, **how)
-    printout.show(report, on, full)
+    printout.show(report, on, full, timeline)
     return file.getvalue()
 
 
@@ -62,7 +65,7 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
 def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
     report = several()
     brief, full = shown(report), shown(report, full=True)
-    there = [section for section in report.sections if not section.lacking]
+    there = [section for section in analyse(report).sections if not section.lacking]
     assert any(section.tables for section in there)
     for section in there:
         for title, _, _ in section.tables:
@@ -72,7 +75,7 @@ def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and
             assert "".join(said.split()) in re.sub(r"\s|\*", "", full)
         if section.said:
             assert "".join(section.said[0].split()) in re.sub(r"\s", "", brief)
-    tables = sum(len(section.tables) for section in there) + len(text.guesses(report))
+    tables = sum(len(section.tables) for section in there) + len(text.guesses(analyse(report)))
     assert brief.splitlines()[-1] == f"--full prints {tables} more tables; report.md has all of them."
     assert len(brief.splitlines()) < len(full.splitlines()) / 1.5
 
@@ -80,7 +83,7 @@ def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and
 def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_them_all():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100 * MS) for at in range(20)])
     marks = [(f"p{at}", at * MS, (at + 1) * MS) for at in range(12)]
-    report = build(trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0"))))
+    report = trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0")))
     brief, full = shown(report).splitlines(), shown(report, full=True).splitlines()
     verdicts = [line for line in brief[:40] if re.match(r"(p\d+|last): ", line)]
     # What is compared is kept, in the order of the trace.
@@ -116,7 +119,7 @@ def test_colours_change_nothing_but_the_colours():
 def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
     names = ["[bold]x[/bold]", "\x1b[2J\x1b]0;gone\x07", "\u202eevil", ":warning:", "漢字\t漢字", "a\nb"]
     frame = events(*[("gpu:0", "compute", at, at + 1, name) for at, name in enumerate(names)])
-    report = build(trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)])))
+    report = trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)]))
     for out in (shown(report, full=True), shown(report, 60)):
         assert "\x1b" not in out
         assert "\u202e" not in out
@@ -139,6 +142,7 @@ def test_a_table_that_is_too_wide_loses_empty_columns_before_words_and_words_bef
 
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
     report = several()
-    markdown = text.markdown(report, "gantt.png")
-    for title, _, _ in [*text.tables(report), *(table for one in report.sections for table in one.tables)]:
+    markdown = text.markdown(analyse(report), "gantt.png")
+    analysed = analyse(report)
+    for title, _, _ in [*text.tables(analysed), *(table for one in analysed.sections for table in one.tables)]:
         assert title in markdown

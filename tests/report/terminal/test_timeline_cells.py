@@ -12,10 +12,11 @@ from rich.cells import cell_len
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
 from tracekit.columns import categorical, concat
-from tracekit.report.build import build
+from tracekit.report.build import analyse
 from tracekit.report.terminal import timeline_cells, timeline_text
 from tracekit.report.terminal.timeline_cells import strips
 from tracekit.timeline.rows import CODE, rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary.kinds import Kind
@@ -31,9 +32,10 @@ def made(frame, cells, phases=NO_PHASES, shown=None):
     return strips(sorted_rows, unions(sorted_rows).windows, phases, shown, cells)
 
 
-def drawing(report, width=60, encoding="utf-8"):
+def drawing(given, width=60, encoding="utf-8"):
+    timeline = timeline_of(given)
     on = terminal.console(io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=width)
-    return [line.plain for line in timeline_text.timeline(report, on)]
+    return [line.plain for line in timeline_text.timeline(analyse(timeline), timeline, on)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,7 +91,7 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
         ("gpu:1", "memcpy", 20, 25, "copy", "H2D"),
         ("gpu:1", "memset", 35, 36),
     )
-    report = build(trace(frame, spans(("first", 0, 20), ("second", 20, 40, None, "first"))))
+    report = trace(frame, spans(("first", 0, 20), ("second", 20, 40, None, "first")))
     assert drawing(report, 55) == [
         "Timeline: 40 ps from the first phase to the last",
         "gpu:0  ████████████████████████████████████████   100 %",
@@ -107,7 +109,7 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
 
 def test_a_terminal_without_unicode_gets_digits():
     frame = one_lane(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 40, 41), ("gpu:0", "memcpy", 70, 80))
-    report = build(trace(frame))
+    report = trace(frame)
     assert drawing(report, 30, "ascii")[2:5] == [
         "gpu:0 88      1     88  26.3 %",
         "                    mm",
@@ -129,7 +131,7 @@ def test_no_line_is_wider_than_the_terminal_whatever_the_names(width):
         "new\nline",
     ]
     frame = events(*[(name, "compute", at, at + 5) for at, name in enumerate(names)])
-    report = build(trace(frame, spans(*[(name, 2 * at, 2 * at + 3) for at, name in enumerate(names)])))
+    report = trace(frame, spans(*[(name, 2 * at, 2 * at + 3) for at, name in enumerate(names)]))
     lines = drawing(report, width)
     assert max(map(cell_len, lines)) <= width
     assert not any(ord(letter) < 32 or letter == "\u202e" for line in lines for letter in line)
@@ -160,7 +162,7 @@ def test_streams_stand_below_their_device_where_they_are_few_and_threads_of_a_cp
 def test_more_devices_and_phases_than_there_is_room_for_are_counted():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_cells.MAX_DEVICES + 84)])
     marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_cells.MAX_PHASES + 2)])
-    lines = drawing(build(trace(frame, marks)))
+    lines = drawing(trace(frame, marks))
     assert "… and 84 devices and 2 phases more." in lines
     assert sum(line.startswith("gpu:") for line in lines) == timeline_cells.MAX_DEVICES
 
@@ -170,7 +172,7 @@ def test_clocks_that_are_not_aligned_have_a_timeline_each():
         events(("a/gpu:0", "compute", 0, 10), host="a", clock="a"),
         events(("b/gpu:0", "compute", 90, 100), host="b", clock="b"),
     ]
-    lines = drawing(build(trace(concat(EVENT_COLUMNS, parts))), 60)
+    lines = drawing(trace(concat(EVENT_COLUMNS, parts)), 60)
     assert [line for line in lines if line.startswith("Timeline")] == [
         "Timeline: 10 ps from first start to last end on the clock of",
         "Timeline: 10 ps from first start to last end on the clock of",
@@ -180,7 +182,7 @@ def test_clocks_that_are_not_aligned_have_a_timeline_each():
 
 @pytest.mark.parametrize("frame", [events(), events(("gpu:0", "compute", 5, 5))], ids=["no rows", "no length"])
 def test_without_device_work_of_any_length_there_is_no_timeline(frame):
-    assert drawing(build(trace(frame))) == []
+    assert drawing(trace(frame)) == []
 
 
 @pytest.mark.parametrize(

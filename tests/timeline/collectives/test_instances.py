@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.timeline.collectives.instances import BY, Matched, instances, matched
+from tracekit.timeline.collectives.instances import BY, Matched, matched
 from tracekit.timeline.rows import rows
 
 
@@ -277,7 +277,7 @@ def test_a_kernel_whose_category_is_not_told_is_named_by_itself():
 def test_rows_without_a_device_and_other_kinds_have_no_instance():
     of, _ = found(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
     assert of == [-1, -1]
-    assert instances(rows(table())).tolist() == []
+    assert matched(rows(table())).instance.tolist() == []
 
 
 @st.composite

@@ -15,6 +15,7 @@ from tracekit.analysis.bandwidth.roofline import place
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
 from tracekit.trace import DIRECTION_DTYPE
 from tracekit.vocabulary.kinds import Kind
@@ -120,14 +121,14 @@ class Bandwidth:
         )
 
 
-def bandwidth(rows: Rows, devices: pd.DataFrame, ops: pd.DataFrame, seen: Unions) -> Bandwidth:
+def bandwidth(timeline: Timeline) -> Bandwidth:
     """Rates of copies and of ops with known cost against their limits, and occupancy; docs/concepts.md defines them.
 
-    `devices` (DEVICE_COLUMNS) and `ops` (OP_COLUMNS) are the trace's, `seen` its unions. Rows on unknown devices
-    (`cpu:?`) count nowhere.
+    Rows on unknown devices (`cpu:?`) count nowhere.
     """
-    able = limits(devices)
-    copies, (rates, by_device), (occupancy, low) = _copies(rows, able), _ops(rows, ops, able, seen), _occupancy(rows)
+    rows, limit_of = timeline.rows, limits(timeline.trace.devices)
+    copies, (occupancy, low) = _copies(rows, limit_of), _occupancy(rows)
+    rates, by_device = _ops(rows, timeline.trace.ops, limit_of, timeline.unions)
     reasons = {}
     if not len(copies):
         reasons["copies"] = "The trace holds no copies on a known device."

@@ -17,10 +17,10 @@ from tracekit import notebook
 from tracekit.analysis.collectives.bus import rates
 from tracekit.analysis.collectives.lateness import Waits, waits
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import BY, Matched, matched
+from tracekit.timeline.collectives.instances import BY, Matched, kernel
 from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
-from tracekit.vocabulary.names import function
 
 COLLECTIVE_COLUMNS = {
     "instance": "int64",
@@ -147,24 +147,25 @@ class _Beside:
     exposed_wait: Column
 
 
-def collectives(rows: Rows, instance: Column, seen: Unions) -> Collectives:
+def collectives(timeline: Timeline) -> Collectives:
     """What each instance, device and kind of collective cost.
 
-    `instance` (len(rows),) is as timeline.collectives gives it. Times are in ps, bandwidths in bytes per second.
-    Hidden and exposed time is what lies inside the windows of `seen`, behind or beside the device's own compute;
+    Times are in ps, bandwidths in bytes per second. Hidden and exposed time is what lies inside the timeline's windows,
+    behind or beside the device's own compute;
     collectives that ran at once on a device count each. An instance of which the trace shows one device alone has no
     wait, skew, transfer or last device; its bandwidth, and that of one of which some ranks are not shown, is a lower
     bound (`at_least`).
     """
-    if not (instance >= 0).any():
+    rows, unions, found = timeline.rows, timeline.unions, timeline.collectives
+    if not (found.instance >= 0).any():
         table, by_device, by_op, total = (
             frame(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
         )
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
-    found, part = matched(rows), waits(rows, instance)
-    beside = _beside(rows, part, seen)
+    part = waits(rows, found.instance)
+    beside = _beside(rows, part, unions)
     table = _table(rows, part, beside, found)
-    by_device = _by_device(rows, part, beside, table["last"].notna().to_numpy(), seen)
+    by_device = _by_device(rows, part, beside, table["last"].notna().to_numpy(), unions)
     total = _total(part, beside)
     return Collectives(table, by_device, _by_op(part, table), total, _alone(table, by_device), found.notes, "")
 
@@ -239,7 +240,7 @@ def _table(rows: Rows, part: Waits, beside: _Beside, found: Matched) -> pd.DataF
 def _ops(rows: Rows, at: Column) -> NDArray[np.object_]:
     """The HLO op of each of the rows `at` of the frame, else its kernel's name without arguments."""
     ops = _texts(rows, "hlo_op", at)
-    names = np.array([function(name) for name in rows.labels("name")], object)
+    names = np.array([kernel(name) for name in rows.labels("name")], object)
     return np.asarray(np.where(pd.isna(ops), names[rows.events["name"].cat.codes.to_numpy()[at]], ops), object)
 
 

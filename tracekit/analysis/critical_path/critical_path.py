@@ -21,6 +21,7 @@ from tracekit.analysis.critical_path.what_if import (
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
 
 Column = NDArray[np.int64]
@@ -107,22 +108,17 @@ class CriticalPath:
         )
 
 
-def critical_path(
-    rows: Rows,
-    launch: Column,
-    instance: Column,
-    trace: Trace,
-    step_table: pd.DataFrame | None = None,
-    dag: Graph | None = None,
-) -> CriticalPath:
-    """The critical paths of the steps of `step_table` that are not left out; without any, of all rows of each clock.
+def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
+    """The critical paths of the steps of `step_table` that are not left out; without any, of the timeline's stretches,
+    or of all rows of each clock.
 
-    `launch` and `instance` (len(rows),) are what `links.launch_of` and `instances.instances` give. `step_table` has at
-    least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap. `dag` is the graph
-    of the same rows, where it is at hand.
+    `step_table` has at least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
     """
+    rows, trace = timeline.rows, timeline.trace
+    if not len(step_table) and timeline.stretches is not None:
+        step_table = _apart(timeline.stretches)
     table = _counted(rows, step_table)
-    dag = graph(rows, launch, instance, trace) if dag is None else dag
+    dag = graph(timeline)
     lacking = _lacking(rows, table)
     if lacking:
         return _nothing(dag, lacking)
@@ -157,14 +153,23 @@ def critical_path(
     )
 
 
-def _counted(rows: Rows, step_table: pd.DataFrame | None) -> pd.DataFrame:
+def _apart(stretches: pd.DataFrame) -> pd.DataFrame:
+    """`stretches` as steps without number, by clock and start, less those that begin inside another of their clock."""
+    table = stretches.sort_values(["clock", "start_ps", "end_ps"], kind="stable", ignore_index=True)
+    before = table.groupby("clock")["end_ps"].cummax().groupby(table["clock"]).shift(fill_value=np.iinfo(np.int64).min)
+    table = table[table["start_ps"] >= before].reset_index(drop=True)
+    return table.assign(
+        step=pd.array([pd.NA] * len(table), "Int64"), left_out=pd.Series([None] * len(table), dtype="str")
+    )
+
+
+def _counted(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
     """The steps that count, with clock, step, name, start_ps and end_ps, by clock and start."""
     wanted = ["clock", "step", "name", "start_ps", "end_ps"]
-    if step_table is not None:
-        kept = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
-        kept = kept[kept["clock"].fillna("").isin(rows.clocks)].assign(clock=kept["clock"].fillna(""))
-        if len(kept):
-            return kept.sort_values(["clock", "start_ps"], kind="stable")[wanted].reset_index(drop=True)
+    kept = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
+    kept = kept[kept["clock"].fillna("").isin(rows.clocks)].assign(clock=kept["clock"].fillna(""))
+    if len(kept):
+        return kept.sort_values(["clock", "start_ps"], kind="stable")[wanted].reset_index(drop=True)
     windows: dict[str, tuple[int, int]] = {}
     for device, clock in enumerate(rows.clocks):
         if rows.placed[device]:

@@ -11,6 +11,7 @@ from tracekit.analysis.critical_path.host import Calls, calls
 from tracekit.analysis.critical_path.queues import Queued, queued
 from tracekit.analysis.critical_path.waits import Edges, operands, resumed, synchronised
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
 
 Column = NDArray[np.int64]
@@ -85,12 +86,13 @@ class Graph:
         return ("launches", "syncs", "", "events")[sort], nth
 
 
-def graph(rows: Rows, launch: Column, instance: Column, trace: Trace) -> Graph:
-    """The graph of a trace; `launch` is what `links.launch_of` gives, `instance` what `instances.instances` does.
+def graph(timeline: Timeline) -> Graph:
+    """The graph of a trace.
 
     An edge that the measured times contradict (a row that started before its launch, a lane that did not wait) is
     dropped and counted, so no node starts before what it waits for has ended.
     """
+    rows, launch, trace = timeline.rows, timeline.launch, timeline.trace
     queues = queued(rows)
     waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
     host = calls(rows, launch, trace.launches, trace.spans, trace.syncs.iloc[waiting])
@@ -110,7 +112,7 @@ def graph(rows: Rows, launch: Column, instance: Column, trace: Trace) -> Graph:
     call, member = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
     waits = extra_first[mine] < extra_first[mine.start + 1 : mine.stop + 1]
     call[mine], latency = launched(rows, launch, trace.launches, waits, tally)
-    member[mine], gate, last, members = met(rows, instance, tally)
+    member[mine], gate, last, members = met(rows, timeline.collectives.instance, tally)
     device = np.full(nodes, len(rows.devices), np.int16)
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
     kind = np.full(nodes, WORK, np.int8)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
@@ -13,8 +12,8 @@ from tracekit.analysis.idle.pieces import Pieces, by_start, cut, joined
 from tracekit.analysis.idle.threads import Doing, Thread, dispatchers, doings
 from tracekit.analysis.idle.waits import awaited, blocked, same_clock, told
 from tracekit.intervals import Intervals
-from tracekit.timeline.gaps import gaps
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE
+from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.kinds import Kind
 
 
@@ -45,84 +44,66 @@ PROMPT_PS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What all devices share: who launched each row, what the host's threads did, and what the waits waited for."""
+class HostActivity:
+    """What the host's threads did while devices stood idle: by thread what it was `doing`, which thread calls a host's
+    programs, the row that each of the trace's syncs waited for, and when each thread was blocked for a device."""
 
-    rows: Rows
-    launch: NDArray[np.int64]
-    instance: NDArray[np.int64]
-    launches: pd.DataFrame
-    called: NDArray[np.int64]
-    returned: NDArray[np.int64]
     doing: Mapping[Thread, Mapping[Doing, Intervals]]
     dispatchers: Mapping[str, str]
-    syncs: pd.DataFrame
     awaited: NDArray[np.int64]
     blocked: Mapping[int, Mapping[str, tuple[Intervals, Intervals]]]
 
 
-def evidence(
-    rows: Rows,
-    launch: NDArray[np.int64],
-    instance: NDArray[np.int64],
-    launches: pd.DataFrame,
-    spans: pd.DataFrame,
-    syncs: pd.DataFrame,
-) -> Evidence:
-    """The evidence that a trace holds; the arguments are those of `analysis.idle`."""
+def host_activity(timeline: Timeline) -> HostActivity:
+    """What the host's threads did."""
+    rows, launch, trace = timeline.rows, timeline.launch, timeline.trace
     placed = [device for device, good in enumerate(rows.placed) if good]
-    waited = awaited(rows, launch, launches, syncs)
-    return Evidence(
-        rows,
-        launch,
-        instance,
-        launches,
-        launches["start_ps"].to_numpy(),
-        launches["end_ps"].to_numpy(),
-        doings(spans),
-        dispatchers(spans),
-        syncs,
+    waited = awaited(rows, launch, trace.launches, trace.syncs)
+    return HostActivity(
+        doings(trace.spans),
+        dispatchers(trace.spans),
         waited,
-        blocked(rows, placed, launch, launches, syncs, waited),
+        blocked(rows, placed, launch, trace.launches, trace.syncs, waited),
     )
 
 
-def causes(evidence: Evidence, device: int) -> Pieces:
+def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     """The idle time between a device's first start and last end; a piece's label indexes CAUSES.
 
     Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, then
     the rest; parts that are empty vanish.
     """
-    rows, launch = evidence.rows, evidence.launch
-    before, after = gaps(rows, device)
+    rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
+    before, after = timeline.gaps(device)
     start, end = rows.end[before], rows.start[after]
     by = launch[after]
     linked = by >= 0
-    inside = _one_program(evidence, before, after)
+    inside = _one_program(timeline, before, after)
     led = linked & ~inside
     called, returned = (
-        np.where(led, one[by] if len(one) else 0, start) for one in (evidence.called, evidence.returned)
+        np.where(led, times[by] if len(times) else 0, start)
+        for times in (calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy())
     )
     launched = np.clip(called, start, end)
-    until, waited = _waits(evidence, device, before, after, start, launched)
+    until, waited = _waits(timeline, host.awaited, device, (before, after), launched)
     rest = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
     rest[inside] = CAUSE_CODE[Cause.INSIDE]
     rest[led & (end - until <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
     rest[led & (end - returned <= PROMPT_PS)] = CAUSE_CODE[Cause.LATENCY]
-    host = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
+    hosts = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
     begins, ends, labels = (
         np.column_stack(three).ravel()
-        for three in ((start, launched, until), (launched, until, end), (host, waited, rest))
+        for three in ((start, launched, until), (launched, until, end), (hosts, waited, rest))
     )
     at = np.flatnonzero(ends > begins)
     pieces = Pieces(begins[at], ends[at], labels[at], after[at // 3], at // 3)
-    return _refined(evidence, device, pieces)
+    return _refined(timeline, host, device, pieces)
 
 
-def _one_program(evidence: Evidence, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether no launch was needed between two rows: one call started both, or, where work is not launched piece by
     piece (it has no correlation id), one run of one program holds both."""
-    rows, launch = evidence.rows, evidence.launch
+    rows, launch = timeline.rows, timeline.launch
     called: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
     has_run, has_id = rows.known("run_id"), rows.known("correlation_id")
     if not has_run.any() or has_id.all():
@@ -135,11 +116,10 @@ def _one_program(evidence: Evidence, before: NDArray[np.int64], after: NDArray[n
 
 
 def _waits(
-    evidence: Evidence,
+    timeline: Timeline,
+    awaited: NDArray[np.int64],
     device: int,
-    before: NDArray[np.int64],
-    after: NDArray[np.int64],
-    start: NDArray[np.int64],
+    gaps: tuple[NDArray[np.int64], NDArray[np.int64]],
     launched: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     """Until when the row that ends each interval had to wait for work elsewhere, and the cause: both (m,).
@@ -147,18 +127,19 @@ def _waits(
     Either its lane was told to wait for work that ended meanwhile; or the collective that the device had just done
     went on elsewhere, and the row started promptly after its end, in an interval too long for a mere start.
     """
-    rows = evidence.rows
+    rows, (before, after) = timeline.rows, gaps
     until, cause = launched.copy(), np.full(len(after), CAUSE_CODE[Cause.OTHERS], np.int8)
-    end = rows.start[after]
-    group = evidence.instance[before]
+    start, end = rows.end[before], rows.start[after]
+    group = timeline.collectives.instance[before]
     some = np.flatnonzero((group >= 0) & (end - start > PROMPT_PS))
     if len(some):
-        done = _ends(evidence, device)[group[some]]
+        done = _ends(timeline, device)[group[some]]
         good = (done > launched[some]) & (done <= end[some]) & (end[some] - done <= PROMPT_PS)
         until[some[good]] = done[good]
-    for lane, moment, row in told(rows, device, evidence.syncs, evidence.awaited):
-        mine = np.flatnonzero((evidence.launch[after] >= 0) & ((lane == -1) | (rows.codes("lane")[after] == lane)))
-        last = np.searchsorted(moment, evidence.called[evidence.launch[after[mine]]], side="right") - 1
+    called = timeline.trace.launches["start_ps"].to_numpy()
+    for lane, moment, row in told(rows, device, timeline.trace.syncs, awaited):
+        mine = np.flatnonzero((timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes("lane")[after] == lane)))
+        last = np.searchsorted(moment, called[timeline.launch[after[mine]]], side="right") - 1
         mine, row = mine[last >= 0], row[last[last >= 0]]
         done = rows.end[row]
         good = (done > until[mine]) & (done <= end[mine])
@@ -168,23 +149,25 @@ def _waits(
     return until, cause
 
 
-def _ends(evidence: Evidence, device: int) -> NDArray[np.int64]:
+def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:
     """When each collective instance ended on the devices of this device's clock."""
-    rows = evidence.rows
-    some = np.flatnonzero((evidence.instance >= 0) & same_clock(rows, device)[rows.device])
-    found = np.full(int(evidence.instance.max()) + 1, np.iinfo(np.int64).min)
-    np.maximum.at(found, evidence.instance[some], rows.end[some])
+    rows, instance = timeline.rows, timeline.collectives.instance
+    some = np.flatnonzero((instance >= 0) & same_clock(rows, device)[rows.device])
+    found = np.full(int(instance.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(found, instance[some], rows.end[some])
     return found
 
 
-def _refined(evidence: Evidence, device: int, pieces: Pieces) -> Pieces:
+def _refined(timeline: Timeline, host: HostActivity, device: int, pieces: Pieces) -> Pieces:
     """The pieces, with the host's parts cut by what the launching thread was doing."""
+    rows = timeline.rows
     mine = np.flatnonzero(pieces.label == CAUSE_CODE[Cause.HOST])
-    names, codes = evidence.launches["thread"].cat.categories, evidence.launches["thread"].cat.codes.to_numpy()
-    thread = codes[evidence.launch[pieces.next[mine]]] if len(mine) else mine
+    threads = timeline.trace.launches["thread"].cat
+    names, codes = threads.categories, threads.codes.to_numpy()
+    thread = codes[timeline.launch[pieces.next[mine]]] if len(mine) else mine
     parted, left = [], np.ones(len(pieces), bool)
     for code in np.unique(thread).tolist():
-        claims = _claims(evidence, device, str(names[code]))
+        claims = _claims(host, rows.hosts[device], device, str(names[code]))
         parts = mine[thread == code]
         spans = iv.intervals(pieces.start[parts], pieces.end[parts])
         parts = parts[iv.within(iv.union(*(held for _, held in claims)), spans) > 0]
@@ -193,12 +176,11 @@ def _refined(evidence: Evidence, device: int, pieces: Pieces) -> Pieces:
     return pieces if left.all() else by_start(joined([pieces.take(left), *parted]))
 
 
-def _claims(evidence: Evidence, device: int, thread: str) -> list[tuple[Cause, Intervals]]:
+def _claims(activity: HostActivity, host: str, device: int, thread: str) -> list[tuple[Cause, Intervals]]:
     """What a thread that launches for a device, and the one that calls its programs, did when; the first goes first."""
-    host = evidence.rows.hosts[device]
-    threads = dict.fromkeys([thread, evidence.dispatchers.get(host, thread)])
-    waited = [evidence.blocked[device].get(one, (iv.EMPTY, iv.EMPTY)) for one in threads]
-    did = [evidence.doing.get((host, one), {}) for one in threads]
+    threads = dict.fromkeys([thread, activity.dispatchers.get(host, thread)])
+    waited = [activity.blocked[device].get(one, (iv.EMPTY, iv.EMPTY)) for one in threads]
+    did = [activity.doing.get((host, one), {}) for one in threads]
     claims = [
         (Cause.COPY, iv.union(*(copy for copy, _ in waited))),
         (Cause.OTHERS, iv.union(*(others for _, others in waited))),

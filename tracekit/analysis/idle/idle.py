@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.idle.causes import CAUSE_CODE, CAUSES, Cause, Evidence, causes, evidence
+from tracekit.analysis.idle.causes import CAUSE_CODE, CAUSES, Cause, causes, host_activity
 from tracekit.analysis.idle.pieces import Pieces, clip, joined
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
 
 LARGEST = 20
@@ -78,36 +79,29 @@ class Idle:
         )
 
 
-def idle(
-    rows: Rows,
-    launch: NDArray[np.int64],
-    instance: NDArray[np.int64],
-    launches: pd.DataFrame,
-    spans: pd.DataFrame,
-    syncs: pd.DataFrame,
-    seen: Unions,
-) -> Idle:
-    """Why each device of `seen` stood idle inside its window; devices that the trace does not place are left out.
+def idle(timeline: Timeline) -> Idle:
+    """Why each device stood idle inside its window; devices that the trace does not place are left out.
 
-    `launch` is what `links.launch_of` gives, `instance` what `instances.instances` gives, both (len(rows),). An idle
-    interval is cut where the cause changes, so that every picosecond has exactly one; the pieces of a device sum to its
-    window less its busy time, which is checked here.
+    An idle interval is cut where the cause changes, so that every picosecond has exactly one; the pieces of a device
+    sum to its window less its busy time, which is checked here.
     """
+    rows, seen = timeline.rows, timeline.unions
     placed = [device for device, good in enumerate(rows.placed) if good]
-    found = _pieces(rows, placed, evidence(rows, launch, instance, launches, spans, syncs), seen)
-    lacking = _lacking(rows, launch, launches, found)
+    found = _pieces(timeline, placed)
+    lacking = _lacking(timeline, found)
     of_device = np.repeat(np.arange(len(placed)), [len(one) for one in found]).astype(np.int64)
     whole = joined(found)
     found.clear()  # 25 MB a million rows, which the tables need not stand beside
     return _result(rows, seen, placed, whole, of_device, lacking)
 
 
-def _pieces(rows: Rows, placed: Sequence[int], known: Evidence, seen: Unions) -> list[Pieces]:
+def _pieces(timeline: Timeline, placed: Sequence[int]) -> list[Pieces]:
     """The idle pieces of each device, checked against its window and its busy time."""
+    rows, seen, known = timeline.rows, timeline.unions, host_activity(timeline)
     found = []
     for device in placed:
         name, windows = rows.devices[device], seen.windows[rows.clocks[device]]
-        pieces = clip(_edged(causes(known, device), rows, device, windows), windows)
+        pieces = clip(_edged(causes(timeline, known, device), rows, device, windows), windows)
         length = iv.sum_exactly(pieces.end - pieces.start)
         wanted = iv.total(windows) - iv.total(seen.devices[name].busy)
         if length != wanted:
@@ -116,16 +110,16 @@ def _pieces(rows: Rows, placed: Sequence[int], known: Evidence, seen: Unions) ->
     return found
 
 
-def _lacking(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, found: Sequence[Pieces]) -> str:
+def _lacking(timeline: Timeline, found: Sequence[Pieces]) -> str:
     if not found:
         return "The trace holds no work of a device, so no device can have been idle."
     cause = np.concatenate([one.label for one in found])
     inner = cause[~np.isin(cause, (CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]))]
     if len(inner) == 0 or (inner != CAUSE_CODE[Cause.UNEXPLAINED]).any():
         return ""
-    if len(launches) == 0:
+    if len(timeline.trace.launches) == 0:
         return "The trace holds no host launches, so it does not show why the devices stood idle."
-    if not (launch >= 0).any():
+    if not (timeline.launch >= 0).any():
         return "No work of a device is linked to a host launch, so it does not show why the devices stood idle."
     return "No launch, wait or program of the trace explains any of the idle time."
 

@@ -1,6 +1,6 @@
 """How the host's launches kept up with the devices: delays, queues, stretches bound by launches, and tiny kernels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,7 @@ from tracekit.analysis.launches.tiny_kernels import by_name, tiny
 from tracekit.analysis.launches.work import Work
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
-from tracekit.timeline.gaps import gaps
-from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Timeline
 
 _DELAY = {"n": "int64", "negative": "int64", "median_ps": "Int64", "p90_ps": "Int64", "p99_ps": "Int64"}
 BY_DEVICE_COLUMNS = {"device": "str", **_DELAY, "unlinked": "int64"}
@@ -88,31 +87,26 @@ class Launches:
         )
 
 
-def launches(
-    rows: Rows,
-    launch: NDArray[np.int64],
-    launches: pd.DataFrame,
-    windows: Mapping[str, Intervals] | None = None,
-) -> Launches:
+def launches(timeline: Timeline) -> Launches:
     """How the launches kept up with each device that the trace places.
 
-    `launch` (len(rows),) is what `links.launch_of` gives for `launches` (LAUNCH_COLUMNS). Queues are told of `windows`,
-    interval sets by clock, as far as they lie between a device's first start and last end; without them, of all that.
-    Quantiles are of the values themselves: the smallest that is at least as large as the stated share of them.
+    Queues are told of the timeline's windows, as far as they lie between a device's first start and last end. Quantiles
+    are of the values themselves: the smallest that is at least as large as the stated share of them.
     """
+    rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
     lacking = ""
-    if len(launches) == 0:
+    if len(calls) == 0:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
     elif not (launch >= 0).any():
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
-    called = launches["start_ps"].to_numpy()
-    counts = np.bincount(launch[launch >= 0], minlength=len(launches))
-    interval, threads = distances(np.flatnonzero(counts), launches)
+    called = calls["start_ps"].to_numpy()
+    counts = np.bincount(launch[launch >= 0], minlength=len(calls))
+    interval, threads = distances(np.flatnonzero(counts), calls)
     placed = [device for device, good in enumerate(rows.placed) if good and (launch[rows.of(device)] >= 0).any()]
     queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
     delays, kernels = [], []
     for device in placed:
-        work, inside = _first(rows, device, launch, counts, called), _inside(rows, device, windows)
+        work, inside = _first(timeline, device, counts, called), _inside(timeline, device)
         unlinked = int((launch[rows.of(device)] < 0).sum())
         delays.append((work.launch, work.start - work.called))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
@@ -125,7 +119,7 @@ def launches(
         tiny_by_device.append(line)
     return Launches(
         frame(BY_DEVICE_COLUMNS, by_device),
-        frame(BY_CALL_COLUMNS, _by_call(launches, delays)),
+        frame(BY_CALL_COLUMNS, _by_call(calls, delays)),
         frame(QUEUE_COLUMNS, queues),
         pd.concat(depth, ignore_index=True) if depth else frame(DEPTH_COLUMNS),
         frame(BOUND_COLUMNS, bound),
@@ -136,10 +130,9 @@ def launches(
     )
 
 
-def _first(
-    rows: Rows, device: int, launch: NDArray[np.int64], counts: NDArray[np.int64], called: NDArray[np.int64]
-) -> Work:
+def _first(timeline: Timeline, device: int, counts: NDArray[np.int64], called: NDArray[np.int64]) -> Work:
     """The work of a device; `counts` has the rows of each launch."""
+    rows, launch = timeline.rows, timeline.launch
     of = rows.of(device)
     row = np.flatnonzero(launch[of] >= 0) + of.start
     by = launch[row]
@@ -149,14 +142,15 @@ def _first(
         seen[by[::-1]] = row[::-1]
         row = row[seen[by] == row]
         by = launch[row]
-    return Work(row, rows.start[row], by, called[by], *gaps(rows, device))
+    return Work(row, rows.start[row], by, called[by], *timeline.gaps(device))
 
 
-def _inside(rows: Rows, device: int, windows: Mapping[str, Intervals] | None) -> Intervals:
-    """The part of `windows` between a device's first start and last end, or all of that."""
+def _inside(timeline: Timeline, device: int) -> Intervals:
+    """The part of the windows between a device's first start and last end."""
+    rows = timeline.rows
     of = rows.of(device)
-    whole = iv.intervals([rows.start[of.start]], [rows.end[of].max()])
-    return whole if windows is None else iv.intersection(whole, windows.get(rows.clocks[device], iv.EMPTY))
+    reach = iv.intervals([rows.start[of.start]], [rows.end[of].max()])
+    return iv.intersection(reach, timeline.unions.windows.get(rows.clocks[device], iv.EMPTY))
 
 
 def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None, int | None]:

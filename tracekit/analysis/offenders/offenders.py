@@ -14,6 +14,7 @@ from tracekit.analysis.offenders.meanwhile import busiest_names, others_busy, st
 from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, where
 from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
 from tracekit.vocabulary.kinds import Kind
@@ -95,21 +96,15 @@ class _Costs:
 
 
 def offenders(
-    rows: Rows,
-    seen: Unions,
-    gaps: pd.DataFrame,
-    collectives_table: pd.DataFrame,
-    step_table: pd.DataFrame,
-    ops: pd.DataFrame,
-    instance: NDArray[np.int64] | None = None,
+    timeline: Timeline, gaps: pd.DataFrame, collectives_table: pd.DataFrame, step_table: pd.DataFrame
 ) -> Offenders:
     """The exposed time of every collective and copy (analysis.offenders.exposed) and every idle gap, by what it costs.
 
-    `seen` are the unions of the whole trace; `gaps` the idle intervals (device, start_ps, end_ps, cause, next: a place
-    in the events); `step_table` (clock, step, name, start_ps, end_ps) names the step in which an offender starts;
-    `ops` (OP_COLUMNS) its source; `instance` (len(rows),) the row's `instance` in `collectives_table`, which knows the
-    device that came last.
+    `gaps` are the idle intervals (device, start_ps, end_ps, cause, next: a place in the events); `step_table` (clock,
+    step, name, start_ps, end_ps) names the step in which an offender starts; `collectives_table` knows the device that
+    came last.
     """
+    rows, seen = timeline.rows, timeline.unions
     found = exposed(rows, seen)
     costs = _costs(rows, seen, found, gaps)
     groups = _groups(costs, rows, seen)
@@ -121,8 +116,8 @@ def offenders(
     told = pd.DataFrame(
         _named(costs, at, rows)
         | {"cost_ps": costs.cost[at], "start_ps": spots.start, "end_ps": spots.end}
-        | where(spots, rows, step_table, ops)
-        | last_arriver(spots, rows, collectives_table, instance)
+        | where(spots, rows, step_table, timeline.trace.ops)
+        | last_arriver(spots, collectives_table, timeline.collectives.instance)
         | _beside(spots, costs.cost[at], rows, seen, named=len(table))
     )
     return Offenders(
@@ -132,7 +127,7 @@ def offenders(
         _totals(costs, rows, seen),
         groups["code"].nunique(),
         len(costs.cost),
-        "" if seen.devices else "The trace holds no work on a known device.",
+        "" if any(rows.placed) else "The trace holds no work on a known device.",
     )
 
 

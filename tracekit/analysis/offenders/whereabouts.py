@@ -74,15 +74,13 @@ def _step(spots: Spots, rows: Rows, step_table: pd.DataFrame) -> list[str | None
     return found
 
 
-def last_arriver(
-    spots: Spots, rows: Rows, collectives_table: pd.DataFrame, instance: NDArray[np.int64] | None
-) -> dict[str, Any]:
+def last_arriver(spots: Spots, collectives_table: pd.DataFrame, instance: NDArray[np.int64]) -> dict[str, Any]:
     """The columns last, the device that came last to each collective, and wait_ps, how long it was waited for there.
 
-    `instance` (len(rows),) is each row's `instance` in `collectives_table`, -1 for none. Both are null for all else.
+    `instance` (n rows,) is each row's `instance` in `collectives_table`, -1 for none. Both are null for all else.
     """
     none: NDArray[Any] = np.full(len(spots), None)
-    if instance is None or not len(collectives_table):
+    if not len(collectives_table):
         return {"last": none, "wait_ps": pd.array(none, "Int64")}
     numbers = collectives_table["instance"].to_numpy(np.int64)
     order = np.argsort(numbers)

@@ -14,6 +14,7 @@ from tracekit.analysis.steps.windows import spent
 from tracekit.columns import frame
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, Boundaries
+from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, Unions
 
 # A window falls into four parts that sum to it, the first that explains a slow step is named: the columns of each.
@@ -105,14 +106,15 @@ class Steps:
         )
 
 
-def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
-    """What each device did in each step that `found` names, and which steps are not like the others.
+def steps(timeline: Timeline) -> Steps:
+    """What each device did in each step, and which steps are not like the others.
 
-    `seen` are the unions of the same rows. All times are exact, in ps. A step counts in the summary unless it was
+    All times are exact, in ps. A step counts in the summary unless it was
     "cut" by the profile's edge, a compiler ran in it ("compiles"), or it is one of the first and an outlier
     ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them is what they do, and
     leaves none out.
     """
+    rows, found = timeline.rows, timeline.steps
     if found.lacking:
         return Steps(
             frame(STEP_COLUMNS),
@@ -129,7 +131,7 @@ def steps(rows: Rows, found: Boundaries, seen: Unions) -> Steps:
     for its in series(table):
         its = its[counted[its]]
         outlier[its] = outliers(table["wall_ps"].to_numpy()[its])
-    measured = _measured(rows, table, number, seen)
+    measured = _measured(rows, table, number, timeline.unions)
     slow = _slow(table, measured, counted, outlier)
     lazy = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
     more: dict[str, Any] = {"left_out": why, "outlier": outlier, **slow, "did_nothing": lazy.to_numpy()}

@@ -1,5 +1,6 @@
 """The figures: each of a trace or a report, all of it or a stretch; each shows and writes itself."""
 
+import os
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -11,13 +12,12 @@ from matplotlib import rc_context
 from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
-from tracekit.load import load
-from tracekit.report.build import Report
+from tracekit.readers import read
 from tracekit.report.figures import concurrency, gantt, overlap, partition, time_axis
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.figures.sheet import Sheet, colours_of, pixels
-from tracekit.trace import Trace
+from tracekit.timeline.timeline import Source
 
 
 class Picture(NamedTuple):
@@ -38,7 +38,7 @@ _LONGEST_NAME = 60
 
 
 def figure(
-    source: str | Path | Trace | Report,
+    source: Source,
     what: str = "gantt",
     *,
     phase: str | None = None,
@@ -59,14 +59,14 @@ def figure(
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
     "1.5 s" or "300us", as on the axis of the whole figure. `title` is the finding unless given, `theme` is "light" or
-    "dark", `width` is in inches ("overlap" may be narrower). `source` is a trace, a report, or a path, of which `run`
-    and `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
+    "dark", `width` is in inches ("overlap" may be narrower). `source` is a trace in any form; of a path, `run` and
+    `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
     """
     if what not in FIGURES:
         raise TracekitError(f"There is no figure {what!r}: say {_either(list(FIGURES))}.")
     start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
-    if isinstance(source, str | Path):
-        source = load(Path(source), run, None if kinds is None else Path(kinds))
+    if isinstance(source, str | os.PathLike):
+        source = read(source, run, kinds)
     selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
     return draw(selection, what, title=title, theme=theme, width=width)
 
@@ -114,7 +114,7 @@ def write_figures(
     files = []
     with progress(["reading", *names]) as begin:
         begin("reading")
-        selection = select(load(trace_dir, run, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+        selection = select(read(trace_dir, run, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             for name in names:

@@ -8,17 +8,16 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis import overlap as overlaps
-from tracekit.analysis import partition as partitions
-from tracekit.analysis import phases as phasing
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap
+from tracekit.analysis.partition import partition
+from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
-from tracekit.report.build import Report, Stretch, too_few_cores
+from tracekit.report.build import too_few_cores
+from tracekit.report.model import Report, Stretch
 from tracekit.report.sections import missing, verdict
-from tracekit.timeline import launches as links
-from tracekit.timeline.rows import Rows, rows
-from tracekit.timeline.steps import boundaries
-from tracekit.timeline.unions import Unions, unions
+from tracekit.timeline.timeline import Source, Timeline, timeline_of
+from tracekit.timeline.unions import Unions
 from tracekit.trace import Trace
 from tracekit.units import exact
 
@@ -30,13 +29,12 @@ _LISTED = 12
 class Selection:
     """A stretch of a trace; figures lay its windows end to end, from 0.
 
-    `unions` are those inside the windows. `phases` are the rounds of the trace's phases: clock, name, start_ps, end_ps.
+    `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
     The axis of time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after,
     "" for the whole; `where` says which stretch it is; `lacking` why there is nothing to draw.
     """
 
-    trace: Trace
-    unions: Unions
+    timeline: Timeline
     phases: pd.DataFrame
     start_ps: int
     axis: str
@@ -44,6 +42,16 @@ class Selection:
     where: str = ""
     headline: str = ""
     lacking: str = ""
+
+    @property
+    def trace(self) -> Trace:
+        """The whole trace."""
+        return self.timeline.trace
+
+    @property
+    def unions(self) -> Unions:
+        """The unions inside the windows."""
+        return self.timeline.unions
 
     @property
     def aligned(self) -> bool:
@@ -65,10 +73,10 @@ class Selection:
         """What the analyses say of it."""
         return Stretch(
             self.name,
-            partitions.partition(self.unions),
-            overlaps.overlap(self.unions),
-            overlaps.device_pairs(self.unions),
-            overlaps.concurrency(self.unions),
+            partition(self.timeline),
+            overlap(self.timeline),
+            device_pairs(self.timeline),
+            concurrency(self.timeline),
             None,
         )
 
@@ -85,15 +93,13 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A trace as its selections see it: `origin` is by clock the time in ps that axes count from.
+    """What the selections of a trace share: `origin` is by clock the time in ps that axes count from.
 
     `extent` is from the first phase to the last, None without phases or on several clocks.
     """
 
-    trace: Trace
-    rows: Rows
-    unions: Unions
-    marked: pd.DataFrame
+    timeline: Timeline
+    phases: Phases
     extent: tuple[int, int] | None
     origin: Mapping[str, int]
 
@@ -102,16 +108,17 @@ class _Whole:
         """What stands at 0 of an axis."""
         if self.extent:
             return "the start of the first phase"
-        return "the first device work" if len(self.unions.windows) < 2 else "each clock's first device work"
+        return "the first device work" if len(self.timeline.unions.windows) < 2 else "each clock's first device work"
 
     @property
     def source(self) -> str:
         """What an error calls the trace."""
-        return self.trace.source or "The trace"
+        return self.timeline.trace.source or "The trace"
 
 
 def select(
-    source: Trace | Report,
+    source: Source,
+    report: Report | None = None,
     *,
     phase: str | None = None,
     step: int | None = None,
@@ -122,54 +129,52 @@ def select(
 
     The whole begins with the first phase and ends with the last, where there are phases. A range counts from there
     too, or else from the first device work, and may begin before it. Raises TracekitError where the trace has no such
-    phase, step or range: the sentence names what there is.
+    phase, step or range: the sentence names what there is. The phases and the headline of its `report` are taken where
+    that is at hand.
     """
     if (phase is not None) + (step is not None) + (start_ps is not None or end_ps is not None) > 1:
         raise TracekitError("A figure shows one stretch of a trace: a phase, a step or a range of time, not several.")
-    whole = _whole(source, phase)
+    whole = _whole(timeline_of(source), report, phase)
     if phase is not None:
         return _phase(whole, phase)
     if step is not None:
         return _step(whole, step)
     if start_ps is not None or end_ps is not None:
         return _range(whole, start_ps, end_ps)
-    windows = dict.fromkeys(whole.unions.windows, np.array([whole.extent])) if whole.extent else None
+    windows = dict.fromkeys(whole.timeline.unions.windows, np.array([whole.extent])) if whole.extent else None
     return replace(
         _selection(whole, windows),
         where="from the first phase to the last" if whole.extent else "",
-        headline=source.headline if isinstance(source, Report) else "",
+        headline=report.headline if report else "",
     )
 
 
-def _whole(source: Trace | Report, phase: str | None) -> _Whole:
-    trace = source.trace if isinstance(source, Report) else source
-    all_rows = rows(trace.events)
-    all_unions = unions(all_rows)
-    own = list(source.phases["name"]) if isinstance(source, Report) else []
-    marked = phasing.marked(trace.spans, own)
+def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Whole:
+    windows = timeline.unions.windows
+    marked = report.phasing if report else phases(timeline)
     extent = None
-    if len(marked) and len(all_unions.windows) == 1:
-        extent = iv.span([of for by_clock in phasing.windows(marked, all_rows).values() for of in by_clock.values()])
-    origin = {clock: extent[0] if extent else int(window[0, 0]) for clock, window in all_unions.windows.items()}
-    if phase is not None and phase not in set(marked["name"]):
-        marked = phasing.marked(trace.spans, [*own, phase])
-    return _Whole(trace, all_rows, all_unions, marked, extent, origin)
+    if marked.windows and len(windows) == 1:
+        extent = iv.span([window for by_clock in marked.windows.values() for window in by_clock.values()])
+    origin = {clock: extent[0] if extent else int(window[0, 0]) for clock, window in windows.items()}
+    if phase is not None and phase not in marked.windows:
+        marked = phases(timeline, [*marked.windows, phase])
+    return _Whole(timeline, marked, extent, origin)
 
 
 def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more: str | int) -> Selection:
     """The whole inside `windows`, by clock."""
-    inside = whole.unions if windows is None else whole.unions.inside(windows)
-    starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in inside.windows.items() if len(of)]
+    inside = whole.timeline if windows is None else whole.timeline.inside(windows)
+    held = inside.unions.windows
+    starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in held.items() if len(of)]
     axis = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
-    lacking = missing.device_work(whole.trace) or ""
-    if not lacking and not any(len(of) for of in inside.windows.values()):
+    lacking = missing.device_work(inside.trace) or ""
+    if not lacking and not any(map(len, held.values())):
         lacking = "No device has a clock that this stretch is on."
-    phases = phasing.rounds(whole.marked, whole.rows)
-    return Selection(whole.trace, inside, phases, lacking=lacking, **{**axis, **more})  # type: ignore[arg-type]
+    return Selection(inside, whole.phases.rounds, lacking=lacking, **{**axis, **more})  # type: ignore[arg-type]
 
 
 def _phase(whole: _Whole, name: str) -> Selection:
-    windows = phasing.windows(whole.marked, whole.rows).get(name)
+    windows = whole.phases.windows.get(name)
     if windows is None:
         raise TracekitError(f"{whole.source} holds no phase or annotation {name!r}. {_phases_of(whole)}")
     rounds = max(len(of) for of in windows.values())
@@ -192,7 +197,7 @@ def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
 
 def _phases_of(whole: _Whole) -> str:
     """The sentence that names the phases there are."""
-    names = list(dict.fromkeys(phasing.marked(whole.trace.spans)["name"]))
+    names = list(phases(whole.timeline).windows)
     if not names:
         return "It marks no phases; --phase takes the name of any annotation, and tracekit read lists some."
     return f"Its phases are {_listed([repr(name) for name in names])}."
@@ -205,8 +210,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _step(whole: _Whole, step: int) -> Selection:
-    launch = links.launch_of(whole.rows, whole.trace.launches)
-    steps = boundaries.boundaries(whole.rows, whole.trace.spans, launch, whole.trace.launches)
+    steps = whole.timeline.steps
     if steps.lacking:
         raise TracekitError(f"{whole.source} has no steps: {steps.lacking}")
     table = steps.table[(steps.table["step"] == step).fillna(False).to_numpy(bool)]
@@ -240,11 +244,11 @@ def _numbers(table: pd.DataFrame) -> str:
 
 
 def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Selection:
-    if not whole.unions.windows:
+    if not whole.timeline.unions.windows:
         return _selection(whole, None)
     extents = {
         clock: (int(of[0, 0]) - whole.origin[clock], int(of[-1, 1]) - whole.origin[clock])
-        for clock, of in whole.unions.windows.items()
+        for clock, of in whole.timeline.unions.windows.items()
     }
     low, high = min(first for first, _ in extents.values()), max(last for _, last in extents.values())
     start, end = low if start_ps is None else start_ps, high if end_ps is None else end_ps

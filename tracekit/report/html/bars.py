@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracekit.columns import records
-from tracekit.report.build import Report, Stretch
 from tracekit.report.html.markup import Markup, join, name, picoseconds, share, tag
 from tracekit.report.html.tables import table
+from tracekit.report.model import Report, Stretch
 from tracekit.timeline.unions import CELLS
 from tracekit.units import percent, time
 

@@ -7,10 +7,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.devices import natural
-from tracekit.report.build import Report
-from tracekit.timeline import launches as links
-from tracekit.timeline.collectives.instances import instances
-from tracekit.timeline.rows import Rows, clock_of_hosts, rows
+from tracekit.report.model import Report
+from tracekit.timeline.rows import Rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
 
 Column = NDArray[np.int64]
@@ -58,19 +57,17 @@ class Lanes:
     notes: tuple[str, ...] = ()
 
 
-def lanes(report: Report, calls: bool = True) -> Lanes:
-    """The lanes of a report's trace: devices in natural order, those not proven last, then hosts.
+def lanes(timeline: Timeline, looked_at: Timeline, calls: bool = True) -> Lanes:
+    """The lanes of a trace: devices in natural order, those not proven last, then hosts.
 
-    Only calls that started a row have a place; `calls` = False leaves all of them out.
+    `looked_at` is what its steps are told of: all of it, or stretches. Only calls that started a row have a place;
+    `calls` = False leaves all of them out.
     """
-    trace, reasons = report.trace, report.reasons
-    whole = reasons.rows.events is trace.events
-    seen = reasons.rows if whole else rows(trace.events)
-    launch = reasons.launch if whole else links.launch_of(seen, trace.launches)
-    launch = launch if calls else np.full(len(seen), -1)
-    # A row of the trace may be several of those that the reasons looked at, cut to as many stretches.
+    trace, seen = timeline.trace, timeline.rows
+    launch = timeline.launch if calls else np.full(len(seen), -1)
+    # A row of the trace may be several of those inside the stretches, cut to as many of them.
     step = np.full(len(trace.events), -1)
-    step[reasons.place[::-1]] = reasons.step[::-1]
+    step[looked_at.place[::-1]] = looked_at.steps.of[::-1]
     step = step[seen.at]
     order, places = _by_lane(seen)
     groups = [
@@ -78,7 +75,7 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
         for at, name in enumerate(seen.devices)
     ]
     used = np.flatnonzero(np.bincount(launch + 1, minlength=1)[1:])
-    called, hosts, threads = _threads(trace.launches.iloc[used], clock_of_hosts(seen), len(groups))
+    called, hosts, threads = _threads(trace.launches.iloc[used], timeline.clock_of_host, len(groups))
     number = np.full(len(trace.launches) + 1, -1)
     number[used[called]] = len(seen) + np.arange(len(used))
     call = trace.launches.iloc[used[called]]
@@ -99,7 +96,7 @@ def lanes(report: Report, calls: bool = True) -> Lanes:
         wait=_known(seen, "wait_ps", order),
         step=step[order],
         launch=number[launch[order]],
-        instance=instances(seen)[order],
+        instance=timeline.collectives.instance[order],
     )
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.report.build import Report, Stretch
 from tracekit.report.html.markup import Markup, join, name, none, picoseconds, share, tag
 from tracekit.report.html.tables import table
+from tracekit.report.model import Report, Stretch
 from tracekit.units import percent, whole_percent
 
 MOST_CELLS = 32

@@ -10,13 +10,14 @@ from typing import Any
 
 from tracekit.columns import records
 from tracekit.report import palette, text
-from tracekit.report.build import Report
 from tracekit.report.html import bars, matrix, payload, phases, timed
 from tracekit.report.html.markup import Markup, join, name, none, number, picoseconds, tag
 from tracekit.report.html.tables import advised, sentences, table, titled
 from tracekit.report.html.timeline_links import Jumps, jumps
+from tracekit.report.model import Report
 from tracekit.report.section import Section
 from tracekit.report.sections.sections import important
+from tracekit.timeline.timeline import Timeline
 from tracekit.version import __version__
 
 # Section of summary.json, in the order of the page, that stand before the timeline.
@@ -38,11 +39,16 @@ _SHORT = {
 }
 
 
-def page(report: Report) -> str:
-    """The page of `report`: UTF-8, no request to anywhere, scripts known to its policy by their hash."""
+def page(report: Report, timeline: Timeline | None = None) -> str:
+    """The page of `report`: UTF-8, no request to anywhere, scripts known to its policy by their hash.
+
+    `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline.
+    """
     to = jumps(report)
     parts = sections(report, to)
-    data, scripts, styles = _timeline(report)
+    if timeline is None:
+        parts = [part for part in parts if part[0] != "timeline"]
+    data, scripts, styles = (None, [], []) if timeline is None else _timeline(report, timeline)
     body = join(_section(key, title, inside, data if key == "timeline" else None) for key, title, inside in parts)
     links = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
     own = _read("theme.js")
@@ -147,9 +153,7 @@ def _of(section: Section, report: Report, to: Jumps, about: str) -> Markup:
 
 def _header(report: Report) -> Markup:
     """The finding, and what was traced."""
-    trace = report.trace
-    hosts = sorted({str(host) for frame in (trace.events, trace.hosts) for host in frame["host"].unique()})
-    models = sorted({str(model) for model in trace.devices["model"].dropna().unique()})
+    trace, hosts, models = report.trace, list(report.trace.hosts), list(report.trace.models)
     devices = list(report.whole.partition["device"])
     windows = [
         join([f"{clock}: " if clock else None, picoseconds(int(window[0, 1] - window[0, 0]))])
@@ -162,7 +166,7 @@ def _header(report: Report) -> Markup:
         "devices" if len(devices) != 1 else "device": _names(devices),
         "model": _names(models) if models else None,
         "window": _listed(windows) if windows else None,
-        "intervals": number(len(trace.events)),
+        "intervals": number(int(trace.intervals["intervals"].sum())),
     }
     shown = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
     # Without phases the headline is the verdict, which stands right below.
@@ -210,10 +214,10 @@ def _others(runs: tuple[str, ...]) -> list[object]:
     return [f"; not read: {len(runs) - 1} more, ", _listed([name(run) for run in runs[1:4]])] if len(runs) > 1 else []
 
 
-def _timeline(report: Report) -> tuple[Markup, list[str], list[str]]:
+def _timeline(report: Report, timeline: Timeline) -> tuple[Markup, list[str], list[str]]:
     """Data, scripts and styles of the timeline."""
     scripts, styles = ([_read(one) for one in files] for files in (payload.SCRIPTS, payload.STYLES))
-    return Markup(payload.payload(report)), scripts, styles
+    return Markup(payload.payload(report, timeline)), scripts, styles
 
 
 def _policy(scripts: list[str]) -> Markup:

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tracekit.columns import records
 from tracekit.report import palette
-from tracekit.report.build import Report
 from tracekit.report.html import encode
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.report.model import Report
+from tracekit.timeline.timeline import Timeline
 from tracekit.units import short
 
 # What the page must hold beside the payload, in this order.
@@ -49,18 +50,19 @@ LIMIT = 14_000_000
 SHORT = 160
 
 
-def payload(report: Report, limit: int = LIMIT) -> str:
+def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     """The script elements of the timeline's data; the page says what was left out to stay in `limit` bytes.
 
     Times are integers in a unit that is told (`unit_ps`: 1 ps, or 1 ns where all times are whole ones), counted from
     time 0 of their clock (lanes.origins). Where they would exceed 52 bits, the unit is coarser and they are rounded
     down, which the page says.
     """
-    found = lanes(report)
+    looked_at = timeline if report.compared_rounds is None else timeline.inside(report.compared_rounds)
+    found = lanes(timeline, looked_at)
     made = _elements(report, found)
     if len(made) > limit and len(found.start) > found.device_rows:
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
-        found = lanes(report, calls=False)
+        found = lanes(timeline, looked_at, calls=False)
         found = replace(found, notes=(*found.notes, lacking))
         made = _elements(report, found)
     if len(made) > limit and any(len(name) > SHORT for name in found.names):
@@ -72,7 +74,7 @@ def payload(report: Report, limit: int = LIMIT) -> str:
 
 def _elements(report: Report, found: Lanes) -> str:
     zero = origins(report)
-    phases, steps = report.marks, report.reasons.steps.table
+    phases, steps = report.marks, report.explanation.steps.table
     from_zero = np.repeat(
         np.array([zero[found.groups[group].clock] for group, _, _ in found.lanes], np.int64),
         [rows for _, _, rows in found.lanes],

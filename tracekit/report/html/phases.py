@@ -1,10 +1,10 @@
 """The phases as the page shows them: what each took, and what running together cost each device."""
 
 from tracekit.columns import records
-from tracekit.report.build import Report
 from tracekit.report.html.markup import Markup, factor, join, name, none, number, picoseconds, share
 from tracekit.report.html.tables import table
 from tracekit.report.html.timeline_links import Jumps
+from tracekit.report.model import Report
 
 # So many rounds of a phase have a link.
 _LINKS = 4

@@ -7,11 +7,11 @@ import pandas as pd
 
 from tracekit.analysis.steps.steps import PARTS
 from tracekit.columns import records
-from tracekit.report.build import Report
 from tracekit.report.html.bars import Segment, bar, bars, legend
 from tracekit.report.html.markup import Markup, factor, join, name, number, picoseconds, share, tag
 from tracekit.report.html.tables import table
 from tracekit.report.html.timeline_links import Jumps
+from tracekit.report.model import Report
 from tracekit.units import time
 
 # A part of a step as a bar draws it: look and name.
@@ -30,7 +30,7 @@ _LOOKS = {"counts": "counts", "outlier": "outlier", "left-out": "left out", "lef
 
 def steps(report: Report, to: Jumps) -> Markup:
     """The steps in figures, what a typical one is made of on each device, and each step."""
-    found = report.reasons.steps
+    found = report.explanation.steps
     several = found.summary["name"].nunique() > 1
     sums = [
         [
@@ -66,7 +66,7 @@ def _walls(report: Report, to: Jumps) -> Markup | None:
 
     A step that does not count and is longer than all that do is cut off at their longest, and looks so.
     """
-    found = report.reasons.steps.table
+    found = report.explanation.steps.table
     counted = found[found["left_out"].isna()]
     most = int(counted["wall_ps"].max()) if len(counted) else 0
     if len(found) < _FEWEST or not most:
@@ -93,7 +93,7 @@ def _walls(report: Report, to: Jumps) -> Markup | None:
 
 def _each_step(report: Report, to: Jumps, several: bool) -> Markup:
     """Steps that stand out first, then the others in order, up to _MOST in all."""
-    found = report.reasons.steps
+    found = report.explanation.steps
     odd = found.table["outlier"] | (found.table["did_nothing"] > 0) | found.table["left_out"].notna()
     ordered = found.table.assign(odd=odd).sort_values("odd", ascending=False, kind="stable")
     middle = {(one["clock"], one["name"]): one["median_ps"] for one in records(found.summary)}

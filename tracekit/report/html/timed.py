@@ -7,11 +7,11 @@ import pandas as pd
 
 from tracekit.analysis.offenders.offenders import IDLE
 from tracekit.columns import records
-from tracekit.report.build import Report
 from tracekit.report.html import steps
 from tracekit.report.html.markup import Markup, join, name, none, number, picoseconds, share, tag
 from tracekit.report.html.tables import table
 from tracekit.report.html.timeline_links import Jumps
+from tracekit.report.model import Report
 
 # So many pieces of a path, or stretches, have a row.
 _PIECES = 40
@@ -21,7 +21,7 @@ _FEW = 9
 
 def collectives(report: Report, to: Jumps) -> Markup:
     """The collectives that waited longest, and those that took longest beside no compute."""
-    found = report.reasons.collectives.table
+    found = report.explanation.collectives.table
     waited = found[found["wait_ps"].fillna(0) > 0].sort_values("wait_ps", ascending=False, kind="stable")
     exposed = found[found["exposed_ps"] > 0].sort_values("exposed_ps", ascending=False, kind="stable")
     parts = []
@@ -53,7 +53,7 @@ def _collective(one: Mapping[str, Any], to: Jumps) -> list[Markup]:
 def offenders(report: Report, to: Jumps) -> Markup:
     """What costs its device most, each with its largest instance in the timeline."""
     rows = []
-    for one in records(report.reasons.offenders.table):
+    for one in records(report.explanation.offenders.table):
         what = f"idle: {one['what']}" if one["kind"] == IDLE else one["what"]
         place = next((one[key] for key in ("source", "framework_op", "next") if pd.notna(one[key])), None)
         before = "before " if one["kind"] == IDLE and place is not None else None
@@ -95,14 +95,14 @@ def idle(report: Report, to: Jumps) -> Markup:
             share(one["cause_ratio"]),
             name(one["name"]),
         ]
-        for one in records(report.reasons.idle.largest)
+        for one in records(report.explanation.idle.largest)
     ]
     return table("Longest idle intervals", ["device", "from", "time", "mostly", "of it", "until"], rows, shown=8)
 
 
 def critical_path(report: Report, to: Jumps) -> Markup:
     """The longest pieces of the path of the median step."""
-    found = report.reasons.critical_path
+    found = report.explanation.critical_path
     places = [at for at, shown in enumerate(found.steps["shown"]) if shown == "median"]
     mine = found.path[found.path["at"].isin(places) & found.path["name"].notna()]
     ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(_PIECES)
@@ -124,7 +124,7 @@ def critical_path(report: Report, to: Jumps) -> Markup:
 
 def launches(report: Report, to: Jumps) -> Markup:
     """The stretches in which the device idled since nothing was launched, those that lost most first."""
-    found = report.reasons.launches.bound.sort_values("starved_ps", ascending=False, kind="stable")
+    found = report.explanation.launches.bound.sort_values("starved_ps", ascending=False, kind="stable")
     rows = [
         [
             name(one["device"]),

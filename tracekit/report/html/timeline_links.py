@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.report.build import Report
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.markup import Markup, none, tag
+from tracekit.report.model import Report
 from tracekit.units import time
 
 
@@ -57,4 +57,4 @@ class Jumps:
 
 def jumps(report: Report) -> Jumps:
     """The links of a report."""
-    return Jumps(origins(report), {name: one.clock for name, one in report.reasons.seen.devices.items()})
+    return Jumps(origins(report), report.clock_of)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tracekit.analysis.advice import Advice
-from tracekit.analysis.explain import Reasons
+from tracekit.analysis.explain import Explanation
 from tracekit.report.section import Section
 from tracekit.report.sections import (
     advice,
@@ -22,17 +22,17 @@ _MOST_FINDINGS = 3
 _TELLING = ("critical_path", "steps", "offenders", "idle", "collectives")
 
 
-def sections(reasons: Reasons, found: Advice) -> tuple[Section, ...]:
+def sections(why: Explanation, found: Advice) -> tuple[Section, ...]:
     """All sections, those that lack evidence among them."""
     return (
         advice.section(found),
-        critical_path.section(reasons.critical_path),
-        steps.section(reasons.steps),
-        offenders.section(reasons.offenders),
-        collectives.section(reasons.collectives),
-        idle.section(reasons.idle),
-        launches.section(reasons.launches),
-        bandwidth.section(reasons.bandwidth),
+        critical_path.section(why.critical_path),
+        steps.section(why.steps),
+        offenders.section(why.offenders),
+        collectives.section(why.collectives),
+        idle.section(why.idle),
+        launches.section(why.launches),
+        bandwidth.section(why.bandwidth),
     )
 
 

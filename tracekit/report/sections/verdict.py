@@ -1,5 +1,6 @@
 """One plain sentence per phase: did things run at the same time, what did that buy, and what stood in the way."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -8,7 +9,7 @@ from tracekit.columns import records
 from tracekit.units import factor, percent, time
 
 if TYPE_CHECKING:
-    from tracekit.report.build import Stretch
+    from tracekit.report.model import Stretch
 
 # A device that takes a quarter longer than alone shares something that counts.
 CONTENTION = 1.25
@@ -44,7 +45,7 @@ def whole(stretch: "Stretch", cores: float | None = None) -> str:
     return "; ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
 
 
-def headline(phases: pd.DataFrame, inside: "dict[str, Stretch]", cores: float | None = None) -> str:
+def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float | None = None) -> str:
     """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
     found = []
     for row in records(phases):

@@ -7,16 +7,17 @@ from rich.text import Text
 
 from tracekit import console as terminal
 from tracekit.report import text
-from tracekit.report.build import Report
+from tracekit.report.model import Report
 from tracekit.report.section import Section, Titled
 from tracekit.report.sections.sections import important
 from tracekit.report.terminal import timeline_text
+from tracekit.timeline.timeline import Timeline
 
 MAX_VERDICTS, MAX_ROWS = 10, 16
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
 
 
-def show(report: Report, on: Console, full: bool = False) -> None:
+def show(report: Report, on: Console, full: bool = False, timeline: Timeline | None = None) -> None:
     """Print the verdicts first and what matters most, the timeline and the tables, then each section, then the notes.
 
     Without `full`: of a section only its first sentence, unless that has been told among what matters most; of verdicts
@@ -30,7 +31,7 @@ def show(report: Report, on: Console, full: bool = False) -> None:
         for number, line in enumerate(first, 1):
             _sentence(line, on, f"{number}. ")
         on.print()
-    if lines := timeline_text.timeline(report, on):
+    if timeline is not None and (lines := timeline_text.timeline(report, timeline, on)):
         for drawn_line in lines:
             on.print(drawn_line, soft_wrap=True)
         on.print()

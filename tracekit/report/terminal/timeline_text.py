@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report.build import Report
+from tracekit.report.model import Report
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.report.terminal import timeline_cells
 from tracekit.report.terminal.timeline_cells import Line, Strip
 from tracekit.timeline.rows import CODE
-from tracekit.timeline.rows import rows as sorted_rows
+from tracekit.timeline.timeline import Timeline
 from tracekit.units import time
 from tracekit.vocabulary.kinds import Kind
 
@@ -28,9 +28,9 @@ _COLOURS = {
 _CODES = {CODE[kind]: letter for kind, letter in timeline_cells.LETTERS.items()}
 
 
-def timeline(report: Report, on: Console) -> list[Text]:
+def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     """The lines of the timeline of `report`, as wide as the console; none without device work of any length."""
-    rows = sorted_rows(report.trace.events)
+    rows = ordered.rows
     labels = timeline_cells.labels(rows, report.marks)
     longest = max((cell_len(terminal.shown(name, on)) for name in labels), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)

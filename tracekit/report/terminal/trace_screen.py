@@ -10,8 +10,7 @@ from rich.text import Text
 
 from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
-from tracekit.load import load
-from tracekit.readers import formats
+from tracekit.readers import formats, read
 from tracekit.report.contents import Clock, Contents, Device, contents
 from tracekit.units import compact_count, count, counted, percent, time
 from tracekit.vocabulary.kinds import Kind
@@ -39,7 +38,7 @@ def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kin
     """Print what the trace at `trace_dir` holds, as a screen or as JSON; `kinds` is a file of rules."""
     with terminal.progress(_STEPS) as step:
         step("reading")
-        trace = load(trace_dir, run_name, kinds)
+        trace = read(trace_dir, run_name, kinds)
         step("counting")
         found = contents(trace)
     if as_json:

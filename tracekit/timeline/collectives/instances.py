@@ -16,9 +16,8 @@ from tracekit.timeline.collectives import occurrences
 from tracekit.timeline.collectives.members import members
 from tracekit.timeline.collectives.occurrences import Column, Mask, Talk
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
+from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
-from tracekit.vocabulary.names import function
 
 
 class MatchedBy(StrEnum):
@@ -31,8 +30,11 @@ class MatchedBy(StrEnum):
 
 
 BY = tuple(MatchedBy)
+# Each rank needs data from all others, so none ends before all have started.
+MEETING = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
+_ONE_SIZE = MEETING - {"all-to-all"}
 _PEER_TO_PEER = ("send", "recv")
-_UNKNOWN = Operation(bus=None)
+_KNOWN = kinds.COLLECTIVE_OPCODES | {"send-recv", "reduce", "gather", "scatter", "broadcast"}
 _PASSES = 4
 
 
@@ -54,21 +56,12 @@ class Matched:
     notes: tuple[str, ...]
 
 
-def instances(rows: Rows) -> Column:
-    """The instance of a collective that each row belongs to, numbered from 0 by first start; -1 for other rows.
-
-    Shape (len(rows),). An instance has at most one row of a device, all on one clock. Rows whose device is unknown
-    (`cpu:?`) have none. A row whose peers the trace does not show, or does not prove, is an instance of its own.
-    """
-    return matched(rows).instance
-
-
 def matched(rows: Rows) -> Matched:
-    """The instances with what told them; remembered with `rows`, so that analyses can share them."""
-    return rows.once("matched", lambda: _matched(rows))
+    """The instance of a collective that each row belongs to, with what told it.
 
-
-def _matched(rows: Rows) -> Matched:
+    An instance has at most one row of a device, all on one clock. Rows whose device is unknown (`cpu:?`) have none. A
+    row whose peers the trace does not show, or does not prove, is an instance of its own.
+    """
     placed = np.array([*rows.placed, False], bool)
     at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & placed[rows.device])
     instance = np.full(len(rows), -1)
@@ -120,8 +113,7 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
     way, paired, more = _peers(base, operation, operations, device)
     what = occurrences.distinct(base, way, module, np.where(way < 0, hlo_op, -1))
     sizes, sized = numbers("bytes")
-    known = [OPERATIONS.get(one, _UNKNOWN) for one in operations]
-    even = np.array([one.equal for one in known], bool)[operation] & sized
+    even = np.array([one in _ONE_SIZE for one in operations], bool)[operation] & sized
     sequence, has_sequence = numbers("sequence")
     run, has_run = numbers("run_id")
     talk = Talk(
@@ -129,7 +121,7 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
         start=rows.start[at],
         end=rows.end[at],
         operation=operation,
-        meets=np.array([one.meets for one in known], bool)[operation],
+        meets=np.array([one in MEETING for one in operations], bool)[operation],
         together=(own >= 0) & paired,
         what=what,
         fine=occurrences.distinct(what, codes("lane"), codes("name"), codes("dtype"), np.where(even, sizes, -1)),
@@ -141,17 +133,29 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
 
 def _operations(category: Column, name: Column, rows: Rows) -> tuple[Column, tuple[str, ...]]:
     """What each collective does, in HLO's terms, or in its kernel's name where nothing tells more."""
-    categories, names = [*rows.labels("category"), None], rows.labels("name")
-    which = occurrences.distinct(category, name)
+    categories, names = rows.labels("category"), rows.labels("name")
+    plain = [_term(text) for text in categories] + [None]
+    # The name is asked only where the category does not tell.
+    asked = np.array([one is None for one in plain], bool)[category]
+    which = occurrences.distinct(category, np.where(asked, name, -1))
     first = np.unique(which, return_index=True)[1]
-    said = [called(names[name[one]], categories[category[one]]) for one in first]
+    said = [
+        plain[category[one]] or kinds.category_of_name(names[name[one]]) or kernel(names[name[one]]) for one in first
+    ]
     known = {what: code for code, what in enumerate(dict.fromkeys(said))}
     return np.array([known[what] for what in said], np.int64)[which], tuple(known)
 
 
-def called(name: str, category: str | None) -> str:
-    """What a collective does, else its kernel's name without types and parameters."""
-    return operation(name, category) or function(name)
+def _term(category: str) -> str | None:
+    """The collective that a category names: `all-reduce fusion` and `all-reduce-start` are one."""
+    text = kinds.whole(category).removesuffix(" fusion")
+    text = "reduce-scatter" if text == "all-reduce-scatter" else text
+    return text if text in _KNOWN else None
+
+
+def kernel(name: str) -> str:
+    """A kernel's name without its template arguments and parameters."""
+    return name.removeprefix("void ").partition("(")[0].partition("<")[0]
 
 
 def _groups(

@@ -1,0 +1,86 @@
+"""A report that was saved and loaded is the same report, for everything that compares, gates or renders it."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import tracekit
+from tests.frames import events, spans, trace
+from tests.report.html.pages import NAMES, report
+from tracekit.errors import TracekitError
+from tracekit.report import text
+from tracekit.report.html.page import page
+from tracekit.report.summary import summary
+
+DATA = Path(__file__).parents[1] / "data"
+MS = 10**9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loaded_report_equals_the_one_that_was_saved(name, tmp_path):
+    saved = report(name)
+    loaded = tracekit.load(saved.save(tmp_path / "out"))
+    assert loaded == saved
+    assert text.markdown(loaded) == text.markdown(saved)
+    assert page(loaded) == page(saved)
+    assert json.dumps(summary(loaded)) == json.dumps(summary(saved))
+
+
+def test_a_difference_of_a_picosecond_is_a_difference():
+    rows = [("gpu:0", "compute", 0, 10 * MS), ("gpu:1", "compute", 5 * MS, 15 * MS)]
+    one = tracekit.analyse(trace(events(*rows)))
+    other = tracekit.analyse(trace(events(rows[0], ("gpu:1", "compute", 5 * MS, 15 * MS + 1))))
+    assert one == tracekit.analyse(trace(events(*rows)))
+    assert one != other
+    assert one != "a report"
+
+
+def test_saving_again_leaves_no_frame_of_the_report_before(tmp_path):
+    report("phases").save(tmp_path)
+    assert tracekit.load(report("one").save(tmp_path)) == report("one")
+
+
+def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_without_a_timeline(tmp_path):
+    given = trace(events(("gpu:0", "compute", 0, 10 * MS)), spans(("p", 0, 10 * MS)))
+    saved = tracekit.report(given, tmp_path / "first")
+    assert tracekit.report(tmp_path / "first") == saved
+    assert tracekit.report(tmp_path / "first", tmp_path / "second") == saved
+    assert sorted(path.name for path in (tmp_path / "second").iterdir()) == [
+        "frames",
+        "overlap.csv",
+        "report.html",
+        "report.md",
+        "summary.json",
+    ]
+    assert "timeline-header" not in (tmp_path / "second" / "report.html").read_text("utf-8")
+    with pytest.raises(TracekitError, match="is a saved report, whose phases stand"):
+        tracekit.report(tmp_path / "first", phases=["p"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda place: (place / "summary.json").unlink(), r"holds no report: summary\.json is not there"),
+        (lambda place: (place / "summary.json").write_text("{"), r"summary\.json cannot be read: .*from its trace"),
+        (lambda place: (place / "summary.json").write_text('{"schema": 99}'), r"has schema 99, .* reads 2"),
+        (lambda place: (place / "summary.json").write_text("[]"), "has schema None"),
+        (lambda place: next((place / "frames").iterdir()).unlink(), "is damaged: .*from its trace"),
+        (lambda place: next((place / "frames").iterdir()).write_text("no"), "is damaged: .*from its trace"),
+    ],
+)
+def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, said, tmp_path):
+    report("one").save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(TracekitError, match=said):
+        tracekit.load(tmp_path)
+
+
+def test_times_above_2_to_the_53_and_nulls_come_back_exactly(tmp_path):
+    rows = events(("gpu:0", "compute", 0, 2**60 + 1), ("gpu:0", "collective", 5, 2**60 + 3, "all-reduce"))
+    rows["bytes"] = pd.array([pd.NA, 2**62 + 1], "Int64")
+    saved = tracekit.analyse(trace(rows))
+    loaded = tracekit.load(saved.save(tmp_path))
+    assert loaded == saved
+    assert loaded.whole.partition["busy_ps"].tolist() == [2**60 + 3]

@@ -1,0 +1,202 @@
+"""A trace put in order, once: what every analysis starts from."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, Generic, TypeVar, cast, overload
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit.intervals import Intervals
+from tracekit.readers import read
+from tracekit.timeline.collectives.instances import Matched, matched
+from tracekit.timeline.gaps import gaps
+from tracekit.timeline.inside import begun, inside
+from tracekit.timeline.launches import launch_of
+from tracekit.timeline.rows import Rows, clock_of_hosts, rows
+from tracekit.timeline.steps.boundaries import Boundaries, boundaries
+from tracekit.timeline.unions import Unions, unions
+from tracekit.trace import Trace
+
+T = TypeVar("T")
+Column = NDArray[np.int64]
+# Stretches of a trace: [start, end) in ps, interval sets on every clock or by clock, or a table of named ones.
+Windows = tuple[int, int] | Intervals | Mapping[str, Intervals] | pd.DataFrame
+
+_NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
+
+
+class part(Generic[T]):  # used as a decorator, as property is
+    """An attribute of a Timeline that is made when first asked for, once, whichever thread asks."""
+
+    def __init__(self, make: "Callable[[Timeline], T]") -> None:
+        self._make = make
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, timeline: None, owner: type) -> "part[T]": ...
+    @overload
+    def __get__(self, timeline: "Timeline", owner: type) -> T: ...
+    def __get__(self, timeline: "Timeline | None", owner: type) -> "T | part[T]":
+        return self if timeline is None else timeline.once(self._name, lambda: self._make(timeline))
+
+
+class Timeline:
+    """A trace in order; of n rows, columns have shape (n,) and times are in ps.
+
+    `trace` is the whole trace. `stretches` (clock, name, start_ps, end_ps) are the only stretches of it that count, in
+    a Timeline that `inside` gave; None where all does. `whole` is the Timeline of all. Analyses change nothing here,
+    and threads may share it.
+    """
+
+    def __init__(self, trace: Trace, stretches: pd.DataFrame | None = None, whole: "Timeline | None" = None) -> None:
+        self.trace = trace
+        self.stretches = stretches
+        self.whole = whole or self
+        self._parts: dict[str, Any] = {}
+        self._locks: dict[str, Lock] = {}
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"<Timeline of {self.trace.source or 'a trace'}: {len(self.trace.events):,} events>"
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What `make` gives, called for the first time only; other threads that ask for the same wait for it."""
+        if key not in self._parts:
+            with self._lock:
+                lock = self._locks.setdefault(key, Lock())
+            with lock:
+                if key not in self._parts:
+                    self._parts[key] = make()
+        return cast(T, self._parts[key])
+
+    @part
+    def _cut(self) -> tuple[pd.DataFrame, Column]:
+        """The events inside the stretches, and the place of each in those of the trace."""
+        assert self.stretches is not None
+        return inside(self.trace.events, _by_clock(self.stretches))
+
+    @part
+    def rows(self) -> Rows:
+        """The device rows, sorted; inside stretches, each row is cut to the stretch it is in."""
+        return rows(self.trace.events if self.stretches is None else self._cut[0])
+
+    @part
+    def place(self) -> Column:
+        """The place of each row in the events of the trace."""
+        return self.rows.at if self.stretches is None else self._cut[1][self.rows.at]
+
+    @part
+    def unions(self) -> Unions:
+        """The merged intervals of each device and kind inside the windows."""
+        if self.stretches is None:
+            return unions(self.rows)
+        return self.whole.unions.inside(_by_clock(self.stretches))
+
+    @part
+    def launch(self) -> Column:
+        """The place in `trace.launches` of the call that started each row, -1 for none."""
+        return launch_of(self.rows, self.trace.launches)
+
+    @part
+    def collectives(self) -> Matched:
+        """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
+        return matched(self.rows)
+
+    @part
+    def steps(self) -> Boundaries:
+        """Where each step begins and ends; `steps.of` (n,) is the step of each row, -1 for none.
+
+        Stretches are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
+        nothing in it.
+        """
+        spans = self.trace.spans
+        if self.stretches is None:
+            return boundaries(self.rows, spans, self.launch, self.trace.launches)
+        spans = begun(spans, _by_clock(self.stretches), clock_of_hosts(self.trace.events))
+        found = boundaries(self.rows, spans, self.launch, self.trace.launches)
+        if found.lacking or found.table["host_start_ps"].isna().any():
+            return Boundaries(found.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
+        return found
+
+    @part
+    def clock_of_host(self) -> dict[str, str]:
+        """The clock of every host, with rows or without: that of its rows, else of its file.
+
+        Where all rows are on one clock, every host is; a host without rows among several clocks has one of its own.
+        """
+        clock_of = clock_of_hosts(self.rows if self.stretches is None else self.trace.events)
+        several = len(set(clock_of.values())) > 1
+        only = next(iter(clock_of.values()), "")
+        hosts = self.trace.hosts
+        of_file = dict(zip(hosts["host"].astype(object), hosts["clock"].astype(object), strict=True))
+        for frame in (hosts, self.trace.spans, self.trace.launches):
+            labels = frame["host"].cat
+            for host in map(str, labels.categories[np.unique(labels.codes.to_numpy())]):
+                clock = of_file.get(host)
+                clock_of.setdefault(host, (clock if isinstance(clock, str) else host) if several else only)
+        return clock_of
+
+    @property
+    def clocks(self) -> list[str]:
+        """The clocks that anything is on, at least one; a single one is mostly called ""."""
+        return list(dict.fromkeys([*self.rows.clocks, *self.clock_of_host.values()])) or [""]
+
+    def gaps(self, device: int) -> tuple[Column, Column]:
+        """The rows around each idle interval of a device: `before` and `after`, as timeline.gaps gives them."""
+        return self.once(f"gaps {device}", lambda: gaps(self.rows, device))
+
+    def inside(self, windows: Windows) -> "Timeline":
+        """The same trace, where only what lies inside `windows` counts.
+
+        An interval set counts on every clock, a mapping of them by clock; a table (clock, name, start_ps, end_ps) names
+        its stretches. Windows are those of the whole trace, also of a Timeline that is inside others already.
+        """
+        table = _table(windows, self.whole.unions.windows or {"": iv.EMPTY})
+        key = f"inside {table.to_dict('list')}"
+        return self.whole.once(key, lambda: Timeline(self.whole.trace, table, self.whole))
+
+
+# What a user has in hand.
+Source = Timeline | Trace | pd.DataFrame | str | os.PathLike[str]
+
+
+def timeline_of(source: Source, windows: Windows | None = None) -> Timeline:
+    """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
+
+    With `windows`, only what lies inside them counts (`Timeline.inside`). Raises TraceError where a path holds no
+    trace, or a frame does not keep the contract.
+    """
+    if isinstance(source, pd.DataFrame):
+        # Without the frame of operations, no row can name one.
+        source = Trace(source.assign(op=pd.array([pd.NA] * len(source), "Int64")) if "op" in source else source)
+    if not isinstance(source, Timeline):
+        source = Timeline(source if isinstance(source, Trace) else read(Path(source)))
+    return source if windows is None else source.inside(windows)
+
+
+def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
+    """The stretches as a table: clock, name, start_ps, end_ps."""
+    if isinstance(windows, pd.DataFrame):
+        return windows[["clock", "name", "start_ps", "end_ps"]].reset_index(drop=True)
+    if isinstance(windows, tuple):
+        windows = np.array([windows], np.int64)
+    if not isinstance(windows, Mapping):
+        windows = dict.fromkeys(clocks, windows)
+    stretches = [(clock, "stretch", int(a), int(b)) for clock, held in windows.items() for a, b in held]
+    table = pd.DataFrame(stretches, columns=["clock", "name", "start_ps", "end_ps"])
+    return table.astype({"start_ps": "int64", "end_ps": "int64"})
+
+
+def _by_clock(stretches: pd.DataFrame) -> dict[str, Intervals]:
+    return {
+        str(clock): table[["start_ps", "end_ps"]].to_numpy(np.int64)
+        for clock, table in stretches.groupby("clock", sort=False)
+    }
