@@ -10,45 +10,65 @@ from pathlib import Path
 
 import pytest
 
-from tracekit.cli import app
+from tracekit.cli import app, main
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "jaxlib", "numpy", "pandas", "numba", "matplotlib", "pyarrow", "xprof", "tensorboard")
 COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
 
-# Runs the command line, then says on stderr which heavy packages it imported.
+# Runs one command line after the other, each with words and an environment of its own; of each it tells the exit code,
+# what it printed, and which heavy packages it imported that none before it had.
 RUNNER = f"""
-import json, sys
+import contextlib, io, json, os, sys
 from tracekit.cli import main
-sys.argv[0] = "tracekit"  # as the console script is called
-try:
-    main()
-finally:
-    print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]), file=sys.stderr)
+asked, told, before, unset = json.load(sys.stdin), [], dict(os.environ), set()
+for words, environment in asked:
+    os.environ.clear()
+    os.environ.update(before | environment)
+    sys.argv = ["tracekit", *words]  # as the console script is called
+    code, out, err = 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    heavy = {{name for name in {HEAVY!r} if name in sys.modules}} - unset
+    unset |= heavy
+    told.append([code, out.getvalue(), err.getvalue(), sorted(heavy)])
+print(json.dumps(told))
 """
+Answer = tuple[int, str, str, list[str]]
 
 
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"COLUMNS": "200"} | environment
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment)
+def run(*command: str, **given) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, **given
+    )
 
 
-def heavy_imports(result: subprocess.CompletedProcess[str]) -> list[str]:
-    return json.loads(result.stderr.splitlines()[-1])
+def answers(asked: dict[str, tuple[list[str], dict[str, str]]]) -> dict[str, Answer]:
+    """What the command line answers to each of the words and environments asked, all in one fresh process."""
+    done = run("-c", RUNNER, input=json.dumps([*asked.values()]))
+    assert done.returncode == 0, done.stderr
+    return dict(zip(asked, json.loads(done.stdout), strict=True))
 
 
 def test_every_command_is_here():
     assert {"capture", "read", "report", "export", "view"} <= set(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    "arguments", [(), *((command,) for command in COMMANDS)], ids=lambda a: " ".join(a) or "(root)"
-)
-def test_help_imports_nothing_heavy(arguments):
-    result = run("-c", RUNNER, *arguments, "--help")
-    assert result.returncode == 0, result.stderr
-    assert "Usage: " in result.stdout
-    assert heavy_imports(result) == []
+@pytest.fixture(scope="module")
+def helped():
+    return answers({command: ([*command.split(), "--help"], {}) for command in ("", *COMMANDS)})
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_imports_nothing_heavy(helped, command):
+    code, out, err, heavy = helped[command]
+    assert code == 0, err
+    assert "Usage: " in out
+    assert heavy == []
 
 
 @pytest.fixture(scope="module")
@@ -67,35 +87,49 @@ SHELLS = {
 }
 
 
+# What stands before the cursor, and how it may go on.
+TYPED = {
+    "tracekit ": COMMANDS,
+    "tracekit view --po": ["--port"],
+    "tracekit read '{logdir}' --run ": ["first", "second"],
+    "tracekit view '{logdir}' --run s": ["second"],
+}
+
+
+@pytest.fixture(scope="module")
+def completed(logdir):
+    asked = {}
+    for shell, ask in SHELLS.items():
+        for words in TYPED:
+            variables = ask(words.format(logdir=logdir))
+            asked[f"{shell} {words}"] = (
+                [],
+                {key: str(value) for key, value in variables.items()} | {"_TRACEKIT_COMPLETE": f"complete_{shell}"},
+            )
+        shown = ["--show-completion", shell], {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+        asked[f"{shell} script"] = shown
+    return answers(asked)
+
+
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize(
-    ("words", "completions"),
-    [
-        ("tracekit ", COMMANDS),
-        ("tracekit view --po", ["--port"]),
-        ("tracekit read '{logdir}' --run ", ["first", "second"]),
-        ("tracekit view '{logdir}' --run s", ["second"]),
-    ],
-    ids=["commands", "options", "runs", "a run"],
-)
-def test_shell_completion_imports_nothing_heavy(shell, words, completions, logdir):
-    asked = SHELLS[shell](words.format(logdir=logdir))
-    result = run("-c", RUNNER, _TRACEKIT_COMPLETE=f"complete_{shell}", **asked)
-    assert result.returncode == 0, result.stderr
+@pytest.mark.parametrize("words", TYPED)
+def test_shell_completion_imports_nothing_heavy(shell, words, completed):
+    code, out, err, heavy = completed[f"{shell} {words}"]
+    assert code == 0, err
     # zsh is told each word between quotes, fish before a tab; both with what it means.
-    said = re.findall(r'"([^":]+)":"', result.stdout) if shell == "zsh" else result.stdout.splitlines()
+    said = re.findall(r'"([^":]+)":"', out) if shell == "zsh" else out.splitlines()
     told = [line.split("\t")[0] for line in said]
     if shell == "zsh" and not told:
-        told = re.findall(r'"([^"]+)"', result.stdout)
-    assert sorted(told) == completions
-    assert heavy_imports(result) == []
+        told = re.findall(r'"([^"]+)"', out)
+    assert sorted(told) == TYPED[words]
+    assert heavy == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_there_is_a_completion_script_for_each_shell(shell):
-    result = run("-m", "tracekit", "--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
-    assert result.returncode == 0, result.stderr
-    assert f"complete_{shell}" in result.stdout
+def test_there_is_a_completion_script_for_each_shell(shell, completed):
+    code, out, err, _ = completed[f"{shell} script"]
+    assert code == 0, err
+    assert f"complete_{shell}" in out
 
 
 def test_python_m_tracekit_is_the_same_command_line():
@@ -121,12 +155,15 @@ def test_a_usage_error_exits_with_2_and_the_usage(arguments):
 
 
 @pytest.mark.parametrize("command", ["read", "report", "export", "view"])
-def test_a_missing_trace_is_one_sentence_and_exit_code_1(command, tmp_path):
+def test_a_missing_trace_is_one_sentence_and_exit_code_1(command, tmp_path, monkeypatch, capsys):
     missing = tmp_path / "missing"
-    result = run("-m", "tracekit", command, str(missing))
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("tracekit: ")
-    assert str(missing) in result.stderr
-    assert "does not exist" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+    monkeypatch.setattr("sys.argv", ["tracekit", command, str(missing)])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tracekit: ")
+    assert str(missing) in err
+    assert "does not exist" in err
+    assert len(err.splitlines()) == 1
     assert not missing.exists()

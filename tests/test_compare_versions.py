@@ -62,7 +62,8 @@ def test_a_frame_is_equal_to_its_copy():
         (FRAME.assign(bytes=pd.array([5, 0, 7], "Int64")), ("bytes", "value")),
         (FRAME.assign(ratio=pd.array([np.nextafter(0.1, 1), 0.2, None], "Float64")), ("ratio", "value")),
         (FRAME.assign(device=pd.Categorical(["gpu:0", "gpu:1", "gpu:1"])), ("device", "value")),
-        (FRAME.assign(reason=pd.array([None, None, "idle"], "str")), ("reason", "value")),
+        (FRAME.assign(reason=pd.array([None, None, "idle"], "str")), ("reason", "wording")),
+        (FRAME.assign(reason=pd.array([None, None, None], "str")), ("reason", "value")),
         (FRAME.drop(index=2), ("", "rows")),
         (FRAME.drop(columns="bytes"), ("bytes", "missing")),
         (FRAME.assign(more=0), ("more", "added")),
@@ -100,7 +101,8 @@ ANSWER = Answer(FRAME, {"gpu:0": np.array([[1, 2], [3, 5]])})
         (dataclasses.replace(ANSWER, unions={**ANSWER.unions, "gpu:1": np.array([0])}), ("", "added")),
         (dataclasses.replace(ANSWER, total_ps=8), ("", "value")),
         (dataclasses.replace(ANSWER, total_ps=None), ("", "value")),
-        (dataclasses.replace(ANSWER, headline="all ran"), ("", "value")),
+        (dataclasses.replace(ANSWER, headline="all ran"), ("", "wording")),
+        (dataclasses.replace(ANSWER, headline=""), ("", "value")),
     ],
 )
 def test_what_is_planted_inside_an_answer_is_found(planted, difference):
@@ -142,15 +144,23 @@ def test_one_pixel_is_a_difference(kind):
     pixels = np.zeros((4, 5, 4), np.uint8)
     before = {"it": (kind, png(pixels))}
     pixels[2, 3, 1] = 1
-    found = differences.compare(before, {"it": (kind, png(pixels))}).differences
+    found = differences.compare(before, {"it": (kind, png(pixels))}, figures_only=True).differences
     assert [(one.what, one.detail) for one in found] == [
         ("pixels", "1 of 20 pixels; the first at x 3, y 2: [0, 0, 0, 0] -> [0, 1, 0, 0]")
     ]
     assert not differences.compare(before, before).differences
     found = differences.compare(before, {"it": (kind, png(pixels[1:]))}).differences
     assert [one.what for one in found] == ["size"]
-    left_out = differences.compare(before, {"it": (kind, png(pixels))}, figures_only=True)
-    assert len(left_out.differences) == (kind == "panel")
+
+
+def test_a_picture_with_equal_panels_differs_in_wording():
+    differences = importlib.import_module("differences")
+    dark, light = (png(np.full((4, 5, 4), level, np.uint8)) for level in (0, 9))
+    before = {"it": ("picture", dark), "it/panel 0": ("panel", dark)}
+    for panel, what in ((dark, ["wording"]), (light, ["pixels", "pixels"])):
+        after = {"it": ("picture", light), "it/panel 0": ("panel", panel)}
+        assert [one.what for one in differences.compare(before, after).differences] == what
+    assert differences.compare(before, {"it": ("picture", light)}).differences[0].what == "pixels"
 
 
 def packets(*texts):
@@ -160,38 +170,38 @@ def packets(*texts):
 
 
 @pytest.mark.parametrize(
-    ("key", "kind", "before", "after", "told"),
+    ("key", "kind", "before", "after", "what", "told"),
     [
-        ("it", "text", "a\nb\nc", "a\nB\nc", "line 2 of 3: 'b' -> 'B'"),
-        ("it.csv", "bytes", b"a\n1\n", b"a\n1\n2\n", "line 3 of 3: '' -> '2'; 4 lines now"),
+        ("it", "text", "a\nb\nc", "a\nB\nc", "wording", "line 2 of 3: 'b' -> 'B'"),
+        ("it.csv", "bytes", b"a\n1\n", b"a\n1\n2\n", "bytes", "line 3 of 3: '' -> '2'; 4 lines now"),
         (
             "it.pftrace",
             "bytes",
             packets("x", "kernel"),
             packets("x", "kernels"),
+            "packets",
             "packet 1: [(2, 'kernel'), (3, 7)] -> [(2, 'kernels'), (3, 7)]; 1 of 2 packets differ",
         ),
     ],
 )
-def test_what_is_planted_in_a_text_or_a_file_is_found(key, kind, before, after, told):
+def test_what_is_planted_in_a_text_or_a_file_is_found(key, kind, before, after, what, told):
     differences = importlib.import_module("differences")
     found = differences.compare({key: (kind, before)}, {key: (kind, after)}).differences
-    assert [one.detail for one in found] == [told]
+    assert [(one.what, one.detail) for one in found] == [(what, told)]
     assert not differences.compare({key: (kind, before)}, {key: (kind, before)}).differences
 
 
 def test_a_sentence_in_packets_is_no_figure():
     differences = importlib.import_module("differences")
     before, after = ({"it.pftrace": ("bytes", packets(text))} for text in ("two words", "three more words"))
-    assert differences.compare(before, after).differences
-    assert not differences.compare(before, after, figures_only=True).differences
+    assert [one.what for one in differences.compare(before, after).differences] == ["wording"]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "how", "what"),
     [
         (("refusal", "TraceError", "no"), ("refusal", "TraceError", "no"), {}, []),
-        (("refusal", "TraceError", "no"), ("refusal", "TraceError", "never"), {}, ["text"]),
+        (("refusal", "TraceError", "no"), ("refusal", "TraceError", "never"), {}, ["wording"]),
         (("refusal", "TraceError", "no"), ("refusal", "TraceError", "never"), {"figures_only": True}, []),
         (("refusal", "TraceError", "no"), ("refusal", "ViewError", "no"), {"figures_only": True}, ["class"]),
         (("refusal", "TraceError", "no"), ("failure", "KeyError", "no"), {}, ["kind"]),
@@ -207,9 +217,17 @@ def test_errors_are_equal_if_their_class_and_sentence_are(before, after, how, wh
     assert [one.what for one in differences.compare(*items, **how).differences] == what
 
 
+def test_what_stands_below_an_answer_that_failed_is_told_once():
+    differences = importlib.import_module("differences")
+    before = {"report/phases": ("data", 1), "report/notes": ("data", 2), "steps": ("data", 3)}
+    after = {"report": ("failure", {"class": "KeyError", "sentence": "x"}), "steps": ("data", 3)}
+    found = differences.compare(before, after).differences
+    assert [(one.key, one.what) for one in found] == [("report", "added")]
+
+
 def test_a_type_that_is_not_known_is_no_agreement(monkeypatch):
-    dump = importlib.import_module("dump_version")
-    monkeypatch.setattr(dump, "PARTS", (dump.Part("it", lambda at: {"it": object()}),))
+    dump, first = (importlib.import_module(name) for name in ("dump_version", "version_first"))
+    monkeypatch.setattr(first, "WAYS", {"it": lambda at: {"it": object()}})
     assert dump.dump("", None, True)["it"].kind == "failure"
 
 
@@ -272,12 +290,12 @@ def test_files_of_one_set_are_a_trace_together_and_each_for_itself(tmp_path):
 
 
 def test_every_part_of_the_tree_is_asked_for_and_answers():
-    dump = importlib.import_module("dump_version")
-    items = dump.dump(str(KINETO), None, dump.digest(Path(tracekit.__file__).parent) == dump.FIRST)
+    dump, first = (importlib.import_module(name) for name in ("dump_version", "version_first"))
+    items = dump.dump(str(KINETO), None, dump.digest(Path(tracekit.__file__).parent) == first.DIGEST)
     assert {key: item.value for key, item in items.items() if item.kind == "failure"} == {}
-    answered = {part.key for part in dump.PARTS if any(f"{key}/".startswith(f"{part.key}/") for key in items)}
+    answered = {part for part in first.WAYS if any(f"{key}/".startswith(f"{part}/") for key in items)}
     # A trace with steps has a picture of one, and one with phases is compared as it is.
-    assert {part.key for part in dump.PARTS} - answered <= {"pictures/step", "comparison"}
+    assert first.WAYS.keys() - answered <= {"pictures/step", "comparison"}
     trace = tracekit.read(KINETO)
     lasted = (trace.events["end_ps"] - trace.events["start_ps"]).tolist()
     header = items["files/report.html/timeline/header"].value

@@ -207,10 +207,10 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
         import sys, time
         import jax, jax.numpy as jnp
         try:
-            x = jnp.ones((900, 900))
+            x = jnp.ones((200, 200))
             (x @ x).block_until_ready()
             if "endless" in sys.argv:
-                y = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] > 0, lambda y: y @ x / 900, x))(x)
+                y = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] > 0, lambda y: y @ x / 200, x))(x)
             print("ready", flush=True)
             time.sleep(60)
         except (KeyboardInterrupt, SystemExit) as error:

@@ -1,6 +1,8 @@
 """Run the blocks of one page, in order, in one directory."""
 
 import contextlib
+import fcntl
+import hashlib
 import io
 import os
 import re
@@ -49,23 +51,25 @@ def capture(arguments: list[str], directory: Path) -> str:
 
 
 class Captures:
-    """Captures that were made before in this session are copied: one program is run once."""
+    """Captures that were made before in this session, by any of its processes, are copied: one program is run once."""
 
     def __init__(self, store: Path) -> None:
         self.store = store
-        self.made: dict[tuple[str, ...], tuple[Path, str]] = {}
+        store.mkdir(exist_ok=True)
 
     def __call__(self, arguments: list[str], directory: Path) -> str:
         """Capture as `arguments` say; `--out` must be among them, so that the page knows where."""
         out = arguments[arguments.index("--out") + 1]
         rest = [word for word in arguments if word not in ("--out", out)]
         text = [(directory / word).read_text("utf-8") if (directory / word).is_file() else word for word in rest]
-        if tuple(text) not in self.made:
-            kept = self.store / str(len(self.made))
-            self.made[tuple(text)] = kept, capture(["--out", str(kept), *rest], directory)
-        kept, printed = self.made[tuple(text)]
+        kept = self.store / hashlib.sha256(repr(text).encode()).hexdigest()
+        said = kept.with_suffix(".txt")
+        with kept.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not said.exists():
+                said.write_text(capture(["--out", str(kept), *rest], directory), "utf-8")
         shutil.copytree(kept, directory / out, dirs_exist_ok=True)
-        return printed.replace(str(kept), out)
+        return said.read_text("utf-8").replace(str(kept), out)
 
 
 def run_tracekit(words: list[str], directory: Path) -> str:

@@ -22,8 +22,8 @@ TRAIN = ["--devices", "2", "--out", "traces/train", "train.py", "--steps", "20"]
 
 
 @pytest.fixture(scope="session")
-def captures(tmp_path_factory):
-    return Captures(tmp_path_factory.mktemp("captures"))
+def captures(shared_tmp_path):
+    return Captures(shared_tmp_path / "captures")
 
 
 @pytest.fixture(scope="session")

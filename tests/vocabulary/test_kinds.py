@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.vocabulary.collective_names import KERNELS
+from tracekit.vocabulary.collectives import OPCODES
 from tracekit.vocabulary.kinds import (
-    COLLECTIVE_OPCODES,
     TABLE,
     Judged,
     Kind,
     KnownBy,
-    category_of_name,
     classify,
     copy_direction,
     is_control_flow,
@@ -24,74 +24,6 @@ from tracekit.vocabulary.kinds import (
 
 PAGE = Path(__file__).parents[2] / "docs" / "kinds.md"
 
-# Kernel and op names as profilers write them (NVIDIA, AMD, TPU, CPU), with the collective in HLO terms.
-COLLECTIVES = {
-    # NCCL from 2.4 on, RCCL, MSCCL, MSCCL++
-    "ncclAllReduceRingLLKernel_sum_f32(ncclColl)": "all-reduce",
-    "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": "all-reduce",
-    "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)": "collective-broadcast",
-    "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)": "send-recv",
-    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "all-gather",
-    "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)": "reduce-scatter",
-    "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<(unsigned long)4096>)": "send-recv",
-    "ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)": None,
-    "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)": None,
-    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)": None,
-    "ncclDevKernelDebug_Generic": None,
-    "ncclDevKernel_AllToAllPivot_RING_SIMPLE_Sum_i8": "all-to-all",
-    "ncclSymDevKernel_AllReduce_RSxLD_AGxST_sum_bf16(ncclSymDevArgs)": "all-reduce",
-    "ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs4K)": "all-gather",
-    "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)": None,
-    "mscclKernel_Sum_half_Simple_false(ncclDevComm*, mscclAlgo*, mscclWork*)": None,
-    "void mscclpp::collective::allreducePacket<float>(float*, float*)": "all-reduce",
-    "mscclpp::collective::allgatherFullmesh2": "all-gather",
-    # NVSHMEM, rocSHMEM
-    "nvshmemi_reduce_kernel": None,
-    "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)2>(int, int)": None,
-    "void reducescatter_on_stream_kernel<float, (rdxn_ops)4>(int, float*)": "reduce-scatter",
-    "void alltoall_on_stream_kernel<char>(int, char*)": "all-to-all",
-    "void fcollect_on_stream_kernel<char>(int, char*)": "all-gather",
-    "rocshmem_reduce_on_stream_kernel": None,
-    # one- and two-stage all-reduces: vLLM, AITER, SGLang, TensorRT-LLM, FlashInfer, PyTorch, XLA, QuickReduce
-    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*, vllm::RankSignals)": "all-reduce",
-    "void aiter::cross_device_reduce_2stage<__hip_bfloat16, 8, false>(aiter::RankData*)": "all-reduce",
-    "_ZN5aiter26cross_device_reduce_2stageIDF16bLi8ELb0EEEvPNS_8RankDataE.kd": "all-reduce",
-    "void sglang::cross_device_all_gather<4>()": "all-gather",
-    "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 2, true>(AllReduceParams)": "all-reduce",
-    "void tensorrt_llm::kernels::mnnvl::twoshotAllreduceKernel<4, float>(float*)": "all-reduce",
-    "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1, float>(int)": "all-reduce",
-    "moefinalize_allreduce_fusion_kernel_oneshot_lamport": "all-reduce",
-    "void (anonymous namespace)::two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 2>(int)": "all-reduce",
-    "void (anonymous namespace)::one_shot_all_reduce_kernel<float, 16, 8, false>(float**)": "all-reduce",
-    "void <unnamed>::multimem_all_reduce_kernel<float, (int)16>(float*)": "all-reduce",
-    "void (anonymous namespace)::multimem_one_shot_reduce_kernel<float, 16>(float*)": "all-reduce",
-    "void (anonymous namespace)::multimem_all_gather_kernel<16>(char*)": "all-gather",
-    "void stream_executor::gpu::(anonymous namespace)::AllReduceKernelImpl<float>(int)": "all-reduce",
-    "void stream_executor::gpu::RaggedAllToAllKernelImpl<8l>(void const*)": "all-to-all",
-    "void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot<__half>>(int)": "all-reduce",
-    # Transformer Engine, expert parallelism
-    "kuserbuffers_pushsend(int*, int*, int4*, int4*, int)": None,
-    "void userbuffers_fp16_sum_inplace_gpu_rw_ag<8>(int)": None,
-    "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*)": "all-to-all",
-    "void deep_ep::intranode::cached_notify_combine<8>(void**, int*)": "all-to-all",
-    "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)": "all-to-all",
-    "void deep_ep::elastic::dispatch_impl<64>(void*)": "all-to-all",
-    "void primus_turbo::deep_ep::intranode::combine<8>(int*)": "all-to-all",
-    "EpDispatchIntraNodeKernel_bf16": "all-to-all",
-    "void tensorrt_llm::kernels::moe_alltoall::moeA2ADispatchKernel<8>(int)": "all-to-all",
-    "void tensorrt_llm::kernels::helixAllToAllKernel<true>(int)": "all-to-all",
-    "void flashinfer::comm::ulysses::ulysses_a2a_kernel<4>(int)": "all-to-all",
-    # HLO and JAX names where no opcode is known
-    "all-reduce-start.1": "all-reduce",
-    "all-gather-done.3": "all-gather",
-    "reduce-scatter.7": "reduce-scatter",
-    "collective-permute-start.2": "collective-permute",
-    "ppermute.4": "collective-permute",
-    "psum.6": "all-reduce",
-    "psum_invariant.11.clone": "all-reduce",
-    "recv-done.2": "send-recv",
-    "send": "send-recv",
-}
 COPIES = {
     "MemcpyH2D": "H2D",
     "MemcpyP2P": "P2P",
@@ -179,16 +111,14 @@ COMPUTE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "category"), COLLECTIVES.items())
-def test_kernels_of_communication_libraries_and_collective_ops_are_collectives(name, category):
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_communication_libraries_and_collective_ops_are_collectives(name):
     assert classify(name) == classify(name, typed=Kind.COMPUTE) == Judged(Kind.COLLECTIVE, None, KnownBy.NAME)
-    assert category_of_name(name) == category
 
 
 @pytest.mark.parametrize(("name", "way"), COPIES.items())
 def test_the_names_that_drivers_and_profilers_give_copies_are_copies(name, way):
     assert classify(name) == Judged(Kind.MEMCPY, way, KnownBy.NAME)
-    assert category_of_name(name) is None
 
 
 @given(
@@ -197,10 +127,9 @@ def test_the_names_that_drivers_and_profilers_give_copies_are_copies(name, way):
     st.none() | st.sampled_from(list(Kind)),
     st.sampled_from(["", "Stream #1(MemcpyH2D)", "Stream #1(Compute)", "Stream #"]),
 )
-def test_any_text_is_judged_and_only_copies_have_a_direction_and_only_collectives_a_category(name, opcode, typed, lane):
+def test_any_text_is_judged_and_only_copies_have_a_direction(name, opcode, typed, lane):
     told = classify(name, opcode=opcode, typed=typed, lane=lane)
     assert told.direction is None or told.kind == Kind.MEMCPY
-    assert category_of_name(name) is None or classify(name).kind == Kind.COLLECTIVE
 
 
 @pytest.mark.parametrize("name", MEMSETS)
@@ -211,7 +140,6 @@ def test_memsets_are_memsets(name):
 @pytest.mark.parametrize("name", COMPUTE)
 def test_names_that_only_look_like_communication_or_copies_are_compute(name):
     assert classify(name).kind == classify(name, typed=Kind.COMPUTE).kind == Kind.COMPUTE
-    assert category_of_name(name) is None
 
 
 @pytest.mark.parametrize(
@@ -323,7 +251,7 @@ def test_control_flow_is_told_by_opcode_and_by_name_only_without_one(opcode, nam
     assert is_control_flow(opcode, name) is is_one
 
 
-@pytest.mark.parametrize("opcode", sorted(COLLECTIVE_OPCODES))
+@pytest.mark.parametrize("opcode", sorted(OPCODES))
 def test_every_collective_opcode_is_one_by_the_table_whole_or_half(opcode):
     for form in (opcode, f"{opcode}-start", f"{opcode}-done"):
         assert classify("x", opcode=form) == Judged(Kind.COLLECTIVE, None, KnownBy.OPCODE)

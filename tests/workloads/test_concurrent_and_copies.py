@@ -1,24 +1,18 @@
 """The matmul workloads, captured at a small size: the report finds the phases, devices and copies they promise."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import programs
+from tracekit.cli import app
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 
 
 def run(*words: str, cwd: Path, **env: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *words],
-        cwd=cwd,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", **env},
-        capture_output=True,
-        text=True,
-    )
+    done = programs.python(*words, cwd=cwd, **env)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout
@@ -26,20 +20,9 @@ def run(*words: str, cwd: Path, **env: str) -> str:
 
 def reported(script: str, cwd: Path) -> dict:
     """The summary of a small capture of the workload."""
-    run(
-        "-m",
-        "tracekit",
-        "capture",
-        "--out",
-        "trace",
-        str(WORKLOADS / script),
-        "--size",
-        "64",
-        "--products",
-        "16",
-        cwd=cwd,
-    )
-    run("-m", "tracekit", "report", "trace", "--out", "report", cwd=cwd)
+    small = ("--size", "64", "--products", "16")
+    run("-m", "tracekit", "capture", "--out", "trace", str(WORKLOADS / script), *small, cwd=cwd)
+    app(["report", str(cwd / "trace"), "--out", str(cwd / "report")], standalone_mode=False)
     return json.loads((cwd / "report" / "summary.json").read_text("utf-8"))
 
 

@@ -3,10 +3,7 @@
 import argparse
 import gzip
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -24,15 +21,6 @@ def training() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def python(*args, **env) -> subprocess.CompletedProcess:
-    """Run python on CPU with the user's own device settings taken away, and with warnings as errors."""
-    clean = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
-    command = [sys.executable, "-W", "error", *map(str, args)]
-    return subprocess.run(
-        command, env={**clean, "JAX_PLATFORMS": "cpu", **env}, cwd=ROOT, capture_output=True, text=True
-    )
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -127,7 +115,7 @@ def test_an_epoch_takes_whole_batches_of_different_images_in_seeded_order(traini
     assert all((y == z).all() for (_, y), (_, z) in zip(first, again, strict=True))
 
 
-def test_two_devices_give_the_gradients_of_one_and_stay_replicas(tmp_path):
+def test_two_devices_give_the_gradients_of_one_and_stay_replicas(python, tmp_path):
     # Oracle: jax.grad over the whole batch, without a mesh. What is left is the rounding of float32 sums over 256
     # images, taken in two halves: 3e-7 was seen, 1e-5 is allowed.
     (tmp_path / "driver.py").write_text(f"""
@@ -165,13 +153,13 @@ except RuntimeError as error:
     assert "refused: the replicas of ['conv1'][0] differ" in ran.stdout
 
 
-def test_by_default_a_few_steps_run_on_one_and_on_two_devices(small_set):
+def test_by_default_a_few_steps_run_on_one_and_on_two_devices(python, small_set):
     ran = python(SCRIPT, "--data", small_set, "--steps", "2")
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"^1 device: [\d.]+ s\n2 devices: [\d.]+ s\nreplicas hold the same bits", ran.stdout, re.MULTILINE)
 
 
-def test_one_device_shows_what_it_can_and_says_what_it_lacks(small_set):
+def test_one_device_shows_what_it_can_and_says_what_it_lacks(python, small_set):
     ran = python(SCRIPT, "--data", small_set, "--steps", "1", JAX_NUM_CPU_DEVICES="1")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert re.search(r"^1 device: [\d.]+ s$", ran.stdout, re.MULTILINE)
@@ -181,12 +169,12 @@ def test_one_device_shows_what_it_can_and_says_what_it_lacks(small_set):
 @pytest.mark.skipif(
     not Path("/usr/share/datasets/fashion-mnist").is_dir(), reason="needs Debian's package dataset-fashion-mnist"
 )
-def test_part_of_an_epoch_learns_real_fashion_mnist_on_one_and_on_two_devices(tmp_path):
-    # 80 steps. The rate is high, so rounding decides where each step lands: three seeds, looked at every fifth step
-    # from the 70th to the 90th, gave 0.62 to 0.75, and guessing gives 0.10.
-    ran = python(SCRIPT, "--epochs", "1", "--train-images", "20480", "--curve", tmp_path / "curve.png")
+def test_part_of_an_epoch_learns_real_fashion_mnist_on_one_and_on_two_devices(python, tmp_path):
+    # 30 steps. The rate is high, so rounding decides where each step lands: three seeds gave 0.47 to 0.60 on either
+    # number of devices, and guessing gives 0.10.
+    ran = python(SCRIPT, "--epochs", "1", "--train-images", "7680", "--curve", tmp_path / "curve.png")
     assert ran.returncode == 0, ran.stderr
     accuracy = dict(re.findall(r"^(1 device|2 devices), epoch 1: test accuracy ([\d.]+)", ran.stdout, re.MULTILINE))
     assert accuracy.keys() == {"1 device", "2 devices"}
-    assert min(map(float, accuracy.values())) > 0.5, accuracy
+    assert min(map(float, accuracy.values())) > 0.3, accuracy
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"

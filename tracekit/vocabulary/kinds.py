@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tracekit.vocabulary import names
+
 
 class Kind(StrEnum):
     """What a device was doing during an interval."""
@@ -68,10 +70,12 @@ TABLE = tuple(Row(*row) for row in (
     (OPCODE, COLLECTIVE, "all-reduce",           r"all-reduce( fusion)?",             "all-reduce-start"),
     (OPCODE, COLLECTIVE, "all-gather",           r"all-gather( fusion)?",             "all-gather-done"),
     (OPCODE, COLLECTIVE, "reduce-scatter",       r"reduce-scatter|all-reduce-scatter fusion", "reduce-scatter"),
-    (OPCODE, COLLECTIVE, "all-to-all",           r"(ragged-)?all-to-all",             "ragged-all-to-all"),
+    (OPCODE, COLLECTIVE, "all-to-all",           r"all-to-all",                       "all-to-all"),
+    (OPCODE, COLLECTIVE, "ragged-all-to-all",    r"ragged-all-to-all",                "ragged-all-to-all"),
     (OPCODE, COLLECTIVE, "collective-permute",   r"collective-permute",               "collective-permute"),
     (OPCODE, COLLECTIVE, "collective-broadcast", r"collective-broadcast",             "collective-broadcast"),
-    (OPCODE, COLLECTIVE, "send-recv",            r"send|recv",                        "send-done"),
+    (OPCODE, COLLECTIVE, "send",                 r"send",                             "send-done"),
+    (OPCODE, COLLECTIVE, "recv",                 r"recv",                             "recv-done"),
     (OPCODE, MEMCPY,     "H2D",                  r"infeed|host recv",                 "infeed"),
     (OPCODE, MEMCPY,     "D2H",                  r"outfeed|host send",                "host send-done"),
     # Asynchronous, these move data between memories (host offload too); otherwise they are the core's own work.
@@ -121,10 +125,12 @@ TABLE = tuple(Row(*row) for row in (
     (NAME,   COLLECTIVE, "all-reduce",           r"\ball ?reduce",                    "twoShotAllReduceKernel"),
     (NAME,   COLLECTIVE, "all-gather",           r"\ball ?gather",                    "all-gather-done.1"),
     (NAME,   COLLECTIVE, "reduce-scatter",       r"\breduce ?scatter",                "reduce_scatter_split_first_dim"),
-    (NAME,   COLLECTIVE, "all-to-all",           r"\ball ?(to|2) ?all|\ba2a kernel",  "RaggedAllToAllKernelImpl<8l>"),
+    (NAME,   COLLECTIVE, "ragged-all-to-all",    r"\bragged ?all ?(to|2) ?all",      "RaggedAllToAllKernelImpl<8l>"),
+    (NAME,   COLLECTIVE, "all-to-all",           r"\ball ?(to|2) ?all|\ba2a kernel",  "helixAllToAllKernel<true>"),
     (NAME,   COLLECTIVE, "collective-permute",   r"\bcollective ?permute|^ppermute( \d+)*$", "ppermute.2"),
     (NAME,   COLLECTIVE, "collective-broadcast", r"\bcollective ?broadcast",          "collective-broadcast.3"),
-    (NAME,   COLLECTIVE, "send-recv",            r"^(send|recv)( start| done)?( \d+)*$", "recv-done.2"),
+    (NAME,   COLLECTIVE, "send",                 r"^send( start| done)?( \d+)*$",     "send"),
+    (NAME,   COLLECTIVE, "recv",                 r"^recv( start| done)?( \d+)*$",     "recv-done.2"),
     (NAME,   COLLECTIVE, "all-reduce",           r"^p(sum2?|max|min)( invariant)?( \d+| clone)*$", "psum.6"),
     (NAME,   MEMCPY,     None,                   r"^(copy|(dynamic )?slice|dynamic update slice) (start|done)( \d+)*$",
                                                  "slice-done.3"),
@@ -141,42 +147,17 @@ TABLE = tuple(Row(*row) for row in (
 # fmt: on
 _OTHERWISE = Row(KnownBy.NOTHING, COMPUTE, None, "", "my_kernel")
 
-COLLECTIVE_OPCODES = frozenset(
-    {
-        "all-reduce",
-        "all-gather",
-        "all-to-all",
-        "ragged-all-to-all",
-        "reduce-scatter",
-        "collective-permute",
-        "collective-broadcast",
-        "send",
-        "recv",
-    }
-)
 # Categories whose ops hold ops of their own: "megacore fusion" too (MayHaveInnerOps in xla_op_utils.h).
 CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
-# How a collective library's kernel names what it does; where several stand in one name, the first counts.
-_CATEGORIES = {
-    "all-reduce": re.compile(r"all ?reduce"),
-    "all-gather": re.compile(r"all ?gather|^fcollect"),
-    "reduce-scatter": re.compile(r"reduce ?scatter"),
-    "all-to-all": re.compile(r"all ?(to|2) ?all"),
-    "collective-permute": re.compile(r"permute"),
-    "collective-broadcast": re.compile(r"broadcast"),
-    "send-recv": re.compile(r"send ?recv"),
-}
 _DIRECTION = re.compile(
     r"(H2D|HtoD|Host[-_ ]?to[-_ ]?Device|CPU2GPU)|(D2H|DtoH|Device[-_ ]?to[-_ ]?Host|GPU2CPU)"
     r"|(D2D|DtoD|Device[-_ ]?to[-_ ]?Device)|(P2P|PtoP|Peer[-_ ]?to[-_ ]?Peer)",
     re.IGNORECASE,
 )
-_MANGLED = re.compile(r"_Z(?:N[KV]*|L)?(?=\d)")
-_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 
 
 def _compiled(row: Row) -> re.Pattern[str]:
@@ -214,59 +195,23 @@ def classify(
     copy by its name. `direction` is the record's copy direction; else it is read from the name, then from `lane`, the
     label of the stream.
     """
-    row = _row(name, opcode, typed, lane)
+    found = row(name, opcode, typed, lane)
     way = None
-    if row.kind == Kind.MEMCPY:
-        way = row.which or direction or copy_direction(name) or copy_direction(lane)
-    return Judged(row.kind, way, row.level)
+    if found.kind == Kind.MEMCPY:
+        way = found.which or direction or copy_direction(name) or copy_direction(lane)
+    return Judged(found.kind, way, found.level)
 
 
-def category_of_name(name: str) -> str | None:
-    """The collective that a kernel's or an op's name tells, in HLO terms; None if it tells none.
-
-    `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, `collective-broadcast`, or
-    `send-recv`: NCCL runs sends, permutes and all-to-alls in one kernel of that name. None also for a collective that
-    its name does not tell (`ncclDevKernel_Generic`) or that HLO lacks (NCCL's Reduce).
-    """
-    row = _row(name)
-    if row.kind != Kind.COLLECTIVE:
-        return None
-    words = _words(_function(name))
-    said = {match.start(): what for what, pattern in _CATEGORIES.items() if (match := pattern.search(words))}
-    return said[min(said)] if said else row.which
-
-
-def _row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
-    """The first row of TABLE that matches."""
-    function = _function(name)
-    words = _words(function)
+def row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
+    """The first row of TABLE that matches; the arguments are those of `classify`."""
+    function, words = names.function(name), names.words(name)
     label = _STREAM_TYPES.match(lane)
     asked = {OPCODE: opcode or "", STAT: typed.value if typed else "", STREAM: label[1].lower() if label else ""}
-    for row, pattern in _TABLE:
-        if row.level == NAME:
-            found = pattern.search(function if "::" in row.says else words)
+    for one, pattern in _TABLE:
+        if one.level == NAME:
+            found = pattern.search(function if "::" in one.says else words)
         else:
-            found = pattern.fullmatch(asked[row.level])
+            found = pattern.fullmatch(asked[one.level])
         if found:
-            return row
+            return one
     return _OTHERWISE
-
-
-def _function(name: str) -> str:
-    """The function that a kernel's name tells, with its namespaces: no return type, template arguments or parameters.
-
-    Of a name that C++ mangled (`_ZN5aiter26cross_device_reduce_2stageI…`), the identifiers. What is no C++ stays.
-    """
-    if mangled := _MANGLED.match(name):
-        parts, at = [], mangled.end()
-        while length := re.match(r"\d+", name[at:]):
-            at += length.end() + int(length[0])
-            parts.append(name[at - int(length[0]) : at])
-        return "::".join(parts)
-    bare = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-    return re.split(r"[<(]", bare, maxsplit=1)[0].removeprefix("void ")
-
-
-def _words(function: str) -> str:
-    """The last part of a function's name as words: `RaggedAllToAllKernel` is "ragged all to all kernel"."""
-    return _BOUNDARY.sub(" ", function.rpartition("::")[2]).lower().strip()

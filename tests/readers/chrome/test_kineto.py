@@ -169,8 +169,8 @@ def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
     assert rows(trace.events, "kind", "category", "bytes", "dtype", "known_by") == [
         ["collective", "all-reduce", 68, "float", "name"],
         ["collective", "all-gather", None, "float", "name"],
-        ["collective", None, None, None, "name"],
-        ["collective", None, None, None, "name"],
+        ["collective", "send-recv", None, None, "name"],
+        ["collective", "send-recv", None, None, "name"],
     ]
 
 

@@ -11,18 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-_OVER_N = frozenset({"all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "gather", "scatter"})
-_AS_IT_IS = frozenset({"collective-broadcast", "broadcast", "reduce", "send", "recv", "collective-permute"})
+from tracekit.vocabulary.collectives import OPERATIONS
 
 Column = NDArray[np.int64]
-
-
-def scaled(operation: str) -> int | None:
-    """What (n - 1) / n is multiplied by for n ranks; 0 where the factor is 1 for any n, None where it is not known.
-
-    It is not known of a kernel that may run several (`ncclDevKernel_SendRecv` runs an all-to-all or a send).
-    """
-    return 2 if operation == "all-reduce" else 1 if operation in _OVER_N else 0 if operation in _AS_IT_IS else None
 
 
 def rates(
@@ -35,8 +26,8 @@ def rates(
     count, of which there are `size`. A rate is a lower bound if a rank was not seen: it may have started later.
     """
     n = np.where(ranks > 0, ranks, np.where(size > 1, size, 0))
-    known_factors = [scaled(what) for what in operations]
-    factors = np.array([-1 if one is None else one for one in known_factors], np.int64)[operation]
+    of = [OPERATIONS[what].bus if what in OPERATIONS else None for what in operations]
+    factors = np.array([-1 if one is None else one for one in of], np.int64)[operation]
     known = moved >= 0
     timed = known & (time > 0)
     algorithm = np.where(timed, moved * 1e12 / np.maximum(time, 1), 0)

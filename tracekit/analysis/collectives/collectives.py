@@ -17,10 +17,11 @@ from tracekit import notebook
 from tracekit.analysis.collectives.bus import rates
 from tracekit.analysis.collectives.lateness import Waits, waits
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import BY, Matched, kernel
+from tracekit.timeline.collectives.instances import BY, Matched
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
+from tracekit.vocabulary.names import function
 
 COLLECTIVE_COLUMNS = {
     "instance": "int64",
@@ -240,7 +241,7 @@ def _table(rows: Rows, part: Waits, beside: _Beside, found: Matched) -> pd.DataF
 def _ops(rows: Rows, at: Column) -> NDArray[np.object_]:
     """The HLO op of each of the rows `at` of the frame, else its kernel's name without arguments."""
     ops = _texts(rows, "hlo_op", at)
-    names = np.array([kernel(name) for name in rows.labels("name")], object)
+    names = np.array([function(name) for name in rows.labels("name")], object)
     return np.asarray(np.where(pd.isna(ops), names[rows.events["name"].cat.codes.to_numpy()[at]], ops), object)
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary.collectives import operation
 
 # c10::ScalarType as PyTorch writes it, and the C++ names that `Input type` holds.
 ELEMENT_BYTES = {
@@ -27,21 +27,7 @@ ELEMENT_BYTES = {
     ),
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
-# What PyTorch and NCCL call collectives, without case, `_` and what follows the operation, to the terms of HLO.
-_TERMS = {
-    "allreduce": "all-reduce",
-    "allgather": "all-gather",
-    "reducescatter": "reduce-scatter",
-    "alltoall": "all-to-all",
-    "broadcast": "collective-broadcast",
-    "send": "send",
-    "recv": "recv",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-}
 ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
-_TERM = re.compile("|".join(sorted(_TERMS, key=len, reverse=True)))
 _COPY = re.compile(r"Memcpy ([A-Z])(?:to|2)([A-Z])\b")
 # Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
 _HALF_A_PERCENT_WARPS = 0.32
@@ -119,14 +105,12 @@ def direction(name: str) -> str | None:
 
 
 def term(collective: object, kernel: str) -> str | None:
-    """The collective in HLO's terms: of PyTorch's name for it, else of the kernel's; None where neither tells.
+    """The operation by PyTorch's name for the collective, else by its kernel's; None where neither tells it.
 
-    Kernels called `Generic` or `SendRecv` may run any collective: older NCCL has one entry for most of them.
+    A barrier of PyTorch is what its kernel is: NCCL has none, and an all-reduce of one element does.
     """
-    if isinstance(collective, str) and (found := _TERM.search(collective.lower().replace("_", ""))):
-        return _TERMS[found[0]]
-    named = kinds.category_of_name(kernel)
-    return None if named == "send-recv" else named
+    called = operation(collective) if isinstance(collective, str) else None
+    return operation(kernel) or called if called in (None, "barrier") else called
 
 
 def message_bytes(collective: str | None, work: Work) -> int | None:

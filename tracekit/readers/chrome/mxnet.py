@@ -21,6 +21,7 @@ from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.distinct import distinct
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.kinds import Kind
 
 _YEAR_2000_PS = 946_684_800 * 10**12
@@ -166,7 +167,13 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
         "lane": _threads(document, rows[at]),
         "kind": categorical([one.kind.value for one in judged], which[at]),
         "name": categorical(names, which[at]),
-        "category": categorical([kinds.category_of_name(_bare(name)) for name in names], which[at]),
+        "category": categorical(
+            [
+                operation(_bare(name)) if one.kind == Kind.COLLECTIVE else None
+                for name, one in zip(names, judged, strict=True)
+            ],
+            which[at],
+        ),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
         "direction": categorical([one.direction for one in judged], which[at]),

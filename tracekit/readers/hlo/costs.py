@@ -21,7 +21,7 @@ from functools import cached_property
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo.hlo_proto import Fields, Program, Span, shape_of
 from tracekit.readers.hlo.instruction import Array, arrays, total
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import collectives, kinds
 
 _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
 # What may touch less of its operands or of its result than their size, or runs what is not told here.
@@ -180,7 +180,7 @@ class Costs:
             held = [one for one, _ in self._held(span)]
             return bool(held) and all(self._opcode(one) in _NAMES or self._whole(one) for one in held)
         whole = kinds.whole(opcode) == opcode
-        return whole and opcode not in _PARTIAL and opcode not in kinds.COLLECTIVE_OPCODES
+        return whole and opcode not in _PARTIAL and opcode not in collectives.OPCODES
 
 
 def _summed(opcode: str, seen: Fields) -> list[int] | None:

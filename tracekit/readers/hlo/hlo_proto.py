@@ -20,7 +20,7 @@ from typing import Any
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo import replica_groups
 from tracekit.readers.hlo.instruction import ASYNC, TOLD, Array, Instruction, Op, Shape, array, describe
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import collectives, kinds
 
 Span = tuple[int, int]
 
@@ -164,7 +164,7 @@ class Program:
                 return held or self._instruction(root, called)
             for inner in computation.spans:
                 opcode = kinds.whole(head(self.proto, *inner)[1])
-                if opcode in kinds.COLLECTIVE_OPCODES:
+                if opcode in collectives.OPCODES:
                     return self._instruction(inner, called)
                 if opcode in _HOLDERS and (found := self._inside(inner, opcode)) is not None:
                     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import collectives, kinds
 
 # Layout::kHostMemorySpace: the host's memory, in every backend.
 HOST_SPACE = 5
@@ -14,7 +14,7 @@ HOST_SPACE = 5
 MOVES = frozenset({"copy", "slice", "dynamic-slice", "dynamic-update-slice"})
 ASYNC = "async"
 # Opcodes, without `-start` and the like, of which more is worth knowing than the opcode.
-TOLD = kinds.COLLECTIVE_OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
+TOLD = collectives.OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
 
 # Custom calls that annotate a copy from or to the host, should one be left in a program.
 _MOVING_CALLS = {"MoveToHost": "D2H", "MoveToDevice": "H2D"}
@@ -127,7 +127,7 @@ def describe(found: Instruction) -> Op:
         return _sized(replace(work, opcode=found.opcode), found if own else found.inner)
     if found.target in _MOVING_CALLS:
         return _sized(Op(found.opcode, base, _MOVING_CALLS[found.target]), found)
-    if base in kinds.COLLECTIVE_OPCODES:
+    if base in collectives.OPCODES:
         group = None if found.channel is None else f"channel {found.channel}"
         return _sized(Op(found.opcode, base, ranks=found.ranks, group=group), found)
     return _sized(Op(found.opcode, base), found)
@@ -153,11 +153,11 @@ def _sized(op: Op, found: Instruction) -> Op:
         moved = result
     elif op.direction is not None:  # a custom call that moves its operand
         way, moved = op.direction, result
-    elif op.does in kinds.COLLECTIVE_OPCODES and op.does != "ragged-all-to-all":  # how much that sends, data decides
+    elif op.does in collectives.OPCODES and op.does != "ragged-all-to-all":  # how much that sends, data decides
         moved = max(result, sources or None, key=total)
     if moved is None:
         return replace(op, direction=way)
-    dtypes = dict.fromkeys(one.dtype for one in arrays(moved)) if op.does in kinds.COLLECTIVE_OPCODES else {}
+    dtypes = dict.fromkeys(one.dtype for one in arrays(moved)) if op.does in collectives.OPCODES else {}
     size = total(moved)
     return replace(op, direction=way, bytes=size if size < 1 << 63 else None, dtype=",".join(dtypes) or None)
 

@@ -4,7 +4,6 @@ The k-th occurrence of a collective on one host is the k-th on the other, where 
 began or stopped recording earlier, the shift in k is found under which the ends differ most evenly.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,19 +14,10 @@ from numpy.typing import NDArray
 
 from tracekit.columns import categorical
 from tracekit.readers.distinct import distinct
+from tracekit.vocabulary.collectives import OPERATIONS, operation
 from tracekit.vocabulary.kinds import Kind
 
-# Collectives that no rank can end before every rank has started: each needs data from all others. The others (None) let
-# a rank go early. The first that is found counts, in the category, else in the name.
-_OPS = (
-    (re.compile(r"all[-_]?reduce", re.IGNORECASE), "all-reduce"),
-    (re.compile(r"all[-_]?gather", re.IGNORECASE), "all-gather"),
-    (re.compile(r"reduce[-_]?scatter", re.IGNORECASE), "reduce-scatter"),
-    (re.compile(r"all[-_]?to[-_]?all", re.IGNORECASE), "all-to-all"),
-    (re.compile(r"send[-_]?recv", re.IGNORECASE), "send-recv"),
-    (re.compile(r"send|recv|permute|broadcast|reduce|gather|scatter|barrier", re.IGNORECASE), None),
-)
-_UNSURE = "send-recv"  # NCCL runs an all-to-all and a single send in one kernel of this name
+_UNSURE = "send-recv"  # an all-to-all, in which all ranks meet, or a single send
 # What two rows must have in common to be one collective: the first level at which enough is shared counts.
 _LEVELS = (
     ("op", "group", "ranks", "hlo_module", "hlo_op", "lane"),
@@ -201,19 +191,16 @@ def _joined(parts: Sequence[Compared]) -> Compared:
 
 
 def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
-    """Which synchronising collective each row is, shape (n,); null where it is none."""
+    """The operation of each row, shape (n,), where no rank ends before every rank has started; else null."""
     category, name = rows["category"].cat, rows["name"].cat
     pair, first = distinct(category.codes.to_numpy(), name.codes.to_numpy())
     said = []
     for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True):
-        told, op = _op(str(category.categories[category_code])) if category_code >= 0 else (False, None)
-        said.append(op if told else _op(str(name.categories[name_code]))[1])
+        op = operation(
+            str(name.categories[name_code]), str(category.categories[category_code]) if category_code >= 0 else None
+        )
+        said.append(op if op == _UNSURE or (op and OPERATIONS[op].meets) else None)
     return np.asarray(categorical(said, pair), object)
-
-
-def _op(text: str) -> tuple[bool, str | None]:
-    """Whether `text` names a collective, and which of those that no rank ends early."""
-    return next(((True, op) for pattern, op in _OPS if pattern.search(text)), (False, None))
 
 
 def _resolution(times: NDArray[np.int64]) -> int:

@@ -12,6 +12,7 @@ from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.kinds import Kind
 
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
@@ -38,16 +39,6 @@ _UNIFIED = "UVM_"
 # ENUM_CUDA_MEM_KIND: id -> what a copy reads or writes.
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
-
-# What a collective's kernel is called, and the operation in HLO's terms; `send-recv` is NCCL's own.
-_OPERATIONS = (
-    (re.compile(r"all_?reduce", re.IGNORECASE), "all-reduce"),
-    (re.compile(r"all_?gather", re.IGNORECASE), "all-gather"),
-    (re.compile(r"reduce_?scatter", re.IGNORECASE), "reduce-scatter"),
-    (re.compile(r"all_?to_?all", re.IGNORECASE), "all-to-all"),
-    (re.compile(r"send_?recv", re.IGNORECASE), "send-recv"),
-    (re.compile(r"broadcast", re.IGNORECASE), "collective-broadcast"),
-)
 
 
 @dataclass(frozen=True)
@@ -192,8 +183,7 @@ def _kernels(export: Export, table: str) -> Work:
     for row in first:
         name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), _UNNAMED)
         told = kinds.classify(name, typed=Kind.COMPUTE)
-        operation = next((called for pattern, called in _OPERATIONS if pattern.search(name)), None)
-        category = operation if told.kind == Kind.COLLECTIVE else None
+        category = operation(name) if told.kind == Kind.COLLECTIVE else None
         labels.append(What(name, told.kind.value, told.direction, told.known_by.value, category))
     return _part(found, which, labels)
 

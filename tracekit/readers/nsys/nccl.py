@@ -17,6 +17,7 @@ from tracekit.readers.nsys import nvtx
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, rows, texts
+from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.kinds import Kind
 
 _HEADER = 32
@@ -24,8 +25,6 @@ _WORDS = (18, 22)  # uint64, size_t
 _SIZE = "Message size [bytes]"
 _COMMUNICATOR = "NCCL communicator ID"
 _LARGEST = 1 << 62
-# Collectives whose message, as NCCL counts it, is one rank's part.
-_PARTS = ("all-gather", "reduce-scatter")
 
 # (domain, schema) -> size of the fields, offset of the message size, offset of the communicator.
 _Fields = Mapping[tuple[int, int], tuple[int, int, int]]
@@ -55,7 +54,8 @@ def messages(
     inside = np.where(np.append(single, False)[inside], inside, -1)
     codes, values = pd.factorize(communicator)
     groups = categorical([*(f"{one:#x}" for one in values.tolist()), None], np.append(codes, len(values))[inside])
-    parts = np.array([what.category in _PARTS for what in work.labels], bool)[work.label]
+    parts = np.array([bool(what.category and OPERATIONS[what.category].in_parts) for what in work.labels], bool)
+    parts = parts[work.label]
     return np.where(parts, MISSING, np.append(size, MISSING)[inside]), groups, notes
 
 

@@ -24,6 +24,7 @@ from tracekit.readers.xspace.host_events import LISTENER, HostEvents
 from tracekit.readers.xspace.plane_ops import Lookup
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
+from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.kinds import Kind
 
 STATS = (*cpu_launches.STATS, "device_ordinal", "_p", "_c", "program_id", "_pt", "_ct", "group_id")
@@ -139,7 +140,7 @@ def _met(events: HostEvents, rows: NDArray[np.int64], which: NDArray[np.int64]) 
     labels = events.plane.strings("name")[meets[inside]]
     matches = [_RENDEZVOUS.match(str(label)) for label in labels.categories]
     return {
-        int(op): match[1].replace(" ", "-")
+        int(op): operation(match[1]) or match[1].replace(" ", "-")
         for op, code in zip(ops_met, labels.codes, strict=True)
         if code >= 0 and (match := matches[code])
     }

@@ -23,7 +23,7 @@ from tracekit.readers.xspace import plane_ops
 from tracekit.readers.xspace.planes import Plane
 from tracekit.readers.xspace.tpu_launches import Enqueued
 from tracekit.trace import EVENT_COLUMNS
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.kinds import Kind
 
 STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "_c")
@@ -335,9 +335,9 @@ def _op(name: str, printed: Instruction | None, category: str | None, proto: Op 
         found, does = _HALF_NAME.fullmatch(name), _named(name)
         return (Op(f"{does}-{found[2]}", does), True) if found and does else (None, False)
     base = kinds.whole(printed.opcode)
-    joins = proto is not None and proto.does in kinds.COLLECTIVE_OPCODES
+    joins = proto is not None and proto.does in collectives.OPCODES
     by_name = False
-    if base != printed.opcode and base not in MOVES | kinds.COLLECTIVE_OPCODES:
+    if base != printed.opcode and base not in MOVES | collectives.OPCODES:
         # What a wrapper runs is not printed: the proto tells it, or the name that XLA made of it.
         if proto is not None and joins:
             return replace(proto, opcode=printed.opcode), False
@@ -355,13 +355,13 @@ def _op(name: str, printed: Instruction | None, category: str | None, proto: Op 
 def _named(name: str) -> str | None:
     """What a half does by its name, `slice` of `slice-start.3`, if that is a copy or a collective."""
     found = _HALF_NAME.fullmatch(name)
-    return found[1] if found and found[1] in MOVES | kinds.COLLECTIVE_OPCODES else None
+    return found[1] if found and found[1] in MOVES | collectives.OPCODES else None
 
 
 def _category(category: str | None, op: Op | None) -> str | None:
     """The category to show: what an async wrapper or a plain fusion does says more than that it is one."""
     vague = category is None or kinds.whole(category) == ASYNC
-    if op is None or not (vague or (category in _PLAIN_FUSIONS and op.does in kinds.COLLECTIVE_OPCODES)):
+    if op is None or not (vague or (category in _PLAIN_FUSIONS and op.does in collectives.OPCODES)):
         return category
     return op.category
 

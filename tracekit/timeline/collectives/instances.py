@@ -16,8 +16,9 @@ from tracekit.timeline.collectives import occurrences
 from tracekit.timeline.collectives.members import members
 from tracekit.timeline.collectives.occurrences import Column, Mask, Talk
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.names import function
 
 
 class MatchedBy(StrEnum):
@@ -30,11 +31,8 @@ class MatchedBy(StrEnum):
 
 
 BY = tuple(MatchedBy)
-# Each rank needs data from all others, so none ends before all have started.
-MEETING = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
-_ONE_SIZE = MEETING - {"all-to-all"}
 _PEER_TO_PEER = ("send", "recv")
-_KNOWN = kinds.COLLECTIVE_OPCODES | {"send-recv", "reduce", "gather", "scatter", "broadcast"}
+_UNKNOWN = Operation(bus=None)
 _PASSES = 4
 
 
@@ -113,7 +111,8 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
     way, paired, more = _peers(base, operation, operations, device)
     what = occurrences.distinct(base, way, module, np.where(way < 0, hlo_op, -1))
     sizes, sized = numbers("bytes")
-    even = np.array([one in _ONE_SIZE for one in operations], bool)[operation] & sized
+    known = [OPERATIONS.get(one, _UNKNOWN) for one in operations]
+    even = np.array([one.equal for one in known], bool)[operation] & sized
     sequence, has_sequence = numbers("sequence")
     run, has_run = numbers("run_id")
     talk = Talk(
@@ -121,7 +120,7 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
         start=rows.start[at],
         end=rows.end[at],
         operation=operation,
-        meets=np.array([one in MEETING for one in operations], bool)[operation],
+        meets=np.array([one.meets for one in known], bool)[operation],
         together=(own >= 0) & paired,
         what=what,
         fine=occurrences.distinct(what, codes("lane"), codes("name"), codes("dtype"), np.where(even, sizes, -1)),
@@ -133,29 +132,17 @@ def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[s
 
 def _operations(category: Column, name: Column, rows: Rows) -> tuple[Column, tuple[str, ...]]:
     """What each collective does, in HLO's terms, or in its kernel's name where nothing tells more."""
-    categories, names = rows.labels("category"), rows.labels("name")
-    plain = [_term(text) for text in categories] + [None]
-    # The name is asked only where the category does not tell.
-    asked = np.array([one is None for one in plain], bool)[category]
-    which = occurrences.distinct(category, np.where(asked, name, -1))
+    categories, names = [*rows.labels("category"), None], rows.labels("name")
+    which = occurrences.distinct(category, name)
     first = np.unique(which, return_index=True)[1]
-    said = [
-        plain[category[one]] or kinds.category_of_name(names[name[one]]) or kernel(names[name[one]]) for one in first
-    ]
+    said = [called(names[name[one]], categories[category[one]]) for one in first]
     known = {what: code for code, what in enumerate(dict.fromkeys(said))}
     return np.array([known[what] for what in said], np.int64)[which], tuple(known)
 
 
-def _term(category: str) -> str | None:
-    """The collective that a category names: `all-reduce fusion` and `all-reduce-start` are one."""
-    text = kinds.whole(category).removesuffix(" fusion")
-    text = "reduce-scatter" if text == "all-reduce-scatter" else text
-    return text if text in _KNOWN else None
-
-
-def kernel(name: str) -> str:
-    """A kernel's name without its template arguments and parameters."""
-    return name.removeprefix("void ").partition("(")[0].partition("<")[0]
+def called(name: str, category: str | None) -> str:
+    """What a collective does, else its kernel's name without types and parameters."""
+    return operation(name, category) or function(name)
 
 
 def _groups(

@@ -1,0 +1,34 @@
+"""Programs of JAX that tests run in a process of their own, on the CPU, as a user would."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+# What a user may have set for his own programs.
+_DEVICES = ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment without its own settings of devices, for the CPU, and with `more`."""
+    return {name: value for name, value in os.environ.items() if name not in _DEVICES} | {
+        "JAX_PLATFORMS": "cpu",
+        **more,
+    }
+
+
+def compiled_once(directory: Path) -> dict[str, str]:
+    """What makes JAX keep all that it compiles in `directory`, so that the same program is compiled once."""
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(directory),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
+def python(*words: Any, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run this Python with warnings as errors; `more` is its environment's."""
+    command = [sys.executable, "-W", "error", *map(str, words)]
+    return subprocess.run(command, env=environment(**more), cwd=cwd, capture_output=True, text=True)
