@@ -268,8 +268,8 @@ def export(
         print(f"Wrote {files[0]}", file=sys.stderr)
         return
     if to in (None, PERFETTO):
-        text = f"The clocks of {len(files)} hosts cannot be compared, and Perfetto has one time axis"
-        print(f"{text}: each has a file of its own.", file=sys.stderr)
+        reason = f"The clocks of {len(files)} hosts are not aligned, and Perfetto has one time axis"
+        print(f"{reason}: each has a file of its own.", file=sys.stderr)
     print(f"Wrote {files[0].parent}/ ({', '.join(path.name for path in files)})", file=sys.stderr)
 
 

@@ -141,7 +141,7 @@ def test_the_command_says_why_there_are_several_files(tmp_path, monkeypatch, cap
     monkeypatch.setattr(sys.modules["tracekit.export.export"], "export", lambda *_, **__: paths)
     command(tmp_path / "t")
     assert capsys.readouterr().err.splitlines() == [
-        "The clocks of 2 hosts cannot be compared, and Perfetto has one time axis: each has a file of its own.",
+        "The clocks of 2 hosts are not aligned, and Perfetto has one time axis: each has a file of its own.",
         f"Wrote {tmp_path}/ (x-a.pftrace.gz, x-b.pftrace.gz)",
     ]
 

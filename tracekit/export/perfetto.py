@@ -11,6 +11,7 @@ from itertools import chain, count
 import numpy as np
 
 from tracekit import intervals as iv
+from tracekit import units
 from tracekit.analysis.bandwidth.throughput import throughput
 from tracekit.devices import natural
 from tracekit.export.device_slices import device_slice_packets, device_slices
@@ -115,7 +116,7 @@ def _steps(domain: ClockDomain) -> TrackGroup:
         "step",
         {"step": number, "rows": table["rows"].to_numpy()},
     )
-    description = "The windows of the steps: each ends when the host and all devices are done with it."
+    description = "Step windows: each ends when the host and all devices have finished the step."
     return TrackGroup(_tracks(uuids, "steps", description), slices, names)
 
 
@@ -172,7 +173,11 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
     busy = [device.busy for device in timeline.unions.devices.values() if device.clock == domain.clock]
     if busy:
         track = next(uuids)
-        yield counter_track(track, "devices busy", description="How many devices ran anything, of known devices.")
+        yield counter_track(
+            track,
+            "devices busy",
+            description="Number of devices that were busy; copies of unknown devices do not count.",
+        )
         yield from map(bytes, counter_packets(track, *iv.depth(*busy), axis))
     clock_of = dict(zip(timeline.rows.devices, timeline.rows.clocks, strict=True))
     parent = 0
@@ -181,9 +186,9 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
             continue
         if not parent:
             parent = next(uuids)
-            yield named_track(parent, "bandwidth", description="Bytes of copies and collectives over their time.")
+            yield named_track(parent, "bandwidth", description="Bytes per second of copies and collectives.")
         track = next(uuids)
-        left_out = f"{rate.instant} that took no time are not in it." if rate.instant else ""
+        left_out = f"{units.counted(rate.instant, 'row')} of zero length left out." if rate.instant else ""
         yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
         values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
         yield from map(bytes, counter_packets(track, rate.edges, values, axis))

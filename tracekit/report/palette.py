@@ -1,4 +1,6 @@
-"""The colours of every picture: what each kind of work, the ink and the paper look like on a light and a dark ground.
+"""The colours of figures, page and terminal: each kind of work, ink and paper, on a light and on a dark ground.
+
+Figures take them from THEMES, the page's styles and scripts as the custom properties that `properties` gives.
 
 The hues of the kinds are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), their lightness set apart by at
 least 15 of 100, so that they differ in grey print and to a colour-blind reader too.
@@ -47,3 +49,26 @@ DARK: Mapping[str, str] = {
     "all": "#EDB4E0",
 }
 THEMES: Mapping[str, Mapping[str, str]] = {"light": LIGHT, "dark": DARK}
+
+
+def properties(theme: Mapping[str, str]) -> dict[str, str]:
+    """The colours of a theme, and as `on-NAME` what text on each is written in, black or white."""
+    return {**theme, **{f"on-{name}": readable_on(colour, "#000000", "#FFFFFF") for name, colour in theme.items()}}
+
+
+def readable_on(ground: str, *inks: str) -> str:
+    """Of `inks` the one that stands out most from `ground`; colours are written #RRGGBB."""
+    return max(inks, key=lambda ink: _contrast(ink, ground))
+
+
+def _contrast(a: str, b: str) -> float:
+    """The contrast ratio of two colours, 1 to 21 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
+    dark, light = sorted((_luminance(a), _luminance(b)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """How bright a colour is, in 0..1 (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

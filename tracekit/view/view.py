@@ -46,6 +46,6 @@ def _export(trace_dir: Path, run: str | None, out: Path) -> None:
     files = export(trace_dir, out, run=run, force=True)
     if len(files) > 1:
         raise ViewError(
-            f"The clocks of {len(files)} hosts of {trace_dir} cannot be compared, and Perfetto has one time axis. "
+            f"The clocks of {len(files)} hosts of {trace_dir} are not aligned, and Perfetto has one time axis. "
             "Write a file for each with `tracekit export`, and open one of them."
         )

@@ -40,10 +40,10 @@ def test_the_histogram_is_the_exact_time_with_so_many_busy():
         LIGHT["many"]: [[0, 20]],
     }
     said = words(figure)
-    assert said[0] == "1.10 of 3 devices were busy on average, all 3 for 0 % of the time"
+    assert said[0] == "On average 1.10 of 3 devices were busy, all 3 of them for 0 % of the time"
     assert said[2:5] == ["no device busy", "1 device busy", "2 busy"]
     assert said[-4:] == ["70.0 %, 70 ps", "20.0 %, 20 ps", "10.0 %, 10 ps", "0 %"]
-    assert "The bars on the right are exact and sum to the window of 100 ps." in said
+    assert "The bars on the right are exact and add up to the window of 100 ps." in said
 
 
 DEVICE = st.sampled_from([f"gpu:{i}" for i in range(6)])
@@ -83,7 +83,7 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
         assert area(over_time[LIGHT[colour]]) == pytest.approx(mine)
     top = sum(boxes[:, 3] - boxes[:, 2])
     assert top > 0
-    assert any("shows the average of its numbers of busy devices" in said for said in words(figure))
+    assert any("shows its average number of busy devices" in said for said in words(figure))
 
 
 def test_the_ink_is_the_share_of_time_of_many_intervals():
@@ -143,8 +143,8 @@ def test_what_cannot_be_known_is_a_sentence():
     one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
     other = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
     said = words(concurrency(select(trace(concat(EVENT_COLUMNS, [one, other])))))
-    assert said[-1] == "The hosts' clocks are not aligned, so how many devices were busy at once is not known."
+    assert said[-1] == "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
     unknown = events(("cpu:?", "memcpy", 0, 10, "copy", "P2P"))
-    assert words(concurrency(select(trace(unknown))))[-1] == "The trace names no device that its work ran on."
+    assert words(concurrency(select(trace(unknown))))[-1] == "The trace does not say which devices its work ran on."
     nothing = words(concurrency(select(Trace(events()))))
     assert nothing[-1] == "The trace holds neither device work nor named host spans."

@@ -76,11 +76,11 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
         ({"start": "5"}, "--from '5' could be of any unit: say 5s, 5ms, 5us, 5ns or 5ps."),
         (
             {"phase": "con", "end": "5ps"},
-            "Give one of --phase, --step, or --from and --to: a figure shows one stretch of a trace.",
+            "Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.",
         ),
         (
             {"start": "1s"},
-            "A range from 1 s on lies outside of the trace. The trace lasts from 0 s to 80 ps, counted from the start "
+            "The range from 1 s on is outside the trace. The trace lasts from 0 s to 80 ps, counted from the start "
             "of the first phase.",
         ),
     ],
@@ -110,7 +110,7 @@ GIVEN = trace(
 @pytest.mark.parametrize("what", FIGURES)
 def test_a_stretch_is_said_in_words_or_numbers(what):
     assert "traces/test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
-    assert "traces/test, the phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
+    assert "traces/test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
     assert "traces/test, from the first phase to the last" in words(figure(timeline_of(GIVEN), what))
 
 

@@ -92,11 +92,11 @@ def test_lanes_stand_in_natural_order_with_their_device_and_its_busy_share():
         "gpu:2 | Stream #7(MemcpyH2D)",
         "gpu:2 | Stream #13(Compute)",
         "gpu:10 | Stream #13(Compute)",
-        "overlap | devices at once",
+        "overlap | devices busy",
     ]
     assert words(figure) == [
         *("Finding", "where", "compute", "memcpy", "1 device busy", "both devices busy"),
-        *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices at once"),
+        *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices busy"),
         *("gpu:2", "40.4 % busy", "gpu:10", "30.3 % busy", "overlap", "10.1 % both"),
     ]
 
@@ -112,7 +112,7 @@ def test_one_device_has_no_lane_for_overlap():
 def test_a_copy_of_an_unknown_device_has_a_lane_but_does_not_overlap():
     rows = [("cpu:0", "a", "compute", 0, 10), ("cpu:?", "b", "memcpy", 0, 10), ("cpu:1", "c", "compute", 5, 10)]
     figure = gantt(trace_of(rows), title="")
-    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices at once"]
+    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices busy"]
     assert "50.0 % both" in words(figure)
 
 
@@ -171,7 +171,7 @@ def test_a_narrow_phase_that_repeats_is_named_once():
 
 def test_phase_names_without_room_are_counted():
     phases = phases_of(*[(f"a name {i}", i * 10**7, (i + 1) * 10**7) for i in range(9)])
-    assert words(gantt(TWO, title="", phases=phases))[-1] == "8 phase names find no room."
+    assert words(gantt(TWO, title="", phases=phases))[-1] == "8 phase labels omitted."
 
 
 @pytest.mark.parametrize("phases", [None, phases_of()])
@@ -202,7 +202,7 @@ def test_more_than_48_lanes_are_merged_to_one_per_device_and_the_height_is_bound
     figure = gantt(trace_of(rows), title="")
     assert tracks(figure)[:2] == ["gpu:0 | ", "gpu:1 | "]
     assert len(tracks(figure)) == 61
-    assert "The 180 lanes of the trace are merged to one per device." in words(figure)
+    assert "180 lanes are merged into one per device." in words(figure)
     assert figure.get_size_inches()[1] < 14
 
 
@@ -230,7 +230,7 @@ def test_the_ink_of_a_burst_in_a_long_window_is_its_busy_share():
 def test_the_ink_of_the_overlap_lane_is_the_time_with_two_devices_busy():
     rows = [("gpu:0", "s", "compute", 2 * i, 2 * i + 1) for i in range(20_000)] + [("gpu:1", "s", "compute", 0, 20_000)]
     figure = gantt(trace_of(rows), title="", window=(0, 40_000))
-    pixels = strip(figure, "overlap | devices at once")
+    pixels = strip(figure, "overlap | devices busy")
     height = len(pixels)
     dark = (pixels[:, :, 1] < 100).mean(axis=1)
     assert dark[height // 2 + 1 :] == pytest.approx(0.5, abs=0.002)
@@ -280,7 +280,7 @@ def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share
     figure = draw(select(replace(apart, spans=spans(("p", 0, MS)))), "gantt")
     assert tracks(figure) == ["a/gpu:0 | s", "b/gpu:0 | s"]
     assert figure.axes[0].get_xlim() == (0, 10 * MS)
-    assert "The hosts' clocks are not aligned: the lanes of each clock are counted from its own start." in words(figure)
+    assert "Host clocks are not aligned: the lanes of each clock start at its own first event." in words(figure)
 
 
 @pytest.mark.parametrize("n", [40, 4000])

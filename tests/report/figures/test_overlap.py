@@ -45,8 +45,8 @@ def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
         (1, 2): "20.0 %",
     }
     assert words(figure)[:3] == [
-        "Two devices overlap between 0 % (gpu:0 and gpu:2) and",
-        "50.0 % (gpu:1 and gpu:2) of the shorter one's busy time",
+        "Devices overlap pairwise for 0 % (gpu:0 and gpu:2) to 50.0 %",
+        "(gpu:1 and gpu:2) of the shorter busy time",
         "traces/test",
     ]
     assert words(figure)[3:9] == ["gpu:0", "gpu:0", "gpu:1", "gpu:1", "gpu:2", "gpu:2"]
@@ -68,9 +68,7 @@ def test_the_shade_of_a_cell_grows_with_its_ratio():
 
 def test_two_devices_are_told_in_a_sentence_and_a_small_figure():
     figure = overlap(select(trace(events(("gpu:0", "compute", 0, 8), ("gpu:1", "compute", 4, 9)))))
-    assert " ".join(words(figure)[:2]) == (
-        "gpu:0 and gpu:1 were busy at the same time for 80.0 % of the shorter one's busy time"
-    )
+    assert " ".join(words(figure)[:2]) == ("gpu:0 and gpu:1 overlap for 80.0 % of the shorter busy time")
     assert figure.get_size_inches()[0] < 8
 
 
@@ -78,7 +76,7 @@ def test_a_device_that_did_nothing_has_a_dash_and_the_note_says_so():
     figure = overlap(select(trace(ROWS), start_ps=0, end_ps=50))
     assert matrix(figure)[2, 0] == matrix(figure)[1, 2] == "-"
     assert matrix(figure)[2, 2] == "0 %"
-    assert "A dash: a device did nothing in the window." in words(figure)
+    assert "A dash (-): a device was idle throughout the window." in words(figure)
 
 
 def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
@@ -86,7 +84,7 @@ def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
     other = events(("b/gpu:0", "compute", 5, 25), host="b", clock="b")
     figure = overlap(select(trace(concat(EVENT_COLUMNS, [one, other]))))
     assert [matrix(figure)[at] for at in ((1, 0), (0, 1), (2, 0), (1, 2))] == ["100 %", "50.0 %", "?", "?"]
-    assert "A question mark: the hosts' clocks are not aligned, so the overlap of their devices is not known." in words(
+    assert "A question mark (?): host clocks are not aligned, so the overlap of these devices is unknown." in words(
         figure
     )
 
@@ -111,4 +109,4 @@ def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
 
 def test_one_device_has_no_other():
     said = words(overlap(select(trace(events(("gpu:0", "compute", 0, 8))))))
-    assert said[-1] == "Only one device worked: there is no other to overlap with."
+    assert said[-1] == "Only one device was busy, so there is nothing that overlaps."

@@ -57,8 +57,7 @@ def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
 def test_the_words_are_the_exact_shares():
     figure = partition(select(trace(ROWS)))
     assert (
-        words(figure)[0]
-        == "2 devices: 20.5 % computing, 10.0 % in exposed collectives, 5.5 % in exposed copies, 64.0 % idle"
+        words(figure)[0] == "2 devices: 20.5 % compute, 10.0 % exposed collectives, 5.5 % exposed copies, 64.0 % idle"
     )
     assert words(figure)[2:9] == [name for _, name in CELLS.values() if name != "copy hidden behind compute"]
     table = words(figure)[9:23]
@@ -68,8 +67,8 @@ def test_the_words_are_the_exact_shares():
         *("gpu:1", "1.0 %", "0 %", "1.0 %", "98.0 %"),
     ]
     assert words(figure)[23] == (
-        "Every bar is the whole window: its parts are exact and sum to it. Kinds that ran at the same time share the "
-        "height of their part. Copies include memsets."
+        "Each bar is the whole window; its segments are exact and add up to it. Kinds that ran concurrently share the "
+        "height of their segment. Copies include memsets."
     )
     assert words(figure)[24:] == ["30.0 %", "15.0 %", "10.0 %", "30.0 %", "98.0 %"]
     assert figure.axes[0].get_xlabel() == "share of the window of 100 ps (%)"
@@ -114,8 +113,8 @@ def test_a_dark_figure_has_the_dark_palette():
 def test_one_device_and_copies_of_an_unknown_one():
     rows = events(("cpu:0", "compute", 0, 10), ("cpu:?", "memcpy", 2, 4, "copy", "P2P"))
     said = words(partition(select(trace(rows))))
-    assert said[0] == "cpu:0: 100 % computing"
-    assert "Copies on cpu:?, whose device the trace does not prove, are in no bar." in said
+    assert said[0] == "cpu:0: 100 % compute"
+    assert "Copies on cpu:? have no bar: the trace does not say which device they ran on." in said
 
 
 def test_several_clocks_have_bars_of_their_own_windows():

@@ -62,13 +62,13 @@ def test_with_phases_the_whole_is_from_the_first_phase_to_the_end_of_its_last_wo
 def test_a_phase_is_all_its_rounds_with_the_work_begun_inside():
     selection = select(trace(ROWS, PHASES), phase="both")
     assert windows(selection) == {"": [[30, 60], [80, 110]]}
-    assert (selection.length_ps, selection.start_ps, selection.axis) == (60, 0, "time inside the rounds of the phase")
-    assert (selection.name, selection.where) == ("phase both", "the 2 rounds of the phase both, end to end")
+    assert (selection.length_ps, selection.start_ps, selection.axis) == (60, 0, "time within the rounds of the phase")
+    assert (selection.name, selection.where) == ("phase both", "2 rounds of phase both, end to end")
 
 
 def test_a_phase_of_one_round_tells_where_it_lies():
     selection = select(trace(ROWS, PHASES), phase="warm")
-    assert (windows(selection), selection.where) == ({"": [[5, 40]]}, "the phase warm, from 0 s to 35 ps")
+    assert (windows(selection), selection.where) == ({"": [[5, 40]]}, "phase warm, from 0 s to 35 ps")
 
 
 def test_the_results_are_those_of_the_analyses_inside_the_stretch():
@@ -109,10 +109,10 @@ def test_one_end_of_a_range_is_enough_and_a_late_end_is_that_of_the_trace():
 @pytest.mark.parametrize(
     ("start", "end", "sentence"),
     [
-        (100, None, "A range from 100 ps on lies outside of the trace."),
-        (-1, None, "A range from -1 ps on lies outside of the trace."),
-        (30, 30, "A range from 30 ps to 30 ps is empty."),
-        (30, 20, "A range from 30 ps to 20 ps is empty."),
+        (100, None, "The range from 100 ps on is outside the trace."),
+        (-1, None, "The range from -1 ps on is outside the trace."),
+        (30, 30, "The range from 30 ps to 30 ps is empty."),
+        (30, 20, "The range from 30 ps to 20 ps is empty."),
     ],
 )
 def test_a_range_without_time_in_the_trace_is_told_with_the_range_there_is(start, end, sentence):
@@ -125,7 +125,7 @@ def test_a_range_without_time_in_the_trace_is_told_with_the_range_there_is(start
 def test_an_unknown_phase_is_told_with_those_there_are():
     with pytest.raises(TracekitError) as caught:
         select(trace(ROWS, PHASES), phase="bith")
-    said = "traces/test holds no phase or annotation 'bith'. Its phases are 'warm' and 'both'."
+    said = "traces/test has no phase or annotation 'bith'. Its phases are 'warm' and 'both'."
     assert str(caught.value) == said
     with pytest.raises(TracekitError, match="It marks no phases"):
         select(trace(ROWS), phase="bith")
@@ -159,7 +159,7 @@ def test_a_step_of_two_loops_is_told_with_where_each_lies():
 
 
 def test_several_stretches_at_once_are_refused():
-    with pytest.raises(TracekitError, match="a phase, a step or a range of time, not several"):
+    with pytest.raises(TracekitError, match="give one of a phase, a step and a range of time"):
         select(trace(ROWS, PHASES), phase="both", end_ps=5)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.report.html.pages import html
-from tracekit.report.palette import DARK, LIGHT
 
 
 def _luminance(colour) -> float:
@@ -33,12 +32,6 @@ def _themes():
 
 
 LIGHT_PAGE, DARK_PAGE, DARK_SYSTEM = _themes()
-
-
-def test_the_page_takes_its_colours_from_the_palette():
-    assert LIGHT.items() <= LIGHT_PAGE.items()
-    assert DARK.items() <= DARK_PAGE.items()
-    assert DARK_SYSTEM == DARK_PAGE
 
 
 @pytest.mark.parametrize("theme", [LIGHT_PAGE, DARK_PAGE])

@@ -25,7 +25,8 @@ def written(path: Path, trace: Trace, links: str = "") -> Path:
     report = analyse(timeline)
     files = resources.files("tracekit.report.html")
     colours = {
-        theme: ";".join(f"--{key}:{colour}" for key, colour in found.items()) for theme, found in palette.THEMES.items()
+        theme: ";".join(f"--{key}:{colour}" for key, colour in palette.properties(found).items())
+        for theme, found in palette.THEMES.items()
     }
     scripts = "".join(f"<script>{(files / one).read_text('utf-8')}</script>" for one in SCRIPTS)
     styles = "".join((files / one).read_text("utf-8") for one in STYLES)

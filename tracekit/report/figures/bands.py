@@ -30,7 +30,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Bands:
-    """The phases (name, start, end in ps), where their names go, and how many names are omitted for want of room."""
+    """The phases (name, start, end in ps), where their names go, and how many have no room."""
 
     phases: Sequence[tuple[str, int, int]]
     names: Sequence[Name]
@@ -46,7 +46,7 @@ class Bands:
         """The sentence on omitted names, if there are any."""
         if not self.omitted:
             return []
-        return [f"{self.omitted} phase {'name finds' if self.omitted == 1 else 'names find'} no room."]
+        return [f"{units.counted(self.omitted, 'phase label')} omitted."]
 
     def draw(self, page: Page, axes: Axes, lanes_px: float) -> None:
         """Every other phase lightly shaded, a separator at the ends of each one wide enough to see, and the names.

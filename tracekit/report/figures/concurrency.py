@@ -30,13 +30,13 @@ def title(selection: Selection) -> str:
     times = selection.stretch.concurrency["time_ps"].tolist()
     window, devices = sum(times), len(times) - 1
     if devices < 1 or not window:
-        return "How many devices were busy at once"
+        return "Devices busy over time"
     if devices == 1:
         return f"The only device was busy {units.percent(times[1], window)} of the time"
     mean = sum(number * time for number, time in enumerate(times)) / window
     every = "both" if devices == 2 else f"all {devices}"
     share = units.percent(times[-1], window)
-    return f"{mean:.2f} of {devices} devices were busy on average, {every} for {share} of the time"
+    return f"On average {units.mean(mean)} of {devices} devices were busy, {every} of them for {share} of the time"
 
 
 def draw(selection: Selection, on: Sheet) -> Drawing:
@@ -92,12 +92,12 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
 def _lacking(selection: Selection, table: pd.DataFrame) -> str:
     """Why there is nothing to draw, if so."""
     if not selection.aligned:
-        return "The hosts' clocks are not aligned, so how many devices were busy at once is not known."
+        return "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
     if selection.lacking:
         return selection.lacking
     if not selection.length_ps:
-        return "This stretch of the trace has no length."
-    return "The trace names no device that its work ran on." if len(table) < 2 else ""
+        return "The selected range has zero length."
+    return "The trace does not say which devices its work ran on." if len(table) < 2 else ""
 
 
 def _steps(depth: Depth, bins: Sequence[Bin]) -> Boxes:
@@ -162,7 +162,7 @@ def _histogram(
         x = times[number] + longest / share * (_LABEL_GAP / 2 / width_px)
         style: dict[str, Any] = {"va": "center", "parse_math": False, "color": page.colours["ink"]}
         axes.text(x, number, texts[number], fontsize=SMALL, fontfamily=labels.FONT, **style)
-    page.rule(axes, [], "time with exactly so many")
+    page.rule(axes, [], "time with exactly N devices busy")
 
 
 def _labelled(times: Sequence[int], pitch: float) -> list[int]:
@@ -176,14 +176,14 @@ def _labelled(times: Sequence[int], pitch: float) -> list[int]:
 
 
 def _notes(selection: Selection, averaged: bool, edges: NDArray[np.int64]) -> list[str]:
-    notes = [f"The bars on the right are exact and sum to the window of {units.time(selection.length_ps)}."]
+    notes = [f"The bars on the right are exact and add up to the window of {units.time(selection.length_ps)}."]
     if averaged:
         column_ps = max(int(edges[1] - edges[0]), 1)
         notes.append(
-            f"Over time, each column of {units.time(column_ps)} shows the average of its numbers of busy devices, "
-            "stacked by how many were busy at once."
+            f"On the left, each pixel column ({units.time(column_ps)}) shows its average number of busy devices, "
+            "stacked by how many were busy at the same time."
         )
     if selection.unions.unplaced:
         names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names}, whose device the trace does not prove, do not count.")
+        notes.append(f"Copies on {names} are not counted: the trace does not say which device they ran on.")
     return notes

@@ -61,9 +61,9 @@ def layers(sets: Mapping[Hashable, iv.Intervals]) -> list[Layer]:
     )
     order = np.argsort(points, kind="stable")
     points, mask = points[order], np.cumsum(bits[order])
-    stretches = iv.intervals(points[:-1], points[1:])
+    between = iv.intervals(points[:-1], points[1:])
     return [
-        Layer(iv.union(stretches[mask[:-1] == code]), tuple(key for i, key in enumerate(filled) if code >> i & 1))
+        Layer(iv.union(between[mask[:-1] == code]), tuple(key for i, key in enumerate(filled) if code >> i & 1))
         for code in np.unique(mask).tolist()
         if code
     ]
@@ -72,8 +72,8 @@ def layers(sets: Mapping[Hashable, iv.Intervals]) -> list[Layer]:
 def levels(sets: Sequence[iv.Intervals], bins: Sequence[Bin]) -> list[Layer]:
     """One layer per (low, high) of `bins`: the time in which low <= number of sets that hold it <= high."""
     edges, count = iv.depth(*sets)
-    stretches, count = iv.intervals(edges[:-1], edges[1:]), count[:-1]
-    return [Layer(iv.union(stretches[(count >= low) & (count <= high)]), ((low, high),)) for low, high in bins]
+    between, count = iv.intervals(edges[:-1], edges[1:]), count[:-1]
+    return [Layer(iv.union(between[(count >= low) & (count <= high)]), ((low, high),)) for low, high in bins]
 
 
 def bins(devices: int) -> list[Bin]:

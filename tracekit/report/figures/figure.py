@@ -1,4 +1,4 @@
-"""The figures: each of a trace or a report, all of it or a stretch; each shows and writes itself."""
+"""The figures: each of a trace or a report, all of it or a part; each shows and writes itself."""
 
 import os
 import re
@@ -96,7 +96,7 @@ def write_figures(
     run: str | None = None,
     kinds: Path | None = None,
 ) -> list[Path]:
-    """Write several figures of one stretch of the trace at `trace_dir`, and return the files.
+    """Write several figures of one part of the trace at `trace_dir`, and return the files.
 
     `what` and `formats` are names between commas, by default all figures. `out` is a directory, by default
     `reports/<trace>/figures`. The other options are those of `figure`; what is wrong with them is said before the trace
@@ -107,7 +107,7 @@ def write_figures(
     colours_of(theme)
     pixels(width)
     if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
-        raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one stretch of a trace.")
+        raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.")
     start_ps, end_ps = _ps(start, "--from"), _ps(end, "--to")
     directory = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
     refuse_inside(directory, trace_dir)

@@ -70,7 +70,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     clock starts at its own first event, and no lane compares devices.
     """
     if selection.lacking or not selection.length_ps:
-        return on.blank(selection.lacking or "This stretch of the trace has no length.")
+        return on.blank(selection.lacking or "The selected range has zero length.")
     events, length = selection.trace.events, selection.length_ps
     count = len(np.unique(_lane_codes(events)))
     devices = _devices(events, selection.unions.windows, merge=count > _MAX_LANES)
@@ -90,9 +90,9 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     phases = bands(selection, width)
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
     edges = coverage.pixel_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
-    notes = [f"The {count} lanes of the trace are merged to one per device."] if count > _MAX_LANES else []
+    notes = [f"{count} lanes are merged into one per device."] if count > _MAX_LANES else []
     if not selection.aligned:
-        notes.append("The hosts' clocks are not aligned: the lanes of each clock are counted from its own start.")
+        notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
     lines = sheet.note_lines([*notes, *_notes(lanes, edges), *phases.note], on.room)
     lanes_px = lanes[0].y + lanes[0].height + lanes[0].height // 3
     axes_px = lanes_px + phases.height
@@ -192,7 +192,7 @@ def _lanes(devices: Sequence[Device], shared: Sequence[Layer], bins: Sequence[Bi
         (device.name, label, layers, tuple(Kind)) for device in devices for label, layers in device.lanes
     ]
     if bins:
-        parts.append(("overlap", "devices at once", shared, tuple(reversed(bins))))
+        parts.append(("overlap", "devices busy", shared, tuple(reversed(bins))))
     pitch = min(max(_LANES_PX // len(parts), _MIN_PITCH_PX), _MAX_PITCH_PX, max(_MAX_LANES_PX // len(parts), 2))
     lanes: list[Lane] = []
     y, below = pitch // 4, parts[-1][0]
@@ -216,11 +216,11 @@ def _notes(lanes: Sequence[Lane], edges: NDArray[np.int64]) -> list[str]:
     if any(coverage.is_crowded(lane.layers, edges) for lane in lanes):
         column_ps = max(int(edges[1] - edges[0]), 1)
         notes.append(
-            "Where intervals outnumber pixels, a lane is filled to the busy share of each column of "
-            f"{units.time(column_ps)}; a full lane is 100 %."
+            f"Where events outnumber pixels, a lane is filled to the busy share of each pixel column "
+            f"({units.time(column_ps)}); full height is 100 % busy."
         )
     if any(len(layer.keys) > 1 for lane in lanes for layer in lane.layers):
-        notes.append("Kinds that run at the same time in one lane share its height.")
+        notes.append("Kinds that run concurrently in one lane share its height.")
     return notes
 
 

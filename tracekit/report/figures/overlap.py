@@ -15,14 +15,15 @@ from tracekit.report.figures import labels, sheet
 from tracekit.report.figures.drawing import Drawing
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.sheet import GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
+from tracekit.report.palette import readable_on
 
 _MATRIX_PX, _MAX_CELL, _MIN_CELL = 720, 100, 9
 _PANEL_PX, _SCALE_PX, _LINE_PX, _SHADES = 560, 300, 26, 100
 _UNKNOWN, _NOTHING = "?", "-"
 _PARTS = (
-    ("Below the diagonal", "the time that both were busy, of the shorter one's busy time"),
-    ("Above the diagonal", "the time that both were busy, of the time either was"),
-    ("On the diagonal", "the device's own busy time, of the window"),
+    ("Below the diagonal", "time both were busy, as a share of the shorter busy time"),
+    ("Above the diagonal", "time both were busy, as a share of the time either was"),
+    ("On the diagonal", "the device's busy time, as a share of the window"),
 )
 
 
@@ -30,13 +31,13 @@ def title(selection: Selection) -> str:
     """Which two devices overlapped least, and which most."""
     known = selection.stretch.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
     if not len(known):
-        return "How long devices were busy at the same time"
+        return "Pairwise overlap of devices"
     least, most = known.iloc[0], known.iloc[-1]
     if len(known) == 1:
-        devices = f"{least['a']} and {least['b']} were"
-        return f"{devices} busy at the same time for {units.percent(least['ratio_min'])} of the shorter one's busy time"
+        devices = f"{least['a']} and {least['b']}"
+        return f"{devices} overlap for {units.percent(least['ratio_min'])} of the shorter busy time"
     low, high = (f"{units.percent(pair['ratio_min'])} ({pair['a']} and {pair['b']})" for pair in (least, most))
-    return f"Two devices overlap between {low} and {high} of the shorter one's busy time"
+    return f"Devices overlap pairwise for {low} to {high} of the shorter busy time"
 
 
 def draw(selection: Selection, on: Sheet) -> Drawing:
@@ -47,7 +48,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     """
     table, pairs = selection.stretch.partition, selection.stretch.pairs
     if selection.lacking or len(table) < 2:
-        return on.blank(selection.lacking or "Only one device worked: there is no other to overlap with.")
+        return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
     matrix = _matrix(table, pairs)
     names = [labels.cut(labels.plain(name), on.width / 6, _bold) for name in table["device"]]
     longest, count = max(map(_bold, names)), len(names)
@@ -142,7 +143,7 @@ def _write(page: Page, axes: Axes, matrix: Matrix, cell: int) -> None:
         else:
             text = units.percent(ratio) if long else units.whole_percent(ratio)
             if row != column:
-                colour = sheet.readable_on(page.colours, _shade(page, round(ratio * _SHADES)))
+                colour = readable_on(_shade(page, round(ratio * _SHADES)), page.colours["ink"], page.colours["paper"])
         axes.text(column + 0.5, row + 0.5, text, fontsize=size, color=colour, zorder=4, **style)
 
 
@@ -171,14 +172,12 @@ def _notes(selection: Selection, matrix: Matrix) -> list[str]:
     notes = []
     marks = {mark for row in matrix.marks for mark in row}
     if _NOTHING in marks:
-        notes.append("A dash: a device did nothing in the window.")
+        notes.append("A dash (-): a device was idle throughout the window.")
     if _UNKNOWN in marks:
-        notes.append(
-            "A question mark: the hosts' clocks are not aligned, so the overlap of their devices is not known."
-        )
+        notes.append("A question mark (?): host clocks are not aligned, so the overlap of these devices is unknown.")
     if selection.unions.unplaced:
         names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names}, whose device the trace does not prove, do not count.")
+        notes.append(f"Copies on {names} are not counted: the trace does not say which device they ran on.")
     return notes
 
 

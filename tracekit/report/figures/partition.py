@@ -13,16 +13,17 @@ from tracekit.report.figures import labels, sheet
 from tracekit.report.figures.drawing import Drawing
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
+from tracekit.report.palette import readable_on
 
 # The cells from the left, the kinds in each from the foot up, and what each is called.
 CELLS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "compute": (("compute",), "only compute"),
     "compute+collective": (("compute", "collective"), "collective hidden behind compute"),
     "compute+memory": (("compute", "memcpy"), "copy hidden behind compute"),
-    "compute+collective+memory": (("compute", "collective", "memcpy"), "both hidden behind compute"),
-    "collective": (("collective",), "collective exposed"),
-    "collective+memory": (("collective", "memcpy"), "collective and copy exposed"),
-    "memory": (("memcpy",), "copy exposed"),
+    "compute+collective+memory": (("compute", "collective", "memcpy"), "collective and copy hidden behind compute"),
+    "collective": (("collective",), "exposed collective"),
+    "collective+memory": (("collective", "memcpy"), "exposed collective and copy"),
+    "memory": (("memcpy",), "exposed copy"),
     "idle": (("idle",), "idle"),
 }
 # What stands beside the bars; these four sum to the window.
@@ -41,11 +42,11 @@ def title(selection: Selection) -> str:
     table = selection.stretch.partition
     total = int(table["window_ps"].sum())
     if not total:
-        return "What each device did"
+        return "Time by device"
     parts = {
-        "computing": [cell for cell in CELLS if "compute" in cell],
-        "in exposed collectives": ["collective", "collective+memory"],
-        "in exposed copies": ["memory"],
+        "compute": [cell for cell in CELLS if "compute" in cell],
+        "exposed collectives": ["collective", "collective+memory"],
+        "exposed copies": ["memory"],
         "idle": ["idle"],
     }
     times = {name: int(table[cells].to_numpy().sum()) for name, cells in parts.items()}
@@ -62,7 +63,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     """
     table = selection.stretch.partition
     if selection.lacking or not table["window_ps"].sum():
-        return on.blank(selection.lacking or "No device worked in this stretch of the trace.")
+        return on.blank(selection.lacking or "No device was busy in the selected range.")
     pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)
     size = max(min(SMALL, pitch * 0.8 / labels.DPI * 72), TINY)
     devices = [labels.cut(labels.plain(name), on.width / 5, _bold) for name in table["device"]]
@@ -115,7 +116,7 @@ def _bars(page: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -
             share, room = _share(total - start, window), (x1 - x0) / 100 * width
             if len(kinds) == 1 and pitch >= _READABLE_PX and labels.measure(share, SMALL) + 12 <= room:
                 style: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False, "fontfamily": labels.FONT}
-                colour = sheet.readable_on(page.colours, page.colours[kinds[0]])
+                colour = readable_on(page.colours[kinds[0]], page.colours["ink"], page.colours["paper"])
                 axes.text((x0 + x1) / 2, y + height / 2, share, fontsize=SMALL, color=colour, zorder=4, **style)
     parts = []
     for kind in ("idle", "memcpy", "collective", "compute"):
@@ -135,14 +136,14 @@ def _axis_label(selection: Selection, table: pd.DataFrame) -> str:
 
 
 def _notes(selection: Selection, occurring: Sequence[str]) -> list[str]:
-    notes = ["Every bar is the whole window: its parts are exact and sum to it."]
+    notes = ["Each bar is the whole window; its segments are exact and add up to it."]
     if any(len(CELLS[cell][0]) > 1 for cell in occurring):
-        notes[0] += " Kinds that ran at the same time share the height of their part."
+        notes[0] += " Kinds that ran concurrently share the height of their segment."
     if any("memory" in cell for cell in occurring):
         notes[0] += " Copies include memsets."
     if selection.unions.unplaced:
         names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names}, whose device the trace does not prove, are in no bar.")
+        notes.append(f"Copies on {names} have no bar: the trace does not say which device they ran on.")
     return notes
 
 

@@ -27,11 +27,11 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class Selection:
-    """A stretch of a trace; figures lay its windows end to end, from 0.
+    """A part of a trace; figures lay its windows end to end, from 0.
 
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
     The axis of time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after,
-    "" for the whole; `where` says which stretch it is; `lacking` why there is nothing to draw.
+    "" for the whole; `where` says which part it is; `lacking` why there is nothing to draw.
     """
 
     timeline: Timeline
@@ -60,7 +60,7 @@ class Selection:
 
     @property
     def length_ps(self) -> int:
-        """How long the stretch is; of several clocks the longest."""
+        """How long it is; of several clocks the longest."""
         return max(map(iv.total, self.unions.windows.values()), default=0)
 
     @property
@@ -133,7 +133,7 @@ def select(
     that is at hand.
     """
     if (phase is not None) + (step is not None) + (start_ps is not None or end_ps is not None) > 1:
-        raise TracekitError("A figure shows one stretch of a trace: a phase, a step or a range of time, not several.")
+        raise TracekitError("A figure shows one part of a trace: give one of a phase, a step and a range of time.")
     whole = _whole(timeline_of(source), report, phase)
     if phase is not None:
         return _phase(whole, phase)
@@ -169,20 +169,20 @@ def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more
     axis = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
     lacking = missing.device_work(inside.trace) or ""
     if not lacking and not any(map(len, held.values())):
-        lacking = "No device has a clock that this stretch is on."
+        lacking = "No device is on the clock of this selection."
     return Selection(inside, whole.phases.rounds, lacking=lacking, **{**axis, **more})  # type: ignore[arg-type]
 
 
 def _phase(whole: _Whole, name: str) -> Selection:
     windows = whole.phases.windows.get(name)
     if windows is None:
-        raise TracekitError(f"{whole.source} holds no phase or annotation {name!r}. {_phases_of(whole)}")
+        raise TracekitError(f"{whole.source} has no phase or annotation {name!r}. {_phases_of(whole)}")
     rounds = max(len(of) for of in windows.values())
     laid_out = max(len(iv.union(of)) for of in windows.values()) > 1
-    where, axis = f"the phase {name}", "time since the start of the phase"
+    where, axis = f"phase {name}", "time since the start of the phase"
     if rounds > 1:
-        where = f"the {rounds} rounds of {where}{', end to end' if laid_out else ''}"
-        axis = "time inside the rounds of the phase"
+        where = f"{rounds} rounds of {where}{', end to end' if laid_out else ''}"
+        axis = "time within the rounds of the phase"
     elif len(windows) == 1 and whole.origin:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
@@ -199,7 +199,7 @@ def _phases_of(whole: _Whole) -> str:
     """The sentence that names the phases there are."""
     names = list(phases(whole.timeline).windows)
     if not names:
-        return "It marks no phases; --phase takes the name of any annotation, and tracekit read lists some."
+        return "It marks no phases; --phase also takes the name of any annotation (tracekit read lists some)."
     return f"Its phases are {_listed([repr(name) for name in names])}."
 
 
@@ -254,9 +254,9 @@ def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Selection
     start, end = low if start_ps is None else start_ps, high if end_ps is None else end_ps
     valid = f"The trace lasts from {exact(low)} to {exact(high)}, counted from {whole.counted_from}."
     if not low <= start < high:
-        raise TracekitError(f"A range from {exact(start)} on lies outside of the trace. {valid}")
+        raise TracekitError(f"The range from {exact(start)} on is outside the trace. {valid}")
     if end <= start:
-        raise TracekitError(f"A range from {exact(start)} to {exact(end)} is empty. {valid}")
+        raise TracekitError(f"The range from {exact(start)} to {exact(end)} is empty. {valid}")
     # The end of an axis is often read a little too far.
     end = min(end, high)
     windows = {

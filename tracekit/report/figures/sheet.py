@@ -137,24 +137,6 @@ def colours_of(theme: str) -> Mapping[str, str]:
     return THEMES[theme]
 
 
-def readable_on(colours: Mapping[str, str], ground: str) -> str:
-    """Of ink and paper the one that stands out more from `ground`."""
-    return max((colours["ink"], colours["paper"]), key=lambda colour: _contrast(colour, ground))
-
-
-def _contrast(a: str, b: str) -> float:
-    """The contrast ratio of two colours, 1 to 21 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
-    dark, light = sorted((_luminance(a), _luminance(b)))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    """How bright a colour is, in 0..1 (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
 def filled(patch: Patch, colour: str, **options: Any) -> Patch:
     """`patch` as ink that is exactly its area: no edge line, no snapping to pixels."""
     patch.set(facecolor=colour, edgecolor="none", linewidth=0, antialiased=True, snap=False, **options)

@@ -10,7 +10,6 @@
   const mix = (a, b, share) => a.map((part, i) => Math.round(part + (b[i] - part) * share));
   const css = ([r, g, b], alpha = 1) => `rgb(${r} ${g} ${b} / ${alpha})`;
   const pixel = ([r, g, b]) => r + g * 256 + b * 65536 + 255 * 16777216;
-  const bright = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140;
 
   /** Colours as CSS, and packed as pixels for full, patterned and dimmed kinds; `told` gives the colour of each name. */
   function colours(told) {
@@ -34,7 +33,7 @@
       band2: css(mix(paper, ink, 0.04)),
       edge: css(ink, 0.28),
       kinds: kinds.map((kind) => css(kind)),
-      on: kinds.map((kind) => (bright(kind) ? "#000" : "#fff")),
+      on: KINDS.map((kind) => css(read(kind === "host" ? "on-grey" : `on-${kind}`))),
       ground: pixel(paper),
       track: pixel(mix(paper, ink, 0.055)),
       grid: pixel(mix(paper, ink, 0.13)),

@@ -238,18 +238,7 @@ def _colours() -> str:
 
 
 def _properties(theme: Mapping[str, str]) -> str:
-    """The colours of a theme, and for each what text on it is written in, black or white."""
-    told = [f"--{key}:{colour}" for key, colour in theme.items()]
-    return ";".join(told + [f"--on-{key}:{_on(colour)}" for key, colour in theme.items()])
-
-
-def _on(colour: str) -> str:
-    """Black or white, whichever has the larger contrast on `colour` (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    # At this luminance, the square root of 0.05 * 1.05 less 0.05, both contrasts are the same.
-    return "#000" if light > 0.179 else "#fff"
+    return ";".join(f"--{name}:{colour}" for name, colour in palette.properties(theme).items())
 
 
 @cache

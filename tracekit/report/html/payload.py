@@ -97,7 +97,7 @@ def _elements(report: Report, found: Lanes) -> str:
         "rows": len(start),
         "whole": reach,
         "shown": shown,
-        "paper": dict(palette.LIGHT),
+        "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
         "notes": list(found.notes),
         "columns": {one.name: one.told for one in made},
