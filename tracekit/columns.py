@@ -77,15 +77,15 @@ def check(what: str, table: pd.DataFrame, columns: Mapping[str, Any], required: 
     """Raise TraceError unless `table`, called `what` there, has exactly `columns`, with no null in those `required`."""
     if list(table.columns) != list(columns):
         raise TraceError(f"{what} has columns {list(table.columns)}; the contract wants {list(columns)}.")
-    for name, dtype in columns.items():
-        have = table[name].dtype
+    # All dtypes at once: for each column by itself, pandas would make a Series first.
+    for (name, dtype), have in zip(columns.items(), table.dtypes, strict=True):
         if isinstance(dtype, pd.CategoricalDtype):
             good = isinstance(have, pd.CategoricalDtype) and list(have.categories) == list(dtype.categories)
         else:
             good = isinstance(have, pd.CategoricalDtype) if _any_strings(dtype) else have == dtype
         if not good:
             raise TraceError(f"{what}.{name} has dtype {have}; the contract wants {dtype}.")
-        if name in required and table[name].isna().any():
+        if len(table) and name in required and table[name].isna().any():
             raise TraceError(f"{what}.{name} holds nulls; every row needs one.")
 
 
@@ -93,7 +93,10 @@ def _column(values: Any, dtype: Any) -> Any:
     values = values.array if isinstance(values, pd.Series) else values
     have = getattr(values, "dtype", None)
     if _any_strings(dtype):
-        return values if isinstance(have, pd.CategoricalDtype) else pd.Series(values).astype("category").array
+        if isinstance(have, pd.CategoricalDtype):
+            return values
+        plain = isinstance(values, list | tuple) and all(value is None or type(value) is str for value in values)
+        return _sorted_categorical(values) if plain else pd.Series(values).astype("category").array
     if isinstance(dtype, pd.CategoricalDtype):  # equal dtypes may still order their categories differently
         return _column(values, "category").set_categories(dtype.categories)
     dtype = _dtype(dtype)
@@ -101,6 +104,14 @@ def _column(values: Any, dtype: Any) -> Any:
         kept = have is None or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
         return np.asarray(values, dtype) if kept else pd.Series(values).astype(dtype).array
     return values if have == dtype else pd.array(values, dtype=dtype)
+
+
+def _sorted_categorical(values: Sequence[str | None]) -> pd.Categorical:
+    """What `Series.astype("category")` makes of strings, in a quarter of its time where they are few."""
+    labels = sorted({value for value in values if value is not None})
+    code = {None: -1} | {label: at for at, label in enumerate(labels)}
+    codes = np.fromiter(map(code.__getitem__, values), np.int64, len(values))
+    return pd.Categorical.from_codes(codes, categories=pd.Index(labels, dtype="str" if labels else object))
 
 
 def _nulls(name: str, dtype: Any, length: int) -> Any:

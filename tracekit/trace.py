@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -114,6 +115,18 @@ _FRAMES: Mapping[str, Mapping[str, Any]] = {
     "devices": DEVICE_COLUMNS,
     "hosts": HOST_COLUMNS,
 }
+
+
+def _empty(name: str) -> pd.DataFrame:
+    """A frame of a trace without rows; as long as it has none, its columns may be shared."""
+    return _made_once(name).copy(deep=False)
+
+
+@cache
+def _made_once(name: str) -> pd.DataFrame:
+    return frame(_FRAMES[name])
+
+
 # What no row may lack, in the frames whose rows stand on a time axis of their own.
 _REQUIRED = {
     "events": ("host", "device", "lane", "kind", "name"),
@@ -139,13 +152,13 @@ class Trace:
     """
 
     events: pd.DataFrame
-    spans: pd.DataFrame = field(default_factory=lambda: frame(SPAN_COLUMNS))
-    launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
-    syncs: pd.DataFrame = field(default_factory=lambda: frame(SYNC_COLUMNS))
-    ops: pd.DataFrame = field(default_factory=lambda: frame(OP_COLUMNS))
-    operands: pd.DataFrame = field(default_factory=lambda: frame(OPERAND_COLUMNS))
-    devices: pd.DataFrame = field(default_factory=lambda: frame(DEVICE_COLUMNS))
-    hosts: pd.DataFrame = field(default_factory=lambda: frame(HOST_COLUMNS))
+    spans: pd.DataFrame = field(default_factory=lambda: _empty("spans"))
+    launches: pd.DataFrame = field(default_factory=lambda: _empty("launches"))
+    syncs: pd.DataFrame = field(default_factory=lambda: _empty("syncs"))
+    ops: pd.DataFrame = field(default_factory=lambda: _empty("ops"))
+    operands: pd.DataFrame = field(default_factory=lambda: _empty("operands"))
+    devices: pd.DataFrame = field(default_factory=lambda: _empty("devices"))
+    hosts: pd.DataFrame = field(default_factory=lambda: _empty("hosts"))
     notes: tuple[str, ...] = ()
     source: str = ""
     format: str = ""
@@ -156,7 +169,7 @@ class Trace:
         for name, columns in _FRAMES.items():
             table = getattr(self, name)
             check(f"Trace.{name}", table, columns, _REQUIRED.get(name, ()))
-            if "start_ps" in columns and (table["end_ps"] < table["start_ps"]).any():
+            if len(table) and "start_ps" in columns and (table["end_ps"] < table["start_ps"]).any():
                 row = int((table["end_ps"] < table["start_ps"]).to_numpy().argmax())
                 raise TraceError(f"Trace.{name} row {row} ends before it starts.")
         copies = self.events["kind"] == Kind.MEMCPY.value
