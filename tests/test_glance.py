@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests import traces
 from tests.frames import events, trace
-from tests.test_notebook import words
+from tests.notebook_html import words
 from tracekit import glance
 from tracekit.columns import concat
 from tracekit.report.contents import contents

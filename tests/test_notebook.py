@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field, fields
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -12,43 +11,13 @@ import pytest
 
 import tracekit
 from tests.frames import events, spans, trace
+from tests.notebook_html import words
 from tracekit import notebook
 from tracekit.report.build import analyse
 from tracekit.report.sections.sections import important
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>$\\alpha$ \u202eabc\x1b[31m"
-# What may stand in an output: nothing that loads, runs or sets a colour.
-TAGS = {"div", "p", "strong", "em", "ol", "ul", "li", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
-STYLES = {None, "text-align:left", "text-align:right"}
-
-
-class Checked(HTMLParser):
-    """Well-formed, with only those tags and attributes; `words` is what a reader sees."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        assert tag in TAGS
-        assert dict(attrs).keys() <= {"class", "style"}
-        assert dict(attrs).get("style") in STYLES
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words += [data] if data.strip() else []
-
-
-def words(page: str) -> list[str]:
-    return Checked(page).words
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 import tracekit
-from tests.doctor.test_checks import CPU
+from tests.doctor.machines import CPU
 from tracekit.console import console
 from tracekit.doctor import facts, probes
 from tracekit.doctor.checks import check

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.doctor.test_checks import CPU
+from tests.doctor.machines import CPU
 from tracekit.doctor import probes
 from tracekit.doctor.facts import Outcome
 

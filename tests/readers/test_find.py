@@ -3,38 +3,18 @@
 import gzip
 import json
 import os
-import sqlite3
-from contextlib import closing
 
 import pytest
 
-from tests.readers.xspaces import write
+from tests.readers.layouts import KINETO, put, sqlite, xspace
 from tracekit.errors import TraceError
 from tracekit.readers import formats
 from tracekit.readers.find import find
 
-KINETO = b'{"schemaVersion": 1, "traceEvents": []}'
-XSPACE = 'planes { name: "/device:GPU:0" lines { id: 7 name: "Stream #7(Compute)" timestamp_ns: 5 } }'
 NEXT = (
     "Give the directory that `tracekit capture` wrote, or traces of JAX, PyTorch, MXNet or Nsight Systems (SQLite); "
     "docs/formats.md says how to record them."
 )
-
-
-def xspace(path):
-    return write(path, XSPACE)
-
-
-def put(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def sqlite(path, table="StringIds"):
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute(f"CREATE TABLE {table} (id INTEGER)")
-    return path
 
 
 def names(found):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.test_find import KINETO, put, sqlite, xspace
+from tests.readers.layouts import KINETO, put, sqlite, xspace
 from tracekit.readers import chrome, formats
 from tracekit.readers.formats import FILE_TYPES, FORMATS, file_type
 

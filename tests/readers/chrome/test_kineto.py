@@ -1,44 +1,18 @@
 """Kineto: a small file of every category, made-up events for each rule, and real traces with known figures."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tests import traces
+from tests.readers.chrome.kineto_files import event, kernel, made, read, rows
 from tracekit.analysis.overlap import overlap
 from tracekit.analysis.partition import partition
-from tracekit.readers import chrome
-from tracekit.readers.chrome import kineto
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-
-
-def read(path):
-    return kineto.read(chrome.load(path), path)
-
-
-def made(tmp_path, *events, name="t.json", **head):
-    """The trace of a file with these events and top-level keys."""
-    path = tmp_path / name
-    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], **head, "traceEvents": list(events)}))
-    return read(path)
-
-
-def event(cat, name, ts=0, dur=1, pid=0, tid=7, **args):
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
-
-
-def kernel(name, ts=0, dur=1, **args):
-    return event("kernel", name, ts, dur, device=0, stream=7, **args)
-
-
-def rows(frame, *columns):
-    table = frame[list(columns)].astype(object)
-    return table.where(table.notna(), None).values.tolist()
 
 
 def test_a_small_file_gives_its_kernels_copies_and_sets_to_the_nanosecond():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests import traces
-from tests.readers.chrome.test_kineto import event, kernel, made, rows
+from tests.readers.chrome.kineto_files import event, kernel, made, rows
 
 
 def host(cat, name, ts, dur, tid=9, **args):

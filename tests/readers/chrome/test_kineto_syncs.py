@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.readers.chrome.test_kineto import event, kernel, made, rows
+from tests.readers.chrome.kineto_files import event, kernel, made, rows
 
 WHAT = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
 NONE = 2**32 - 1

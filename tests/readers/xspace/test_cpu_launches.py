@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.readers.xspace.test_cpu_plane import Cpu
+from tests.readers.xspace.cpu_planes import Cpu
 from tests.readers.xspaces import write
 from tracekit.readers import read
 from tracekit.readers.xspace import cpu_launches
