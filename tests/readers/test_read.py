@@ -133,8 +133,8 @@ def test_a_directory_of_ranks_is_one_trace_on_one_clock(tmp_path):
         *[["rank1/gpu:0", start, end] for start, end in ((0, 10), (61, 101), (192, 232), (334, 374))],
     ]
     assert trace.notes[:2] == (
-        "The clock of rank1 was 5.001 ms ahead of rank0's by the ends of 3 shared collectives: its times were shifted "
-        "to fit, and ends now differ by at most 2 us.",
+        "The clock of rank1 was 5.00 ms ahead of rank0's by the ends of 3 shared collectives: its times were shifted "
+        "to fit, and ends now differ by at most 2.00 µs.",
         "The job had 3 ranks: rank 2 is missing.",
     )
 

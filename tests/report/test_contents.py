@@ -20,7 +20,7 @@ from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH,
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9
-LEFT_OUT = "gpu:0: 1 events without a valid time were left out."
+LEFT_OUT = "gpu:0: 1 events without a valid time were skipped."
 
 
 def launches(*rows: tuple) -> pd.DataFrame:
@@ -226,7 +226,7 @@ def test_whatever_is_there_it_is_one_screen(given):
     assert len(said) <= HEIGHT + MIN_NOTE_LINES
 
 
-def test_notes_without_room_are_counted():
+def test_notes_without_room_are_places_by_count():
     said = lines(contents(many_devices()))
     kept = sum("something that takes" in line for line in said)
     assert kept > 0

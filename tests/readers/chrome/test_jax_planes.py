@@ -88,7 +88,7 @@ def test_a_gpu_plane_has_its_streams_and_launches(tmp_path):
         ["gpu:1", "Stream #14(MemcpyH2D)", "memcpy", "H2D", 64, None, None],
     ]
     assert table(trace.launches, "thread", "name", "correlation_id") == [["python", "cuLaunchKernel", 5]]
-    assert "No work was recorded on gpu:0: their planes are empty." in trace.notes
+    assert "No work was recorded on gpu:0 (empty planes)." in trace.notes
 
 
 def test_spans_carry_the_stats_of_a_step_and_a_phase(tmp_path):
@@ -145,7 +145,7 @@ def test_a_cpu_op_lasts_until_its_end_event_on_another_thread(tmp_path):
         ["cpu:0", "add", 0, 8_000_000, -7],
         ["cpu:0", "mul", 9_000_000, 10_000_000, -7],
     ]
-    assert trace.notes == ("2 of 2 distinct CPU ops have no HLO proto; their kind was read from their name.",)
+    assert trace.notes == ("2 of 2 distinct CPU ops have no HLO proto: they are classified by name.",)
 
 
 def test_an_op_in_which_threads_meet_is_a_collective_whatever_its_name(tmp_path):
@@ -176,7 +176,7 @@ def test_what_was_guessed_and_what_json_lost_is_noted(tmp_path):
         "were joined in order, so that some of these ops end too early or too late.",
         "1 copies between CPU devices are not shown: JSON lacks the ids that join a call with the thread that copies. "
         "The *.xplane.pb file of the same capture has them.",
-        "1 of 1 distinct CPU ops have no HLO proto; their kind was read from their name.",
+        "1 of 1 distinct CPU ops have no HLO proto: they are classified by name.",
     )
 
 
@@ -222,7 +222,7 @@ def test_of_cpu_launches_only_those_for_several_devices_are_told_since_the_ids_o
     assert len(rows) == 3 * 2 * 2  # three calls, two devices, a product and a sum
     assert (rows["start_ps_of_call"] < rows["start_ps"]).all()
     ops = len(trace.events[trace.events["hlo_op"].notna()])
-    assert f"{ops - len(rows)} of {ops} CPU ops do not lead back to the call that started them." in trace.notes
+    assert f"The launching call of {ops - len(rows)} of {ops} CPU ops is unknown." in trace.notes
 
 
 VLLM = (

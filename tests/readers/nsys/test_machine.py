@@ -77,7 +77,7 @@ def test_models_and_bandwidths_of_old_and_new_tables_are_in_bytes_per_second(rea
         Path(found.source).unlink()
 
 
-def test_rows_without_a_device_stand_on_no_device_that_is_counted(read):
+def test_rows_without_a_device_stand_on_no_device_that_is_places_by_count(read):
     tables = Tables().kernel("k", 0, 1).without("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId")
     trace = read(tables)
     assert trace.events["device"].tolist() == ["gpu:?"]
@@ -139,6 +139,6 @@ def test_the_profilers_warnings_about_cuda_are_passed_on_once(read):
     ):
         tables.add("DIAGNOSTIC_EVENT", severity=severity, text=text)
     assert read(tables).notes == (
-        "The profiler wrote a warning: Not all CUDA events might have been collected.",
-        "The profiler wrote an error: ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE",
+        "Profiler warning: Not all CUDA events might have been collected.",
+        "Profiler error: ActivityFlushAll returned 2: CUPTI_ERROR_INVALID_DEVICE",
     )

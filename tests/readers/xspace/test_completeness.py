@@ -18,7 +18,7 @@ def planes(raw):
 
 def told(notes):
     """The notes that say that something is missing from the file."""
-    return [note for note in notes if "was cut" in note]
+    return [note for note in notes if "truncated" in note]
 
 
 def cut(tmp_path, raw, end):
@@ -55,7 +55,7 @@ def test_device_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_p
 def test_a_file_cut_inside_a_plane_is_an_error(tmp_path, path):
     raw = path.read_bytes()
     for end in planes(raw):
-        with pytest.raises(TraceError, match="is broken or no XSpace"):
+        with pytest.raises(TraceError, match="is corrupt or not an XSpace"):
             cut(tmp_path, raw, end - 1)
 
 
@@ -70,11 +70,11 @@ def test_launches_that_no_gpu_answers_are_noted_but_not_the_few_at_the_end_of_a_
     path = tmp_path / "h.xplane.pb"
     assert read(write(path, host.text() + plane.text())).notes == ()
     assert read(write(path, host.text())).notes == (
-        "10 of the 10 kernels and copies that the host launched are not in the file: the file holds no GPU plane, "
-        "as if it was cut, or the profiler dropped them.",
+        "10 of 10 kernels and copies that the host launched are missing (the file contains no GPU plane): the file is "
+        "truncated, or the profiler dropped them.",
     )
 
 
 def test_a_host_that_ran_programs_on_a_tpu_lacks_its_plane(tmp_path):
     host = PlaneText("/host:CPU").event("t", "tpu::System::Execute=>IssueSequencedEvent", 0, 1)
-    assert "holds no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]
+    assert "contains no TPU plane" in read(write(tmp_path / "h.xplane.pb", host.text())).notes[0]

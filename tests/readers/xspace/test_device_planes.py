@@ -18,15 +18,15 @@ def test_a_broken_time_is_left_out_and_noted(tmp_path):
     plane = PlaneText("/device:GPU:0").event("Stream #1(Compute)", "ok", 0, 1).event("Stream #1(Compute)", "bad", 5, -7)
     trace = read(write(tmp_path / "h.xplane.pb", plane.text()))
     assert trace.events["name"].tolist() == ["ok"]
-    assert "gpu:0: 1 events without a valid time were left out." in trace.notes
+    assert "gpu:0: 1 events without a valid time were skipped." in trace.notes
 
 
 def test_planes_that_are_empty_or_no_device_are_noted(tmp_path):
     text = PlaneText("/device:GPU:0").text() + PlaneText("/device:CUSTOM:Megascale").text()
     text += PlaneText("/device:GPU:1").event("Stream #1(Compute)", "k", 0, 1).text()
     assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
-        "No work was recorded on gpu:0: their planes are empty.",
-        "Left out, being no GPU or TPU core: /device:CUSTOM:Megascale.",
+        "No work was recorded on gpu:0 (empty planes).",
+        "Skipped (not a GPU or TPU core): /device:CUSTOM:Megascale.",
     )
 
 
@@ -42,7 +42,7 @@ def test_no_event_is_longer_than_its_profile_or_where_that_is_unknown_than_a_day
 def test_devices_that_lack_the_same_share_a_note(tmp_path):
     text = "".join(PlaneText(f"/device:GPU:{at}").event("Stream #1(Compute)", "k", 0, -7).text() for at in range(2))
     assert read(write(tmp_path / "h.xplane.pb", text)).notes == (
-        "gpu:0, gpu:1: 1 events without a valid time were left out.",
+        "gpu:0, gpu:1: 1 events without a valid time were skipped.",
     )
 
 
@@ -57,14 +57,14 @@ def test_times_count_from_the_start_of_the_profile_whose_unix_time_is_that_of_th
 def test_a_file_mangled_by_a_text_encoding_fails_with_one_sentence(tmp_path):
     path = tmp_path / "h.xplane.pb"
     path.write_bytes(traces.path("generated/tpu.xplane.pb").read_bytes().decode("utf-8", "replace").encode())
-    with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
+    with pytest.raises(TraceError, match=r"is corrupt or not an XSpace: the bytes at offset \d+"):
         read(path)
 
 
 @traces.needs_real
 def test_a_real_file_mangled_by_a_text_encoding_fails_with_one_sentence():
     path = traces.xspace("xplane/corrupt")
-    with pytest.raises(TraceError, match=r"is broken or no XSpace: the bytes at offset \d+"):
+    with pytest.raises(TraceError, match=r"is corrupt or not an XSpace: the bytes at offset \d+"):
         read(path)
 
 

@@ -24,7 +24,7 @@ def notes(tmp_path, text):
     return read(write(tmp_path / "h.xplane.pb", text)).notes
 
 
-def test_streams_are_the_truth_and_derived_lines_are_not_counted(tmp_path):
+def test_streams_are_the_truth_and_derived_lines_are_not_places_by_count(tmp_path):
     plane = PlaneText("/device:GPU:1").event("Stream #13(Compute)", "kernel", 0, 10).event("Steps", "3", 0, 30)
     plane.event("XLA Ops", "fusion", 0, 10).event("XLA Modules", "jit_f", 0, 20).event("_counters_", "c", 0, 9)
     assert rows(tmp_path, plane.text(), "host", "device", "lane", "name") == [
@@ -35,7 +35,7 @@ def test_streams_are_the_truth_and_derived_lines_are_not_counted(tmp_path):
 def test_a_line_of_unknown_meaning_is_left_out_and_noted(tmp_path):
     plane = PlaneText("/device:GPU:0").event(STREAM, "kernel", 0, 10).event("Copy Engine 2", "x", 0, 30)
     assert rows(tmp_path, plane.text(), "name") == [["kernel"]]
-    assert notes(tmp_path, plane.text()) == ("gpu:0: lines of unknown meaning were left out: Copy Engine 2.",)
+    assert notes(tmp_path, plane.text()) == ("gpu:0: lines of unknown meaning were skipped: Copy Engine 2.",)
 
 
 def test_zero_length_nested_and_slightly_overlapping_events_of_one_stream_all_stay(tmp_path):
@@ -133,7 +133,7 @@ def test_the_proto_of_the_program_tells_which_op_needs_which(tmp_path):
 def test_a_broken_program_is_an_error_that_names_it(tmp_path):
     plane = PlaneText("/device:GPU:0").event(STREAM, "k", 0, 1, hlo_op="dot", hlo_module="jit_f", program_id=6)
     path = write(tmp_path / "h.xplane.pb", metadata_plane(jit_f_6=b"\x1a\x7f") + plane.text())
-    with pytest.raises(TraceError, match=r"holds a broken HLO proto of jit_f\(6\)"):
+    with pytest.raises(TraceError, match=r"contains a corrupt HLO proto of jit_f\(6\)"):
         read(path)
 
 
@@ -167,7 +167,7 @@ def test_a_copy_kernel_of_rocm_has_the_direction_of_the_call_that_launched_it(tm
 def test_beside_other_gpus_rocm_does_not_tell_a_copy_within_from_one_between_devices(tmp_path):
     text = rocm("hipMemcpyDtoDAsync", "hipMemcpyHtoDAsync") + PlaneText("/device:GPU:1", device_vendor="AMD").text()
     assert rows(tmp_path, text, "direction") == [[None], ["H2D"]]
-    assert "gpu:0: 1 copies go from device to device, within one or between two" in notes(tmp_path, text)[0]
+    assert "gpu:0: 1 device-to-device copies have no direction" in notes(tmp_path, text)[0]
 
 
 def test_unified_memory_moves_are_copies_and_its_faults_no_rows(tmp_path):
@@ -185,7 +185,7 @@ def test_held_memory_and_waits_are_no_work_even_on_a_stream(tmp_path):
     plane.event("Stream #0(MemoryResidency)", "cuStreamWaitEvent", 0, 50)
     assert rows(tmp_path, plane.text(), "name") == [["kernel"]]
     assert notes(tmp_path, plane.text()) == (
-        "gpu:0: 3 records of memory and of waiting, which are no work, were left out.",
+        "gpu:0: 3 records of memory use and of waiting were skipped: they are not work.",
     )
 
 
@@ -241,7 +241,7 @@ def test_a_kernel_of_a_call_is_told_by_its_name_and_a_copy_that_hlo_asked_for_st
         ["memcpy", "D2D", 256, "name"],
     ]
     assert notes(tmp_path, text) == (
-        "gpu:1: 1 of 1 distinct ops have no HLO proto; their kernels' names told their kind.",
+        "gpu:1: 1 of 1 distinct ops have no HLO proto: their kernels are classified by name.",
     )
 
 
@@ -251,15 +251,15 @@ def test_cuda_graphs_that_hide_hlo_names_are_noted_with_their_share_and_the_flag
     host = PlaneText("/host:CPU").event("t", "cuGraphLaunch (CudaGraph:5)", 0, 1, correlation_id=9)
     host.event("t", "cuLaunchKernel", 2, 1, correlation_id=3)
     assert notes(tmp_path, plane.text() + host.text()) == (
-        "gpu:0: CUDA graphs ran 40% of the busy time without HLO names (2 of 3 rows). "
-        "XLA_FLAGS=--xla_gpu_enable_command_buffer= brings the names back.",
+        "gpu:0: CUDA graphs account for 40% of the busy time, without HLO names (2 of 3 rows). "
+        "XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names.",
     )
 
 
 def test_a_graph_recorded_as_a_whole_is_one_row_of_unknown_kind(tmp_path):
     plane = PlaneText("/device:GPU:0").event("Stream #1(CudaGraph)", "CudaGraphExec:5", 0, 30, cuda_graph_exec_id=5)
     assert rows(tmp_path, plane.text(), "name", "kind", "known_by") == [["CudaGraphExec:5", "compute", "nothing"]]
-    assert "Each graph is one row, in which kernels and copies are not told apart." in notes(tmp_path, plane.text())[0]
+    assert "Each graph is one row: its kernels and copies are not separated." in notes(tmp_path, plane.text())[0]
 
 
 @needs_xla_parser

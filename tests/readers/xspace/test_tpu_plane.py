@@ -60,7 +60,7 @@ def test_halves_without_their_other_half_are_kept_as_seen_and_noted(tmp_path):
     plane.op("%copy-start.2 = (f32[8]) copy-start(f32[8] %p)", 9, 1)
     found = trace(tmp_path, plane)
     assert table(found, "start_ps", "end_ps", "wait_ps") == [[0, 4_000, 4_000], [9_000, 10_000, None]]
-    assert "tpu:0: 1 `-done` ops without their `-start` and 1 without their `-done`" in found.notes[0]
+    assert "tpu:0: 1 `-done` ops without their `-start` and 1 `-start` ops without their `-done`" in found.notes[0]
 
 
 SLICE = "((s8[64]{0}), s8[16]{0:S(1)}, s32[]{:S(2)})"
@@ -98,7 +98,7 @@ def test_a_wrapper_that_tells_nothing_computes_and_is_noted(tmp_path):
     plane = Tpu().op("%run.1 = ((f32[8]), f32[8]) async-start(f32[8] %p), calls=%c", 0, 1)
     found = trace(tmp_path, plane.op("%done.1 = f32[8] async-done(((f32[8]), f32[8]) %run.1)", 5, 3))
     assert table(found, "name", "kind") == [["run.1", "compute"], ["done.1", "compute"]]
-    assert found.notes == ("tpu:0: 2 halves of asynchronous ops do not tell what they run; they count as compute.",)
+    assert found.notes == ("tpu:0: 2 halves of asynchronous ops do not say what they run: they count as compute.",)
 
 
 @needs_xla_parser
@@ -213,8 +213,8 @@ def test_sparse_cores_are_devices_of_their_own(tmp_path):
         ["tpu:0/sc-test:1", "compute", 6_000, None],
     ]
     assert found.notes == (
-        "No work was recorded on tpu:0/sc:2: their planes are empty.",
-        "SparseCores are devices of their own, beside the TensorCore of their chip: tpu:0/sc:1, tpu:0/sc-test:1.",
+        "No work was recorded on tpu:0/sc:2 (empty planes).",
+        "SparseCores count as devices of their own, beside the TensorCore of their chip: tpu:0/sc:1, tpu:0/sc-test:1.",
     )
 
 

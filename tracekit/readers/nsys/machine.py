@@ -84,7 +84,7 @@ def threads(export: Export, ids: Sequence[int]) -> list[str]:
 def warnings(export: Export) -> list[str]:
     """What the profiler itself warned of, as far as it bears on CUDA or NVTX; each text once."""
     found = dict.fromkeys(
-        f"The profiler wrote {'an' if severity == 3 else 'a'} {_SEVERE[severity]}: {' '.join(str(text).split())}"
+        f"Profiler {_SEVERE[severity]}: {' '.join(str(text).split())}"
         for severity, text in rows(export, "DIAGNOSTIC_EVENT", "severity", "text")
         if isinstance(severity, int)
         and severity in _SEVERE

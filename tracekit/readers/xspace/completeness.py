@@ -1,4 +1,4 @@
-"""Whether an XSpace file is whole: cut between two planes it still parses, and is told only by what is missing.
+"""Whether an XSpace file is complete: truncated between two planes it still parses, and what is missing shows it.
 
 Profilers write the planes in an order of their own, but `Task Environment` (since February 2024) and the host names
 after all others (tsl/profiler/lib/profiler_session.cc): a file with either was not cut.
@@ -45,39 +45,39 @@ def missing(space: XSpace) -> list[str]:
     notes = _lost_launches(space, "gpu" in platforms)
     if host is not None and "tpu" not in platforms and _calls(host, _ENQUEUED):
         notes.append(
-            "The host ran programs on a TPU, but the file holds no TPU plane: it was cut, or the profiler could not "
-            "record the TPU."
+            "The host ran programs on a TPU, but the file contains no TPU plane: it is truncated, or the profiler "
+            "could not record the TPU."
         )
     if SESSION in names or space.hostnames:
         return notes
     late = bool(names & _LATER_PLANES) or any(_LATER_STATS & plane.stats.keys() for plane in space.planes)
     launched = any(plane.numbers("correlation_id")[1].any() for plane in space.planes if device_planes.name(plane.name))
     if host is None and METADATA in names and not platforms:
-        notes.append(f"The file holds no work, only {METADATA}: it was cut, or the profiler recorded nothing.")
+        notes.append(f"The file contains only {METADATA}, no work: it is truncated, or the profiler recorded nothing.")
     elif late or (launched and host is None):
-        lost = f"{SESSION} and {HOST}" if host is None else SESSION
+        absent = f"{SESSION} and {HOST}" if host is None else SESSION
         notes.append(
-            f"The file ends before {lost}, which its profiler writes last: it was cut between planes, and others may "
-            "be missing too. Copy it again."
+            f"The file is truncated: it ends before {absent}, which the profiler writes last, and other planes may be "
+            "missing too. Copy it again."
         )
     return notes
 
 
 def _lost_launches(space: XSpace, has_gpu: bool) -> list[str]:
-    """Launches of the host that no event of a GPU answers."""
-    asked = host_events.calls(space).ids(lambda name: bool(_LAUNCH.search(name)))
-    ran = [np.zeros(0, np.int64)]
+    """The note on launches of the host that no event of a GPU answers."""
+    launched = host_events.calls(space).ids(lambda name: bool(_LAUNCH.search(name)))
+    executed = [np.zeros(0, np.int64)]
     for plane in space.planes:
         if type_of(device_planes.name(plane.name) or "") == "gpu":
             ids, there = plane.numbers("correlation_id")
-            ran.append(ids[there])
-    lost = int((~np.isin(asked, np.concatenate(ran))).sum())
-    if lost <= _REMAINDER * len(asked):
+            executed.append(ids[there])
+    unanswered = int((~np.isin(launched, np.concatenate(executed))).sum())
+    if unanswered <= _REMAINDER * len(launched):
         return []
-    what = "GPU planes are missing" if has_gpu else "the file holds no GPU plane"
+    what = "GPU planes are absent" if has_gpu else "the file contains no GPU plane"
     return [
-        f"{lost} of the {len(asked)} kernels and copies that the host launched are not in the file: {what}, as if it "
-        "was cut, or the profiler dropped them."
+        f"{unanswered} of {len(launched)} kernels and copies that the host launched are missing ({what}): the file is "
+        "truncated, or the profiler dropped them."
     ]
 
 

@@ -1,7 +1,7 @@
 """Which planes are devices, which of their lines are the truth, and what the planes say of the device itself."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,9 @@ from tracekit.columns import frame
 from tracekit.devices import is_sparse_core, number, type_of
 from tracekit.readers.xspace import gpu_plane, plane_ops, tpu_plane
 from tracekit.readers.xspace.host_events import Calls
-from tracekit.readers.xspace.plane_ops import Lookup
+from tracekit.readers.xspace.plane_ops import DeviceRows, Lookup, PlaneEvents
 from tracekit.readers.xspace.planes import Plane, XSpace
-from tracekit.readers.xspace.tpu_launches import Enqueued
+from tracekit.readers.xspace.tpu_launches import ProgramLaunches
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS
 
 STATS = (*gpu_plane.STATS, *tpu_plane.STATS)
@@ -35,7 +35,7 @@ class Context:
     profile_ps: int | None
     lookup: Lookup
     calls: Calls
-    enqueued: Enqueued
+    program_launches: ProgramLaunches
 
 
 def name(plane_name: str) -> str | None:
@@ -62,23 +62,25 @@ def is_truth(plane_name: str, line_name: str, line_id: int) -> bool:
 def plane_notes(space: XSpace) -> list[str]:
     """What the device planes lack: those without any event, those that stand for no device that is counted, and which
     devices are SparseCores."""
-    named = [(plane, name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
-    empty = [device for plane, device in named if device and len(plane) == 0]
-    other = [plane.name for plane, device in named if not device]
-    apart = [device for plane, device in named if is_sparse_core(device) and len(plane)]
+    devices = [(plane, name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
+    empty = [device for plane, device in devices if device and len(plane) == 0]
+    other = [plane.name for plane, device in devices if not device]
+    cores = [device for plane, device in devices if is_sparse_core(device) and len(plane)]
     notes = []
     if empty:
-        notes.append(f"No work was recorded on {', '.join(empty)}: their planes are empty.")
+        notes.append(f"No work was recorded on {', '.join(empty)} (empty planes).")
     if other:
-        notes.append(f"Left out, being no GPU or TPU core: {', '.join(other)}.")
-    if apart:
-        notes.append(f"SparseCores are devices of their own, beside the TensorCore of their chip: {', '.join(apart)}.")
+        notes.append(f"Skipped (not a GPU or TPU core): {', '.join(other)}.")
+    if cores:
+        notes.append(
+            f"SparseCores count as devices of their own, beside the TensorCore of their chip: {', '.join(cores)}."
+        )
     return notes
 
 
-def waited(space: XSpace) -> dict[int, tuple[str, str]]:
+def waits(space: XSpace) -> dict[int, tuple[str, str]]:
     """The device and the lane on which the GPU planes hold a record of waiting, by its correlation id."""
-    found: dict[int, tuple[str, str]] = {}
+    places: dict[int, tuple[str, str]] = {}
     for plane in space.planes:
         device = name(plane.name) or ""
         if type_of(device) != "gpu":
@@ -86,8 +88,8 @@ def waited(space: XSpace) -> dict[int, tuple[str, str]]:
         rows = gpu_plane.waits(plane)
         lanes = plane_ops.line_names(plane)
         ids, has_id = plane.numbers("correlation_id")
-        found.update((int(ids[row]), (device, lanes[plane.line[row]])) for row in rows[has_id[rows]])
-    return found
+        places.update((int(ids[row]), (device, lanes[plane.line[row]])) for row in rows[has_id[rows]])
+    return places
 
 
 def facts(host: str, plane: Plane) -> pd.DataFrame:
@@ -110,25 +112,21 @@ def facts(host: str, plane: Plane) -> pd.DataFrame:
     )
 
 
-def read(
-    plane: Plane, start: NDArray[np.int64], within: Context
-) -> tuple[pd.DataFrame, list[plane_ops.Operation], list[str]]:
-    """The rows of one device plane (EVENT_COLUMNS), the operations that their `op` numbers, and notes; `start` (n,)
-    holds the events' starts in ps."""
+def read(plane: Plane, start: NDArray[np.int64], context: Context) -> DeviceRows:
+    """The rows of one device plane; `start` (n,) holds the events' starts in ps."""
     if len(plane) == 0:
-        return frame(EVENT_COLUMNS), [], []
+        return DeviceRows(frame(EVENT_COLUMNS), [], [])
     device = name(plane.name) or ""
     end = start + plane.duration_ps
     # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
-    good = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start)
-    good &= plane.duration_ps <= (within.profile_ps or _LONGEST_PS)
-    rows = np.flatnonzero(good)
-    notes = [f"{(~good).sum()} events without a valid time were left out."] if not good.all() else []
+    valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start)
+    valid &= plane.duration_ps <= (context.profile_ps or _LONGEST_PS)
+    events = PlaneEvents(plane, start, end, np.flatnonzero(valid))
     if type_of(device) == "gpu":
-        gpu = gpu_plane.Gpu(within.host, device, number(device) or 0, alone=within.gpus == 1, calls=within.calls)
-        found, operations, more = gpu_plane.read(gpu, plane, start, end, rows, within.lookup)
+        gpu = gpu_plane.Gpu(context.host, device, number(device) or 0, alone=context.gpus == 1, calls=context.calls)
+        rows = gpu_plane.read(gpu, events, context.lookup)
     else:
-        found, operations, more = tpu_plane.read(
-            within.host, device, plane, start, end, rows, within.lookup, within.enqueued
-        )
-    return found, operations, notes + more
+        rows = tpu_plane.read(context.host, device, events, context.lookup, context.program_launches)
+    if valid.all():
+        return rows
+    return replace(rows, notes=[f"{(~valid).sum()} events without a valid time were skipped.", *rows.notes])

@@ -5,7 +5,7 @@ that kind stands in it (xla/backends/profiler/gpu/cupti_collector.cc, rocm_colle
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import memcpy, plane_ops
 from tracekit.readers.xspace.host_events import Calls
+from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
 from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
 from tracekit.vocabulary import kinds
@@ -59,57 +60,71 @@ class Gpu:
     calls: Calls
 
 
-def read(
-    gpu: Gpu,
-    plane: Plane,
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    lookup: plane_ops.Lookup,
-) -> tuple[pd.DataFrame, list[plane_ops.Operation], list[str]]:
-    """The rows (EVENT_COLUMNS) of the events `rows`, the operations that `op` numbers, and notes; `start` and `end` are
-    those of all events, in ps."""
-    rows, notes = _work(plane, rows)
+@dataclass(frozen=True)
+class _Copies:
+    """Which of n rows are copies, which of these stay within the device by their HLO op, and which go to another one by
+    their record, should they go from device to device; all (n,)."""
+
+    rows: NDArray[np.bool_]
+    within: NDArray[np.bool_]
+    leaving: NDArray[np.bool_]
+
+
+def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
+    """The rows of a GPU, of those of the events that have a time."""
+    plane = events.plane
+    events, notes = _work(events)
+    rows = events.rows
     data = plane_ops.base(gpu.host, gpu.device, plane, rows)
-    op, found, operations = plane_ops.hlo_ops(plane, rows, lookup)
+    hlo = plane_ops.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
-    sets = plane.has("Memset_details")[rows]
-    which, first = distinct(op, data["name"].codes, data["lane"].codes, details.codes, sets)
-    told = [*(memcpy.details(str(text), gpu.ordinal) for text in details.categories), memcpy.Details()]
-    names, lanes = list(data["name"].categories), list(data["lane"].categories)
-    of_first = [found[at][1] for at in op[first]]
-    judged = []
-    for row, one in zip(first, of_first, strict=True):
-        name, copy = names[data["name"].codes[row]], told[details.codes[row]]
-        way = copy.direction or memcpy.unified(name)
-        typed = Kind.MEMCPY if details.codes[row] >= 0 or way else Kind.MEMSET if sets[row] else None
-        judged.append(plane_ops.judge(name, one, typed=typed, direction=way, lane=lanes[data["lane"].codes[row]]))
-    data |= plane_ops.described([(one, told.kind) for one, told in zip(of_first, judged, strict=True)], which)
-    data["kind"] = categorical([one.kind.value for one in judged], which)
-    data["known_by"] = categorical([one.known_by.value for one in judged], which)
-    leaves = np.array([one.leaves for one in told], bool)[details.codes]
-    data["host_memory"] = categorical([one.host_memory for one in told], details.codes)
-    way, unproven = _directions(gpu, plane, rows, judged, of_first, which, leaves)
+    is_memset = plane.has("Memset_details")[rows]
+    copies = [*(memcpy.details(str(text), gpu.ordinal) for text in details.categories), memcpy.Details()]
+    # Rows that are alike in all of this are judged once.
+    which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
+    ops = [hlo.ops[at][1] for at in hlo.which[first]]
+    records = [copies[code] if code >= 0 else None for code in details.codes[first]]
+    judged = [
+        _judge(*row)
+        for row in zip(data["name"][first], data["lane"][first], ops, records, is_memset[first], strict=True)
+    ]
+    data |= plane_ops.hlo_columns([(op, verdict.kind) for op, verdict in zip(ops, judged, strict=True)], which)
+    data["kind"] = categorical([verdict.kind.value for verdict in judged], which)
+    data["known_by"] = categorical([verdict.known_by.value for verdict in judged], which)
+    data["host_memory"] = categorical([copy.host_memory for copy in copies], details.codes)
+    way, unproven = _directions(
+        gpu,
+        events,
+        np.array([_WAYS.index(verdict.direction) for verdict in judged], np.int64)[which],
+        _Copies(
+            np.array([verdict.kind == Kind.MEMCPY for verdict in judged], bool)[which],
+            within=hlo.mask(lambda name, op: op is not None and op.does in MOVES and not op.to_or_from_host),
+            leaving=np.array([copy.leaves for copy in copies], bool)[details.codes],
+        ),
+    )
     data["direction"] = categorical(_WAYS, way)
-    sizes = np.array([-1 if one.bytes is None else one.bytes for one in told], np.int64)[details.codes]
+    sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in copies], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
     )
-    data["start_ps"], data["end_ps"] = start[rows], end[rows]
-    data["op"] = pd.arrays.IntegerArray(op, np.array([name == "" for name, _ in found], bool)[op])
+    data["start_ps"], data["end_ps"] = events.start[rows], events.end[rows]
+    data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.mask(lambda name, op: name == ""))
     data["occupancy_ratio"] = _occupancy(plane, rows)
     if unproven:
         notes.append(
-            f"{unproven} copies go from device to device, within one or between two: ROCm does not say which, and "
-            "they have no direction."
+            f"{unproven} device-to-device copies have no direction: ROCm does not record whether they stay within one "
+            "device or go to another."
         )
-    missing = sum(name != "" and one is None for name, one in found)
-    if missing:
-        notes.append(f"{missing} of {len(found)} distinct ops have no HLO proto; their kernels' names told their kind.")
-    nameless = np.array([one is None or one.does in kinds.CONTROL_FLOW for _, one in found], bool)[op]
-    notes += _graph_notes(gpu, plane, rows, nameless, start[rows], end[rows])
-    return frame(EVENT_COLUMNS, data), operations, notes
+    notes += _hlo_notes(hlo) + _graph_notes(gpu, events, hlo)
+    return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
+
+
+def _judge(name: str, lane: str, op: Op | None, copy: memcpy.Details | None, is_memset: bool) -> kinds.Judged:
+    """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
+    way = (copy.direction if copy else None) or memcpy.unified(name)
+    typed = Kind.MEMCPY if copy or way else Kind.MEMSET if is_memset else None
+    return plane_ops.judge(name, op, typed=typed, direction=way, lane=lane)
 
 
 def waits(plane: Plane) -> NDArray[np.int64]:
@@ -118,18 +133,19 @@ def waits(plane: Plane) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(plane.names.codes, codes)) if len(codes) else codes
 
 
-def _work(plane: Plane, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
-    """Those of the events `rows` that are work, and notes on what is left out."""
+def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
+    """The events with only those rows that are work, and notes on what is skipped."""
+    plane, rows = events.plane, events.rows
     notes = []
-    named = [line.name for line in plane.lines]
-    if not all(name.startswith(STREAM) for name in named):
-        stream = np.array([name.startswith(STREAM) for name in named], bool)[plane.line[rows]]
-        overhead = np.array([name == OVERHEAD for name in named], bool)[plane.line[rows]]
-        unknown = sorted({named[at] for at in np.unique(plane.line[rows][~stream & ~overhead])})
+    names = [line.name for line in plane.lines]
+    if not all(name.startswith(STREAM) for name in names):
+        stream = np.array([name.startswith(STREAM) for name in names], bool)[plane.line[rows]]
+        overhead = np.array([name == OVERHEAD for name in names], bool)[plane.line[rows]]
+        unknown = sorted({names[at] for at in np.unique(plane.line[rows][~stream & ~overhead])})
         # On a stream that is called overhead, what was launched is work.
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]
         if unknown:
-            notes.append(f"lines of unknown meaning were left out: {', '.join(unknown)}.")
+            notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
     waits = [
         bool(_WAITS.fullmatch(name)) or (name.startswith(_UNIFIED) and memcpy.unified(name) is None)
         for name in plane.names.categories
@@ -138,9 +154,9 @@ def _work(plane: Plane, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], lis
     for stat in _MEMORY_STATS:
         idle |= plane.has(stat)[rows]
     if idle.any():
-        notes.append(f"{idle.sum()} records of memory and of waiting, which are no work, were left out.")
+        notes.append(f"{idle.sum()} records of memory use and of waiting were skipped: they are not work.")
         rows = rows[~idle]
-    return rows, notes
+    return replace(events, rows=rows), notes
 
 
 def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -154,34 +170,26 @@ def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _directions(
-    gpu: Gpu,
-    plane: Plane,
-    rows: NDArray[np.int64],
-    judged: list[kinds.Judged],
-    of: list[Op | None],
-    which: NDArray[np.int64],
-    leaves: NDArray[np.bool_],
+    gpu: Gpu, events: PlaneEvents, way: NDArray[np.int64], copies: _Copies
 ) -> tuple[NDArray[np.int64], int]:
-    """The direction of each row as an index into `_WAYS`, and how many copies between devices have none for being of
-    ROCm.
+    """The direction of each row as an index into `_WAYS`, where `way` (n,) is what its kind told, and how many copies
+    between devices have none for being of ROCm.
 
-    A copy that does not tell has that of the call that launched it; one from device to device that `leaves` its own
-    (n,) is P2P. `judged` and `of` are told apart by `which` (n,).
+    A copy that does not tell has that of the call that launched it; one from device to device that leaves its own is
+    P2P.
     """
-    way = np.array([_WAYS.index(one.direction) for one in judged], np.int64)[which]
-    copies = np.array([one.kind == Kind.MEMCPY for one in judged], bool)[which]
-    within = np.array([one is not None and one.does in MOVES and not one.to_or_from_host for one in of], bool)[which]
-    way[copies & within & (way == 0)] = _WAYS.index("D2D")
-    open_rows = np.flatnonzero(copies & (way == 0))
-    if len(open_rows):
+    plane = events.plane
+    way[copies.rows & copies.within & (way == 0)] = _WAYS.index("D2D")
+    untold = np.flatnonzero(copies.rows & (way == 0))
+    if len(untold):
         ids, has_id = plane.numbers("correlation_id")
-        call = gpu.calls.of(ids[rows[open_rows]], has_id[rows[open_rows]])
+        call = gpu.calls.of(ids[events.rows[untold]], has_id[events.rows[untold]])
         ways = np.array([_WAYS.index(memcpy.launched(name)) for name in call.categories] + [0], np.int64)
-        way[open_rows] = ways[call.codes]
-    way[copies & leaves & ((way == 0) | (way == _WAYS.index("D2D")))] = _WAYS.index("P2P")
+        way[untold] = ways[call.codes]
+    way[copies.rows & copies.leaving & ((way == 0) | (way == _WAYS.index("D2D")))] = _WAYS.index("P2P")
     if gpu.alone or not _of_rocm(plane):
         return way, 0
-    unproven = copies & ~within & (way == _WAYS.index("D2D"))
+    unproven = copies.rows & ~copies.within & (way == _WAYS.index("D2D"))
     way[unproven] = 0
     return way, int(unproven.sum())
 
@@ -192,28 +200,31 @@ def _of_rocm(plane: Plane) -> bool:
     return plane.stats.get("device_vendor") == "AMD" or any(text.startswith(_ROCM) for text in texts)
 
 
-def _graph_notes(
-    gpu: Gpu,
-    plane: Plane,
-    rows: NDArray[np.int64],
-    nameless: NDArray[np.bool_],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-) -> list[str]:
-    """What CUDA graphs hide: their kernels, which then are one row, or the HLO names of these (`nameless`, (n,))."""
+def _hlo_notes(hlo: plane_ops.HloOps) -> list[str]:
+    """The note on ops that no proto describes."""
+    missing = sum(name != "" and op is None for name, op in hlo.ops)
+    if not missing:
+        return []
+    return [f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."]
+
+
+def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: plane_ops.HloOps) -> list[str]:
+    """The note on what CUDA graphs hide: their kernels, which then are one row, or the HLO names of these."""
+    plane, rows = events.plane, events.rows
     ids, _ = plane.numbers("correlation_id")
-    whole = np.array([*(name.startswith(_GRAPH_AS_A_WHOLE) for name in plane.names.categories), False], bool)
-    as_one = whole[plane.names.codes[rows]]
-    within = as_one | (plane.numbers("cuda_graph_id")[0][rows] > 0)
+    is_whole = np.array([*(name.startswith(_GRAPH_AS_A_WHOLE) for name in plane.names.categories), False], bool)
+    whole = is_whole[plane.names.codes[rows]]
+    in_graph = whole | (plane.numbers("cuda_graph_id")[0][rows] > 0)
     if len(gpu.calls.graphs):
-        within |= np.isin(ids[rows], gpu.calls.graphs)
-    hidden = within & nameless
+        in_graph |= np.isin(ids[rows], gpu.calls.graphs)
+    hidden = in_graph & hlo.mask(lambda name, op: op is None or op.does in kinds.CONTROL_FLOW)
     if not hidden.any():
         return []
-    busy = intervals.total(intervals.intervals(start, end))
-    share = intervals.total(intervals.intervals(start[hidden], end[hidden])) / busy if busy else 0
-    what = "Each graph is one row, in which kernels and copies are not told apart." if as_one.any() else ""
+    spans = intervals.intervals(events.start[rows], events.end[rows])
+    busy = intervals.total(spans)
+    share = intervals.total(spans[hidden]) / busy if busy else 0
+    merged = "Each graph is one row: its kernels and copies are not separated. " if whole.any() else ""
     return [
-        f"CUDA graphs ran {share:.0%} of the busy time without HLO names ({hidden.sum()} of {len(rows)} rows). {what} "
-        "XLA_FLAGS=--xla_gpu_enable_command_buffer= brings the names back.".replace("  ", " ")
+        f"CUDA graphs account for {share:.0%} of the busy time, without HLO names ({hidden.sum()} of {len(rows)} "
+        f"rows). {merged}XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names."
     ]

@@ -32,7 +32,7 @@ class HostEvents:
         self.names = plane.names
         self.thunk = plane.has("hlo_op") & plane.has("device_ordinal")
 
-    def named(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    def with_name(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which events have a name that passes `test`, asked once per distinct name."""
         passes = np.array([*map(test, self.names.categories), False], bool)
         return np.asarray(passes[self.names.codes])
@@ -44,33 +44,33 @@ class HostEvents:
     def latest(self, mask: NDArray[np.bool_], line: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row of the last event in `mask` on each `line` that starts before each `time` (both (m,)); -1 if none."""
         rows = np.flatnonzero(mask)
-        found = np.full(len(line), -1, np.int64)
-        for one in np.unique(line):
-            mine = rows[self.line[rows] == one]
-            mine = mine[np.argsort(self.start[mine], kind="stable")]
-            asked = np.flatnonzero(line == one)
-            at = np.searchsorted(self.start[mine], time[asked], side="left") - 1
-            found[asked[at >= 0]] = mine[at[at >= 0]]
-        return found
+        row_of = np.full(len(line), -1, np.int64)
+        for number in np.unique(line):
+            on_line = rows[self.line[rows] == number]
+            on_line = on_line[np.argsort(self.start[on_line], kind="stable")]
+            queries = np.flatnonzero(line == number)
+            at = np.searchsorted(self.start[on_line], time[queries], side="left") - 1
+            row_of[queries[at >= 0]] = on_line[at[at >= 0]]
+        return row_of
 
     def around(self, mask: NDArray[np.bool_], rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """The row of the last event in `mask` that starts before each of the events `rows` on its line, if it is still
         open when that starts; else -1."""
-        found = self.latest(mask, self.line[rows], self.start[rows])
-        return np.where((found >= 0) & (self.start[rows] <= self.end[found]), found, -1)
+        row = self.latest(mask, self.line[rows], self.start[rows])
+        return np.where((row >= 0) & (self.start[rows] <= self.end[row]), row, -1)
 
     def bookkeeping(self) -> NDArray[np.bool_]:
         """Events that only serve to rebuild the device rows; they are no spans."""
         internal = (LISTENER, "end: ", "ThunkExecutor::", "Rendezvous", "InvokeRendezvous", "Wait: ")
-        return self.thunk | self.named(lambda name: name.startswith(internal))
+        return self.thunk | self.with_name(lambda name: name.startswith(internal))
 
     @cached_property
     def regions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """What a pool's threads ran: the rows of `StartRegion`, the time each region ends, and whether it was seen to
         (one that was not ends with the trace)."""
-        edges = np.flatnonzero(self.named(lambda name: name in (f"{LISTENER}StartRegion", f"{LISTENER}StopRegion")))
+        edges = np.flatnonzero(self.with_name(lambda name: name in (f"{LISTENER}StartRegion", f"{LISTENER}StopRegion")))
         edges = edges[np.lexsort((self.start[edges], self.line[edges]))]
-        begins = self.named(lambda name: name == f"{LISTENER}StartRegion")[edges]
+        begins = self.with_name(lambda name: name == f"{LISTENER}StartRegion")[edges]
         follows = np.append(self.line[edges][1:] == self.line[edges][:-1], False)
         times = np.append(self.start[edges][1:], 0)
         ends = np.where(follows, times, self.end.max(initial=0))
@@ -79,17 +79,17 @@ class HostEvents:
     @cached_property
     def queued_by(self) -> NDArray[np.int64]:
         """The row of the `Record` that queued each region (`_p` = `_c`), -1 where none did."""
-        records = np.flatnonzero(self.named(lambda name: name == f"{LISTENER}Record"))
-        made = self.plane.numbers("_p")[0][records]
-        order = np.argsort(made, kind="stable")
-        asked = self.plane.numbers("_c")[0][self.regions[0]]
+        records = np.flatnonzero(self.with_name(lambda name: name == f"{LISTENER}Record"))
+        produced = self.plane.numbers("_p")[0][records]
+        order = np.argsort(produced, kind="stable")
+        consumed = self.plane.numbers("_c")[0][self.regions[0]]
         # The last of equal ids: a counter that began anew.
-        at = np.searchsorted(made[order], asked, side="right") - 1
-        hit = (at >= 0) & (made[order][at] == asked) if len(records) else np.zeros(len(asked), bool)
+        at = np.searchsorted(produced[order], consumed, side="right") - 1
+        hit = (at >= 0) & (produced[order][at] == consumed) if len(records) else np.zeros(len(consumed), bool)
         return np.where(hit, records[order][at] if len(records) else -1, -1)
 
 
-def described(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
+def host_columns(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict[str, Any]:
     """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
     return {
         "host": constant(host, len(rows)),
@@ -116,13 +116,13 @@ class Calls:
 
     def ids(self, test: Callable[[str], bool]) -> NDArray[np.int64]:
         """The correlation ids of the calls whose name passes `test`, asked once per distinct name."""
-        found = [np.zeros(0, np.int64)]
+        parts = [np.zeros(0, np.int64)]
         for plane in self.planes:
             codes = np.flatnonzero([test(name) for name in plane.names.categories])
             if len(codes):
                 values, there = plane.numbers("correlation_id")
-                found.append(values[there & np.isin(plane.names.codes, codes)])
-        return np.concatenate(found)
+                parts.append(values[there & np.isin(plane.names.codes, codes)])
+        return np.concatenate(parts)
 
     @cached_property
     def graphs(self) -> NDArray[np.int64]:
@@ -132,11 +132,11 @@ class Calls:
     @property
     def highest(self) -> int:
         """The highest correlation id of any call, 0 if there is none."""
-        found = [0]
+        highest_ids = [0]
         for plane in self.planes:
             ids, there = plane.numbers("correlation_id")
-            found.append(int(ids[there].max(initial=0)))
-        return max(found)
+            highest_ids.append(int(ids[there].max(initial=0)))
+        return max(highest_ids)
 
     @cached_property
     def _first(self) -> tuple[NDArray[np.int64], pd.Categorical]:
@@ -153,9 +153,9 @@ class Calls:
 
 def calls(space: XSpace) -> Calls:
     """The calls on all host planes of a file."""
-    return Calls(tuple(plane for plane in space.planes if of_host(plane)))
+    return Calls(tuple(plane for plane in space.planes if is_host(plane)))
 
 
-def of_host(plane: Plane) -> bool:
+def is_host(plane: Plane) -> bool:
     """Whether a plane holds events of the host: `/host:CPU`, and `/host:CUPTI` where it was not merged into that."""
     return plane.name.startswith("/host:") and len(plane) > 0

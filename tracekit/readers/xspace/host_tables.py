@@ -24,44 +24,46 @@ _AWAITS = re.compile(r"\w+::Await")
 _SYNCHRONIZES = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)Synchronize\w*|\w+::BlockHostUntilReady")
 
 
-def waits(host: str, events: HostEvents, on: Mapping[int, tuple[str, str]]) -> pd.DataFrame:
-    """The waits of the host's threads (SYNC_COLUMNS); `on` gives device and lane by correlation id."""
-    begun, ended = _pairs(events)
-    whole = np.flatnonzero(events.named(lambda name: bool(_SYNCHRONIZES.fullmatch(name))))
-    rows = np.concatenate([begun, whole])
-    end = np.concatenate([events.end[ended], events.end[whole]])
+def waits(host: str, events: HostEvents, waited: Mapping[int, tuple[str, str]]) -> pd.DataFrame:
+    """The waits of the host's threads (SYNC_COLUMNS); `waited` gives device and lane by correlation id."""
+    begins, ends = _pairs(events)
+    whole = np.flatnonzero(events.with_name(lambda name: bool(_SYNCHRONIZES.fullmatch(name))))
+    rows = np.concatenate([begins, whole])
+    end = np.concatenate([events.end[ends], events.end[whole]])
     order = np.argsort(events.start[rows], kind="stable")
     rows, end = rows[order], end[order]
     ids, has_id = events.plane.numbers("correlation_id")
-    known = [
-        on.get(one, (None, None)) if there else (None, None)
-        for one, there in zip(ids[rows].tolist(), has_id[rows].tolist(), strict=True)
+    on: list[tuple[str | None, str | None]] = [
+        waited.get(correlation_id, (None, None)) if has_one else (None, None)
+        for correlation_id, has_one in zip(ids[rows].tolist(), has_id[rows].tolist(), strict=True)
     ]
     # Only a stream is waited for as one lane.
     stream = ["Stream" in str(name) for name in events.names[rows]]
     each = np.arange(len(rows))
-    data = host_events.described(host, events, rows) | {
+    data = host_events.host_columns(host, events, rows) | {
         "end_ps": end,
-        "on_device": categorical([device for device, _ in known], each),
-        "on_lane": categorical([lane if one else None for (_, lane), one in zip(known, stream, strict=True)], each),
+        "on_device": categorical([device for device, _ in on], each),
+        "on_lane": categorical(
+            [lane if one_lane else None for (_, lane), one_lane in zip(on, stream, strict=True)], each
+        ),
     }
     return frame(SYNC_COLUMNS, data)
 
 
 def _pairs(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The events with which a wait begins and those with which it ends, in pairs of one name and thread."""
-    made, makes = events.plane.numbers("_p")
-    took, takes = events.plane.numbers("_c")
-    awaits = events.named(lambda name: bool(_AWAITS.fullmatch(name)))
-    begins = {int(made[row]): int(row) for row in np.flatnonzero(awaits & makes)}
+    produced, produces = events.plane.numbers("_p")
+    consumed, consumes = events.plane.numbers("_c")
+    awaits = events.with_name(lambda name: bool(_AWAITS.fullmatch(name)))
+    begins = {int(produced[row]): int(row) for row in np.flatnonzero(awaits & produces)}
     pairs = []
-    for row in np.flatnonzero(awaits & takes).tolist():
-        begin = begins.get(int(took[row]), -1)
+    for row in np.flatnonzero(awaits & consumes).tolist():
+        begin = begins.get(int(consumed[row]), -1)
         same = events.line[begin] == events.line[row] and events.names.codes[begin] == events.names.codes[row]
         if begin >= 0 and same and events.start[begin] <= events.end[row]:
             pairs.append((begin, row))
-    found = np.array(pairs, np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    rows = np.array(pairs, np.int64).reshape(-1, 2)
+    return rows[:, 0], rows[:, 1]
 
 
 def spans(host: str, events: HostEvents) -> pd.DataFrame:
@@ -71,7 +73,7 @@ def spans(host: str, events: HostEvents) -> pd.DataFrame:
     return frame(
         SPAN_COLUMNS,
         {
-            **host_events.described(host, events, rows),
+            **host_events.host_columns(host, events, rows),
             "step": pd.Series(step[rows], dtype="Int64").where(has_step[rows]),
             **{stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
         },
@@ -84,5 +86,5 @@ def launches(host: str, events: HostEvents) -> pd.DataFrame:
     rows = np.flatnonzero(has_id)
     return frame(
         LAUNCH_COLUMNS,
-        {**host_events.described(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")},
+        {**host_events.host_columns(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")},
     )

@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant
+from tracekit.columns import categorical, constant, frame
 from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.xspace.planes import Plane
+from tracekit.trace import LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
 
@@ -31,8 +32,8 @@ def base(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[
         "hlo_module": plane.strings("hlo_module")[rows],
     }
     for stat in ("correlation_id", "run_id", "group_id"):
-        values, there = plane.numbers(stat)
-        data[stat] = pd.arrays.IntegerArray(values[rows], ~there[rows])
+        values, known = plane.numbers(stat)
+        data[stat] = pd.arrays.IntegerArray(values[rows], ~known[rows])
     return data
 
 
@@ -53,31 +54,60 @@ class Operation:
     operands: tuple[str, ...] = ()
 
 
-def hlo_ops(
-    plane: Plane, rows: NDArray[np.int64], lookup: Lookup
-) -> tuple[NDArray[np.int64], list[tuple[str, Op | None]], list[Operation]]:
-    """The distinct ops of the events `rows`, and which of them each event is, shape (len(rows),): as (hlo_op, what HLO
-    says of it), and as operations of their programs.
+@dataclass(frozen=True)
+class PlaneEvents:
+    """The events of a plane, start and end of each in ps (n,), and the `rows` (m,) of those that have a time."""
 
-    An event without hlo_op is the op "".
-    """
+    plane: Plane
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """The rows of a device (EVENT_COLUMNS), the operations that their `op` numbers, notes on what was guessed or
+    skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no correlation id."""
+
+    events: pd.DataFrame
+    operations: list[Operation]
+    notes: list[str]
+    launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
+
+
+@dataclass(frozen=True)
+class HloOps:
+    """The distinct ops of n events: `which` of them each event is, shape (n,), the ops as (hlo_op, what HLO says of
+    it), and as operations of their programs. An event without hlo_op is the op ""."""
+
+    which: NDArray[np.int64]
+    ops: list[tuple[str, Op | None]]
+    operations: list[Operation]
+
+    def mask(self, test: Callable[[str, Op | None], bool]) -> NDArray[np.bool_]:
+        """Which events are of an op that passes `test`, asked once per distinct op, shape (n,)."""
+        return np.array([test(name, op) for name, op in self.ops], bool)[self.which]
+
+
+def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup) -> HloOps:
+    """The distinct ops of the events `rows`."""
     op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
     program = plane.numbers("program_id")[0][rows].astype(np.uint64)
     which, first = distinct(op.codes, module.codes, program)
     # The code of what is absent is -1, the last.
     op_names, modules = [*op.categories, ""], [*module.categories, ""]
     keys = zip(op.codes[first], module.codes[first], program[first], strict=True)
-    found = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
-    numbered = plane.numbers("program_id")[1][rows[first]]
+    ops = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
+    has_number = plane.numbers("program_id")[1][rows[first]]
     programs = [
-        f"{modules[b]}({number})" if there else modules[b]
-        for b, number, there in zip(module.codes[first], program[first], numbered, strict=True)
+        f"{modules[b]}({number})" if known else modules[b]
+        for b, number, known in zip(module.codes[first], program[first], has_number, strict=True)
     ]
-    return (
-        which,
-        found,
-        [Operation(key, name, one.opcode if one else None) for (name, one), key in zip(found, programs, strict=True)],
-    )
+    operations = [
+        Operation(program, name, hlo.opcode if hlo else None)
+        for (name, hlo), program in zip(ops, programs, strict=True)
+    ]
+    return HloOps(which, ops, operations)
 
 
 def judge(
@@ -99,20 +129,20 @@ def is_control_flow(name: str, op: Op | None) -> bool:
     return kinds.is_control_flow(op.does if op else None, name)
 
 
-def described(found: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64]) -> dict[str, Any]:
-    """The columns category, bytes, dtype, ranks and group of rows that are `found[which]`, `which` of shape (n,).
+def hlo_columns(ops: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns category, bytes, dtype, ranks and group of rows that are `ops[which]`, `which` of shape (n,).
 
-    Sizes are told of copies and collectives, the rest of collectives.
+    Copies and collectives have sizes, only collectives the rest.
     """
-    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in found]
-    joined = [op if op and kind == Kind.COLLECTIVE else None for op, kind in found]
+    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in ops]
+    collectives = [op if op and kind == Kind.COLLECTIVE else None for op, kind in ops]
     sizes = np.array([-1 if op is None or op.bytes is None else op.bytes for op in moving], np.int64)[which]
     return {
-        "category": categorical([op.category if op else None for op, _ in found], which),
+        "category": categorical([op.category if op else None for op, _ in ops], which),
         "bytes": pd.arrays.IntegerArray(sizes, sizes < 0),
-        "dtype": categorical([op.dtype if op else None for op in joined], which),
-        "ranks": categorical([op.ranks if op else None for op in joined], which),
-        "group": categorical([op.group if op else None for op in joined], which),
+        "dtype": categorical([op.dtype if op else None for op in collectives], which),
+        "ranks": categorical([op.ranks if op else None for op in collectives], which),
+        "group": categorical([op.group if op else None for op in collectives], which),
     }
 
 

@@ -50,11 +50,11 @@ class Programs:
     def error(self, key: str, broken: protobuf.Broken) -> TraceError:
         """What to tell the user of a proto that holds bytes which are no message."""
         return TraceError(
-            f"{self.path} holds a broken HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace once more."
+            f"{self.path} contains a corrupt HLO proto of {key} (byte {broken.args[0]} of it). Capture the trace again."
         )
 
 
-def held(space: XSpace, path: Path) -> Programs:
+def programs(space: XSpace, path: Path) -> Programs:
     """The programs in `/host:metadata` of the file at `path`."""
     protos: dict[str, bytes] = {}
     for plane in space.planes:
@@ -69,7 +69,7 @@ def held(space: XSpace, path: Path) -> Programs:
     return Programs(path, protos)
 
 
-def joined(
+def with_operations(
     tables: Sequence[pd.DataFrame], operations: Sequence[Sequence[Operation]], programs: Programs
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The rows of all `tables` (EVENT_COLUMNS), whose `op` numbers their own `operations`, with the operations that
@@ -78,31 +78,31 @@ def joined(
     Raises TraceError if a proto is broken.
     """
     events = concat(EVENT_COLUMNS, tables)
-    which, known = _distinct([one for some in operations for one in some])
+    which, known = _distinct([operation for of_plane in operations for operation in of_plane])
     before = np.cumsum([0, *map(len, operations)])[:-1]
     has_op = events["op"].notna().to_numpy(bool)
     of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, [len(table) for table in tables])
     op = which[of_file[has_op]]
-    used = np.bincount(op, minlength=len(known)) > 0
+    has_rows = np.bincount(op, minlength=len(known)) > 0
     number = np.zeros(len(events), np.int64)
-    number[has_op] = (np.cumsum(used) - 1)[op]
+    number[has_op] = (np.cumsum(has_rows) - 1)[op]
     events["op"] = pd.arrays.IntegerArray(number, ~has_op)
-    ran = [known[at] for at in np.flatnonzero(used)]
+    with_rows = [known[at] for at in np.flatnonzero(has_rows)]
     of_program: dict[str, list[int]] = {}
-    for at, one in enumerate(ran):
-        of_program.setdefault(one.program, []).append(at)
+    for at, operation in enumerate(with_rows):
+        of_program.setdefault(operation.program, []).append(at)
     pairs: list[tuple[int, int]] = []
     for key, places in of_program.items():
         try:
             costs = Costs(programs.of(key))
             for at in places:
-                ran[at] = _completed(ran[at], costs)
-            pairs += _operands([ran[at] for at in places], places, programs.of(key))
+                with_rows[at] = _completed(with_rows[at], costs)
+            pairs += _operands([with_rows[at] for at in places], places, programs.of(key))
         except protobuf.Broken as broken:
             raise programs.error(key, broken) from None
     return (
         events,
-        _table(ran),
+        _table(with_rows),
         frame(OPERAND_COLUMNS, dict(zip(OPERAND_COLUMNS, np.array(pairs, np.int64).reshape(-1, 2).T, strict=True))),
     )
 
@@ -110,44 +110,48 @@ def joined(
 def _distinct(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
     """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
     places: dict[tuple[str, str], int] = {}
-    known: list[Operation] = []
+    distinct: list[Operation] = []
     which = np.zeros(len(operations), np.int64)
-    for at, one in enumerate(operations):
-        place = places.setdefault((one.program, one.name), len(known))
-        if place == len(known):
-            known.append(one)
+    for at, operation in enumerate(operations):
+        place = places.setdefault((operation.program, operation.name), len(distinct))
+        if place == len(distinct):
+            distinct.append(operation)
         which[at] = place
-        missing = {name: getattr(one, name) for name in ("opcode", *_OPEN) if getattr(known[place], name) is None}
+        missing = {
+            name: getattr(operation, name) for name in ("opcode", *_OPEN) if getattr(distinct[place], name) is None
+        }
         if any(value is not None for value in missing.values()):
-            known[place] = replace(known[place], **missing)
-    return which, known
+            distinct[place] = replace(distinct[place], **missing)
+    return which, distinct
 
 
-def _completed(one: Operation, costs: Costs) -> Operation:
+def _completed(operation: Operation, costs: Costs) -> Operation:
     """The operation with what its proto tells."""
-    if all(getattr(one, name) is not None for name in _OPEN):
-        return one
-    told = costs.of(one.name)
-    return replace(one, **{name: getattr(told, name) for name in _OPEN if getattr(one, name) is None})
+    if all(getattr(operation, name) is not None for name in _OPEN):
+        return operation
+    cost = costs.of(operation.name)
+    return replace(operation, **{name: getattr(cost, name) for name in _OPEN if getattr(operation, name) is None})
 
 
 def _operands(operations: Sequence[Operation], numbers: Sequence[int], program: Program) -> list[tuple[int, int]]:
     """Which of the operations of one program, called `numbers`, needs which: by its proto, else by their own texts, in
     which only operands that left rows themselves are told."""
-    number = {one.name: at for one, at in zip(operations, numbers, strict=True)}
+    number = {operation.name: at for operation, at in zip(operations, numbers, strict=True)}
     pairs: Iterable[tuple[str, str]]
     if program.proto:
         pairs = operands.operands(program, list(number))
     else:
-        pairs = dict.fromkeys((one.name, name) for one in operations for name in one.operands if name in number)
+        pairs = dict.fromkeys(
+            (operation.name, name) for operation in operations for name in operation.operands if name in number
+        )
     return [(number[op], number[operand]) for op, operand in pairs]
 
 
 def _table(operations: Sequence[Operation]) -> pd.DataFrame:
     data = {
-        "program": [one.program or None for one in operations],
-        "hlo_op": [one.name for one in operations],
-        **{name: [getattr(one, name) for one in operations] for name in ("opcode", *_OPEN)},
+        "program": [operation.program or None for operation in operations],
+        "hlo_op": [operation.name for operation in operations],
+        **{name: [getattr(operation, name) for operation in operations] for name in ("opcode", *_OPEN)},
     }
     return frame(OP_COLUMNS, {name: pd.Series(data[name], dtype=_dtype(name)) for name in OP_COLUMNS})
 

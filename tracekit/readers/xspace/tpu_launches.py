@@ -24,7 +24,7 @@ _ISSUES = "tpu::System::Execute=>IssueSequencedEvent"
 
 
 @dataclass(frozen=True)
-class Enqueued:
+class ProgramLaunches:
     """The calls that started executions (LAUNCH_COLUMNS), and the correlation id of each by what joins them: the flow
     to `XLA Modules`, and the run on a chip."""
 
@@ -38,21 +38,21 @@ class Enqueued:
     ) -> NDArray[np.int64]:
         """The correlation id of the executions with `_c` `flow` (0 where there is none) and `run` on a chip; -1 where
         no call is known; all (n,)."""
-        found = [
-            self.by_flow.get(one, self.by_run.get((chip, other), -1) if has and one == 0 else -1)
-            for one, other, has in zip(flow.tolist(), run.tolist(), has_run.tolist(), strict=True)
+        correlation_ids = [
+            self.by_flow.get(flow_id, self.by_run.get((chip, run_id), -1) if known and flow_id == 0 else -1)
+            for flow_id, run_id, known in zip(flow.tolist(), run.tolist(), has_run.tolist(), strict=True)
         ]
-        return np.array(found, np.int64)
+        return np.array(correlation_ids, np.int64)
 
     def ahead(self, ids: NDArray[np.int64], start: NDArray[np.int64]) -> int:
         """By how many ps an execution started before its call did, the most among those with `ids` (-1 for none) at
         `start` (n,): so much, or more, do the clocks of host and chip differ. Not positive if none did."""
         known = ids >= 0
-        called = self.launches["start_ps"].to_numpy()[ids[known] - self.first_id]
-        return int((called - start[known]).max(initial=0))
+        call_start = self.launches["start_ps"].to_numpy()[ids[known] - self.first_id]
+        return int((call_start - start[known]).max(initial=0))
 
 
-def enqueued(host: str, planes: list[HostEvents], first_id: int) -> Enqueued:
+def program_launches(host: str, planes: list[HostEvents], first_id: int) -> ProgramLaunches:
     """The calls on the planes of a host that started executions on TPUs; their ids count from `first_id`.
 
     A run that several calls name on one chip is told by its flow alone.
@@ -60,36 +60,36 @@ def enqueued(host: str, planes: list[HostEvents], first_id: int) -> Enqueued:
     tables = []
     by_flow: dict[int, int] = {}
     by_run: dict[tuple[int, int], int] = {}
-    twice = set()
+    repeated = set()
     for events in planes:
-        rows = np.flatnonzero(events.named(lambda name: name == _ENQUEUES))
+        rows = np.flatnonzero(events.with_name(lambda name: name == _ENQUEUES))
         if len(rows) == 0:
             continue
-        calls = _asked(events, rows)
+        calls = _callers(events, rows)
         ids = first_id + len(by_flow) + np.arange(len(rows))
-        tables.append(frame(LAUNCH_COLUMNS, host_events.described(host, events, calls) | {"correlation_id": ids}))
+        tables.append(frame(LAUNCH_COLUMNS, host_events.host_columns(host, events, calls) | {"correlation_id": ids}))
         flow, chip, run = (events.plane.numbers(stat)[0][rows].tolist() for stat in ("_p", "device_ordinal", "run_id"))
-        for one, key, number in zip(flow, zip(chip, run, strict=True), ids.tolist(), strict=True):
-            by_flow[one or -number] = number
+        for flow_id, key, number in zip(flow, zip(chip, run, strict=True), ids.tolist(), strict=True):
+            by_flow[flow_id or -number] = number
             if key in by_run:
-                twice.add(key)
+                repeated.add(key)
             by_run[key] = number
-    return Enqueued(
+    return ProgramLaunches(
         concat(LAUNCH_COLUMNS, tables),
         first_id,
         by_flow,
-        {key: number for key, number in by_run.items() if key not in twice},
+        {key: number for key, number in by_run.items() if key not in repeated},
     )
 
 
-def _asked(events: HostEvents, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _callers(events: HostEvents, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The `tpu::System::Execute` that led to each of the events `rows`, else the event itself."""
-    issues = events.around(events.named(lambda name: name == _ISSUES), rows)
-    took = events.plane.numbers("_c")[0][issues]
-    asked = np.flatnonzero(events.named(lambda name: name == _EXECUTES))
-    by_flow = dict(zip(events.plane.numbers("_p")[0][asked].tolist(), asked.tolist(), strict=True))
-    found = [
+    issues = events.around(events.with_name(lambda name: name == _ISSUES), rows)
+    consumed = events.plane.numbers("_c")[0][issues]
+    executes = np.flatnonzero(events.with_name(lambda name: name == _EXECUTES))
+    by_flow = dict(zip(events.plane.numbers("_p")[0][executes].tolist(), executes.tolist(), strict=True))
+    callers = [
         by_flow.get(flow, row) if issue >= 0 and flow != 0 else row
-        for row, issue, flow in zip(rows.tolist(), issues.tolist(), took.tolist(), strict=True)
+        for row, issue, flow in zip(rows.tolist(), issues.tolist(), consumed.tolist(), strict=True)
     ]
-    return np.array(found, np.int64)
+    return np.array(callers, np.int64)

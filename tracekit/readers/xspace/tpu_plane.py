@@ -20,8 +20,9 @@ from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo import hlo_text, instruction
 from tracekit.readers.hlo.instruction import ASYNC, MOVES, TOLD, Instruction, Op
 from tracekit.readers.xspace import plane_ops
+from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
-from tracekit.readers.xspace.tpu_launches import Enqueued
+from tracekit.readers.xspace.tpu_launches import ProgramLaunches
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.kinds import Kind
@@ -54,82 +55,28 @@ class TpuOp:
     control: bool = False
 
 
-def read(
-    host: str,
-    device: str,
-    plane: Plane,
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    lookup: plane_ops.Lookup,
-    calls: Enqueued,
-) -> tuple[pd.DataFrame, list[plane_ops.Operation], list[str]]:
-    """The rows (EVENT_COLUMNS) of the events `rows`, the operations that `op` numbers, and notes; `start` and `end` are
-    those of all events, in ps."""
-    line = [one.name for one in plane.lines]
-    truth, flying, modules = (
-        rows[np.isin(plane.line[rows], [at for at, name in enumerate(line) if name in names])]
-        for names in (OPS, IN_FLIGHT, MODULES)
-    )
-    if len(truth) == 0 and len(flying) == 0:
-        lost = f"{len(modules)} executions of programs were recorded, but none of their ops."
-        return frame(EVENT_COLUMNS), [], [lost] if len(modules) else []
-    used = np.concatenate([truth, flying])
-    ids, distinct = pd.factorize(plane.metadata_id[used])
-    seen = [tpu_op(plane, int(one), lookup) for one in distinct]
-    control = np.array([one.control for one in seen], bool)
-    ran = _Executions(plane, start, end, modules)
+@dataclass(frozen=True)
+class _Rows:
+    """n rows: the event and the op (a place in the distinct ops) of each; start, end, wait in ps (-1: none), (n,)."""
 
-    of_truth = ids[: len(truth)]
-    pieces = nested.leaves(start[truth], end[truth], end[truth], plane.line[truth], control[of_truth])
-    at, starts, ends = pieces[:, 0], pieces[:, 1].copy(), pieces[:, 2].copy()
-    wait, keep, notes = _joined(seen, of_truth[at], starts, ends, ran.of(starts))
-    event, which = truth[at[keep]], of_truth[at[keep]]
-    starts, ends, wait = starts[keep], ends[keep], wait[keep]
+    event: NDArray[np.int64]
+    op: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    wait: NDArray[np.int64]
 
-    alone = _only_in_flight(seen, ids[len(truth) :], set(of_truth.tolist()))
-    if alone.any():
-        event, which = np.r_[event, flying[alone]], np.r_[which, ids[len(truth) :][alone]]
-        starts, ends = np.r_[starts, start[flying[alone]]], np.r_[ends, end[flying[alone]]]
-        wait = np.r_[wait, np.full(alone.sum(), -1)]
-        order = np.argsort(starts, kind="stable")
-        event, which, starts, ends, wait = (one[order] for one in (event, which, starts, ends, wait))
-
-    data = plane_ops.base(host, device, plane, event)
-    data |= plane_ops.described([(one.op, one.judged.kind) for one in seen], which)
-    data["category"] = categorical([one.category for one in seen], which)
-    data["name"] = data["hlo_op"] = categorical([one.name for one in seen], which)
-    data["kind"] = categorical([one.judged.kind.value for one in seen], which)
-    data["direction"] = categorical([one.judged.direction for one in seen], which)
-    data["known_by"] = categorical([one.judged.known_by.value for one in seen], which)
-    data["start_ps"], data["end_ps"] = starts, ends
-    data["wait_ps"] = pd.arrays.IntegerArray(wait, wait < 0)
-    run = ran.of(starts)
-    data["op"], operations = _operations(seen, which, ran, run)
-    if ran.names:
-        data["hlo_module"] = categorical([*ran.names, None], run)
-        absent = data["run_id"].isna()
-        data["run_id"][absent] = pd.arrays.IntegerArray(ran.ids[run], ~ran.has_id[run])[absent]
-        chip = number(device)  # a SparseCore, which has none, counts its runs for itself
-        called = calls.of(ran.flow, ran.ids[:-1], ran.has_id[:-1], -1 if chip is None else chip)
-        if (ahead := calls.ahead(called, ran.start)) > 0:
-            notes.append(
-                f"executions start up to {ahead / 10**6:.0f} us before the host asked for them: the clocks of the host "
-                "and of the chip differ by that or more, and times between a launch and its rows mean nothing."
-            )
-        called = np.append(called, -1)[run]
-        data["correlation_id"] = pd.arrays.IntegerArray(called, called < 0)
-    return frame(EVENT_COLUMNS, data), operations, notes + _async_notes(seen, which)
+    def at(self, places: NDArray[Any]) -> "_Rows":
+        """The rows at some places, or those of a mask."""
+        return _Rows(self.event[places], self.op[places], self.start[places], self.end[places], self.wait[places])
 
 
 class _Executions:
     """Which execution of which program each time falls into, by the events `modules` of a plane."""
 
-    def __init__(
-        self, plane: Plane, start: NDArray[np.int64], end: NDArray[np.int64], modules: NDArray[np.int64]
-    ) -> None:
-        rows = modules[np.argsort(start[modules], kind="stable")]
-        self.start, self._end = start[rows], end[rows]
+    def __init__(self, events: PlaneEvents, modules: NDArray[np.int64]) -> None:
+        plane = events.plane
+        rows = modules[np.argsort(events.start[modules], kind="stable")]
+        self.start, self._end = events.start[rows], events.end[rows]
         ids, has_id = plane.numbers("run_id")
         flow, has_flow = plane.numbers("_c")
         self.flow = np.where(has_flow, flow, 0)[rows]
@@ -146,120 +93,192 @@ class _Executions:
         return np.where((at >= 0) & (times < self._end[at]), at, -1)
 
 
+def read(host: str, device: str, events: PlaneEvents, lookup: plane_ops.Lookup, calls: ProgramLaunches) -> DeviceRows:
+    """The rows of a TPU core, of those of the events that have a time; `calls` started programs on the TPUs."""
+    plane = events.plane
+    lines = [line.name for line in plane.lines]
+    truth, flying, modules = (
+        events.rows[np.isin(plane.line[events.rows], [at for at, name in enumerate(lines) if name in names])]
+        for names in (OPS, IN_FLIGHT, MODULES)
+    )
+    if len(truth) == 0 and len(flying) == 0:
+        note = f"{len(modules)} executions of programs were recorded, but none of their ops."
+        return DeviceRows(frame(EVENT_COLUMNS), [], [note] if len(modules) else [])
+    op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
+    ops = [tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
+    executions = _Executions(events, modules)
+    rows, notes = _joined_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
+    rows = _with_flying(events, ops, rows, flying, op_of)
+    data = plane_ops.base(host, device, plane, rows.event)
+    data |= plane_ops.hlo_columns([(op.op, op.judged.kind) for op in ops], rows.op)
+    data["category"] = categorical([op.category for op in ops], rows.op)
+    data["name"] = data["hlo_op"] = categorical([op.name for op in ops], rows.op)
+    data["kind"] = categorical([op.judged.kind.value for op in ops], rows.op)
+    data["direction"] = categorical([op.judged.direction for op in ops], rows.op)
+    data["known_by"] = categorical([op.judged.known_by.value for op in ops], rows.op)
+    data["start_ps"], data["end_ps"] = rows.start, rows.end
+    data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
+    run = executions.of(rows.start)
+    data["op"], operations = _operations(ops, rows.op, executions, run)
+    if executions.names:
+        more, launch_notes = _execution_columns(device, executions, run, data["run_id"], calls)
+        data |= more
+        notes += launch_notes
+    return DeviceRows(frame(EVENT_COLUMNS, data), operations, notes + _async_notes(ops, rows.op))
+
+
+def _leaves(events: PlaneEvents, ops: list[TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
+    """The rows of the events `truth` (m,), of the ops `op_of`, without those that only enclose others."""
+    start, end = events.start[truth], events.end[truth]
+    control = np.array([op.control for op in ops], bool)
+    pieces = nested.leaves(start, end, end, events.plane.line[truth], control[op_of])
+    at = pieces[:, 0]
+    return _Rows(truth[at], op_of[at], pieces[:, 1].copy(), pieces[:, 2].copy(), np.full(len(at), -1))
+
+
+def _with_flying(
+    events: PlaneEvents, ops: list[TpuOp], rows: _Rows, flying: NDArray[np.int64], op_of: NDArray[np.int64]
+) -> _Rows:
+    """The rows, and of the events `flying`, which are the last of `op_of`, those whose ops stand nowhere as halves."""
+    count = len(op_of) - len(flying)
+    known = {(ops[at].program, name) for at in set(op_of[:count].tolist()) for name in (ops[at].name, ops[at].partner)}
+    alone = np.array([(op.program, op.name) not in known for op in ops], bool)[op_of[count:]]
+    if not alone.any():
+        return rows
+    event = flying[alone]
+    both = _Rows(
+        np.r_[rows.event, event],
+        np.r_[rows.op, op_of[count:][alone]],
+        np.r_[rows.start, events.start[event]],
+        np.r_[rows.end, events.end[event]],
+        np.r_[rows.wait, np.full(len(event), -1)],
+    )
+    return both.at(np.argsort(both.start, kind="stable"))
+
+
+def _execution_columns(
+    device: str,
+    executions: _Executions,
+    run: NDArray[np.int64],
+    run_ids: pd.arrays.IntegerArray,
+    calls: ProgramLaunches,
+) -> tuple[dict[str, Any], list[str]]:
+    """The columns that tell the execution `run` (n,) of each row and the call that started it, and notes; `run_ids` are
+    those of the rows' own events."""
+    absent = run_ids.isna()
+    run_ids[absent] = pd.arrays.IntegerArray(executions.ids[run], ~executions.has_id[run])[absent]
+    chip = number(device)  # a SparseCore, which has none, counts its runs for itself
+    call = calls.of(executions.flow, executions.ids[:-1], executions.has_id[:-1], -1 if chip is None else chip)
+    notes = []
+    if (ahead := calls.ahead(call, executions.start)) > 0:
+        notes.append(
+            f"executions start up to {ahead / 10**6:.0f} us before their launch on the host: the clocks of host and "
+            "chip differ by at least that, and launch latencies are meaningless."
+        )
+    call = np.append(call, -1)[run]
+    columns = {
+        "hlo_module": categorical([*executions.names, None], run),
+        "run_id": run_ids,
+        "correlation_id": pd.arrays.IntegerArray(call, call < 0),
+    }
+    return columns, notes
+
+
 def _operations(
-    seen: list[TpuOp], which: NDArray[np.int64], ran: _Executions, run: NDArray[np.int64]
+    ops: list[TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[plane_ops.Operation]]:
     """The operation of each row and what is known of these; `which` and `run` (n,) are each row's op and execution.
 
     The program of an op that does not tell it is the one that ran then.
     """
-    code, programs = pd.factorize(np.array([*ran.programs, ""], object)[run])
-    named = {program[program.rfind("(") :]: program for program in ran.programs}
-    told = np.array([one.program != 0 for one in seen], bool)[which]
-    number, first = distinct(which, np.where(told, -1, code))
-    found = []
-    starts = {(one.program, one.name): one.partner for one in seen if one.half in ("update", "done")}
+    code, programs = pd.factorize(np.array([*executions.programs, ""], object)[run])
+    program_of = {program[program.rfind("(") :]: program for program in executions.programs}
+    tells = np.array([op.program != 0 for op in ops], bool)[which]
+    number, first = distinct(which, np.where(tells, -1, code))
+    operations = []
+    starts = {(op.program, op.name): op.partner for op in ops if op.half in ("update", "done")}
     for row in first:
-        one = seen[which[row]]
-        key = f"({one.program & 2**64 - 1})"
+        op = ops[which[row]]
+        key = f"({op.program & 2**64 - 1})"
         operands = []
-        for name in one.operation.operands:
+        for name in op.operation.operands:
             for _ in range(len(starts)):
-                if (one.program, name) not in starts:
+                if (op.program, name) not in starts:
                     break
-                name = starts[one.program, name]
+                name = starts[op.program, name]
             operands.append(name)
-        program = named.get(key, key) if one.program else programs[code[row]]
-        found.append(replace(one.operation, program=program, operands=tuple(operands)))
-    return number, found
+        program = program_of.get(key, key) if op.program else programs[code[row]]
+        operations.append(replace(op.operation, program=program, operands=tuple(operands)))
+    return number, operations
 
 
-def _joined(
-    seen: list[TpuOp],
-    which: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    run: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], list[str]]:
-    """The wait in ps of every row, -1 for none, which rows to keep, and notes; `ends` of the halves that start are
-    moved.
-
-    The rows are of the ops `seen[which]`, in the execution `run` of a program; all (n,).
-    """
-    wait, keep = np.full(len(which), -1), np.ones(len(which), bool)
-    half = np.array([("", "start", "update", "done").index(one.half) for one in seen], np.int64)[which]
-    key_of = _keys(seen)
-    rows = np.flatnonzero((half == 1) | (half == 3))
+def _joined_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
+    """The rows with the halves of each asynchronous op as one, which waits as long as its `-done` ran, and notes."""
+    wait, end, keep = rows.wait.copy(), rows.end.copy(), np.ones(len(rows.op), np.bool_)
+    half = np.array([("", "start", "update", "done").index(op.half) for op in ops], np.int64)[rows.op]
+    run = executions.of(rows.start)
+    halves = np.flatnonzero((half == 1) | (half == 3))
     # One op of one execution: the halves of another must not end it.
-    key = key_of[which[rows]] * (run.max(initial=0) + 2) + run[rows]
-    first, last = paired_halves(key, starts[rows], half[rows] == 3)
-    first, last = rows[first], rows[last]
-    wait[half == 3] = (ends - starts)[half == 3]
-    wait[first], ends[first] = wait[last], ends[last]
+    key = _keys(ops)[rows.op[halves]] * (run.max(initial=0) + 2) + run[halves]
+    first, last = paired_halves(key, rows.start[halves], half[halves] == 3)
+    first, last = halves[first], halves[last]
+    wait[half == 3] = (rows.end - rows.start)[half == 3]
+    wait[first], end[first] = wait[last], end[last]
     keep[last] = False
     keep[half == 2] = False
-    single, unended = int((half == 3).sum()) - len(last), int((half == 1).sum()) - len(first)
-    if not single and not unended:
-        return wait, keep, []
-    return (
-        wait,
-        keep,
-        [
-            f"{single} `-done` ops without their `-start` and {unended} without their `-done` "
-            "were cut by the profile's edges; they are as long as what was seen."
-        ],
-    )
+    joined = replace(rows, end=end, wait=wait).at(keep)
+    unstarted, unended = int((half == 3).sum()) - len(last), int((half == 1).sum()) - len(first)
+    if not unstarted and not unended:
+        return joined, []
+    return joined, [
+        f"{unstarted} `-done` ops without their `-start` and {unended} `-start` ops without their `-done` were cut off "
+        "at the edges of the profile: only the recorded part counts."
+    ]
 
 
-def _keys(seen: list[TpuOp]) -> NDArray[np.int64]:
+def _keys(ops: list[TpuOp]) -> NDArray[np.int64]:
     """A number for each op, the same for the halves of one: a `-done` is told by its operand, or else, where that is
     carried through a loop, by its channel, or by its name."""
-    starts = {(one.program, one.name): at for at, one in enumerate(seen) if one.half == "start"}
-    updates = {(one.program, one.name): one.partner for one in seen if one.half == "update"}
+    starts = {(op.program, op.name): at for at, op in enumerate(ops) if op.half == "start"}
+    updates = {(op.program, op.name): op.partner for op in ops if op.half == "update"}
     channels: dict[tuple[int, str, str], set[int]] = {}
-    for one in seen:
-        if one.half == "start" and one.op is not None and one.op.group:
-            at = starts[one.program, one.name]
-            channels.setdefault((one.program, one.op.does, one.op.group), set()).add(at)
-    keys = np.arange(len(seen))
-    for at, one in enumerate(seen):
-        if one.half == "start":
-            keys[at] = starts[one.program, one.name]
-        elif one.half == "done":
-            partner = one.partner
+    for op in ops:
+        if op.half == "start" and op.op is not None and op.op.group:
+            at = starts[op.program, op.name]
+            channels.setdefault((op.program, op.op.does, op.op.group), set()).add(at)
+    keys = np.arange(len(ops))
+    for at, op in enumerate(ops):
+        if op.half == "start":
+            keys[at] = starts[op.program, op.name]
+        elif op.half == "done":
+            partner = op.partner
             for _ in updates:  # an op may be updated several times
-                partner = updates.get((one.program, partner), partner)
-            named = [starts.get((one.program, name)) for name in (partner, one.name.replace("-done", "-start"))]
-            by_channel = channels.get((one.program, one.op.does, one.op.group or ""), set()) if one.op else set()
+                partner = updates.get((op.program, partner), partner)
+            candidates = [starts.get((op.program, name)) for name in (partner, op.name.replace("-done", "-start"))]
+            by_channel = channels.get((op.program, op.op.does, op.op.group or ""), set()) if op.op else set()
             if len(by_channel) == 1:
-                named.insert(1, *by_channel)
-            keys[at] = next((found for found in named if found is not None), at)
+                candidates.insert(1, *by_channel)
+            keys[at] = next((start for start in candidates if start is not None), at)
     return keys
 
 
-def _only_in_flight(seen: list[TpuOp], flying: NDArray[np.int64], truth: set[int]) -> NDArray[np.bool_]:
-    """Which of the rows of `Async XLA Ops`, ops `flying` (n,), stand nowhere among the ops of `truth` as halves."""
-    known = {(seen[at].program, name) for at in truth for name in (seen[at].name, seen[at].partner)}
-    return np.array([(one.program, one.name) not in known for one in seen], bool)[flying]
-
-
-def _async_notes(seen: list[TpuOp], which: NDArray[np.int64]) -> list[str]:
-    unknown = np.array([one.op is not None and one.op.does == ASYNC for one in seen], bool)[which]
+def _async_notes(ops: list[TpuOp], which: NDArray[np.int64]) -> list[str]:
+    unknown = np.array([op.op is not None and op.op.does == ASYNC for op in ops], bool)[which]
     if not unknown.any():
         return []
-    return [f"{unknown.sum()} halves of asynchronous ops do not tell what they run; they count as compute."]
+    return [f"{unknown.sum()} halves of asynchronous ops do not say what they run: they count as compute."]
 
 
 def paired_halves(
-    key: NDArray[np.int64], time: NDArray[np.int64], done: NDArray[np.bool_]
+    key: NDArray[np.int64], time: NDArray[np.int64], is_done: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows (m,) of the halves that start and of those that end them, of all halves `key`, `time`, `done` (n,).
+    """The rows (m,) of the halves that start and of those that end them, of all halves `key`, `time`, `is_done` (n,).
 
     Halves of one `key` are one op run over and over: the first that is open ends first. A `-done` to which nothing is
     open, and a `-start` that nothing ends, are in neither.
     """
-    order = np.lexsort((done, time, key))
-    k, ending = key[order], done[order]
+    order = np.lexsort((is_done, time, key))
+    k, ending = key[order], is_done[order]
     if len(order) == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     first = np.flatnonzero(np.r_[True, k[1:] != k[:-1]])
@@ -270,13 +289,13 @@ def paired_halves(
     ahead = -(count - (count[first] - step[first])[group])
     # Each key's numbers lie above those of the keys before it, so that one running maximum serves all.
     lift = group * (2 * len(order) + 1)
-    lost = np.maximum.accumulate(np.maximum(ahead, 0) + lift) - lift
-    nothing_open = ending & (lost > np.r_[0, lost[:-1]] * ~np.isin(np.arange(len(order)), first))
+    unmatched = np.maximum.accumulate(np.maximum(ahead, 0) + lift) - lift
+    nothing_open = ending & (unmatched > np.r_[0, unmatched[:-1]] * ~np.isin(np.arange(len(order)), first))
     starts, ends = order[~ending], order[ending & ~nothing_open]
     # Counted within its key, the first done ends the first start.
-    started, ended = group[~ending], group[ending & ~nothing_open]
-    rank_of_end = np.arange(len(ended)) - np.searchsorted(ended, ended)
-    at = np.searchsorted(started, ended) + rank_of_end
+    start_group, end_group = group[~ending], group[ending & ~nothing_open]
+    rank_of_end = np.arange(len(end_group)) - np.searchsorted(end_group, end_group)
+    at = np.searchsorted(start_group, end_group) + rank_of_end
     return starts[at], ends
 
 
@@ -290,8 +309,8 @@ def tpu_op(plane: Plane, event_id: int, lookup: plane_ops.Lookup) -> TpuOp:
     program = program if isinstance(program, int) else 0
     printed = None
     if head is not None:
-        told = kinds.whole(head[1]) in TOLD or kinds.whole(head[1]) != head[1]
-        printed = hlo_text.parse(metadata.name) if told else Instruction(*head)
+        is_worth_parsing = kinds.whole(head[1]) in TOLD or kinds.whole(head[1]) != head[1]
+        printed = hlo_text.parse(metadata.name) if is_worth_parsing else Instruction(*head)
     proto = lookup("", str(program & 2**64 - 1), name)
     op, by_name = _op(name, printed, category, proto)
     judged = _judged(name, op, category, by_name)
@@ -332,8 +351,8 @@ def _op(name: str, printed: Instruction | None, category: str | None, proto: Op 
     if printed is None:
         if proto is not None or category is not None:
             return proto or Op(category or "", kinds.whole(category or "")), False
-        found, does = _HALF_NAME.fullmatch(name), _named(name)
-        return (Op(f"{does}-{found[2]}", does), True) if found and does else (None, False)
+        half, does = _HALF_NAME.fullmatch(name), _named(name)
+        return (Op(f"{does}-{half[2]}", does), True) if half and does else (None, False)
     base = kinds.whole(printed.opcode)
     joins = proto is not None and proto.does in collectives.OPCODES
     by_name = False
@@ -354,8 +373,8 @@ def _op(name: str, printed: Instruction | None, category: str | None, proto: Op 
 
 def _named(name: str) -> str | None:
     """What a half does by its name, `slice` of `slice-start.3`, if that is a copy or a collective."""
-    found = _HALF_NAME.fullmatch(name)
-    return found[1] if found and found[1] in MOVES | collectives.OPCODES else None
+    match = _HALF_NAME.fullmatch(name)
+    return match[1] if match and match[1] in MOVES | collectives.OPCODES else None
 
 
 def _category(category: str | None, op: Op | None) -> str | None:
@@ -369,10 +388,10 @@ def _category(category: str | None, op: Op | None) -> str | None:
 def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Judged:
     """The kind of an op: by its category if that tells a copy or a collective, else by its opcode."""
     way = op.direction if op else None
-    told = kinds.classify(name, opcode=category, direction=way) if category else None
-    if told is None or told.kind == Kind.COMPUTE or told.known_by != kinds.KnownBy.OPCODE:
-        told = plane_ops.judge(name, op)
+    judged = kinds.classify(name, opcode=category, direction=way) if category else None
+    if judged is None or judged.kind == Kind.COMPUTE or judged.known_by != kinds.KnownBy.OPCODE:
+        judged = plane_ops.judge(name, op)
     if op is not None and op.does in MOVES and (op.half or op.to_or_from_host):
         # What moves data beside the ops copies; in their midst it computes, unless the host is at one end.
-        told = kinds.Judged(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
-    return replace(told, known_by=kinds.KnownBy.NAME) if by_name else told
+        judged = kinds.Judged(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
+    return replace(judged, known_by=kinds.KnownBy.NAME) if by_name else judged

@@ -19,9 +19,11 @@ from tracekit.readers.xspace import (
     tpu_launches,
     xspace_file,
 )
-from tracekit.readers.xspace import programs as found_programs
+from tracekit.readers.xspace.device_planes import Context
 from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.readers.xspace.planes import XSpace
+from tracekit.readers.xspace.plane_ops import DeviceRows
+from tracekit.readers.xspace.planes import Plane, XSpace
+from tracekit.readers.xspace.programs import programs, with_operations
 from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
@@ -32,11 +34,11 @@ _CAPTURE_MODULE = "jit_tracekit_end"
 
 
 def read(path: Path) -> Trace:
-    """The trace in one XSpace file. Raises TraceError if the file is broken or no XSpace."""
+    """The trace in one XSpace file. Raises TraceError if the file is corrupt or not an XSpace."""
     try:
         space = xspace_file.read(path, STATS, device_planes.is_truth)
-        found = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
-        return replace(found, notes=(*found.notes, *completeness.missing(space)))
+        content = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
+        return replace(content, notes=(*content.notes, *completeness.missing(space)))
     except protobuf.Broken as broken:
         raise xspace_file.error(path, broken) from None
 
@@ -44,71 +46,76 @@ def read(path: Path) -> Trace:
 def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     """The trace that the planes of `space`, read from `path`, hold; `form` names the format for `Trace.format`.
 
-    Raises TraceError if they hold two sessions, clocks that no one time axis holds, or a broken HLO proto.
+    Raises TraceError if they hold two sessions, clocks too far apart for one time axis, or a corrupt HLO proto.
     """
     if sum(plane.name == completeness.SESSION for plane in space.planes) > 1:
         raise TraceError(
-            f"{path} holds more than one profiler session ({completeness.SESSION} stands in it twice): files were "
-            "joined. Give one file for each session."
+            f"{path} contains more than one profiler session ({completeness.SESSION} occurs twice): files were "
+            "concatenated. Give one file per session."
         )
-    notes = [f"The profiler wrote an error: {text}" for text in space.errors]
-    notes += [f"The profiler wrote a warning: {text}" for text in space.warnings]
     base_ns, zero = _origin(space, path)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
-    programs = found_programs.held(space, path)
-    named = [(plane, device_planes.name(plane.name)) for plane in space.planes]
-    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.of_host(plane)]
+    of_file = programs(space, path)
+    hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.is_host(plane)]
+    threads = [events for events in hosts if events.plane.name == completeness.HOST]
     calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
-    within = device_planes.Context(
+    devices = [(plane, device) for plane in space.planes if (device := device_planes.name(plane.name))]
+    context = Context(
         host,
-        gpus=sum(type_of(device or "") == "gpu" for _, device in named),
+        gpus=sum(type_of(device) == "gpu" for _, device in devices),
         profile_ps=completeness.profile_ps(space),
-        lookup=programs.op,
+        lookup=of_file.op,
         calls=calls,
-        enqueued=tpu_launches.enqueued(host, hosts, first_id),
+        program_launches=tpu_launches.program_launches(host, hosts, first_id),
     )
-    rows, operations = [], []
-    said: dict[str, list[str]] = defaultdict(list)
-    for plane, device in named:
-        if device:
-            found, of_rows, more = device_planes.read(plane, plane.start_ps(base_ns) - zero, within)
-            rows.append(found)
-            operations.append(of_rows)
-            for note in more:
-                said[note].append(device)
-    started = [within.enqueued.launches]
-    threads = [events for events in hosts if events.plane.name == completeness.HOST]
-    for events in threads:
-        free = first_id + len(within.enqueued.launches)
-        work = cpu_plane.read(host, events, programs.op, any(device for _, device in named), free)
-        rows.append(work.events)
-        operations.append(work.operations)
-        started.append(work.launches)
-        notes += work.notes
-    notes += [f"{', '.join(those)}: {note}" for note, those in said.items()] + device_planes.plane_notes(space)
-    done, ops, operands = found_programs.joined([_without_capture(one) for one in rows], operations, programs)
-    on = device_planes.waited(space)
+    read_devices, device_notes = _devices(devices, base_ns, zero, context)
+    free_id = first_id + len(context.program_launches.launches)
+    read_threads = [cpu_plane.read(host, events, of_file.op, bool(devices), free_id) for events in threads]
+    tables = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
+    events, ops, operands = with_operations(
+        tables, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
+    )
+    numbered = [context.program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
+    waited = device_planes.waits(space)
     return Trace(
-        events=done,
+        events=events,
         ops=ops,
         operands=operands,
         spans=concat(SPAN_COLUMNS, [host_tables.spans(host, events) for events in threads]),
         launches=concat(
-            LAUNCH_COLUMNS, [*(host_tables.launches(host, events) for events in hosts), *_of(done, started)]
+            LAUNCH_COLUMNS, [*(host_tables.launches(host, each) for each in hosts), *_with_rows(numbered, events)]
         ),
-        syncs=concat(SYNC_COLUMNS, [host_tables.waits(host, events, on) for events in hosts]),
-        devices=concat(DEVICE_COLUMNS, [device_planes.facts(host, plane) for plane, device in named if device]),
-        notes=tuple(notes),
+        syncs=concat(SYNC_COLUMNS, [host_tables.waits(host, each, waited) for each in hosts]),
+        devices=concat(DEVICE_COLUMNS, [device_planes.facts(host, plane) for plane, _ in devices]),
+        notes=(
+            *(f"Profiler error: {text}" for text in space.errors),
+            *(f"Profiler warning: {text}" for text in space.warnings),
+            *(note for read_rows in read_threads for note in read_rows.notes),
+            *device_notes,
+            *device_planes.plane_notes(space),
+        ),
         source=str(path),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
         format=form,
     )
 
 
-def _of(events: pd.DataFrame, started: list[pd.DataFrame]) -> list[pd.DataFrame]:
+def _devices(
+    devices: list[tuple[Plane, str]], base_ns: int, zero: int, context: Context
+) -> tuple[list[DeviceRows], list[str]]:
+    """The rows of each plane of a device, and the notes on them, each with the names of the devices that it is of."""
+    read_devices = [device_planes.read(plane, plane.start_ps(base_ns) - zero, context) for plane, _ in devices]
+    of_note: dict[str, list[str]] = defaultdict(list)
+    for (_, device), read_rows in zip(devices, read_devices, strict=True):
+        for note in read_rows.notes:
+            of_note[note].append(device)
+    return read_devices, [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
+
+
+def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.DataFrame]:
     """Of the launches that were given an id here, those that have rows."""
-    return [one[one["correlation_id"].isin(events["correlation_id"])].reset_index(drop=True) for one in started]
+    return [each[each["correlation_id"].isin(events["correlation_id"])].reset_index(drop=True) for each in launches]
 
 
 def _without_capture(events: pd.DataFrame) -> pd.DataFrame:
@@ -124,8 +131,8 @@ def _origin(space: XSpace, path: Path) -> tuple[int, int]:
     base_ns = min(stamps, default=0)
     if stamps and max(stamps) - base_ns > 2**62 // 1000:
         raise TraceError(
-            f"{path} mixes clocks that lie {max(stamps) - base_ns} ns apart; no one time axis holds them. "
-            "Capture the trace once more, or read its hosts apart."
+            f"{path} mixes clocks that are {max(stamps) - base_ns} ns apart, too far for one time axis. "
+            "Capture the trace again, or read its hosts separately."
         )
     starts = [int(plane.start_ps(base_ns).min()) for plane in space.planes if len(plane)]
     return base_ns, min(starts, default=0)
