@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import Matched
+from tracekit.timeline.collectives.instances import CollectiveInstances
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace
 
@@ -55,5 +55,7 @@ def trace(rows: pd.DataFrame, marks: pd.DataFrame | None = None, **more) -> Trac
 def with_instances(timeline: Timeline, instance: ArrayLike) -> Timeline:
     """`timeline`, with the instance (n,) of a collective that each row is of, -1 for none, whatever its events say."""
     nothing = np.zeros(0, np.int64)
-    timeline.once("collectives", lambda: Matched(np.array(instance, np.int64), nothing, nothing, nothing, (), ()))
+    timeline.once(
+        "collectives", lambda: CollectiveInstances(np.array(instance, np.int64), nothing, nothing, nothing, (), ())
+    )
     return timeline

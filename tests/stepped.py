@@ -5,7 +5,7 @@ import pandas as pd
 
 from tracekit.columns import frame
 from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import Boundaries
+from tracekit.timeline.steps.boundaries import StepBoundaries
 from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 
@@ -73,18 +73,18 @@ def timeline(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None
     return timeline_of(Trace(done[0], spans=annotated() if spans is None else spans, launches=done[1]))
 
 
-def found(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Boundaries:
+def found(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> StepBoundaries:
     """The boundaries of such work."""
     return timeline(done, spans).steps
 
 
-def table(made: Boundaries, *columns: str) -> list[tuple]:
+def table(made: StepBoundaries, *columns: str) -> list[tuple]:
     """Some columns of the steps as tuples; null is None."""
     some = made.table[list(columns)].astype(object)
     return list(some.where(some.notna(), None).itertuples(index=False, name=None))
 
 
-def steps_of(made: Boundaries, done: tuple[pd.DataFrame, pd.DataFrame]) -> list[int]:
+def steps_of(made: StepBoundaries, done: tuple[pd.DataFrame, pd.DataFrame]) -> list[int]:
     """The step of each row, in the order of the events."""
     at = rows(done[0]).at
     of = np.empty(len(at), np.int64)

@@ -14,34 +14,68 @@ from tracekit.version import __version__
 from tracekit.view.view import view
 
 if TYPE_CHECKING:
+    from tracekit.analysis.advice import Advice, Finding
+    from tracekit.analysis.bandwidth.bandwidth import Bandwidth
+    from tracekit.analysis.collectives.collectives import Collectives
+    from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
+    from tracekit.analysis.idle.idle import Idle
+    from tracekit.analysis.launches.launches import Launches
+    from tracekit.analysis.offenders.offenders import Offenders
     from tracekit.analysis.overlap import concurrency, device_pairs, overlap
     from tracekit.analysis.partition import partition
     from tracekit.analysis.phases import Phases, phases
+    from tracekit.analysis.steps.steps import Steps
+    from tracekit.capture.capture import Captured
     from tracekit.doctor.diagnosis import Check, Diagnosis
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
     from tracekit.report.build import analyse
+    from tracekit.report.figures.drawing import Drawing
     from tracekit.report.figures.figure import figure
-    from tracekit.report.model import Report
+    from tracekit.report.model import Origin, Report, Stretch
     from tracekit.report.saved import load
-    from tracekit.timeline.timeline import Timeline
+    from tracekit.report.section import Section
+    from tracekit.timeline.collectives.instances import CollectiveInstances
+    from tracekit.timeline.rows import Rows
+    from tracekit.timeline.steps.boundaries import StepBoundaries
+    from tracekit.timeline.timeline import Timeline, timeline_of
+    from tracekit.timeline.unions import DeviceUnions, Unions
     from tracekit.trace import Trace
     from tracekit.vocabulary.kinds import Kind
 
 # Public name -> module. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
 _WHERE = {
+    "Advice": "analysis.advice",
+    "Bandwidth": "analysis.bandwidth.bandwidth",
     "CaptureError": "errors",
+    "Captured": "capture.capture",
     "Check": "doctor.diagnosis",
+    "CollectiveInstances": "timeline.collectives.instances",
+    "Collectives": "analysis.collectives.collectives",
+    "CriticalPath": "analysis.critical_path.critical_path",
+    "DeviceUnions": "timeline.unions",
     "Diagnosis": "doctor.diagnosis",
+    "Drawing": "report.figures.drawing",
     "Explanation": "analysis.explain",
+    "Finding": "analysis.advice",
+    "Idle": "analysis.idle.idle",
     "Kind": "vocabulary.kinds",
+    "Launches": "analysis.launches.launches",
+    "Offenders": "analysis.offenders.offenders",
+    "Origin": "report.model",
     "Phases": "analysis.phases",
     "Report": "report.model",
+    "Rows": "timeline.rows",
+    "Section": "report.section",
+    "StepBoundaries": "timeline.steps.boundaries",
+    "Steps": "analysis.steps.steps",
+    "Stretch": "report.model",
     "Timeline": "timeline.timeline",
     "Trace": "trace",
     "TraceError": "errors",
     "TracekitError": "errors",
+    "Unions": "timeline.unions",
     "ViewError": "errors",
     "analyse": "report.build",
     "concurrency": "analysis.overlap",
@@ -53,20 +87,40 @@ _WHERE = {
     "partition": "analysis.partition",
     "phases": "analysis.phases",
     "read": "readers",
+    "timeline_of": "timeline.timeline",
 }
 
 __all__ = [
+    "Advice",
+    "Bandwidth",
     "CaptureError",
+    "Captured",
     "Check",
+    "CollectiveInstances",
+    "Collectives",
+    "CriticalPath",
+    "DeviceUnions",
     "Diagnosis",
+    "Drawing",
     "Explanation",
+    "Finding",
+    "Idle",
     "Kind",
+    "Launches",
+    "Offenders",
+    "Origin",
     "Phases",
     "Report",
+    "Rows",
+    "Section",
+    "StepBoundaries",
+    "Steps",
+    "Stretch",
     "Timeline",
     "Trace",
     "TraceError",
     "TracekitError",
+    "Unions",
     "ViewError",
     "__version__",
     "analyse",
@@ -84,6 +138,7 @@ __all__ = [
     "phases",
     "read",
     "report",
+    "timeline_of",
     "view",
 ]
 
@@ -99,4 +154,4 @@ if not TYPE_CHECKING:  # a type checker that saw it would take any name for a pu
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

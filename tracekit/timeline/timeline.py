@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.readers import read
-from tracekit.timeline.collectives.instances import Matched, matched
+from tracekit.timeline.collectives.instances import CollectiveInstances, matched
 from tracekit.timeline.gaps import gaps
 from tracekit.timeline.inside import begun, inside
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import Rows, clock_of_hosts, rows
-from tracekit.timeline.steps.boundaries import Boundaries, boundaries
+from tracekit.timeline.steps.boundaries import StepBoundaries, boundaries
 from tracekit.timeline.unions import Unions, unions
 from tracekit.trace import Trace
 
@@ -106,12 +106,12 @@ class Timeline:
         return launch_of(self.rows, self.trace.launches)
 
     @part
-    def collectives(self) -> Matched:
+    def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
         return matched(self.rows)
 
     @part
-    def steps(self) -> Boundaries:
+    def steps(self) -> StepBoundaries:
         """Where each step begins and ends; `steps.of` (n,) is the step of each row, -1 for none.
 
         Stretches are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
@@ -123,7 +123,7 @@ class Timeline:
         spans = begun(spans, _by_clock(self.stretches), clock_of_hosts(self.trace.events))
         found = boundaries(self.rows, spans, self.launch, self.trace.launches)
         if found.lacking or found.table["host_start_ps"].isna().any():
-            return Boundaries(found.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
+            return StepBoundaries(found.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
         return found
 
     @part

@@ -15,7 +15,7 @@ from tracekit.vocabulary.kinds import Kind
 
 # The bits of a cell's code.
 COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4
-# By the codes of `Device.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
+# By the codes of `DeviceUnions.cells`: bit 0 = compute, bit 1 = collective, bit 2 = memory.
 CELLS = (
     "idle",
     "compute",
@@ -29,7 +29,7 @@ CELLS = (
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceUnions:
     """What one device did, as merged interval sets in picoseconds; `memory` = memcpy and memset.
 
     `clock` names the clock that its times are on, "" where the trace has only one.
@@ -72,8 +72,8 @@ class Unions:
     """
 
     windows: Mapping[str, Intervals]
-    devices: Mapping[str, Device]
-    unplaced: Mapping[str, Device]
+    devices: Mapping[str, DeviceUnions]
+    unplaced: Mapping[str, DeviceUnions]
 
     def inside(self, windows: Intervals | Mapping[str, Intervals]) -> "Unions":
         """The same devices, seen only inside `windows`; an interval set counts on every clock, a mapping by clock."""
@@ -81,9 +81,9 @@ class Unions:
             windows = dict.fromkeys(self.windows or [""], windows)
         within = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
 
-        def cut(device: Device) -> Device:
+        def cut(device: DeviceUnions) -> DeviceUnions:
             window = within[device.clock]
-            return Device(
+            return DeviceUnions(
                 device.host,
                 device.clock,
                 iv.intersection(device.compute, window),
@@ -101,8 +101,8 @@ class Unions:
 
 def unions(rows: Rows) -> Unions:
     """The unions of all rows; the window is from first start to last end, on each clock its own, without rows none."""
-    devices: dict[str, Device] = {}
-    unplaced: dict[str, Device] = {}
+    devices: dict[str, DeviceUnions] = {}
+    unplaced: dict[str, DeviceUnions] = {}
     windows: dict[str, Intervals] = {}
     for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
         (devices if rows.placed[number] else unplaced)[name] = _device(rows, number)
@@ -112,7 +112,7 @@ def unions(rows: Rows) -> Unions:
     return Unions(windows, devices, unplaced)
 
 
-def _device(rows: Rows, number: int) -> Device:
+def _device(rows: Rows, number: int) -> DeviceUnions:
     mine = rows.of(number)
     spans, kind = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
     way = rows.codes("direction")[mine]
@@ -120,7 +120,7 @@ def _device(rows: Rows, number: int) -> Device:
     def merged(held: NDArray[np.bool_]) -> Intervals:
         return iv.union(spans[np.flatnonzero(held)])
 
-    return Device(
+    return DeviceUnions(
         rows.hosts[number],
         rows.clocks[number],
         merged(kind == CODE[Kind.COMPUTE]),

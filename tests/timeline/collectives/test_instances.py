@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.timeline.collectives.instances import BY, Matched, matched
+from tracekit.timeline.collectives.instances import BY, CollectiveInstances, matched
 from tracekit.timeline.rows import rows
 
 
-def found(*made: dict) -> tuple[list[int], Matched]:
+def found(*made: dict) -> tuple[list[int], CollectiveInstances]:
     """The instance of each row, in the order in which the rows are given."""
     sorted_rows = rows(table(*made))
     told = matched(sorted_rows)
@@ -19,7 +19,7 @@ def found(*made: dict) -> tuple[list[int], Matched]:
     return placed.tolist(), told
 
 
-def by(told: Matched) -> list[str]:
+def by(told: CollectiveInstances) -> list[str]:
     return [BY[code].value for code in told.by.tolist()]
 
 
@@ -336,7 +336,7 @@ def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
     assert sorted(first) == list(range(len(told.by)))
 
 
-def whole(name: str) -> tuple[np.ndarray, list[int], Matched]:
+def whole(name: str) -> tuple[np.ndarray, list[int], CollectiveInstances]:
     """The instance of each row, how many instances have 1, 2, … rows, and how they were matched."""
     sorted_rows = rows(traces.trace(name).events)
     told = matched(sorted_rows)

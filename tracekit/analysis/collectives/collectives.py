@@ -17,7 +17,7 @@ from tracekit import notebook
 from tracekit.analysis.collectives.bus import rates
 from tracekit.analysis.collectives.lateness import Waits, waits
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import BY, Matched
+from tracekit.timeline.collectives.instances import BY, CollectiveInstances
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
@@ -193,7 +193,7 @@ def _devices(part: Waits) -> list[tuple[Column, int]]:
     return [(mine, int(part.device[mine[0]])) for mine in np.split(order, begins[1:])]
 
 
-def _table(rows: Rows, part: Waits, beside: _Beside, found: Matched) -> pd.DataFrame:
+def _table(rows: Rows, part: Waits, beside: _Beside, found: CollectiveInstances) -> pd.DataFrame:
     """One row per instance."""
     at = rows.at[part.at]
     one = at[part.first]

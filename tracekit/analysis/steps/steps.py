@@ -13,7 +13,7 @@ from tracekit.analysis.steps.left_out import FEWEST, left_out, outliers, series
 from tracekit.analysis.steps.windows import spent
 from tracekit.columns import frame
 from tracekit.timeline.rows import Rows
-from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, Boundaries
+from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, StepBoundaries
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, Unions
 
@@ -80,7 +80,7 @@ TYPICAL_COLUMNS = {
 class Steps:
     """What the steps of a trace took.
 
-    `table` has one row a step (STEP_COLUMNS: those of `Boundaries.table`; `left_out`, null or why the step counts in no
+    `table` has one row a step (STEP_COLUMNS: those of `StepBoundaries.table`; `left_out`, null or why it counts in no
     figure; `outlier`; of a slow one, the device and the part of its time that grew most; how many devices did nothing).
     `by_device` has one row a step and device (DEVICE_COLUMNS; `place` is the step's row number in `table`): the eight
     cells, which sum to the step's window exactly. `summary` has one row per clock and name (SUMMARY_COLUMNS), over the
@@ -145,7 +145,7 @@ def steps(timeline: Timeline) -> Steps:
     )
 
 
-def _row_counts(rows: Rows, found: Boundaries) -> NDArray[np.int64]:
+def _row_counts(rows: Rows, found: StepBoundaries) -> NDArray[np.int64]:
     """How many rows of each step each device has, shape (devices, steps)."""
     size = len(rows.devices), len(found.table)
     of = rows.device * size[1] + found.of

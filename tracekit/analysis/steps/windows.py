@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, Device
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, DeviceUnions
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Spent:
         return _total(self.cells[[MEMORY]])
 
 
-def spent(device: Device, windows: Intervals) -> Spent:
+def spent(device: DeviceUnions, windows: Intervals) -> Spent:
     """The cells of `device` in each row of `windows` (w, 2), start <= end; windows may overlap.
 
     Before its first and after its last work a device is idle. That the cells sum to the windows, and those but idle to

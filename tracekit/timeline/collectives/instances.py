@@ -37,7 +37,7 @@ _PASSES = 4
 
 
 @dataclass(frozen=True)
-class Matched:
+class CollectiveInstances:
     """The collectives among n rows, matched over the devices.
 
     `instance` (n,): the instance of each row, numbered from 0 by first start, -1 for rows that are no collective. Of
@@ -54,7 +54,7 @@ class Matched:
     notes: tuple[str, ...]
 
 
-def matched(rows: Rows) -> Matched:
+def matched(rows: Rows) -> CollectiveInstances:
     """The instance of a collective that each row belongs to, with what told it.
 
     An instance has at most one row of a device, all on one clock. Rows whose device is unknown (`cpu:?`) have none. A
@@ -65,7 +65,7 @@ def matched(rows: Rows) -> Matched:
     instance = np.full(len(rows), -1)
     nothing = np.zeros(0, np.int64)
     if len(at) == 0:
-        return Matched(instance, nothing, nothing, nothing, (), ())
+        return CollectiveInstances(instance, nothing, nothing, nothing, (), ())
     talk, operations, ranks, notes = _talk(rows, at)
     one, by = _joined(talk)
     apart = (
@@ -87,7 +87,7 @@ def matched(rows: Rows) -> Matched:
     instance[at] = one
     table = np.zeros((3, m), np.int64)
     table[:, one] = by, ranks, talk.operation
-    return Matched(instance, table[0], table[1], table[2], operations, tuple(notes))
+    return CollectiveInstances(instance, table[0], table[1], table[2], operations, tuple(notes))
 
 
 def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[str]]:

@@ -41,7 +41,7 @@ _NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Boundaries:
+class StepBoundaries:
     """The s steps of a trace, by clock and in order, and what belongs to them.
 
     `table` has BOUNDARY_COLUMNS. The windows [start_ps, end_ps) of one clock touch, so their `wall_ps` sum to the time
@@ -58,7 +58,7 @@ class Boundaries:
     lacking: str = ""
 
 
-def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launches: pd.DataFrame) -> Boundaries:
+def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launches: pd.DataFrame) -> StepBoundaries:
     """The windows of the steps; `launch` (n,) is the place in `launches` of the call that started each row, or -1.
 
     A step ends when the host has ended it and its compute, its collectives and its programs' executions are done on all
@@ -73,7 +73,7 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     """
     told = marks(rows, spans)
     if isinstance(told, str):
-        return Boundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
+        return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
     linked = told.linked
     if told.host is not None:
         linked = _by_order(rows, told, _by_launch(rows, told, launch, launches))
@@ -90,7 +90,7 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
             at = np.searchsorted(end[steps], rows.start[rest], side="right")
             inside = (at < len(steps)) & (rows.start[rest] >= start[steps[0]])
             of[rest] = np.where(inside, steps[np.minimum(at, len(steps) - 1)], -1)
-    return Boundaries(_table(rows, spans, told, start, end, of, by_time), of, told.nested)
+    return StepBoundaries(_table(rows, spans, told, start, end, of, by_time), of, told.nested)
 
 
 def _devices(rows: Rows, clock: str) -> list[int]:

@@ -1,0 +1,73 @@
+"""The public surface: what `tracekit` shows is what is meant for users, all of it, and documented."""
+
+import dataclasses
+import inspect
+import typing
+
+import pytest
+
+import tracekit
+from tests.docs.blocks import ROOT
+from tracekit.timeline.timeline import Source, Timeline, part
+
+PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__version__"]
+# What modules import only for type checkers.
+NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Diagnosis": tracekit.Diagnosis}
+# A command whose function is what others are made of, and the other way round: none.
+COMMANDS = {"capture", "read", "report", "figure", "export", "view", "doctor"}
+
+
+def classes(hint: object) -> set[type]:
+    """The classes of tracekit that a type names."""
+    inner = [cls for argument in typing.get_args(hint) for cls in classes(argument)]
+    own = isinstance(hint, type) and hint.__module__.startswith("tracekit")
+    return {*inner, hint} if own else {*inner}
+
+
+def signatures(thing: object) -> list[object]:
+    """What a public name shows: itself if it is a function, the fields, methods and properties of a class."""
+    if not isinstance(thing, type):
+        return [thing] if callable(thing) else []
+    shown = [thing] if dataclasses.is_dataclass(thing) else []
+    for name, member in vars(thing).items():
+        if not name.startswith("_"):
+            function = getattr(member, "fget", None) or getattr(member, "func", None) or member
+            function = member._make if isinstance(member, part) else function
+            shown += [function] if inspect.isfunction(function) else []
+    return shown
+
+
+@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: getattr(thing, "__name__", str(thing)))
+def test_every_type_that_a_public_signature_shows_is_public(thing):
+    shown = {
+        cls
+        for signature in signatures(thing)
+        for hint in typing.get_type_hints(signature, localns=NAMES).values()
+        for cls in classes(hint)
+    }
+    assert {cls.__name__ for cls in shown if getattr(tracekit, cls.__name__, None) is not cls} == set()
+
+
+def test_dir_shows_the_public_names_only():
+    assert dir(tracekit) == sorted(tracekit.__all__)
+
+
+def test_every_command_has_a_function_of_its_name():
+    from tracekit.cli import app
+
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert commands == COMMANDS
+    assert set(tracekit.__all__) >= COMMANDS
+
+
+def test_every_public_name_is_documented():
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    assert [name for name in tracekit.__all__ if name != "__version__" and f"\n## {name}\n" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["analyse", "concurrency", "device_pairs", "explain", "overlap", "partition", "phases"]
+)
+def test_what_asks_something_of_a_trace_takes_it_first_and_in_any_form(name):
+    first, *_ = inspect.signature(getattr(tracekit, name)).parameters.values()
+    assert (first.name, first.annotation) == ("source", Source)
