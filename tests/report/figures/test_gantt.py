@@ -92,11 +92,11 @@ def test_lanes_stand_in_natural_order_with_their_device_and_its_busy_share():
         "gpu:2 | Stream #7(MemcpyH2D)",
         "gpu:2 | Stream #13(Compute)",
         "gpu:10 | Stream #13(Compute)",
-        "overlap | devices busy",
+        "overlap | devices at once",
     ]
     assert words(figure) == [
         *("Finding", "where", "compute", "memcpy", "1 device busy", "both devices busy"),
-        *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices busy"),
+        *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices at once"),
         *("gpu:2", "40.4 % busy", "gpu:10", "30.3 % busy", "overlap", "10.1 % both"),
     ]
 
@@ -112,7 +112,7 @@ def test_one_device_has_no_lane_for_overlap():
 def test_a_copy_of_an_unknown_device_has_a_lane_but_does_not_overlap():
     rows = [("cpu:0", "a", "compute", 0, 10), ("cpu:?", "b", "memcpy", 0, 10), ("cpu:1", "c", "compute", 5, 10)]
     figure = gantt(trace_of(rows), title="")
-    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices busy"]
+    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices at once"]
     assert "50.0 % both" in words(figure)
 
 
@@ -230,7 +230,7 @@ def test_the_ink_of_a_burst_in_a_long_window_is_its_busy_share():
 def test_the_ink_of_the_overlap_lane_is_the_time_with_two_devices_busy():
     rows = [("gpu:0", "s", "compute", 2 * i, 2 * i + 1) for i in range(20_000)] + [("gpu:1", "s", "compute", 0, 20_000)]
     figure = gantt(trace_of(rows), title="", window=(0, 40_000))
-    pixels = strip(figure, "overlap | devices busy")
+    pixels = strip(figure, "overlap | devices at once")
     height = len(pixels)
     dark = (pixels[:, :, 1] < 100).mean(axis=1)
     assert dark[height // 2 + 1 :] == pytest.approx(0.5, abs=0.002)

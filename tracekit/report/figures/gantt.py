@@ -192,7 +192,7 @@ def _lanes(devices: Sequence[Device], shared: Sequence[Layer], bins: Sequence[Bi
         (device.name, label, layers, tuple(Kind)) for device in devices for label, layers in device.lanes
     ]
     if bins:
-        parts.append(("overlap", "devices busy", shared, tuple(reversed(bins))))
+        parts.append(("overlap", "devices at once", shared, tuple(reversed(bins))))
     pitch = min(max(_LANES_PX // len(parts), _MIN_PITCH_PX), _MAX_PITCH_PX, max(_MAX_LANES_PX // len(parts), 2))
     lanes: list[Lane] = []
     y, below = pitch // 4, parts[-1][0]
