@@ -3,28 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.any_rows import KINDS, some_rows
 from tests.frames import events
 from tracekit.analysis.overlap import concurrency, device_pairs, overlap
 from tracekit.analysis.partition import partition
 from tracekit.timeline.unions import CELLS
-
-KINDS = {"compute": "compute", "collective": "collective", "memcpy": "memory", "memset": "memory"}
-
-
-@st.composite
-def some_rows(draw):
-    one = st.tuples(
-        st.sampled_from(["gpu:0", "gpu:1", "gpu:10"]),
-        st.sampled_from(list(KINDS)),
-        st.integers(0, 30),
-        st.integers(0, 9),
-    )
-    rows = [
-        (device, kind, start, start + size)
-        for device, kind, start, size in draw(st.lists(one, min_size=1, max_size=14))
-    ]
-    way = st.sampled_from(["H2D", "D2H", None])
-    return [(*row, "op", draw(way) if row[1] == "memcpy" else None) for row in rows]
 
 
 def held(rows, device, want) -> set[int]:

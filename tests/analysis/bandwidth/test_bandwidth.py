@@ -7,46 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import traces
+from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.data import schedule
 from tests.frames import events
 from tracekit import jit
-from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, Bandwidth, add_up, bandwidth
+from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, add_up
 from tracekit.columns import frame
-from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, OP_COLUMNS, Trace
+from tracekit.trace import EVENT_COLUMNS
 
-US = 10**6  # in ps
 MIB = 2**20
-
-
-def devices(*found) -> pd.DataFrame:
-    """From (device, model, memory bandwidth, peak FLOP/s)."""
-    columns = ["device", "model", "memory_bandwidth_bytes_per_s", "peak_flops_per_s"]
-    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)))
-
-
-def ops(*found) -> pd.DataFrame:
-    """From (HLO op, FLOPs, bytes)."""
-    columns = ["hlo_op", "flops", "bytes_accessed"]
-    return frame(
-        OP_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)) | {"program": ["p"] * len(found)}
-    )
-
-
-def copies(*found) -> pd.DataFrame:
-    """Copies of gpu:0 from (direction, start, end, bytes)."""
-    table = events(*[("gpu:0", "memcpy", start, end, "copy", way) for way, start, end, _ in found])
-    table["bytes"] = pd.array([size for *_, size in found], "Int64")
-    return table
-
-
-def ran(table: pd.DataFrame, *of: int | None) -> pd.DataFrame:
-    return table.assign(op=pd.array(of, "Int64"))
-
-
-def rates(table, able=None, costs=None) -> Bandwidth:
-    able = frame(DEVICE_COLUMNS) if able is None else able
-    return bandwidth(timeline_of(Trace(table, ops=frame(OP_COLUMNS) if costs is None else costs, devices=able)))
 
 
 def only(table: pd.DataFrame) -> dict:
@@ -140,9 +109,6 @@ def test_copies_on_an_unknown_device_and_without_ops_and_occupancy_leave_nothing
 
 def test_an_empty_trace_is_lacking():
     assert rates(frame(EVENT_COLUMNS)).lacking
-
-
-ABLE = devices(("gpu:0", None, 10**12, 10**14))  # the ridge is at 100 FLOPs a byte
 
 
 def test_ops_on_both_sides_of_the_ridge():

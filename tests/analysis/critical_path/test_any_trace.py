@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analysis.critical_path.test_graph import graph_of, trace
+from tests.graph_traces import graph_of, trace
 from tracekit import jit
 from tracekit.analysis.critical_path import edges
 from tracekit.analysis.critical_path.graph import CALL, WORK

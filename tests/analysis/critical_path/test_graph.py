@@ -3,70 +3,10 @@
 import pandas as pd
 import pytest
 
-from tests.frames import with_instances
-from tracekit.analysis.critical_path.graph import graph
-from tracekit.columns import concat, frame
+from tests.graph_traces import graph_of, trace
+from tracekit.columns import concat
 from tracekit.timeline.rows import rows
-from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
-
-
-def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
-    """Events (device, lane, kind, start, end[, more]); launches (thread, start, end, id[, name]); spans (thread, start,
-    end[, name[, step]]); syncs (thread, start, end, device, lane, on_device, on_lane, recorded)."""
-    names = ("device", "lane", "kind", "start_ps", "end_ps")
-    made = [{**dict(zip(names, row, strict=False)), **(row[5] if len(row) > 5 else {})} for row in events]
-    columns = {name: [row.get(name) for row in made] for name in {key for row in made for key in row}}
-    columns.update(host=["h"] * len(made), name=[row.get("name", row["kind"]) for row in made])
-    calls = [(*row, "call")[:5] for row in launches]
-    named = [(*row, *("python", None)[len(row) - 3 :]) for row in spans]
-    return Trace(
-        events=frame(EVENT_COLUMNS, columns) if made else frame(EVENT_COLUMNS),
-        launches=frame(
-            LAUNCH_COLUMNS,
-            {
-                "host": ["h"] * len(calls),
-                "thread": [row[0] for row in calls],
-                "name": [row[4] for row in calls],
-                "start_ps": [row[1] for row in calls],
-                "end_ps": [row[2] for row in calls],
-                "correlation_id": [row[3] for row in calls],
-            },
-        ),
-        spans=frame(
-            SPAN_COLUMNS,
-            {
-                "host": ["h"] * len(named),
-                "thread": [row[0] for row in named],
-                "name": [row[3] for row in named],
-                "start_ps": [row[1] for row in named],
-                "end_ps": [row[2] for row in named],
-                "step": [row[4] for row in named],
-            },
-        ),
-        syncs=frame(
-            SYNC_COLUMNS,
-            {
-                "host": ["h"] * len(syncs),
-                "name": ["wait"] * len(syncs),
-                **{
-                    name: [row[at] for row in syncs]
-                    for at, name in enumerate(
-                        ("thread", "start_ps", "end_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
-                    )
-                },
-            },
-        ),
-        ops=frame(OP_COLUMNS, length=ops),
-        operands=frame(OPERAND_COLUMNS, {"op": [a for a, _ in operands], "operand": [b for _, b in operands]}),
-        source="traces/test",
-        format="xplane",
-    )
-
-
-def graph_of(made: Trace, instance=None):
-    timeline = timeline_of(made)
-    return graph(timeline if instance is None else with_instances(timeline, instance))
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
 
 
 def found(dag) -> dict[str, tuple[int, int]]:

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analysis.critical_path.test_graph import graph_of as trace_graph
-from tests.analysis.critical_path.test_graph import trace
 from tests.frames import with_instances
+from tests.graph_traces import graph_of as trace_graph
+from tests.graph_traces import trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, walk

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.frames import with_instances
+from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, host_spans, waits, work
 from tracekit.analysis.idle import causes
 from tracekit.analysis.idle.idle import (
@@ -20,23 +20,7 @@ from tracekit.analysis.idle.idle import (
 )
 from tracekit.analysis.idle.idle import idle as analyse
 from tracekit.timeline.timeline import timeline_of
-from tracekit.timeline.unions import unions
 from tracekit.trace import Trace
-
-US = 1_000_000
-
-
-def idle(events, launches=None, spans=None, syncs=None, instance=None, window=None):
-    trace = Trace(
-        events,
-        launches=calls() if launches is None else launches,
-        spans=host_spans() if spans is None else spans,
-        syncs=waits() if syncs is None else syncs,
-    )
-    timeline = timeline_of(trace)
-    if window is not None:  # rows stay whole: inside stretches there would be none that reaches over their edges
-        timeline.once("unions", lambda: unions(timeline.rows).inside(np.array([window], np.int64)))
-    return analyse(timeline if instance is None else with_instances(timeline, np.array(instance)[timeline.rows.at]))
 
 
 def pieces(result, device="gpu:0"):
@@ -51,20 +35,8 @@ def pieces(result, device="gpu:0"):
     ]
 
 
-def row(device, start, end, id=None, **more):
-    return {"device": device, "start": start * US, "end": end * US, "id": id, **more}
-
-
-def call(id, start, end, *more):
-    return (id, start * US, end * US, *more)
-
-
 def during(start, end, **more):
     return {"start": start * US, "end": end * US, **more}
-
-
-FIRST = row("gpu:0", 0, 100, 1)
-CALLED = call(1, -9, -4)
 
 
 def test_a_late_launch_is_host_bound_until_it_begins_and_latency_from_then_on():

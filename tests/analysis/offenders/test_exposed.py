@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tests.offender_frames import handed_out
 from tracekit import intervals as iv
 from tracekit.analysis.offenders.exposed import exposed, remains
 from tracekit.analysis.partition import partition
@@ -22,23 +23,6 @@ some_rows = st.lists(
     ),
     max_size=12,
 ).map(lambda found: [(device, kind, start, start + size) for device, kind, start, size in found])
-
-
-def handed_out(found) -> list[int]:
-    """The exposed picoseconds of each row: each goes to the first row of its sort that runs, unless it is hidden."""
-    costs = [0] * len(found)
-    order = sorted(range(len(found)), key=lambda one: (found[one][2], found[one][3], one))
-    for device in {row[0] for row in found if row[0] != "cpu:?"}:
-        for point in range(40):
-            running = [one for one in order if found[one][0] == device and found[one][2] <= point < found[one][3]]
-            kinds = {found[one][1] for one in running}
-            if "compute" in kinds:
-                continue
-            collectives = [one for one in running if found[one][1] == "collective"]
-            copies = [one for one in running if found[one][1] in ("memcpy", "memset")]
-            for one in (collectives or copies)[:1]:
-                costs[one] += 1
-    return costs
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.analysis.test_oracle import KINDS, some_rows
+from tests.any_rows import KINDS, some_rows
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit.analysis.steps.windows import spent

@@ -2,7 +2,7 @@ import json
 
 import pandas as pd
 
-from tests.analysis.bandwidth.test_bandwidth import ABLE, US, copies, devices, ops, ran, rates
+from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.frames import events
 from tracekit.report.sections.bandwidth import section
 

@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from tests.analysis.critical_path.test_critical_path import US, known, path, step_table
-from tests.analysis.critical_path.test_graph import trace
+from tests.graph_traces import trace
+from tests.known_path import US, known, path, step_table
 from tracekit.report.sections.critical_path import section
 
 

@@ -2,7 +2,8 @@
 
 import json
 
-from tests.analysis.idle.test_idle import CALLED, FIRST, US, call, calls, idle, row, work
+from tests.idle_frames import CALLED, FIRST, US, call, idle, row
+from tests.launch_frames import calls, work
 from tracekit.report.sections.idle import section
 
 

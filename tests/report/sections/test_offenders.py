@@ -1,7 +1,7 @@
 import json
 
-from tests.analysis.offenders.test_offenders import COLLECTIVES, OPS, STEP, found, gaps, step
 from tests.frames import events
+from tests.offender_frames import COLLECTIVES, OPS, STEP, found, gaps, step
 from tracekit.report.sections.offenders import section
 
 
