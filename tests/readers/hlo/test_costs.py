@@ -9,7 +9,7 @@ import pytest
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import hlo_proto
-from tracekit.readers.hlo.costs import Costs, Told
+from tracekit.readers.hlo.costs import Costs, OpFacts
 from tracekit.readers.hlo.hlo_proto import Program
 
 GEMM = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["0"]}}}'
@@ -110,7 +110,7 @@ def costs():
     ],
 )
 def test_products_and_sizes_are_told_where_they_are_exact(costs, name, flops, size):
-    assert costs.of(name) == Told(None, None, flops, size)
+    assert costs.of(name) == OpFacts(None, None, flops, size)
 
 
 def test_the_source_is_the_line_that_called_whether_a_frame_or_the_instruction_tells_it():
@@ -136,8 +136,8 @@ ENTRY %main (x: f32[]) -> f32[] {
   ROOT %neg = f32[] negate(%x), metadata={op_name="jit(f)/neg" source_file="/a/model.py" source_line=7}
 }"""
     module = hlo_modules._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-    assert Costs(Program(hlo_proto(module))).of("neg") == Told("/a/model.py:7", "jit(f)/neg", None, 8)
+    assert Costs(Program(hlo_proto(module))).of("neg") == OpFacts("/a/model.py:7", "jit(f)/neg", None, 8)
 
 
 def test_no_proto_tells_nothing():
-    assert Costs(Program(b"")).of("dot.1") == Told()
+    assert Costs(Program(b"")).of("dot.1") == OpFacts()

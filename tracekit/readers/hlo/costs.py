@@ -38,7 +38,7 @@ _COMPLEX = ("c64", "c128")
 
 
 @dataclass(frozen=True)
-class Told:
+class OpFacts:
     """What a program says of one instruction, each part None where it does not.
 
     `source` is `file.py:12`, the file as it was recorded, of the innermost frame; `framework_op` the name that the
@@ -71,18 +71,18 @@ class Costs:
     _known: dict[Span, Fields] = field(default_factory=dict, repr=False)
     _shapes: dict[bytes, _Shape] = field(default_factory=dict, repr=False)
 
-    def of(self, name: str) -> Told:
+    def of(self, name: str) -> OpFacts:
         """What is said of the instruction `name`; of one that the program does not hold, nothing."""
         place = self.program.places.get(name)
         if place is None:
-            return Told()
+            return OpFacts()
         source, framework_op = self._origin(self._fields(place[0]))
         if self._dynamic:  # sizes are bounds
-            return Told(source, framework_op)
-        return Told(source, framework_op, _fits(self._flops(*place) or -1), _fits(self._bytes(*place)))
+            return OpFacts(source, framework_op)
+        return OpFacts(source, framework_op, _fits(self._flops(*place) or -1), _fits(self._bytes(*place)))
 
-    def _origin(self, seen: Fields) -> tuple[str | None, str | None]:
-        for metadata in seen.of(7):
+    def _origin(self, instruction: Fields) -> tuple[str | None, str | None]:
+        for metadata in instruction.of(7):
             file, line = metadata.text(3), metadata.number(4)
             if not file:
                 file, line = self._frames.get(metadata.number(15), ("", 0))
@@ -96,16 +96,16 @@ class Costs:
     @cached_property
     def _frames(self) -> dict[int, tuple[str, int]]:
         """File and line of each stack frame, by its id."""
-        found: dict[int, tuple[str, int]] = {}
+        frames: dict[int, tuple[str, int]] = {}
         for module in self.program.modules:
             for index in Fields(self.program.proto, module).of(17):
                 files = [protobuf.text(self.program.proto, *at) for at in index.messages(1)]
-                places = [(one.number(1), one.number(3)) for one in index.of(3)]
+                places = [(location.number(1), location.number(3)) for location in index.of(3)]
                 for number, frame in enumerate(index.of(4), 1):
                     place = frame.number(1)
                     if 0 < place <= len(places) and 0 < places[place - 1][0] <= len(files):
-                        found[number] = files[places[place - 1][0] - 1], places[place - 1][1]
-        return found
+                        frames[number] = files[places[place - 1][0] - 1], places[place - 1][1]
+        return frames
 
     def _fields(self, span: Span) -> Fields:
         if span not in self._known:
@@ -117,94 +117,96 @@ class Costs:
         for start, end in self._fields(span).messages(3):
             key = self.program.proto[start:end]
             if key not in self._shapes:
-                seen = Fields(self.program.proto, (start, end))
-                shape = shape_of(seen)
+                fields = Fields(self.program.proto, (start, end))
+                shape = shape_of(fields)
                 first = next(arrays(shape), Array("", 0))
-                one = next(iter(seen.of(4)), seen)
-                self._shapes[key] = _Shape(total(shape), first.bytes, first.dtype, one.numbers(3))
+                array_fields = next(iter(fields.of(4)), fields)
+                self._shapes[key] = _Shape(total(shape), first.bytes, first.dtype, array_fields.numbers(3))
             return self._shapes[key]
         return _Shape(0, 0, "", [])
 
     def _opcode(self, span: Span) -> str:
         return self._fields(span).text(2)
 
-    def _held(self, span: Span) -> Iterator[tuple[Span, int]]:
+    def _parts(self, span: Span) -> Iterator[tuple[Span, int]]:
         """The instructions in a fusion, each with the id of its computation."""
-        for called in self._fields(span).numbers(38):
-            if called in self.program.computations:
-                yield from ((one, called) for one in self.program.computations[called].spans)
+        for computation in self._fields(span).numbers(38):
+            if computation in self.program.computations:
+                yield from ((part, computation) for part in self.program.computations[computation].spans)
 
-    def _operands(self, seen: Fields, computation: int) -> list[Span]:
-        spans = [self.program.span(computation, one) for one in seen.numbers(36)]
-        return [one for one in spans if one is not None]
+    def _operands(self, instruction: Fields, computation: int) -> list[Span]:
+        spans = [self.program.span(computation, operand) for operand in instruction.numbers(36)]
+        return [operand for operand in spans if operand is not None]
 
     def _flops(self, span: Span, computation: int) -> int | None:
         """The flops of a product, or of all that a fusion holds; 0 if there is none, None where it cannot be told."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            parts = [part for part in self._held(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
-            found = [self._flops(*part) for part in parts]
-            known = [one for one in found if one is not None]
-            return sum(known) if len(known) == len(found) else None
+            parts = [part for part in self._parts(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
+            flops_of = [self._flops(*part) for part in parts]
+            known = [flops for flops in flops_of if flops is not None]
+            return sum(known) if len(known) == len(flops_of) else None
         if opcode not in _PRODUCTS:
             return 0
-        seen = self._fields(span)
-        operands = self._operands(seen, computation)
-        if len(operands) < 2 or seen.found.get(86):
+        instruction = self._fields(span)
+        operands = self._operands(instruction, computation)
+        if len(operands) < 2 or 86 in instruction:
             return None
         shape = self._shape(span)
-        result, first, second = (self._shape(one).dimensions for one in (span, *operands[:2]))
+        result, first, second = (self._shape(operand).dimensions for operand in (span, *operands[:2]))
         if shape.dtype in _COMPLEX:
             return None
         if opcode == "convolution":
-            return _convolved(seen, result, second)
-        summed = _summed(opcode, seen)
+            return _convolved(instruction, result, second)
+        summed = _summed(opcode, instruction)
         if summed is None or not all(0 <= axis < len(first) for axis in summed):
             return None
         return 2 * math.prod(result) * math.prod(first[axis] for axis in summed)
 
     def _bytes(self, span: Span, computation: int) -> int | None:
         """The sizes of operands and result of an instruction that reads and writes all of them, else None."""
-        seen = self._fields(span)
-        product = self._opcode(span) == "custom-call" and seen.text(28) in _GEMMS
+        instruction = self._fields(span)
+        product = self._opcode(span) == "custom-call" and instruction.text(28) in _GEMMS
         if not product and not self._whole(span):
             return None
         # The second result of such a product is its workspace.
         written = self._shape(span).first_bytes if product else self._shape(span).bytes
-        return written + sum(self._shape(one).bytes for one in dict.fromkeys(self._operands(seen, computation)))
+        operands = dict.fromkeys(self._operands(instruction, computation))
+        return written + sum(self._shape(operand).bytes for operand in operands)
 
     def _whole(self, span: Span) -> bool:
         """Whether an instruction, and all that a fusion holds, reads all of its operands and writes all its result."""
         opcode = self._opcode(span)
         if opcode == "fusion":
-            held = [one for one, _ in self._held(span)]
-            return bool(held) and all(self._opcode(one) in _NAMES or self._whole(one) for one in held)
+            parts = [part for part, _ in self._parts(span)]
+            return bool(parts) and all(self._opcode(part) in _NAMES or self._whole(part) for part in parts)
         whole = kinds.whole(opcode) == opcode
         return whole and opcode not in _PARTIAL and opcode not in collectives.OPCODES
 
 
-def _summed(opcode: str, seen: Fields) -> list[int] | None:
+def _summed(opcode: str, instruction: Fields) -> list[int] | None:
     """The axes of the first operand over which a product sums, None where they are not told."""
     if opcode == "dot":
-        return [axis for one in seen.of(30) for axis in one.numbers(1)]
-    if seen.text(28) not in _GEMMS:
+        return [axis for dimensions in instruction.of(30) for axis in dimensions.numbers(1)]
+    if instruction.text(28) not in _GEMMS:
         return None
     try:
-        config = json.loads(seen.text(43))
+        config = json.loads(instruction.text(43))
         axes = config.get("gemm_backend_config", config)["dot_dimension_numbers"]["lhs_contracting_dimensions"]
         return [int(axis) for axis in axes]
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _convolved(seen: Fields, result: list[int], kernel: list[int]) -> int | None:
+def _convolved(instruction: Fields, result: list[int], kernel: list[int]) -> int | None:
     """The flops of a convolution without padding, dilation or groups, in which every product counts; else None."""
-    windows = [one for window in seen.of(15) for one in window.of(1)]
+    windows = [dimension for window in instruction.of(15) for dimension in window.of(1)]
     plain = all(
-        not one.number(3) and not one.number(4) and one.number(5, 1) == 1 and one.number(6, 1) == 1 for one in windows
+        not window.number(3) and not window.number(4) and window.number(5, 1) == 1 and window.number(6, 1) == 1
+        for window in windows
     )
-    outputs = next((one.number(4) for one in seen.of(16)), -1)
-    if not plain or seen.number(50, 1) > 1 or seen.number(58, 1) > 1 or not 0 <= outputs < len(kernel):
+    outputs = next((dimensions.number(4) for dimensions in instruction.of(16)), -1)
+    if not plain or instruction.number(50, 1) > 1 or instruction.number(58, 1) > 1 or not 0 <= outputs < len(kernel):
         return None
     return 2 * math.prod(result) * math.prod(size for axis, size in enumerate(kernel) if axis != outputs)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo import replica_groups
-from tracekit.readers.hlo.instruction import ASYNC, TOLD, Array, Instruction, Op, Shape, array, describe
+from tracekit.readers.hlo.instruction import ASYNC, DETAILED, Array, Instruction, Op, Shape, array, describe
 from tracekit.vocabulary import collectives, kinds
 
 Span = tuple[int, int]
@@ -70,7 +70,7 @@ class Program:
     def _describe(self, span: Span, computation: int) -> Op:
         opcode = head(self.proto, *span)[1]
         base = kinds.whole(opcode)
-        if base not in TOLD and not (base == "fusion" and self._inside(span, base)):
+        if base not in DETAILED and not (base == "fusion" and self._inside(span, base)):
             return Op(opcode, base)
         return describe(self._instruction(span, computation))
 
@@ -92,11 +92,11 @@ class Program:
     @property
     def entries(self) -> list[int]:
         """The id of the computation that a run of the program begins with."""
-        return [one for module in self.modules for one in Fields(self.proto, module).numbers(6)]
+        return [computation for module in self.modules for computation in Fields(self.proto, module).numbers(6)]
 
     @cached_property
     def _index(self) -> tuple[dict[str, tuple[Span, int]], dict[int, Computation]]:
-        found: dict[str, tuple[Span, int]] = {}
+        places: dict[str, tuple[Span, int]] = {}
         computations: dict[int, Computation] = {}
         for module in self.modules:
             for at in _messages(self.proto, module, 3):
@@ -110,8 +110,8 @@ class Program:
                         root = protobuf.varint(self.proto, start, end)[0]
                 computations[computation] = Computation(spans, root)
                 for span in spans:
-                    found[head(self.proto, *span)[0]] = span, computation
-        return found, computations
+                    places[head(self.proto, *span)[0]] = span, computation
+        return places, computations
 
     @cached_property
     def _by_id(self) -> dict[int, dict[int, Span]]:
@@ -129,45 +129,45 @@ class Program:
 
     def _instruction(self, span: Span, computation: int) -> Instruction:
         proto = self.proto
-        seen = Fields(proto, span)
+        fields = Fields(proto, span)
         name, opcode = head(proto, *span)
-        operands = [self.span(computation, one) for one in seen.numbers(36)]
+        operands = [self.span(computation, operand) for operand in fields.numbers(36)]
         shapes = [None if at is None else Fields(proto, at).shape(3) for at in operands]
         base = kinds.whole(opcode)
-        channel = seen.number(26)
+        channel = fields.number(26)
         inner = self._inside(span, base) if base in _WRAPPERS else None
         if opcode in ("async-update", "async-done") and inner is None and operands and operands[0]:
             inner = self._instruction(operands[0], computation).inner  # only the start calls
         return Instruction(
             name,
             opcode,
-            shape=seen.shape(3),
-            operands=tuple(one for one in shapes if one is not None),
+            shape=fields.shape(3),
+            operands=tuple(operand_shape for operand_shape in shapes if operand_shape is not None),
             operand_names=tuple(head(proto, *at)[0] for at in operands if at is not None),
-            ranks=seen.ranks(),
+            ranks=fields.ranks(),
             channel=channel if channel > 0 else None,
-            host_transfer=any(seen.numbers(47)),
-            target=seen.text(28),
+            host_transfer=any(fields.numbers(47)),
+            target=fields.text(28),
             inner=inner,
         )
 
     def _inside(self, span: Span, base: str) -> Instruction | None:
         """What an async wrapper runs: its root, or the collective that this holds. Of a fusion or a call: the
         collective it holds, None if it holds none."""
-        for called in Fields(self.proto, span).numbers(38):
-            computation = self.computations.get(called)
+        for computation_id in Fields(self.proto, span).numbers(38):
+            computation = self.computations.get(computation_id)
             if computation is None:
                 continue
-            if base == ASYNC and (root := self.span(called, computation.root)) is not None:
+            if base == ASYNC and (root := self.span(computation_id, computation.root)) is not None:
                 opcode = head(self.proto, *root)[1]
-                held = self._inside(root, opcode) if opcode in _HOLDERS else None
-                return held or self._instruction(root, called)
+                collective = self._inside(root, opcode) if opcode in _HOLDERS else None
+                return collective or self._instruction(root, computation_id)
             for inner in computation.spans:
                 opcode = kinds.whole(head(self.proto, *inner)[1])
                 if opcode in collectives.OPCODES:
-                    return self._instruction(inner, called)
-                if opcode in _HOLDERS and (found := self._inside(inner, opcode)) is not None:
-                    return found
+                    return self._instruction(inner, computation_id)
+                if opcode in _HOLDERS and (collective := self._inside(inner, opcode)) is not None:
+                    return collective
         return None
 
 
@@ -176,14 +176,17 @@ class Fields:
 
     def __init__(self, proto: bytes, span: Span) -> None:
         self.proto = proto
-        self.found: dict[int, list[tuple[int, int, int]]] = {}
+        self._values: dict[int, list[tuple[int, int, int]]] = {}
         for number, wire_type, start, end in protobuf.fields(proto, *span):
-            self.found.setdefault(number, []).append((wire_type, start, end))
+            self._values.setdefault(number, []).append((wire_type, start, end))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._values
 
     def numbers(self, number: int) -> list[int]:
         """The integers of a field, packed or not."""
         values = []
-        for wire_type, at, end in self.found.get(number, []):
+        for wire_type, at, end in self._values.get(number, []):
             if wire_type not in (protobuf.VARINT, protobuf.LENGTH):
                 continue
             while at < end:
@@ -193,7 +196,7 @@ class Fields:
 
     def messages(self, number: int) -> list[Span]:
         """The spans of a message or string field."""
-        return [(start, end) for wire_type, start, end in self.found.get(number, []) if wire_type == protobuf.LENGTH]
+        return [(start, end) for wire_type, start, end in self._values.get(number, []) if wire_type == protobuf.LENGTH]
 
     def of(self, number: int) -> "list[Fields]":
         """The fields of each message in a field."""
@@ -201,7 +204,7 @@ class Fields:
 
     def shape(self, number: int) -> Shape | None:
         """The ShapeProto in a field, None if there is none."""
-        return next((shape_of(one) for one in self.of(number)), None)
+        return next((shape_of(fields) for fields in self.of(number)), None)
 
     def text(self, number: int) -> str:
         """The string of a field, "" if it is not written."""
@@ -213,23 +216,23 @@ class Fields:
 
     def ranks(self) -> str | None:
         """The replica groups or the source and target pairs, in whichever form they were written."""
-        listed, spread = self.of(49), self.of(92)
-        for one in self.of(87):
-            listed += one.of(1)
-            spread += one.of(2)
-        for one in spread:
-            shape = one.number(1), one.number(2), one.numbers(3), one.numbers(4)
+        groups, iotas = self.of(49), self.of(92)
+        for device_list in self.of(87):
+            groups += device_list.of(1)
+            iotas += device_list.of(2)
+        for iota in iotas:
+            shape = iota.number(1), iota.number(2), iota.numbers(3), iota.numbers(4)
             return replica_groups.members(replica_groups.iota(*shape))
-        for one in self.of(93):
-            return replica_groups.members(_along_mesh(one))
-        if self.found.get(52):
-            return replica_groups.pairs([[one.number(1), one.number(2)] for one in self.of(52)])
-        return replica_groups.members([one.numbers(1) for one in listed])
+        for mesh_axes in self.of(93):
+            return replica_groups.members(_along_mesh(mesh_axes))
+        if 52 in self:
+            return replica_groups.pairs([[pair.number(1), pair.number(2)] for pair in self.of(52)])
+        return replica_groups.members([group.numbers(1) for group in groups])
 
 
-def _along_mesh(found: Fields) -> replica_groups.Groups:
+def _along_mesh(fields: Fields) -> replica_groups.Groups:
     """The groups of a MeshAxesReplicaGroupListProto."""
-    mesh = next(iter(found.of(1)), None)
+    mesh = next(iter(fields.of(1)), None)
     if mesh is None:
         return []
     sizes = [axis.number(2) for axis in mesh.of(1)]
@@ -237,7 +240,7 @@ def _along_mesh(found: Fields) -> replica_groups.Groups:
     for tiles in mesh.of(3):
         ids = next(iter(replica_groups.iota(1, math.prod(sizes), tiles.numbers(1), tiles.numbers(2))), ids)
     axes = []
-    for axis in found.of(2):
+    for axis in fields.of(2):
         at = axis.number(1)
         if not 0 <= at < len(sizes):
             return []
@@ -246,14 +249,14 @@ def _along_mesh(found: Fields) -> replica_groups.Groups:
     return replica_groups.mesh(sizes, ids, axes)
 
 
-def shape_of(found: Fields) -> Shape:
+def shape_of(fields: Fields) -> Shape:
     """The shape that the fields of a ShapeProto tell."""
-    kind = found.number(2)
+    kind = fields.number(2)
     if kind == _TUPLE:
-        return tuple(shape_of(one) for one in found.of(4))
-    layout = next(iter(found.of(5)), None)
+        return tuple(shape_of(part) for part in fields.of(4))
+    layout = next(iter(fields.of(5)), None)
     space, bits = (layout.number(number) if layout else 0 for number in (8, 7))
-    return array(_TYPES.get(kind, ""), found.numbers(3), space, bits) if kind in _TYPES else Array("opaque", 0)
+    return array(_TYPES.get(kind, ""), fields.numbers(3), space, bits) if kind in _TYPES else Array("opaque", 0)
 
 
 def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
@@ -277,13 +280,12 @@ def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
     return texts[0], texts[1]
 
 
-def _numbered(buf: Any, span: Span, wanted: int) -> Iterator[tuple[int, int, int]]:
-    """Wire type and span of each field numbered `wanted` in the message that fills `span`."""
-    return (
-        (wire_type, start, end) for number, wire_type, start, end in protobuf.fields(buf, *span) if number == wanted
-    )
+def _numbered(buf: Any, span: Span, number: int) -> Iterator[tuple[int, int, int]]:
+    """Wire type and span of each field of this number in the message that fills `span`."""
+    fields = protobuf.fields(buf, *span)
+    return ((wire_type, start, end) for field_number, wire_type, start, end in fields if field_number == number)
 
 
-def _messages(buf: Any, span: Span, wanted: int) -> list[Span]:
-    """The spans of the message fields numbered `wanted`."""
-    return [(start, end) for wire_type, start, end in _numbered(buf, span, wanted) if wire_type == protobuf.LENGTH]
+def _messages(buf: Any, span: Span, number: int) -> list[Span]:
+    """The spans of the message fields of this number."""
+    return [(start, end) for wire_type, start, end in _numbered(buf, span, number) if wire_type == protobuf.LENGTH]

@@ -32,31 +32,31 @@ _PAIRS = re.compile(r"\bsource_target_pairs=")
 
 def head(text: str) -> tuple[str, str] | None:
     """Name and opcode of the instruction that `text` prints, None if it prints none."""
-    found = _HEAD.match(text)
-    if found is None:
+    match = _HEAD.match(text)
+    if match is None:
         return None
     # The shape of the result stands between the two; only a tuple's holds spaces.
-    if text.startswith("(", found.end()):
-        opcode = _OPCODE_ANYWHERE.search(text, found.end())
+    if text.startswith("(", match.end()):
+        opcode = _OPCODE_ANYWHERE.search(text, match.end())
     else:
-        opcode = _OPCODE.search(text, text.find(" ", found.end()))
-    return None if opcode is None else (found[1], opcode[1])
+        opcode = _OPCODE.search(text, text.find(" ", match.end()))
+    return None if opcode is None else (match[1], opcode[1])
 
 
 def parse(text: str) -> Instruction | None:
     """The instruction that `text` prints, None if it prints none."""
-    found, named = _HEAD.match(text), head(text)
-    if found is None or named is None:
+    match, name_and_opcode = _HEAD.match(text), head(text)
+    if match is None or name_and_opcode is None:
         return None
     try:
-        shape, at = _shape(text, found.end())
+        shape, at = _shape(text, match.end())
         at = text.index("(", at) + 1
-        operands, names, at = ([], [], at) if named[1] in _LITERAL else _operands(text, at)
+        operands, names, at = ([], [], at) if name_and_opcode[1] in _LITERAL else _operands(text, at)
     except (IndexError, ValueError):  # cut text, or a shape written in a way that is not known here
-        return Instruction(*named)
+        return Instruction(*name_and_opcode)
     channel, target = _CHANNEL.search(text, at), _TARGET.search(text, at)
     return Instruction(
-        *named,
+        *name_and_opcode,
         shape=shape,
         operands=tuple(operands),
         operand_names=tuple(names),
@@ -69,11 +69,11 @@ def parse(text: str) -> Instruction | None:
 
 def operand_names(text: str) -> tuple[str, ...]:
     """The names of the operands of the instruction that `text` prints, without parsing all of it; () if it is none."""
-    found = _HEAD.match(text)
-    if found is None:
+    match = _HEAD.match(text)
+    if match is None:
         return ()
-    end = _ATTRIBUTES.search(text, found.end())
-    return tuple(_MARKED.findall(text, found.end(), end.start() if end else len(text)))
+    end = _ATTRIBUTES.search(text, match.end())
+    return tuple(_MARKED.findall(text, match.end(), end.start() if end else len(text)))
 
 
 def _shape(text: str, at: int) -> tuple[Shape, int]:
@@ -86,14 +86,14 @@ def _shape(text: str, at: int) -> tuple[Shape, int]:
             parts.append(part)
             at = _skip(text, at)
         return tuple(parts), at + 1
-    found = _ARRAY.match(text, at)
-    if found is None:
+    match = _ARRAY.match(text, at)
+    if match is None:
         raise ValueError(at)
-    layout = found[3] or ""
+    layout = match[3] or ""
     space, bits = _SPACE.search(layout), _ELEMENT_BITS.search(layout)
     # A dimension may be a bound, `<=8`, and a layout's tiles hold numbers of their own.
-    sizes = map(int, _NUMBER.findall(found[2]))
-    return array(found[1], sizes, int(space[1]) if space else 0, int(bits[1]) if bits else 0), found.end()
+    sizes = map(int, _NUMBER.findall(match[2]))
+    return array(match[1], sizes, int(space[1]) if space else 0, int(bits[1]) if bits else 0), match.end()
 
 
 def _operands(text: str, at: int) -> tuple[list[Shape], list[str], int]:
@@ -106,23 +106,23 @@ def _operands(text: str, at: int) -> tuple[list[Shape], list[str], int]:
             shape, at = _shape(text, at)
             shapes.append(shape)
             at = _skip(text, at)
-        found = _NAME.match(text, at)
-        if found is None:
+        match = _NAME.match(text, at)
+        if match is None:
             raise ValueError(at)
-        names.append(found[1])
-        at = _skip(text, found.end())
+        names.append(match[1])
+        at = _skip(text, match.end())
     return shapes, names, at + 1
 
 
 def _skip(text: str, at: int) -> int:
     """The offset after spaces, commas and comments."""
-    found = _SKIP.match(text, at)
-    return found.end() if found else at
+    match = _SKIP.match(text, at)
+    return match.end() if match else at
 
 
 def _ranks(text: str, at: int) -> str | None:
     """The replica groups, or the source and target pairs, among the attributes from `at` on."""
-    if found := _PAIRS.search(text, at):
-        return replica_groups.pairs(replica_groups.parse(text[found.end() :]))
-    found = _GROUPS.search(text, at)
-    return replica_groups.members(replica_groups.parse(text[found.end() :])) if found else None
+    if match := _PAIRS.search(text, at):
+        return replica_groups.pairs(replica_groups.parse(text[match.end() :]))
+    match = _GROUPS.search(text, at)
+    return replica_groups.members(replica_groups.parse(text[match.end() :])) if match else None

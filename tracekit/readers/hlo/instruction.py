@@ -14,7 +14,7 @@ HOST_SPACE = 5
 MOVES = frozenset({"copy", "slice", "dynamic-slice", "dynamic-update-slice"})
 ASYNC = "async"
 # Opcodes, without `-start` and the like, of which more is worth knowing than the opcode.
-TOLD = collectives.OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
+DETAILED = collectives.OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
 
 # Custom calls that annotate a copy from or to the host, should one be left in a program.
 _MOVING_CALLS = {"MoveToHost": "D2H", "MoveToDevice": "H2D"}
@@ -114,84 +114,84 @@ def arrays(shape: Shape | None) -> Iterator[Array]:
 
 def total(shape: Shape | None) -> int:
     """The bytes of all arrays of a shape."""
-    return sum(one.bytes for one in arrays(shape))
+    return sum(part.bytes for part in arrays(shape))
 
 
-def describe(found: Instruction) -> Op:
+def describe(instruction: Instruction) -> Op:
     """What the instruction does; an unknown size or direction is None."""
-    base = kinds.whole(found.opcode)
-    if found.inner is not None and kinds.whole(found.inner.opcode) != ASYNC:
-        work = describe(found.inner)
+    base = kinds.whole(instruction.opcode)
+    if instruction.inner is not None and kinds.whole(instruction.inner.opcode) != ASYNC:
+        work = describe(instruction.inner)
         # A wrapper's own shapes tell in which memory it moves what; of a collective it may hold more than that.
-        own = found.inner.shape is None or work.does in MOVES
-        return _sized(replace(work, opcode=found.opcode), found if own else found.inner)
-    if found.target in _MOVING_CALLS:
-        return _sized(Op(found.opcode, base, _MOVING_CALLS[found.target]), found)
+        by_wrapper = instruction.inner.shape is None or work.does in MOVES
+        return _sized(replace(work, opcode=instruction.opcode), instruction if by_wrapper else instruction.inner)
+    if instruction.target in _MOVING_CALLS:
+        return _sized(Op(instruction.opcode, base, _MOVING_CALLS[instruction.target]), instruction)
     if base in collectives.OPCODES:
-        group = None if found.channel is None else f"channel {found.channel}"
-        return _sized(Op(found.opcode, base, ranks=found.ranks, group=group), found)
-    return _sized(Op(found.opcode, base), found)
+        group = None if instruction.channel is None else f"channel {instruction.channel}"
+        return _sized(Op(instruction.opcode, base, ranks=instruction.ranks, group=group), instruction)
+    return _sized(Op(instruction.opcode, base), instruction)
 
 
-def _sized(op: Op, found: Instruction) -> Op:
-    """`op` with the size, type and direction that the shapes of `found` tell."""
-    found = _start(found)
-    result, sources = _result(found), found.operands
-    way, moved = None, None
+def _sized(op: Op, instruction: Instruction) -> Op:
+    """`op` with the size, type and direction that the shapes of `instruction` tell."""
+    instruction = _start(instruction)
+    result, sources = _result(instruction), instruction.operands
+    way, payload = None, None
     if op.does in ("send", "recv"):
-        moved = result
-        way = ("D2H" if op.does == "send" else "H2D") if found.host_transfer else None
+        payload = result
+        way = ("D2H" if op.does == "send" else "H2D") if instruction.host_transfer else None
     elif op.does in MOVES:
         # An update copies its second operand into its first.
         source = sources[op.does == "dynamic-update-slice"] if len(sources) > 1 else sources[0] if sources else None
-        moved = source if op.does == "dynamic-update-slice" else result
+        payload = source if op.does == "dynamic-update-slice" else result
         way = _direction(source, result)
     elif op.does in ("infeed", "outfeed"):
-        moved = result if op.does == "infeed" else sources[:1] or None
+        payload = result if op.does == "infeed" else sources[:1] or None
         way = "H2D" if op.does == "infeed" else "D2H"
     elif op.does == "collective-permute":
-        moved = result
+        payload = result
     elif op.direction is not None:  # a custom call that moves its operand
-        way, moved = op.direction, result
+        way, payload = op.direction, result
     elif op.does in collectives.OPCODES and op.does != "ragged-all-to-all":  # how much that sends, data decides
-        moved = max(result, sources or None, key=total)
-    if moved is None:
+        payload = max(result, sources or None, key=total)
+    if payload is None:
         return replace(op, direction=way)
-    dtypes = dict.fromkeys(one.dtype for one in arrays(moved)) if op.does in collectives.OPCODES else {}
-    size = total(moved)
+    dtypes = dict.fromkeys(part.dtype for part in arrays(payload)) if op.does in collectives.OPCODES else {}
+    size = total(payload)
     return replace(op, direction=way, bytes=size if size < 1 << 63 else None, dtype=",".join(dtypes) or None)
 
 
-def _start(found: Instruction) -> Instruction:
+def _start(instruction: Instruction) -> Instruction:
     """The `-start` of which a `-done` or `-update` is a half, as far as its operand tells; others as they are."""
-    base = kinds.whole(found.opcode)
-    given = found.operands[0] if found.operands else None
-    if not found.opcode.endswith(("-done", "-update")) or not isinstance(given, tuple) or not given:
-        return found
+    base = kinds.whole(instruction.opcode)
+    operand = instruction.operands[0] if instruction.operands else None
+    if not instruction.opcode.endswith(("-done", "-update")) or not isinstance(operand, tuple) or not operand:
+        return instruction
     if base in ("send", "recv"):
-        return replace(found, opcode=base, shape=given, operands=())
-    operands = given[1:2] if base == "copy" else () if base == "all-reduce" else given[:1]
+        return replace(instruction, opcode=base, shape=operand, operands=())
+    operands = operand[1:2] if base == "copy" else () if base == "all-reduce" else operand[:1]
     if len(operands) == 1 and isinstance(operands[0], tuple):
         operands = operands[0]
-    return replace(found, opcode=f"{base}-start", shape=given, operands=operands)
+    return replace(instruction, opcode=f"{base}-start", shape=operand, operands=operands)
 
 
-def _result(found: Instruction) -> Shape | None:
+def _result(instruction: Instruction) -> Shape | None:
     """The shape of the data that comes out: a `-start` returns more than that."""
-    shape = found.shape
+    shape = instruction.shape
     if not isinstance(shape, tuple) or not shape:
         return shape
-    if found.opcode in ("copy-start", "send", "recv", "infeed"):  # (data, context, …)
+    if instruction.opcode in ("copy-start", "send", "recv", "infeed"):  # (data, context, …)
         return shape[0]
-    if found.opcode.endswith("-start") and found.opcode != "all-reduce-start" and len(shape) > 1:
+    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(shape) > 1:
         return shape[1]  # (operands, results, contexts…)
     return shape
 
 
 def _direction(source: Shape | None, target: Shape | None) -> str | None:
     """From which memory into which a copy goes; None if either is not told."""
-    one, other = next(arrays(source), None), next(arrays(target), None)
-    if one is None or other is None:
+    from_array, to_array = next(arrays(source), None), next(arrays(target), None)
+    if from_array is None or to_array is None:
         return None
-    from_host, to_host = one.space == HOST_SPACE, other.space == HOST_SPACE
+    from_host, to_host = from_array.space == HOST_SPACE, to_array.space == HOST_SPACE
     return "D2D" if from_host == to_host else "D2H" if to_host else "H2D"

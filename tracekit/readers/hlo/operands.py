@@ -35,7 +35,7 @@ def operands(program: Program, names: Iterable[str]) -> list[tuple[str, str]]:
     any branch, and needs what chooses it. What is called from several places belongs to none.
     """
     graph = _Graph(program, frozenset(names))
-    found: dict[tuple[str, str], None] = {}
+    pairs: dict[tuple[str, str], None] = {}
     for name in names:
         place = program.places.get(name)
         if place is None:
@@ -43,8 +43,8 @@ def operands(program: Program, names: Iterable[str]) -> list[tuple[str, str]]:
         computation = place[1]
         for operand in graph.named(name, computation).operands:
             for needed in sorted(graph.sources((computation, operand, ()))):
-                found[name, needed] = None
-    return list(found)
+                pairs[name, needed] = None
+    return list(pairs)
 
 
 class _Graph:
@@ -75,46 +75,47 @@ class _Graph:
         """The operations with rows whose results make up a value."""
         waiting, opened = [value], set()
         while waiting:
-            one = waiting[-1]
-            if one in self._sources:
+            current = waiting[-1]
+            if current in self._sources:
                 waiting.pop()
                 continue
-            node = self.nodes(one[0]).get(one[1])
+            node = self.nodes(current[0]).get(current[1])
             if node is not None and node.name in self._rows:
-                self._sources[one] = frozenset({node.name})
+                self._sources[current] = frozenset({node.name})
                 continue
-            behind = self._behind(one, node) if node is not None else []
+            behind = self._behind(current, node) if node is not None else []
             open_ones = [before for before in behind if before not in self._sources]
-            if open_ones and one not in opened:
-                opened.add(one)
+            if open_ones and current not in opened:
+                opened.add(current)
                 waiting += open_ones
             else:  # a value that leads to itself, as only a broken program has it, is left out
-                self._sources[one] = frozenset().union(*(self._sources.get(before, frozenset()) for before in behind))
+                sources = (self._sources.get(before, frozenset()) for before in behind)
+                self._sources[current] = frozenset().union(*sources)
         return self._sources[value]
 
     def _behind(self, value: _Value, node: _Node) -> list[_Value]:
         """The values that make up one whose instruction left no row."""
         computation, _, part = value
-        given: list[_Value] = [(computation, one, ()) for one in node.operands]
+        operands: list[_Value] = [(computation, operand, ()) for operand in node.operands]
         if node.opcode == "get-tuple-element":
-            return [(computation, one, (node.number, *part)) for one in node.operands]
+            return [(computation, operand, (node.number, *part)) for operand in node.operands]
         if node.opcode == "tuple" and part:
-            return [(computation, one, part[1:]) for one in node.operands[part[0] : part[0] + 1]]
+            return [(computation, operand, part[1:]) for operand in node.operands[part[0] : part[0] + 1]]
         if node.opcode in ("opt-barrier", "domain"):
-            return [(computation, one, part) for one in node.operands]
+            return [(computation, operand, part) for operand in node.operands]
         if node.opcode == "parameter":
             return self._argument(computation, node.number, part)
-        called = [one for one in node.calls if one in self._program.computations]
-        results = [(one, self._program.computations[one].root, part) for one in called]
+        called = [each for each in node.calls if each in self._program.computations]
+        results = [(each, self._program.computations[each].root, part) for each in called]
         if node.opcode == "while" and results:
             return results[:1]  # the body; the condition comes after it
         if node.opcode == "conditional" and results:
-            return results + given[:1]
+            return results + operands[:1]
         if node.opcode == "call" and results:
             return results
         if node.opcode == "async-start" and results:
-            return [(one, root, ()) for one, root, _ in results]
-        return given
+            return [(each, root, ()) for each, root, _ in results]
+        return operands
 
     def _argument(self, computation: int, number: int, part: tuple[int, ...]) -> list[_Value]:
         """What a parameter stands for, if its computation is called from one place: in a loop, what it began with."""
@@ -128,34 +129,34 @@ class _Graph:
             place = 1 + caller.calls.index(computation)
         else:
             place = number
-        return [(at, one, part) for one in caller.operands[place : place + 1]]
+        return [(at, operand, part) for operand in caller.operands[place : place + 1]]
 
     def _called_by(self) -> dict[int, list[tuple[int, _Node]]]:
         """The places that call each computation whose instructions may leave rows of their own."""
         if self._callers is None:
             self._callers = {}
-            open_ones = [one for one in self._program.entries if one in self._program.computations]
-            seen = set(open_ones)
+            open_ones = [entry for entry in self._program.entries if entry in self._program.computations]
+            reached = set(open_ones)
             while open_ones:
                 computation = open_ones.pop()
                 for node in self.nodes(computation).values():
-                    for called in dict.fromkeys(node.calls) if node.opcode in _CALLERS else ():
-                        self._callers.setdefault(called, []).append((computation, node))
-                        open_ones += {called} - seen
-                        seen.add(called)
+                    for computation_id in dict.fromkeys(node.calls) if node.opcode in _CALLERS else ():
+                        self._callers.setdefault(computation_id, []).append((computation, node))
+                        open_ones += {computation_id} - reached
+                        reached.add(computation_id)
         return self._callers
 
 
 def _node(proto: bytes, start: int, end: int) -> tuple[int, _Node]:
     """An instruction by its id."""
     name, opcode = head(proto, start, end)
-    one = 0
+    instruction_id = 0
     number = 0
     operands: list[int] = []
     calls: list[int] = []
     for field, wire_type, at, to in protobuf.fields(proto, start, end):
         if field == 35:
-            one = protobuf.varint(proto, at, to)[0]
+            instruction_id = protobuf.varint(proto, at, to)[0]
         elif field in (9, 13) and wire_type == protobuf.VARINT:
             number = protobuf.varint(proto, at, to)[0]
         elif field in (36, 38):
@@ -163,4 +164,4 @@ def _node(proto: bytes, start: int, end: int) -> tuple[int, _Node]:
             while at < to:
                 value, at = protobuf.varint(proto, at, to)
                 values.append(value)
-    return one, _Node(name, opcode, tuple(operands), tuple(calls), number)
+    return instruction_id, _Node(name, opcode, tuple(operands), tuple(calls), number)

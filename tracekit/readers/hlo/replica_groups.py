@@ -32,9 +32,9 @@ def members(groups: Sequence[Sequence[int]]) -> str | None:
     return "{" + ",".join(f"{{{text}}}" for text in texts) + "}" if len(texts) > 1 else texts[0] if texts else None
 
 
-def pairs(found: Sequence[Sequence[int]]) -> str | None:
+def pairs(transfers: Sequence[Sequence[int]]) -> str | None:
     """The source and target of every transfer of a permute as text: `{{0,1},{1,0}}`; None if there is none."""
-    return "{" + ",".join("{" + ",".join(map(str, pair)) + "}" for pair in found) + "}" if found else None
+    return "{" + ",".join("{" + ",".join(map(str, pair)) + "}" for pair in transfers) + "}" if transfers else None
 
 
 def iota(groups: int, size: int, reshape: Sequence[int], permutation: Sequence[int]) -> Groups:
@@ -70,46 +70,47 @@ def mesh(sizes: Sequence[int], ids: Sequence[int], axes: Sequence[Axis]) -> Grou
                 if axis[1] <= low and high <= axis[1] * axis[2]:
                     place.setdefault(axis, []).append(len(shape))
             shape.append(high // low)
-    together = [one for axis in axes for one in place.get(axis, [])]
-    apart = [one for one in range(len(shape)) if one not in together]
+    together = [dimension for axis in axes for dimension in place.get(axis, [])]
+    apart = [dimension for dimension in range(len(shape)) if dimension not in together]
+    group_size = math.prod(shape[dimension] for dimension in together)
     devices = np.array(ids or range(count)).reshape(shape)
-    return devices.transpose([*apart, *together]).reshape(-1, math.prod(shape[one] for one in together)).tolist()
+    return devices.transpose([*apart, *together]).reshape(-1, group_size).tolist()
 
 
 def parse(text: str) -> Groups:
     """The groups that the text after `replica_groups=` begins with, in any form; empty if it lists none."""
-    if found := _IOTA.match(text):
-        return iota(int(found[1]), int(found[2]), _integers(found[3]), _integers(found[4] or ""))
-    if found := _MESH.match(text):
-        return _named_mesh(_AXIS_SIZE.findall(found[1]), found[2] or "", found[3])
+    if match := _IOTA.match(text):
+        return iota(int(match[1]), int(match[2]), _integers(match[3]), _integers(match[4] or ""))
+    if match := _MESH.match(text):
+        return _named_mesh(_AXIS_SIZE.findall(match[1]), match[2] or "", match[3])
     return [_integers(group) for group in _GROUP.findall(text[1 : _end(text)])]
 
 
-def _named_mesh(named: list[tuple[str, str]], ids: str, text: str) -> Groups:
-    order = [name.strip("'") for name, _ in named]
-    sizes = [int(size) for _, size in named]
+def _named_mesh(axis_sizes: list[tuple[str, str]], ids: str, text: str) -> Groups:
+    order = [name.strip("'") for name, _ in axis_sizes]
+    sizes = [int(size) for _, size in axis_sizes]
     axes: list[Axis] = []
     for part in text.split(","):
-        found = _AXIS.fullmatch(part.strip())
-        name = found[1].strip("'") if found else ""
-        if found is None or name not in order:
+        match = _AXIS.fullmatch(part.strip())
+        name = match[1].strip("'") if match else ""
+        if match is None or name not in order:
             return []
-        axes.append((order.index(name), int(found[2] or 1), int(found[3] or sizes[order.index(name)])))
+        axes.append((order.index(name), int(match[2] or 1), int(match[3] or sizes[order.index(name)])))
     if tiles := _TILES.fullmatch(ids):
         spread = iota(1, math.prod(sizes), _integers(tiles[1]), _integers(tiles[2] or ""))
         return mesh(sizes, spread[0], axes) if spread else []
-    return mesh(sizes, [int(one) for one in _NUMBER.findall(ids)], axes)
+    return mesh(sizes, [int(device_id) for device_id in _NUMBER.findall(ids)], axes)
 
 
 def _end(text: str) -> int:
     """Where the brace that opens `text` is closed."""
     depth = 0
-    for at, one in enumerate(text):
-        depth += (one == "{") - (one == "}")
+    for at, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
         if depth == 0:
             return at
     return len(text)
 
 
 def _integers(text: str) -> list[int]:
-    return [int(one) for one in text.split(",") if one]
+    return [int(number) for number in text.split(",") if number]

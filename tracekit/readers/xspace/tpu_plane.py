@@ -18,7 +18,7 @@ from tracekit.devices import number
 from tracekit.readers import nested
 from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo import hlo_text, instruction
-from tracekit.readers.hlo.instruction import ASYNC, MOVES, TOLD, Instruction, Op
+from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction, Op
 from tracekit.readers.xspace import plane_ops
 from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
@@ -309,7 +309,7 @@ def tpu_op(plane: Plane, event_id: int, lookup: plane_ops.Lookup) -> TpuOp:
     program = program if isinstance(program, int) else 0
     printed = None
     if head is not None:
-        is_worth_parsing = kinds.whole(head[1]) in TOLD or kinds.whole(head[1]) != head[1]
+        is_worth_parsing = kinds.whole(head[1]) in DETAILED or kinds.whole(head[1]) != head[1]
         printed = hlo_text.parse(metadata.name) if is_worth_parsing else Instruction(*head)
     proto = lookup("", str(program & 2**64 - 1), name)
     op, by_name = _op(name, printed, category, proto)
