@@ -35,7 +35,8 @@ import tracekit
 
 trace: tracekit.Trace = tracekit.read(Path("trace"))
 report: tracekit.Report = tracekit.analyse(trace, phases=["step"])
-saved: Path = tracekit.save(report)
+report.save("saved")
+again: tracekit.Report = tracekit.load(Path("saved"))
 with tracekit.phase("both", alone=["a", "b"]):
     pass
 works: bool = tracekit.doctor().works
@@ -213,11 +214,11 @@ def check_main_job(python: Path, scratch: Path) -> None:
         raise WrongDistributionError(f"{module} was tested, which is not in the wheel")
     summary = json.loads((place / "report" / "summary.json").read_text("utf-8"))
     devices = [device["device"] for device in summary["devices"]]
-    if (summary["schema"], devices) != (1, ["cpu:0", "cpu:1"]):
+    if (summary["schema"], devices) != (2, ["cpu:0", "cpu:1"]):
         raise WrongDistributionError(f"the report has schema {summary['schema']} and the devices {devices}")
     if not (place / "report" / "gantt.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n"):
         raise WrongDistributionError("the report's gantt.png is no PNG")
-    say(f"The wheel captured and reported: summary.json has schema 1 and {', '.join(devices)}, gantt.png is a PNG.")
+    say(f"The wheel captured and reported: summary.json has schema 2 and {', '.join(devices)}, gantt.png is a PNG.")
 
 
 def check_types(python: Path, scratch: Path) -> None:

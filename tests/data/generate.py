@@ -223,7 +223,7 @@ def write_all(directory: Path) -> None:
     for rank in (0, 1):
         packed = gzip.compress(json.dumps(kineto(rank)).encode(), mtime=0)
         (directory / "kineto" / f"rank{rank}.pt.trace.json.gz").write_bytes(packed)
-    nsys(schedule.gpu_job()).write(directory / "gpu.sqlite")
+    nsys(schedule.gpu_job()).write(directory / "gpu.sqlite", page_size=512)
     (directory / "expected.json").write_text(json.dumps(expected(), indent=1) + "\n", "utf-8")
 
 

@@ -102,9 +102,9 @@ class Tables:
         self.rows[name] = self.rows.pop(table)
         return self
 
-    def write(self, path: Path) -> Path:
+    def write(self, path: Path, page_size: int = 4096) -> Path:
         base = sqlite3.connect(path)
-        base.execute("PRAGMA page_size = 512")
+        base.execute(f"PRAGMA page_size = {page_size}")
         for table, rows in self.rows.items():
             columns = list(rows[0]) if rows else ["id", "value"]
             types = [f'"{column}"' + (" INTEGER PRIMARY KEY" if column == "id" else "") for column in columns]
