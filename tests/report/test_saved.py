@@ -84,3 +84,22 @@ def test_times_above_2_to_the_53_and_nulls_come_back_exactly(tmp_path):
     loaded = tracekit.load(saved.save(tmp_path))
     assert loaded == saved
     assert loaded.whole.partition["busy_ps"].tolist() == [2**60 + 3]
+
+
+def test_a_summary_of_schema_1_loads_with_what_it_holds_and_says_what_it_lacks(tmp_path):
+    """The file is of the gallery at 54ffded, its longest lists cut."""
+    place = DATA / "report-schema-1"
+    held = json.loads((place / "summary.json").read_text("utf-8"))
+    loaded = tracekit.load(place)
+    again = json.loads(json.dumps(summary(loaded)))
+    same = "trace headline devices overlap device_pairs concurrency parallelism verdicts compared known_by guessed"
+    assert {key: again[key] for key in same.split()} == {key: held[key] for key in same.split()}
+    told = ("name", "wall_ps", "speedup", "stretch", "overlap", "device_pairs", "concurrency", "verdict")
+    assert [{key: phase[key] for key in told} for phase in again["phases"]] == [
+        {key: phase[key] for key in told} for phase in held["phases"]
+    ]
+    assert again["idle"] is None
+    assert loaded.explanation.idle.lacking.endswith("Make the report again from its trace: tracekit report TRACE.")
+    assert loaded.explanation.collectives.lacking == held["lacking"]["collectives"]
+    assert tracekit.load(loaded.save(tmp_path)) == loaded
+    assert "is of schema 1, which does not hold this" in page(loaded)
