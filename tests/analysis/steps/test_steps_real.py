@@ -100,7 +100,7 @@ def test_a_group_leaves_a_device_without_work_flagged(case, groups, idle):
     ),
 )
 def test_a_trace_without_evidence_of_steps_has_none(case):
-    assert measured(case).lacking.startswith("No host span has a step number")
+    assert measured(case).lacking
 
 
 @pytest.mark.parametrize(

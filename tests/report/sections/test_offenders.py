@@ -58,4 +58,5 @@ def test_a_trace_without_offenders_says_so_and_one_without_work_why():
     shown = section(found(events(("gpu:0", "compute", 0, 9))))
     assert (shown.said, shown.tables) == (["No collective, copy or idle gap costs any time."], [])
     shown = section(found(events(("cpu:?", "memcpy", 0, 9)), gaps()))
-    assert (shown.lacking, shown.data) == ("The trace holds no work on a known device.", None)
+    assert shown.lacking
+    assert shown.data is None
