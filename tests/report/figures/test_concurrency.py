@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
-from tests.report.figures.drawn import area, filled, words
+from tests.report.figures.figure_parts import area, filled, words
 from tracekit.columns import concat, frame
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.frames import events, spans, trace
-from tests.report.figures.drawn import words
+from tests.report.figures.figure_parts import words
 from tracekit.errors import TracekitError
 from tracekit.report.figures.figure import FIGURES, draw
 from tracekit.report.figures.selection import select

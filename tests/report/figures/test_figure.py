@@ -4,7 +4,7 @@ import pytest
 
 from tests import traces
 from tests.frames import events, spans, trace
-from tests.report.figures.drawn import words
+from tests.report.figures.figure_parts import words
 from tracekit import cli
 from tracekit.errors import TracekitError
 from tracekit.report.figures import figure as module

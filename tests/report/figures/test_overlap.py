@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.frames import events, trace
-from tests.report.figures.drawn import filled, words
+from tests.report.figures.figure_parts import filled, words
 from tracekit.columns import concat
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
