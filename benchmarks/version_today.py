@@ -44,7 +44,12 @@ _REPORTED = [
 
 
 def _explanation(found: Any, timeline: Any) -> dict[str, Any]:
-    ordered = {"seen": timeline.unions, "place": timeline.place, "launch": timeline.launch, "step": timeline.steps.of}
+    ordered = {
+        "seen": timeline.unions,
+        "place": timeline.place,
+        "launch": timeline.launch,
+        "step": timeline.steps.step_of,
+    }
     return {**ordered, **fields(found, "devices", "rows"), "rows": fields(timeline.rows, "events")}
 
 

@@ -88,5 +88,5 @@ def steps_of(made: StepBoundaries, done: tuple[pd.DataFrame, pd.DataFrame]) -> l
     """The step of each row, in the order of the events."""
     at = rows(done[0]).at
     of = np.empty(len(at), np.int64)
-    of[at] = made.of
+    of[at] = made.step_of
     return of.tolist()

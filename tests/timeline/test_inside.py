@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat, frame
-from tracekit.timeline.inside import begun, inside
+from tracekit.timeline.inside import events_inside, spans_inside
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))
@@ -15,7 +15,7 @@ INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (p
 @settings(max_examples=60, deadline=None)
 @given(st.lists(INTERVAL, min_size=1, max_size=8), st.lists(INTERVAL, max_size=4))
 def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
-    held, places = inside(
+    held, places = events_inside(
         events(*[("gpu:0", "compute", *row, f"op{at}") for at, row in enumerate(rows)]),
         {"": np.array(windows, np.int64).reshape(-1, 2)},
     )
@@ -31,7 +31,7 @@ def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
 
 def test_a_row_over_two_windows_is_cut_in_two_and_keeps_its_columns():
     table = events(("gpu:0", "memcpy", 0, 30, "copy", "H2D"), ("gpu:1", "compute", 12, 12, "empty"))
-    found, places = inside(table, {"": np.array([[5, 10], [12, 20]])})
+    found, places = events_inside(table, {"": np.array([[5, 10], [12, 20]])})
     assert found[["device", "name", "direction", "start_ps", "end_ps"]].astype(object).to_numpy().tolist()[:2] == [
         ["gpu:0", "copy", "H2D", 5, 10],
         ["gpu:0", "copy", "H2D", 12, 20],
@@ -46,10 +46,10 @@ def test_windows_count_on_their_own_clock_alone():
         EVENT_COLUMNS,
         [events((f"{host}/gpu:0", "compute", 0, 10), host=host, clock=host) for host in ("a", "b")],
     )
-    found, places = inside(both, {"b": np.array([[2, 4]])})
+    found, places = events_inside(both, {"b": np.array([[2, 4]])})
     assert found[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
     assert places.tolist() == [1]
-    assert len(inside(both, {})[0]) == 0
+    assert len(events_inside(both, {})[0]) == 0
 
 
 def test_spans_that_begin_inside_are_kept_whole_on_their_own_clock():
@@ -65,6 +65,6 @@ def test_spans_that_begin_inside_are_kept_whole_on_their_own_clock():
     )
     clocks = {"a": "one", "b": "two"}
     windows = {"one": np.array([[10, 20]]), "two": np.array([[50, 60]])}
-    assert begun(found, windows, clocks)["name"].tolist() == ["w"]
-    assert begun(found, {"one": np.array([[10, 20]])}, clocks)["name"].tolist() == ["w", "z"]
-    assert len(begun(found, {}, clocks)) == 0
+    assert spans_inside(found, windows, clocks)["name"].tolist() == ["w"]
+    assert spans_inside(found, {"one": np.array([[10, 20]])}, clocks)["name"].tolist() == ["w", "z"]
+    assert len(spans_inside(found, {}, clocks)) == 0

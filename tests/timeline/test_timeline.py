@@ -32,7 +32,7 @@ MADE_BY = {
     "rows": "rows",
     "unions": "unions",
     "launch": "launch_of",
-    "collectives": "matched",
+    "collectives": "match",
     "steps": "boundaries",
     "clock_of_host": "clock_of_hosts",
 }
@@ -117,7 +117,7 @@ def test_the_parts_say_of_each_row_its_place_launch_collective_and_step():
     assert timeline.place.tolist() == [0, 1, 4, 2, 3]
     assert timeline.launch.tolist() == [0, 1, 4, 2, 3]
     assert timeline.collectives.instance.tolist() == [-1, 0, -1, -1, 0]
-    assert timeline.steps.of.tolist() == [0, 0, 1, 0, 0]
+    assert timeline.steps.step_of.tolist() == [0, 0, 1, 0, 0]
     assert timeline.unions.devices["gpu:0"].busy.tolist() == [[10, 30], [40, 50]]
     assert timeline.clock_of_host == {"h": ""}
     assert timeline.clocks == [""]
@@ -152,21 +152,25 @@ def stepped(*steps: tuple[int, int, int]) -> Trace:
 
 def test_each_row_says_its_step_and_its_place_in_the_trace():
     whole = timeline_of(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)))
-    assert (whole.place.tolist(), whole.steps.of.tolist(), whole.launch.tolist()) == ([0, 1, 2], [0, 1, 2], [-1] * 3)
+    assert (whole.place.tolist(), whole.steps.step_of.tolist(), whole.launch.tolist()) == (
+        [0, 1, 2],
+        [0, 1, 2],
+        [-1] * 3,
+    )
     inside = whole.inside((200, 300))
-    assert (inside.place.tolist(), inside.steps.of.tolist(), inside.launch.tolist()) == ([1, 2], [0, 1], [-1] * 2)
+    assert (inside.place.tolist(), inside.steps.step_of.tolist(), inside.launch.tolist()) == ([1, 2], [0, 1], [-1] * 2)
     assert inside.steps.table["step"].tolist() == [1, 2]
 
 
 def test_stretches_hold_no_steps_but_those_annotated_in_them():
     elsewhere = timeline_of(stepped((0, 0, 50)), (200, 300)).steps
-    assert (elsewhere.of.tolist(), len(elsewhere.table)) == ([-1, -1], 0)
+    assert (elsewhere.step_of.tolist(), len(elsewhere.table)) == ([-1, -1], 0)
     assert elsewhere.lacking == "Its phases name the parts of this trace, not steps."
     # Runs of a program are steps of a whole trace, and not of its stretches.
     runs = events(*[("tpu:0", "compute", at, at + 9) for at in (0, 10, 20)])
     runs = runs.assign(run_id=pd.array([1, 2, 3], "Int64"), hlo_module=pd.Categorical(["jit_f"] * 3))
-    assert timeline_of(runs).steps.of.tolist() == [0, 1, 2]
-    assert timeline_of(runs, (0, 30)).steps.of.tolist() == [-1, -1, -1]
+    assert timeline_of(runs).steps.step_of.tolist() == [0, 1, 2]
+    assert timeline_of(runs, (0, 30)).steps.step_of.tolist() == [-1, -1, -1]
 
 
 WINDOWS = {

@@ -64,7 +64,7 @@ def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
             found |= dict.fromkeys(range(start, end), what)
         assert found == ran
         for kinds in range(8):
-            held = device.ran(kinds)
+            held = device.union_of(kinds)
             assert {p for start, end in held.tolist() for p in range(start, end)} == {p for p in ran if ran[p] & kinds}
             assert (held.ravel()[1:] > held.ravel()[:-1]).all()
-        assert device.busy.tolist() == device.ran(COMPUTE | COLLECTIVE | MEMORY).tolist()
+        assert device.busy.tolist() == device.union_of(COMPUTE | COLLECTIVE | MEMORY).tolist()

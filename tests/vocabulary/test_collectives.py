@@ -5,7 +5,7 @@ import pytest
 from tests.frames import events
 from tests.vocabulary.collective_names import CALLS, CATEGORIES, KERNELS
 from tracekit.readers.merge.shared_ends import by_host
-from tracekit.timeline.collectives.instances import matched
+from tracekit.timeline.collectives.instances import match
 from tracekit.timeline.rows import rows
 from tracekit.vocabulary.collectives import OPCODES, OPERATIONS, operation
 from tracekit.vocabulary.kinds import TABLE, Kind, KnownBy
@@ -43,8 +43,8 @@ def test_timeline_and_clocks_ask_the_same():
         table = events(
             ("gpu:0", "collective", 0, 5, name or "(unnamed)"), ("gpu:1", "collective", 1, 5, name or "(unnamed)")
         )
-        (found,) = matched(rows(table)).operations
+        (found,) = match(rows(table)).operations
         shared = by_host(table, ["h"])["h"].rows["op"].unique().tolist()
-        meets = does is not None and (OPERATIONS[does].meets or does == "send-recv")
+        meets = does is not None and (OPERATIONS[does].synchronises or does == "send-recv")
         assert shared == ([does] if meets else []), name
         assert does is None or found == does, name

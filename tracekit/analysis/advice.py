@@ -138,7 +138,7 @@ def exposed_copies(partition: pd.DataFrame, seen: Unions) -> Finding | None:
         return None
     by_way: dict[str, int] = {}
     for device in seen.devices.values():
-        other = device.ran(COMPUTE | COLLECTIVE)
+        other = device.union_of(COMPUTE | COLLECTIVE)
         for way, held in device.directions.items():
             by_way[way] = by_way.get(way, 0) + iv.total(held) - iv.sum_exactly(iv.within(other, held))
     return Finding(

@@ -128,7 +128,7 @@ def device_slice_packets(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
 
 def _steps(timeline: Timeline) -> tuple[NDArray[np.bool_], Ints]:
     """Whether the step of each row is known, and its number, or where steps have none its place among them."""
-    table, of = timeline.steps.table, timeline.steps.of
+    table, of = timeline.steps.table, timeline.steps.step_of
     numbered = table["step"].fillna(table.index.to_series().astype("Int64")).to_numpy(np.int64)
     return of >= 0, np.append(numbered, 0)[of]
 

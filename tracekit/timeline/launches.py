@@ -12,20 +12,20 @@ def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
 
     Shape (len(rows),); -1 where the row has no id or no call has it. One call may start several rows (a CUDA graph).
     """
-    found = np.full(len(rows), -1)
+    launch = np.full(len(rows), -1)
     ids, has_id = rows.numbers("correlation_id")
-    called = launches["correlation_id"].notna().to_numpy(bool)
+    has_call_id = launches["correlation_id"].notna().to_numpy(bool)
     call_ids = launches["correlation_id"].to_numpy(np.int64, na_value=0)
     starts = launches["start_ps"].to_numpy()
     host_of_row, host_of_call = rows.codes("host"), launches["host"].cat.codes.to_numpy()
     names = {str(name): code for code, name in enumerate(rows.events["host"].cat.categories)}
     for code, host in enumerate(launches["host"].cat.categories):
-        calls = np.flatnonzero((host_of_call == code) & called)
-        mine = np.flatnonzero((host_of_row == names.get(str(host), -2)) & has_id)
-        if len(calls) == 0 or len(mine) == 0:
+        calls = np.flatnonzero((host_of_call == code) & has_call_id)
+        host_rows = np.flatnonzero((host_of_row == names.get(str(host), -2)) & has_id)
+        if len(calls) == 0 or len(host_rows) == 0:
             continue
-        found[mine] = _of_id(calls, call_ids[calls], starts, ids[mine])
-    return found
+        launch[host_rows] = _of_id(calls, call_ids[calls], starts, ids[host_rows])
+    return launch
 
 
 def _of_id(
@@ -42,5 +42,5 @@ def _of_id(
             return table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
     order = np.lexsort((starts[calls], call_ids))
     calls, call_ids = calls[order], call_ids[order]
-    at = np.minimum(np.searchsorted(call_ids, ids), len(calls) - 1)
-    return np.where(call_ids[at] == ids, calls[at], -1)
+    index = np.minimum(np.searchsorted(call_ids, ids), len(calls) - 1)
+    return np.where(call_ids[index] == ids, calls[index], -1)

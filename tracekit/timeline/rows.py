@@ -38,7 +38,7 @@ class Rows:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     kind: NDArray[np.int8]
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -49,15 +49,15 @@ class Rows:
 
     def _once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, kept; two threads may make it at once, which does no harm."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast(T, self._kept[key])
+        if key not in self._cache:
+            self._cache[key] = make()
+        return cast(T, self._cache[key])
 
     def codes(self, column: str) -> NDArray[np.int64]:
         """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
         # Kept in the few bytes that pandas takes for them: a column of int64 is 8 MB a million rows.
-        kept = self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
-        return kept.astype(np.int64)
+        codes = self._once(f"codes {column}", lambda: self.events[column].cat.codes.to_numpy()[self.at])
+        return codes.astype(np.int64)
 
     def labels(self, column: str) -> list[str]:
         """The categories of a categorical column."""
@@ -81,16 +81,16 @@ def rows(events: pd.DataFrame) -> Rows:
     device = events["device"].cat
     code = device.codes.to_numpy().astype(np.int64)
     labels = [str(label) for label in device.categories]
-    used = np.flatnonzero(np.bincount(code, minlength=len(device.categories)))
-    used = np.array(sorted(used.tolist(), key=lambda one: natural(labels[one])), np.int64)
+    codes_present = np.flatnonzero(np.bincount(code, minlength=len(device.categories)))
+    codes_present = np.array(sorted(codes_present.tolist(), key=lambda code: natural(labels[code])), np.int64)
     number = np.zeros(len(device.categories), np.int64)
-    number[used] = np.arange(len(used))
+    number[codes_present] = np.arange(len(codes_present))
     number = number[code]
     start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
-    first = np.append(0, np.cumsum(np.bincount(number, minlength=len(used))))
-    at = _order(number, first, start, end)
-    host, clock = (_labels_at(events[column], at[first[:-1]]) for column in ("host", "clock"))
-    names = tuple(labels[one] for one in used)
+    first = np.append(0, np.cumsum(np.bincount(number, minlength=len(codes_present))))
+    order = _order(number, first, start, end)
+    host, clock = (_labels_at(events[column], order[first[:-1]]) for column in ("host", "clock"))
+    names = tuple(labels[code] for code in codes_present)
     return Rows(
         events,
         devices=names,
@@ -98,11 +98,11 @@ def rows(events: pd.DataFrame) -> Rows:
         clocks=clock,
         placed=tuple(map(is_known, names)),
         first=first,
-        at=at,
-        device=number[at],
-        start=start[at],
-        end=end[at],
-        kind=events["kind"].cat.codes.to_numpy().astype(np.int8)[at],
+        at=order,
+        device=number[order],
+        start=start[order],
+        end=end[order],
+        kind=events["kind"].cat.codes.to_numpy().astype(np.int8)[order],
     )
 
 
@@ -120,19 +120,19 @@ def _order(
     `first` (d + 1,): where the rows of each device begin in that order.
     """
     # Numbers of two bytes a stable sort orders in linear time, and the streams of a device are runs that it merges.
-    at = np.argsort(device.astype(np.min_scalar_type(len(first))), kind="stable")
+    places = np.argsort(device.astype(np.min_scalar_type(len(first))), kind="stable")
     for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-        mine = at[low:high]
-        begun = start[mine]
-        if (begun[1:] < begun[:-1]).any():
-            order = np.argsort(begun, kind="stable")
-            mine[:], begun = mine[order], begun[order]
+        device_places = places[low:high]
+        starts = start[device_places]
+        if (starts[1:] < starts[:-1]).any():
+            order = np.argsort(starts, kind="stable")
+            device_places[:], starts = device_places[order], starts[order]
         # Few rows start at once with another, so only those are sorted by their ends.
-        tied = begun[1:] == begun[:-1]
-        where = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
-        some = mine[where]
-        mine[where] = some[np.lexsort((end[some], start[some]))]
-    return at
+        tied = starts[1:] == starts[:-1]
+        tied_places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        tied_rows = device_places[tied_places]
+        device_places[tied_places] = tied_rows[np.lexsort((end[tied_rows], start[tied_rows]))]
+    return places
 
 
 def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
@@ -142,5 +142,5 @@ def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
     hosts, clocks = events["host"].cat, events["clock"].cat
     names = [*map(str, clocks.categories), ""]
     host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
-    found = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
-    return {str(hosts.categories[one // len(names)]): names[one % len(names)] for one in found}
+    pairs = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
+    return {str(hosts.categories[pair // len(names)]): names[pair % len(names)] for pair in pairs}

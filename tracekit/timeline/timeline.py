@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.readers import read
-from tracekit.timeline.collectives.instances import CollectiveInstances, matched
+from tracekit.timeline.collectives.instances import CollectiveInstances, match
 from tracekit.timeline.gaps import gaps
-from tracekit.timeline.inside import begun, inside
+from tracekit.timeline.inside import events_inside, spans_inside
 from tracekit.timeline.launches import launch_of
 from tracekit.timeline.rows import Rows, clock_of_hosts, rows
 from tracekit.timeline.steps.boundaries import StepBoundaries, boundaries
@@ -78,20 +78,20 @@ class Timeline:
         return cast(T, self._parts[key])
 
     @part
-    def _cut(self) -> tuple[pd.DataFrame, Column]:
+    def _events_inside(self) -> tuple[pd.DataFrame, Column]:
         """The events inside the stretches, and the place of each in those of the trace."""
         assert self.stretches is not None
-        return inside(self.trace.events, _by_clock(self.stretches))
+        return events_inside(self.trace.events, _by_clock(self.stretches))
 
     @part
     def rows(self) -> Rows:
         """The device rows, sorted; inside stretches, each row is cut to the stretch it is in."""
-        return rows(self.trace.events if self.stretches is None else self._cut[0])
+        return rows(self.trace.events if self.stretches is None else self._events_inside[0])
 
     @part
     def place(self) -> Column:
         """The place of each row in the events of the trace."""
-        return self.rows.at if self.stretches is None else self._cut[1][self.rows.at]
+        return self.rows.at if self.stretches is None else self._events_inside[1][self.rows.at]
 
     @part
     def unions(self) -> Unions:
@@ -108,7 +108,7 @@ class Timeline:
     @part
     def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
-        return matched(self.rows)
+        return match(self.rows)
 
     @part
     def steps(self) -> StepBoundaries:
@@ -120,11 +120,11 @@ class Timeline:
         spans = self.trace.spans
         if self.stretches is None:
             return boundaries(self.rows, spans, self.launch, self.trace.launches)
-        spans = begun(spans, _by_clock(self.stretches), clock_of_hosts(self.trace.events))
-        found = boundaries(self.rows, spans, self.launch, self.trace.launches)
-        if found.lacking or found.table["host_start_ps"].isna().any():
-            return StepBoundaries(found.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
-        return found
+        spans = spans_inside(spans, _by_clock(self.stretches), clock_of_hosts(self.trace.events))
+        steps = boundaries(self.rows, spans, self.launch, self.trace.launches)
+        if steps.lacking or steps.table["host_start_ps"].isna().any():
+            return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
+        return steps
 
     @part
     def clock_of_host(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
         windows = np.array([windows], np.int64)
     if not isinstance(windows, Mapping):
         windows = dict.fromkeys(clocks, windows)
-    stretches = [(clock, "stretch", int(a), int(b)) for clock, held in windows.items() for a, b in held]
+    stretches = [(clock, "stretch", int(a), int(b)) for clock, window_set in windows.items() for a, b in window_set]
     table = pd.DataFrame(stretches, columns=["clock", "name", "start_ps", "end_ps"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"})
 

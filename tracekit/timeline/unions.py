@@ -54,13 +54,13 @@ class DeviceUnions:
     @cached_property
     def busy(self) -> Intervals:
         """Compute, collective or memory work."""
-        return self.ran(COMPUTE | COLLECTIVE | MEMORY)
+        return self.union_of(COMPUTE | COLLECTIVE | MEMORY)
 
-    def ran(self, kinds: int) -> Intervals:
+    def union_of(self, kinds: int) -> Intervals:
         """When any of `kinds` (COMPUTE, COLLECTIVE, MEMORY or a sum of them) ran."""
         edges, code = self.cells
-        held = np.concatenate([[False], code & kinds != 0, [False]])
-        return edges[np.flatnonzero(held[1:] != held[:-1])].reshape(-1, 2)
+        active = np.concatenate([[False], code & kinds != 0, [False]])
+        return edges[np.flatnonzero(active[1:] != active[:-1])].reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Unions:
     """The devices of a trace inside `windows`: by clock a merged interval set (usually one interval), in picoseconds.
 
     Times on different clocks are never compared. Rows whose device the trace does not prove stand in `unplaced` (one
-    Device a host), apart from `devices`.
+    DeviceUnions a host), apart from `devices`.
     """
 
     windows: Mapping[str, Intervals]
@@ -79,23 +79,23 @@ class Unions:
         """The same devices, seen only inside `windows`; an interval set counts on every clock, a mapping by clock."""
         if not isinstance(windows, Mapping):
             windows = dict.fromkeys(self.windows or [""], windows)
-        within = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
+        window_of = {clock: iv.union(windows.get(clock, iv.EMPTY)) for clock in self.windows or windows}
 
         def cut(device: DeviceUnions) -> DeviceUnions:
-            window = within[device.clock]
+            window = window_of[device.clock]
             return DeviceUnions(
                 device.host,
                 device.clock,
                 iv.intersection(device.compute, window),
                 iv.intersection(device.collective, window),
                 iv.intersection(device.memory, window),
-                {name: iv.intersection(one, window) for name, one in device.directions.items()},
+                {name: iv.intersection(spans, window) for name, spans in device.directions.items()},
             )
 
         return Unions(
-            within,
-            {name: cut(one) for name, one in self.devices.items()},
-            {name: cut(one) for name, one in self.unplaced.items()},
+            window_of,
+            {name: cut(device) for name, device in self.devices.items()},
+            {name: cut(device) for name, device in self.unplaced.items()},
         )
 
 
@@ -106,25 +106,29 @@ def unions(rows: Rows) -> Unions:
     windows: dict[str, Intervals] = {}
     for number, (name, clock) in enumerate(zip(rows.devices, rows.clocks, strict=True)):
         (devices if rows.placed[number] else unplaced)[name] = _device(rows, number)
-        mine = rows.of(number)
-        whole = iv.intervals([rows.start[mine][0]], [rows.end[mine].max()])
-        windows[clock] = np.array([iv.span([whole, windows.get(clock, iv.EMPTY)])])
+        device_rows = rows.of(number)
+        extent = iv.intervals([rows.start[device_rows][0]], [rows.end[device_rows].max()])
+        windows[clock] = np.array([iv.span([extent, windows.get(clock, iv.EMPTY)])])
     return Unions(windows, devices, unplaced)
 
 
 def _device(rows: Rows, number: int) -> DeviceUnions:
-    mine = rows.of(number)
-    spans, kind = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
-    way = rows.codes("direction")[mine]
+    device_rows = rows.of(number)
+    spans, kind = iv.intervals(rows.start[device_rows], rows.end[device_rows]), rows.kind[device_rows]
+    direction = rows.codes("direction")[device_rows]
 
-    def merged(held: NDArray[np.bool_]) -> Intervals:
-        return iv.union(spans[np.flatnonzero(held)])
+    def union_where(mask: NDArray[np.bool_]) -> Intervals:
+        return iv.union(spans[np.flatnonzero(mask)])
 
     return DeviceUnions(
         rows.hosts[number],
         rows.clocks[number],
-        merged(kind == CODE[Kind.COMPUTE]),
-        merged(kind == CODE[Kind.COLLECTIVE]),
-        merged((kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])),
-        {label: merged(way == code) for code, label in enumerate(DIRECTION_DTYPE.categories) if (way == code).any()},
+        union_where(kind == CODE[Kind.COMPUTE]),
+        union_where(kind == CODE[Kind.COLLECTIVE]),
+        union_where((kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])),
+        {
+            label: union_where(direction == code)
+            for code, label in enumerate(DIRECTION_DTYPE.categories)
+            if (direction == code).any()
+        },
     )

@@ -16,24 +16,24 @@ from tracekit.vocabulary.kinds import Kind
 class Operation:
     """What a collective does among its n ranks.
 
-    `meets`: each rank needs something of all others, so that none ends before all have started. `equal`: every rank
-    moves as many bytes, so that rows of different sizes are not one. `in_parts`: one side of a rank holds the whole
-    message, the other only that rank's part. `bus`: what (n - 1) / n of the algorithm bandwidth is multiplied by for
-    the bus bandwidth of NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md); 0 where the
-    two are equal for any n, None where that is not known.
+    `synchronises`: each rank needs something of all others, so that none ends before all have started. `equal`: every
+    rank moves as many bytes, so that rows of different sizes are not one. `in_parts`: one side of a rank holds the
+    whole message, the other only that rank's part. `bus`: what (n - 1) / n of the algorithm bandwidth is multiplied by
+    for the bus bandwidth of NCCL's tests (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md); 0 where
+    the two are equal for any n, None where that is not known.
     """
 
-    meets: bool = False
+    synchronises: bool = False
     equal: bool = False
     in_parts: bool = False
     bus: int | None = 0
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "all-reduce": Operation(meets=True, equal=True, bus=2),
-    "all-gather": Operation(meets=True, equal=True, in_parts=True, bus=1),
-    "reduce-scatter": Operation(meets=True, equal=True, in_parts=True, bus=1),
-    "all-to-all": Operation(meets=True, bus=1),
+    "all-reduce": Operation(synchronises=True, equal=True, bus=2),
+    "all-gather": Operation(synchronises=True, equal=True, in_parts=True, bus=1),
+    "reduce-scatter": Operation(synchronises=True, equal=True, in_parts=True, bus=1),
+    "all-to-all": Operation(synchronises=True, bus=1),
     # Data decides how much each rank sends: one that gets nothing waits for nobody.
     "ragged-all-to-all": Operation(bus=1),
     "collective-permute": Operation(),
@@ -47,7 +47,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "gather": Operation(in_parts=True, bus=1),
     "scatter": Operation(in_parts=True, bus=1),
     # It moves nothing.
-    "barrier": Operation(meets=True, bus=None),
+    "barrier": Operation(synchronises=True, bus=None),
 }
 OPCODES = frozenset(OPERATIONS) - {"send-recv", "reduce", "gather", "scatter", "barrier"}
 """The opcodes of HLO that are collectives; HLO's reduce, gather and scatter compute."""

@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.timeline.collectives.instances import BY, CollectiveInstances, matched
+from tracekit.timeline.collectives.instances import MATCHED_BY, CollectiveInstances, match
 from tracekit.timeline.rows import rows
 
 
 def found(*made: dict) -> tuple[list[int], CollectiveInstances]:
     """The instance of each row, in the order in which the rows are given."""
     sorted_rows = rows(table(*made))
-    told = matched(sorted_rows)
+    told = match(sorted_rows)
     placed = np.empty(len(made), np.int64)
     placed[sorted_rows.at] = told.instance
     return placed.tolist(), told
 
 
 def by(told: CollectiveInstances) -> list[str]:
-    return [BY[code].value for code in told.by.tolist()]
+    return [MATCHED_BY[code].value for code in told.matched_by.tolist()]
 
 
 def test_the_same_number_in_a_group_is_one_collective_whatever_the_order_of_the_ops():
@@ -277,7 +277,7 @@ def test_a_kernel_whose_category_is_not_told_is_named_by_itself():
 def test_rows_without_a_device_and_other_kinds_have_no_instance():
     of, _ = found(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
     assert of == [-1, -1]
-    assert matched(rows(table())).instance.tolist() == []
+    assert match(rows(table())).instance.tolist() == []
 
 
 @st.composite
@@ -333,13 +333,13 @@ def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
         assert max(row["start_ps"] for row in mine) <= min(row["end_ps"] for row in mine)
         first[one] = min(row["start_ps"] for row in mine)
     assert [first[one] for one in sorted(first)] == sorted(first.values())
-    assert sorted(first) == list(range(len(told.by)))
+    assert sorted(first) == list(range(len(told.matched_by)))
 
 
 def whole(name: str) -> tuple[np.ndarray, list[int], CollectiveInstances]:
     """The instance of each row, how many instances have 1, 2, … rows, and how they were matched."""
     sorted_rows = rows(traces.trace(name).events)
-    told = matched(sorted_rows)
+    told = match(sorted_rows)
     sizes = np.bincount(told.instance[told.instance >= 0])
     return told.instance, np.bincount(sizes).tolist() if len(sizes) else [], told
 

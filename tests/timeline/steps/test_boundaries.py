@@ -330,7 +330,7 @@ class TestPrograms:
 def test_without_marks_groups_or_executions_there_are_no_steps_and_it_is_said_why():
     made = found(work(("gpu:0", "compute", 2, 8, 1)), annotated(("copies", None, 0, 10)))
     assert made.table.empty
-    assert made.of.tolist() == [-1]
+    assert made.step_of.tolist() == [-1]
     assert made.lacking.startswith("No host span has a step number")
 
 

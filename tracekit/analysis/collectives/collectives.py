@@ -17,7 +17,7 @@ from tracekit import notebook
 from tracekit.analysis.collectives.bus import rates
 from tracekit.analysis.collectives.lateness import Waits, waits
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import BY, CollectiveInstances
+from tracekit.timeline.collectives.instances import MATCHED_BY, CollectiveInstances
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
@@ -211,7 +211,7 @@ def _table(rows: Rows, part: Waits, beside: _Beside, found: CollectiveInstances)
         "category": np.array(found.operations, object)[found.operation],
         "group": _texts(rows, "group", one),
         "clock": np.array(rows.clocks, object)[part.device[part.first]],
-        "matched_by": np.array([by.value for by in BY], object)[found.by],
+        "matched_by": np.array([by.value for by in MATCHED_BY], object)[found.matched_by],
         "devices": size,
         "ranks": _nullable(found.ranks, found.ranks > 0),
         "start_ps": start,

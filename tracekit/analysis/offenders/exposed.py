@@ -33,7 +33,7 @@ class Exposed:
 def blocking(seen: Unions, device: str, kind: Kind) -> Intervals:
     """What hides a row of a kind on a device: its compute; of copies and memsets also its collectives."""
     held = seen.devices[device]
-    return held.compute if kind is Kind.COLLECTIVE else held.ran(COMPUTE | COLLECTIVE)
+    return held.compute if kind is Kind.COLLECTIVE else held.union_of(COMPUTE | COLLECTIVE)
 
 
 def exposed(rows: Rows, seen: Unions) -> Exposed:

@@ -148,8 +148,8 @@ def steps(timeline: Timeline) -> Steps:
 def _row_counts(rows: Rows, found: StepBoundaries) -> NDArray[np.int64]:
     """How many rows of each step each device has, shape (devices, steps)."""
     size = len(rows.devices), len(found.table)
-    of = rows.device * size[1] + found.of
-    return np.bincount(of[found.of >= 0], minlength=size[0] * size[1]).reshape(size)
+    of = rows.device * size[1] + found.step_of
+    return np.bincount(of[found.step_of >= 0], minlength=size[0] * size[1]).reshape(size)
 
 
 def _measured(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], seen: Unions) -> pd.DataFrame:

@@ -199,7 +199,7 @@ def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
         op = operation(
             str(name.categories[name_code]), str(category.categories[category_code]) if category_code >= 0 else None
         )
-        said.append(op if op == _UNSURE or (op and OPERATIONS[op].meets) else None)
+        said.append(op if op == _UNSURE or (op and OPERATIONS[op].synchronises) else None)
     return np.asarray(categorical(said, pair), object)
 
 

@@ -67,7 +67,7 @@ def lanes(timeline: Timeline, looked_at: Timeline, calls: bool = True) -> Lanes:
     launch = timeline.launch if calls else np.full(len(seen), -1)
     # A row of the trace may be several of those inside the stretches, cut to as many of them.
     step = np.full(len(trace.events), -1)
-    step[looked_at.place[::-1]] = looked_at.steps.of[::-1]
+    step[looked_at.place[::-1]] = looked_at.steps.step_of[::-1]
     step = step[seen.at]
     order, places = _by_lane(seen)
     groups = [

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tracekit.timeline.collectives import occurrences
 from tracekit.timeline.collectives.members import members
-from tracekit.timeline.collectives.occurrences import Column, Mask, Talk
+from tracekit.timeline.collectives.occurrences import CollectiveRows, Column, Mask
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
 from tracekit.vocabulary.kinds import Kind
@@ -30,7 +30,7 @@ class MatchedBy(StrEnum):
     NOTHING = "nothing"
 
 
-BY = tuple(MatchedBy)
+MATCHED_BY = tuple(MatchedBy)
 _PEER_TO_PEER = ("send", "recv")
 _UNKNOWN = Operation(bus=None)
 _PASSES = 4
@@ -41,106 +41,108 @@ class CollectiveInstances:
     """The collectives among n rows, matched over the devices.
 
     `instance` (n,): the instance of each row, numbered from 0 by first start, -1 for rows that are no collective. Of
-    each of the m instances: `by` (m,), what told it, as the place in BY; `ranks` (m,), how many take part as far as the
-    trace says, else 0; `operation` (m,), what it does, as the place in `operations`. `notes`: what could not be
-    matched, or only under an assumption.
+    each of the m instances: `matched_by` (m,), what told it, as the place in MATCHED_BY; `ranks` (m,), how many take
+    part as far as the trace says, else 0; `operation` (m,), what it does, as the place in `operations`. `notes`: what
+    could not be matched, or only under an assumption.
     """
 
     instance: Column
-    by: Column
+    matched_by: Column
     ranks: Column
     operation: Column
     operations: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def matched(rows: Rows) -> CollectiveInstances:
+def match(rows: Rows) -> CollectiveInstances:
     """The instance of a collective that each row belongs to, with what told it.
 
     An instance has at most one row of a device, all on one clock. Rows whose device is unknown (`cpu:?`) have none. A
     row whose peers the trace does not show, or does not prove, is an instance of its own.
     """
     placed = np.array([*rows.placed, False], bool)
-    at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & placed[rows.device])
+    places = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & placed[rows.device])
     instance = np.full(len(rows), -1)
-    nothing = np.zeros(0, np.int64)
-    if len(at) == 0:
-        return CollectiveInstances(instance, nothing, nothing, nothing, (), ())
-    talk, operations, ranks, notes = _talk(rows, at)
-    one, by = _joined(talk)
-    apart = (
-        talk.together
-        & (by == BY.index(MatchedBy.NOTHING))
-        & (occurrences.devices_of(talk.what, talk.device)[talk.what] > 1)
+    empty = np.zeros(0, np.int64)
+    if len(places) == 0:
+        return CollectiveInstances(instance, empty, empty, empty, (), ())
+    collectives, operations, ranks, notes = _collective_rows(rows, places)
+    instance_of, matched_by = _match(collectives)
+    unmatched = (
+        collectives.members_known
+        & (matched_by == MATCHED_BY.index(MatchedBy.NOTHING))
+        & (occurrences.devices_of(collectives.signature, collectives.device)[collectives.signature] > 1)
     )
-    if apart.any():
+    if unmatched.any():
         notes.append(
-            f"{apart.sum()} of the {len(at)} rows of collectives could not be matched with those of other devices: "
-            "they stand alone, and nothing is said of their waiting."
+            f"{unmatched.sum()} of the {len(places)} rows of collectives could not be matched with those of other "
+            "devices: they stand alone, and nothing is said of their waiting."
         )
-    m = int(one.max()) + 1
+    m = int(instance_of.max()) + 1
     first = np.full(m, np.iinfo(np.int64).max)
-    np.minimum.at(first, one, talk.start)
+    np.minimum.at(first, instance_of, collectives.start)
     number = np.empty(m, np.int64)
     number[np.argsort(first, kind="stable")] = np.arange(m)
-    one = number[one]
-    instance[at] = one
+    instance_of = number[instance_of]
+    instance[places] = instance_of
     table = np.zeros((3, m), np.int64)
-    table[:, one] = by, ranks, talk.operation
+    table[:, instance_of] = matched_by, ranks, collectives.operation
     return CollectiveInstances(instance, table[0], table[1], table[2], operations, tuple(notes))
 
 
-def _talk(rows: Rows, at: Column) -> tuple[Talk, tuple[str, ...], Column, list[str]]:
-    """The collectives `at` (c,) as columns, what they do, how many ranks each has (c,), and notes."""
-    place = rows.at[at]
+def _collective_rows(rows: Rows, places: Column) -> tuple[CollectiveRows, tuple[str, ...], Column, list[str]]:
+    """The collectives `places` (c,) as columns, what they do, how many ranks each has (c,), and notes."""
+    events_at = rows.at[places]
     events = rows.events
 
     def codes(column: str) -> Column:
-        return events[column].array.codes[place].astype(np.int64)  # type: ignore[no-any-return]
+        return events[column].array.codes[events_at].astype(np.int64)  # type: ignore[no-any-return]
 
     def numbers(column: str) -> tuple[Column, Mask]:
-        taken = events[column].array.take(place)
-        return taken.to_numpy(np.int64, na_value=0), ~np.asarray(taken.isna())
+        values = events[column].array.take(events_at)
+        return values.to_numpy(np.int64, na_value=0), ~np.asarray(values.isna())
 
-    device = rows.device[at]
+    device = rows.device[places]
     clock = pd.factorize(np.array(rows.clocks, object))[0][device]
     operation, operations = _operations(codes("category"), codes("name"), rows)
     group, module, hlo_op = codes("group"), codes("hlo_module"), codes("hlo_op")
-    own, ranks, notes = _groups(rows, clock, module, codes("ranks"), device, operation, operations)
-    base = occurrences.distinct(clock, group, codes("ranks"), own)
-    way, paired, more = _peers(base, operation, operations, device)
-    what = occurrences.distinct(base, way, module, np.where(way < 0, hlo_op, -1))
+    group_of, ranks, notes = _groups(rows, clock, module, codes("ranks"), device, operation, operations)
+    base = occurrences.distinct(clock, group, codes("ranks"), group_of)
+    exchange, paired, peer_notes = _peers(base, operation, operations, device)
+    signature = occurrences.distinct(base, exchange, module, np.where(exchange < 0, hlo_op, -1))
     sizes, sized = numbers("bytes")
-    known = [OPERATIONS.get(one, _UNKNOWN) for one in operations]
-    even = np.array([one.equal for one in known], bool)[operation] & sized
+    facts = [OPERATIONS.get(operation_name, _UNKNOWN) for operation_name in operations]
+    equal_sizes = np.array([fact.equal for fact in facts], bool)[operation] & sized
     sequence, has_sequence = numbers("sequence")
     run, has_run = numbers("run_id")
-    talk = Talk(
+    collectives = CollectiveRows(
         device=device,
-        start=rows.start[at],
-        end=rows.end[at],
+        start=rows.start[places],
+        end=rows.end[places],
         operation=operation,
-        meets=np.array([one.meets for one in known], bool)[operation],
-        together=(own >= 0) & paired,
-        what=what,
-        fine=occurrences.distinct(what, codes("lane"), codes("name"), codes("dtype"), np.where(even, sizes, -1)),
-        sequence=np.where(has_sequence, occurrences.distinct(base, way, sequence), -1),
-        run=np.where(has_run & (hlo_op >= 0), occurrences.distinct(what, run), -1),
+        synchronises=np.array([fact.synchronises for fact in facts], bool)[operation],
+        members_known=(group_of >= 0) & paired,
+        signature=signature,
+        fine_signature=occurrences.distinct(
+            signature, codes("lane"), codes("name"), codes("dtype"), np.where(equal_sizes, sizes, -1)
+        ),
+        sequence=np.where(has_sequence, occurrences.distinct(base, exchange, sequence), -1),
+        run=np.where(has_run & (hlo_op >= 0), occurrences.distinct(signature, run), -1),
     )
-    return talk, operations, ranks, [*notes, *more]
+    return collectives, operations, ranks, [*notes, *peer_notes]
 
 
 def _operations(category: Column, name: Column, rows: Rows) -> tuple[Column, tuple[str, ...]]:
     """What each collective does, in HLO's terms, or in its kernel's name where nothing tells more."""
     categories, names = [*rows.labels("category"), None], rows.labels("name")
-    which = occurrences.distinct(category, name)
-    first = np.unique(which, return_index=True)[1]
-    said = [called(names[name[one]], categories[category[one]]) for one in first]
-    known = {what: code for code, what in enumerate(dict.fromkeys(said))}
-    return np.array([known[what] for what in said], np.int64)[which], tuple(known)
+    pair = occurrences.distinct(category, name)
+    first = np.unique(pair, return_index=True)[1]
+    labels_of_pairs = [operation_label(names[name[place]], categories[category[place]]) for place in first]
+    code_of = {label: code for code, label in enumerate(dict.fromkeys(labels_of_pairs))}
+    return np.array([code_of[label] for label in labels_of_pairs], np.int64)[pair], tuple(code_of)
 
 
-def called(name: str, category: str | None) -> str:
+def operation_label(name: str, category: str | None) -> str:
     """What a collective does, else its kernel's name without types and parameters."""
     return operation(name, category) or function(name)
 
@@ -155,40 +157,40 @@ def _groups(
     operations: tuple[str, ...],
 ) -> tuple[Column, Column, list[str]]:
     """In which of its collective's groups each row is, -1 where that is not proven; how many ranks that has, else 0."""
-    pairs = np.array([one == "collective-permute" for one in operations], bool)[operation]
-    which = occurrences.distinct(clock, module, ranks, pairs)
-    on_device = occurrences.distinct(which, device)
+    pairs = np.array([operation_name == "collective-permute" for operation_name in operations], bool)[operation]
+    program = occurrences.distinct(clock, module, ranks, pairs)
+    on_device = occurrences.distinct(program, device)
     first = np.unique(on_device, return_index=True)[1]
-    own, size = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+    group, size = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
     labels = [*rows.labels("ranks"), ""]
     in_order, unproven = set(), set()
-    of_first = which[first]
-    for one in range(int(which.max()) + 1):
-        mine = np.flatnonzero(of_first == one)
-        row = first[mine[0]]
-        on = device[first[mine]]
+    of_first = program[first]
+    for number in range(int(program.max()) + 1):
+        entries = np.flatnonzero(of_first == number)
+        row = first[entries[0]]
+        on = device[first[entries]]
         text = labels[ranks[row]]
-        found = members(text, bool(pairs[row]), [rows.devices[k] for k in on], [rows.hosts[k] for k in on])
-        own[mine], size[mine] = found.group, found.size
-        if found.in_order:
+        membership = members(text, bool(pairs[row]), [rows.devices[k] for k in on], [rows.hosts[k] for k in on])
+        group[entries], size[entries] = membership.group, membership.size
+        if membership.in_order:
             in_order.add(text)
-        if -1 in found.group:
+        if -1 in membership.group:
             unproven.add(text)
     notes = []
     if in_order:
         notes.append(
-            f"The ranks {_some(in_order)} were taken for the devices in order, as JAX numbers those of one process "
+            f"The ranks {_example(in_order)} were taken for the devices in order, as JAX numbers those of one process "
             "unless a mesh reorders them."
         )
     if unproven:
         notes.append(
-            f"Which devices of this trace are the ranks {_some(unproven)} is not told: those collectives stand alone, "
-            "and nothing is said of their waiting."
+            f"Which devices of this trace are the ranks {_example(unproven)} is not told: those collectives stand "
+            "alone, and nothing is said of their waiting."
         )
-    return own[on_device], size[on_device], notes
+    return group[on_device], size[on_device], notes
 
 
-def _some(texts: set[str]) -> str:
+def _example(texts: set[str]) -> str:
     text = min(texts)
     short = text if len(text) <= 40 else f"{text[:37]}..."
     return short if len(texts) == 1 else f"{short} and {len(texts) - 1} other lists"
@@ -201,68 +203,80 @@ def _peers(
 
     A send and its recv are one; both have the number of their sender then, below 0. Others have their operation.
     """
-    sides = [operations.index(one) if one in operations else -1 for one in _PEER_TO_PEER]
-    lone = np.isin(operation, [one for one in sides if one >= 0])
+    sides = [
+        operations.index(operation_name) if operation_name in operations else -1 for operation_name in _PEER_TO_PEER
+    ]
+    lone = np.isin(operation, [code for code in sides if code >= 0])
     if not lone.any():
         return operation, np.ones(len(base), bool), []
     low, high = np.full(base.max() + 1, len(device)), np.full(base.max() + 1, -1)
     np.minimum.at(low, base[lone], device[lone])
     np.maximum.at(high, base[lone], device[lone])
-    of = np.ones(len(base), np.int64)
-    of[lone] = occurrences.devices_of(base[lone], device[lone])[base[lone]]
+    devices = np.ones(len(base), np.int64)
+    devices[lone] = occurrences.devices_of(base[lone], device[lone])[base[lone]]
     sends, from_low = operation == sides[0], device == low[base]
-    way = np.where(lone, np.where(sends == from_low, -1, -2), operation)
-    unknown = lone & (of > 2)
+    exchange = np.where(lone, np.where(sends == from_low, -1, -2), operation)
+    unclear = lone & (devices > 2)
     notes = (
-        [f"{unknown.sum()} sends and receives among more than two devices do not tell their peers: they stand alone."]
-        if unknown.any()
+        [f"{unclear.sum()} sends and receives among more than two devices do not tell their peers: they stand alone."]
+        if unclear.any()
         else []
     )
-    return way, ~unknown, notes
+    return exchange, ~unclear, notes
 
 
-def _joined(talk: Talk) -> tuple[Column, Column]:
-    """Which rows are one: numbers from 0 without gaps, and what told it, as the place in BY; both (c,)."""
-    one, by = np.full(len(talk), -1), np.full(len(talk), BY.index(MatchedBy.NOTHING))
-    made = 0
-    for rows, number, told in _proposals(talk, one):
+def _match(collectives: CollectiveRows) -> tuple[Column, Column]:
+    """Which rows are one: numbers from 0 without gaps, and what told it, as the place in MATCHED_BY; both (c,)."""
+    instance, matched_by = np.full(len(collectives), -1), np.full(len(collectives), MATCHED_BY.index(MatchedBy.NOTHING))
+    count = 0
+    for rows, number, evidence in _proposals(collectives, instance):
         if len(rows):
-            one[rows], by[rows] = made + number, BY.index(told)
-            made += int(number.max()) + 1
-    alone = np.flatnonzero(one < 0)
-    one[alone] = made + np.arange(len(alone))
-    return pd.factorize(one)[0].astype(np.int64), by
+            instance[rows], matched_by[rows] = count + number, MATCHED_BY.index(evidence)
+            count += int(number.max()) + 1
+    unmatched = np.flatnonzero(instance < 0)
+    instance[unmatched] = count + np.arange(len(unmatched))
+    return pd.factorize(instance)[0].astype(np.int64), matched_by
 
 
-def _proposals(talk: Talk, one: Column) -> Iterator[tuple[Column, Column, MatchedBy]]:
+def _proposals(collectives: CollectiveRows, instance: Column) -> Iterator[tuple[Column, Column, MatchedBy]]:
     """Rows that are matched, the number of the instance of each, and what told it.
 
-    `one` (c,) is below 0 where a row is not matched yet; it changes as proposals are taken.
+    `instance` (c,) is below 0 where a row is not matched yet; it changes as proposals are taken.
     """
 
-    def still(mask: Mask) -> Column:
-        return np.flatnonzero(mask & talk.together & (one < 0))
+    def unmatched(mask: Mask) -> Column:
+        return np.flatnonzero(mask & collectives.members_known & (instance < 0))
 
-    yield *occurrences.by_key(talk, still(talk.sequence >= 0), talk.sequence, proven=True), MatchedBy.SEQUENCE
+    yield (
+        *occurrences.match_by_key(
+            collectives, unmatched(collectives.sequence >= 0), collectives.sequence, is_proof=True
+        ),
+        MatchedBy.SEQUENCE,
+    )
 
     # Different numbers of one group are never one, whatever their times.
-    unnumbered = talk.sequence < 0
-    rows, number = occurrences.by_key(talk, still(unnumbered & (talk.run >= 0)), talk.run)
-    whole = np.bincount(number)[number] == occurrences.devices_of(talk.what, talk.device)[talk.what[rows]]
-    whole &= occurrences.clear(talk, rows, number)
-    yield rows[whole], number[whole], MatchedBy.RUN
+    unnumbered = collectives.sequence < 0
+    rows, number = occurrences.match_by_key(
+        collectives, unmatched(unnumbered & (collectives.run >= 0)), collectives.run
+    )
+    complete = (
+        np.bincount(number)[number]
+        == occurrences.devices_of(collectives.signature, collectives.device)[collectives.signature[rows]]
+    )
+    complete &= occurrences.times_agree(collectives, rows, number)
+    yield rows[complete], number[complete], MatchedBy.RUN
     # Devices may number their runs each for itself. Where that is likely, their order tells more.
-    of_run = np.full(len(talk), -1)
-    of_run[rows[~whole]] = number[~whole]
+    of_run = np.full(len(collectives), -1)
+    of_run[rows[~complete]] = number[~complete]
 
-    for level in (talk.fine, *[talk.what] * _PASSES):
-        rows, number = occurrences.in_order(talk, still(unnumbered), level, talk.what)
-        if level is talk.what and not len(rows):
+    for signature in (collectives.fine_signature, *[collectives.signature] * _PASSES):
+        rows, number = occurrences.match_in_order(collectives, unmatched(unnumbered), signature, collectives.signature)
+        if signature is collectives.signature and not len(rows):
             break
-        same = _one_run(of_run[rows], number)
-        yield rows[same], number[same], MatchedBy.RUN
-        yield rows[~same], number[~same], MatchedBy.ORDER
-    rows = still(of_run >= 0)
+        same_run = _one_run(of_run[rows], number)
+        yield rows[same_run], number[same_run], MatchedBy.RUN
+        yield rows[~same_run], number[~same_run], MatchedBy.ORDER
+    rows = unmatched(of_run >= 0)
     open_rows = np.bincount(of_run[rows], minlength=int(of_run.max()) + 1)
     intact = open_rows[of_run[rows]] == np.bincount(of_run[of_run >= 0])[of_run[rows]]
     yield rows[intact], of_run[rows[intact]], MatchedBy.RUN
@@ -274,5 +288,5 @@ def _one_run(of_run: Column, number: Column) -> Mask:
     low, high = np.full(number.max(initial=-1) + 1, len(number)), np.full(number.max(initial=-1) + 1, -1)
     np.minimum.at(low, number, pd.factorize(of_run)[0])
     np.maximum.at(high, number, pd.factorize(of_run)[0])
-    same: Mask = (of_run >= 0) & (low == high)[number]
-    return same
+    same_run: Mask = (of_run >= 0) & (low == high)[number]
+    return same_run

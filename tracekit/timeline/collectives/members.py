@@ -35,15 +35,15 @@ def groups(ranks: str, pairs: bool) -> Groups:
 
     `pairs`: the text lists the source and the target of every transfer of a permute; what they connect is together.
     """
-    listed = [[int(one) for one in text.split(",") if one] for text in _GROUP.findall(ranks) or [ranks]]
+    listed = [[int(rank) for rank in text.split(",") if rank] for text in _GROUP.findall(ranks) or [ranks]]
     if not pairs:
         return listed
-    joined: Groups = []
+    connected: Groups = []
     for pair in listed:
-        touched = [one for one in joined if set(one) & set(pair)]
-        joined = [one for one in joined if one not in touched]
-        joined.append(sorted({*pair, *(rank for one in touched for rank in one)}))
-    return sorted(joined)
+        overlapping = [group for group in connected if set(group) & set(pair)]
+        connected = [group for group in connected if group not in overlapping]
+        connected.append(sorted({*pair, *(rank for group in overlapping for rank in group)}))
+    return sorted(connected)
 
 
 def members(ranks: str, pairs: bool, devices: Sequence[str], hosts: Sequence[str]) -> Members:
@@ -52,18 +52,20 @@ def members(ranks: str, pairs: bool, devices: Sequence[str], hosts: Sequence[str
     if not ranks:
         return Members((0,) * count, (0,) * count)
     listed = groups(ranks, pairs)
-    numbers = {rank: at for at, group in enumerate(listed) for rank in group}
+    numbers = {rank: number_of_group for number_of_group, group in enumerate(listed) for rank in group}
     sizes = {len(group) for group in listed}
     size = sizes.pop() if len(sizes) == 1 else 0
     if len(listed) == 1 and count <= size:
         return Members((0,) * count, (size,) * count)
-    own = list(dict.fromkeys(hosts))
-    if len(listed) == 1 and all(hosts.count(host) == size for host in own):  # as many programs, each with its own ranks
-        return Members(tuple(own.index(host) for host in hosts), (size,) * count)
+    distinct_hosts = list(dict.fromkeys(hosts))
+    if len(listed) == 1 and all(
+        hosts.count(host) == size for host in distinct_hosts
+    ):  # as many programs, each with its own ranks
+        return Members(tuple(distinct_hosts.index(host) for host in hosts), (size,) * count)
     ordinals = [-1 if (own_number := number(device)) is None else own_number for device in devices]
-    fits = set(ordinals) >= set(numbers) if pairs else set(ordinals) == set(numbers)
-    if len(own) == 1 and len(set(ordinals)) == count and fits:
+    numbers_match = set(ordinals) >= set(numbers) if pairs else set(ordinals) == set(numbers)
+    if len(distinct_hosts) == 1 and len(set(ordinals)) == count and numbers_match:
         group = [numbers.get(ordinal, -1) for ordinal in ordinals]
         # A permute's device that neither sends nor receives is alone with itself.
-        return Members(tuple(group), tuple(len(listed[one]) if one >= 0 else 1 for one in group), True)
+        return Members(tuple(group), tuple(len(listed[place]) if place >= 0 else 1 for place in group), True)
     return Members((-1,) * count, (size,) * count)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.steps.marks import AFTER, BEFORE, UNKNOWN, Marks, groups, marks
+from tracekit.timeline.steps.marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
 from tracekit.vocabulary.kinds import Kind
 
 BOUNDARY_COLUMNS = {
@@ -48,12 +48,12 @@ class StepBoundaries:
     from the first start to the last end. `host_*` is the host's own time of the step, null where no annotation told it;
     `device_*` runs from the first start to the last end of the step's rows, null without any; `rows` counts them, and
     `rows_by_time` those of them that only their start puts there. `hosts` marked the step, `compile_ps` of its host's
-    time a compiler ran. `of` (n,) is the step of each row, a row number of `table`, or -1. `nested` annotations inside
-    other steps were not counted. `lacking` says why there are no steps.
+    time a compiler ran. `step_of` (n,) is the step of each row, a row number of `table`, or -1. `nested` annotations
+    inside other steps were not counted. `lacking` says why there are no steps.
     """
 
     table: pd.DataFrame
-    of: NDArray[np.int64]
+    step_of: NDArray[np.int64]
     nested: int = 0
     lacking: str = ""
 
@@ -71,122 +71,122 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     execution it names; or, without launch, of the k-th step if each step runs its program equally often; or else of
     the step during which it starts.
     """
-    told = marks(rows, spans)
-    if isinstance(told, str):
-        return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, told)
-    linked = told.linked
-    if told.host is not None:
-        linked = _by_order(rows, told, _by_launch(rows, told, launch, launches))
+    step_marks = marks(rows, spans)
+    if isinstance(step_marks, str):
+        return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, step_marks)
+    linked = step_marks.linked
+    if step_marks.host is not None:
+        linked = _by_order(rows, step_marks, _by_launch(rows, step_marks, launch, launches))
     by_time = linked == UNKNOWN
-    linked = _by_start(rows, told, linked)
-    reach = _extents(rows, linked, len(told.step))
-    start, end = np.zeros(len(told.step), np.int64), np.zeros(len(told.step), np.int64)
-    of = np.maximum(linked, -1)
-    for clock, steps in told.by_clock.items():
-        start[steps], end[steps] = _windows(rows, told, clock, steps, linked, reach)
+    linked = _by_start(rows, step_marks, linked)
+    reach = _extents(rows, linked, len(step_marks.step))
+    start, end = np.zeros(len(step_marks.step), np.int64), np.zeros(len(step_marks.step), np.int64)
+    step_of = np.maximum(linked, -1)
+    for clock, steps in step_marks.by_clock.items():
+        start[steps], end[steps] = _windows(rows, step_marks, clock, steps, linked, reach)
         for device in _devices(rows, clock):
-            mine = rows.of(device)
-            rest = mine.start + np.flatnonzero(linked[mine] == UNKNOWN)
-            at = np.searchsorted(end[steps], rows.start[rest], side="right")
-            inside = (at < len(steps)) & (rows.start[rest] >= start[steps[0]])
-            of[rest] = np.where(inside, steps[np.minimum(at, len(steps) - 1)], -1)
-    return StepBoundaries(_table(rows, spans, told, start, end, of, by_time), of, told.nested)
+            device_rows = rows.of(device)
+            unlinked = device_rows.start + np.flatnonzero(linked[device_rows] == UNKNOWN)
+            place = np.searchsorted(end[steps], rows.start[unlinked], side="right")
+            in_a_step = (place < len(steps)) & (rows.start[unlinked] >= start[steps[0]])
+            step_of[unlinked] = np.where(in_a_step, steps[np.minimum(place, len(steps) - 1)], -1)
+    return StepBoundaries(_table(rows, spans, step_marks, start, end, step_of, by_time), step_of, step_marks.nested)
 
 
 def _devices(rows: Rows, clock: str) -> list[int]:
     return [number for number, on in enumerate(rows.clocks) if on == clock]
 
 
-def _during(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:
+def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:
     """The step in whose host time each point lies, from the end of the step before; BEFORE the first, AFTER the last.
 
     `host` (m, 2) is in order.
     """
-    at = np.searchsorted(np.maximum.accumulate(host[:, 1]), points, side="right")
-    return np.where(points < host[:, 0].min(), BEFORE, np.where(at < len(host), at, AFTER))
+    place = np.searchsorted(np.maximum.accumulate(host[:, 1]), points, side="right")
+    return np.where(points < host[:, 0].min(), BEFORE, np.where(place < len(host), place, AFTER))
 
 
-def _by_launch(rows: Rows, told: Marks, launch: NDArray[np.int64], launches: pd.DataFrame) -> NDArray[np.int64]:
+def _by_launch(rows: Rows, step_marks: Marks, launch: NDArray[np.int64], launches: pd.DataFrame) -> NDArray[np.int64]:
     """The step in which each row was launched, BEFORE, AFTER or UNKNOWN."""
     step = np.full(len(launches) + 1, UNKNOWN)
-    called, host_of = launches["start_ps"].to_numpy(), launches["host"].cat.codes.to_numpy()
+    call_starts, host_of = launches["start_ps"].to_numpy(), launches["host"].cat.codes.to_numpy()
     clock_of = dict(zip(rows.hosts, rows.clocks, strict=True))
     for code, host in enumerate(launches["host"].cat.categories):
-        steps, times = _of_host(told, str(host), clock_of.get(str(host)))
+        steps, times = _marks_of_host(step_marks, str(host), clock_of.get(str(host)))
         if len(steps) == 0:
             continue
-        mine = np.flatnonzero(host_of == code)
-        at = _during(times, called[mine])
-        step[mine] = np.where(at >= 0, steps[np.maximum(at, 0)], at)
-    found: NDArray[np.int64] = step[launch]
-    return _queued(rows, found)
+        host_launches = np.flatnonzero(host_of == code)
+        place = _step_at(times, call_starts[host_launches])
+        step[host_launches] = np.where(place >= 0, steps[np.maximum(place, 0)], place)
+    launched_in: NDArray[np.int64] = step[launch]
+    return _mark_queued(rows, launched_in)
 
 
-def _of_host(told: Marks, host: str, clock: str | None) -> tuple[NDArray[np.int64], iv.Intervals]:
+def _marks_of_host(step_marks: Marks, host: str, clock: str | None) -> tuple[NDArray[np.int64], iv.Intervals]:
     """The steps that a host marked, with its times of them; of a host that marked none, those of its clock."""
-    if host in told.of_host or told.host is None:
-        return told.of_host.get(host, (np.empty(0, np.int64), iv.EMPTY))
-    steps = told.by_clock.get(clock or "", np.empty(0, np.int64))
-    return steps, told.host[steps]
+    if host in step_marks.of_host or step_marks.host is None:
+        return step_marks.of_host.get(host, (np.empty(0, np.int64), iv.EMPTY))
+    steps = step_marks.by_clock.get(clock or "", np.empty(0, np.int64))
+    return steps, step_marks.host[steps]
 
 
-def _queued(rows: Rows, found: NDArray[np.int64]) -> NDArray[np.int64]:
+def _mark_queued(rows: Rows, launched_in: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows with an id but no call, ahead of all rows of their device that have one, were launched BEFORE the trace."""
-    has = rows.known("correlation_id")
+    has_id = rows.known("correlation_id")
     for device in range(len(rows.devices)):
-        mine = rows.of(device)
-        known = np.flatnonzero(found[mine] != UNKNOWN)
-        if len(known):
-            ahead = slice(mine.start, mine.start + int(known[0]))
-            found[ahead][has[ahead]] = BEFORE
-    return found
+        device_rows = rows.of(device)
+        linked = np.flatnonzero(launched_in[device_rows] != UNKNOWN)
+        if len(linked):
+            ahead = slice(device_rows.start, device_rows.start + int(linked[0]))
+            launched_in[ahead][has_id[ahead]] = BEFORE
+    return launched_in
 
 
-def _by_order(rows: Rows, told: Marks, linked: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_order(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArray[np.int64]:
     """`linked`, and the rows without launch by the order in which their device ran their program.
 
     A device runs one program's executions in the order of their dispatch. Where those since the first step are as
     many as the steps (or as those of one name), or a multiple, the k-th step ran the k-th of them, unless one would
     start before its step does.
     """
-    which = rows.known("run_id") & (linked == UNKNOWN)
-    if told.host is None or not which.any():
+    is_execution = rows.known("run_id") & (linked == UNKNOWN)
+    if step_marks.host is None or not is_execution.any():
         return linked
-    run, _ = rows.numbers("run_id")
-    ran = groups(rows, [rows.device, rows.codes("hlo_module"), run], which)
-    step = np.full(len(ran.start) + 1, UNKNOWN)
-    order = np.lexsort((ran.start, ran.key[1], ran.key[0]))
-    device, module = ran.key[0][order], ran.key[1][order]
+    run_id, _ = rows.numbers("run_id")
+    executions = group_rows(rows, [rows.device, rows.codes("hlo_module"), run_id], is_execution)
+    step = np.full(len(executions.start) + 1, UNKNOWN)
+    order = np.lexsort((executions.start, executions.key[1], executions.key[0]))
+    device, module = executions.key[0][order], executions.key[1][order]
     heads = np.flatnonzero(np.append(True, (device[1:] != device[:-1]) | (module[1:] != module[:-1])))
-    names = np.array(told.name, object)
-    for its in np.split(order, heads[1:]):
-        number = int(ran.key[0][its[0]])
-        steps, times = _of_host(told, rows.hosts[number], rows.clocks[number])
+    names = np.array(step_marks.name, object)
+    for members in np.split(order, heads[1:]):
+        number = int(executions.key[0][members[0]])
+        steps, times = _marks_of_host(step_marks, rows.hosts[number], rows.clocks[number])
         if len(steps) == 0:
             continue
-        its = its[ran.start[its] >= times[:, 0].min()]
-        for some in [np.ones(len(steps), bool), *(names[steps] == name for name in dict.fromkeys(names[steps]))]:
-            often, rest = divmod(len(its), int(some.sum()))
-            if often == 0 or rest:
+        members = members[executions.start[members] >= times[:, 0].min()]
+        for candidates in [np.ones(len(steps), bool), *(names[steps] == name for name in dict.fromkeys(names[steps]))]:
+            often, remainder = divmod(len(members), int(candidates.sum()))
+            if often == 0 or remainder:
                 continue
-            at = np.repeat(np.flatnonzero(some), often)
-            if (ran.start[its] >= times[at, 0]).all():
-                step[its] = steps[at]
+            places = np.repeat(np.flatnonzero(candidates), often)
+            if (executions.start[members] >= times[places, 0]).all():
+                step[members] = steps[places]
                 break
-    return np.where(which, step[ran.of], linked)
+    return np.where(is_execution, step[executions.group_of], linked)
 
 
-def _by_start(rows: Rows, told: Marks, linked: NDArray[np.int64]) -> NDArray[np.int64]:
+def _by_start(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArray[np.int64]:
     """`linked`, and on clocks where nothing proves the step of any row, that in whose host time each row starts."""
     linked = linked.copy()
-    for clock, steps in told.by_clock.items():
-        parts = [rows.of(device) for device in _devices(rows, clock)]
-        if told.host is None or any((linked[mine] >= 0).any() for mine in parts):
+    for clock, steps in step_marks.by_clock.items():
+        device_slices = [rows.of(device) for device in _devices(rows, clock)]
+        if step_marks.host is None or any((linked[device_rows] >= 0).any() for device_rows in device_slices):
             continue
-        for mine in parts:
-            at = _during(told.host[steps], rows.start[mine])
-            found = np.where(at >= 0, steps[np.maximum(at, 0)], at)
-            linked[mine] = np.where(linked[mine] == UNKNOWN, found, linked[mine])
+        for device_rows in device_slices:
+            place = _step_at(step_marks.host[steps], rows.start[device_rows])
+            steps_by_start = np.where(place >= 0, steps[np.maximum(place, 0)], place)
+            linked[device_rows] = np.where(linked[device_rows] == UNKNOWN, steps_by_start, linked[device_rows])
     return linked
 
 
@@ -195,114 +195,114 @@ class _Reach:
     """Of each step, (s,): the first start and last end of its rows, the last end of those that hold it open, and their
     number; _NEVER where there are none."""
 
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    held: NDArray[np.int64]
+    first_start: NDArray[np.int64]
+    last_end: NDArray[np.int64]
+    open_until: NDArray[np.int64]
     number: NDArray[np.int64]
 
 
-def _extents(rows: Rows, of: NDArray[np.int64], count: int) -> _Reach:
+def _extents(rows: Rows, step_of: NDArray[np.int64], count: int) -> _Reach:
     """The extents of `count` steps, over the rows on devices that the trace proves."""
-    found = _Reach(*(np.full(count, one) for one in (-_NEVER - 1, _NEVER, _NEVER, 0)))
+    reach = _Reach(*(np.full(count, initial) for initial in (-_NEVER - 1, _NEVER, _NEVER, 0)))
     # Rows of one step mostly stand together on a device, and there their starts grow.
-    heads = np.union1d(rows.first[:-1], np.flatnonzero(of[1:] != of[:-1]) + 1)
+    heads = np.union1d(rows.first[:-1], np.flatnonzero(step_of[1:] != step_of[:-1]) + 1)
     size = np.diff(heads, append=len(rows))
-    last = np.maximum.reduceat(rows.end, heads)
-    held = np.maximum.reduceat(np.where(_holds(rows), rows.end, _NEVER), heads)
-    counts = (of[heads] >= 0) & np.array(rows.placed)[rows.device[heads]]
-    step = of[heads][counts]
-    np.minimum.at(found.first, step, rows.start[heads][counts])
-    np.maximum.at(found.last, step, last[counts])
-    np.maximum.at(found.held, step, held[counts])
-    np.add.at(found.number, step, size[counts])
-    return found
+    last_end = np.maximum.reduceat(rows.end, heads)
+    open_until = np.maximum.reduceat(np.where(_holds_open(rows), rows.end, _NEVER), heads)
+    in_step = (step_of[heads] >= 0) & np.array(rows.placed)[rows.device[heads]]
+    step = step_of[heads][in_step]
+    np.minimum.at(reach.first_start, step, rows.start[heads][in_step])
+    np.maximum.at(reach.last_end, step, last_end[in_step])
+    np.maximum.at(reach.open_until, step, open_until[in_step])
+    np.add.at(reach.number, step, size[in_step])
+    return reach
 
 
-def _holds(rows: Rows) -> NDArray[np.bool_]:
+def _holds_open(rows: Rows) -> NDArray[np.bool_]:
     """Which rows hold their step open: compute, collectives, and a program's own copies, as it is not done before."""
     program = rows.known("run_id")
-    found: NDArray[np.bool_] = (rows.kind == CODE[Kind.COMPUTE]) | (rows.kind == CODE[Kind.COLLECTIVE]) | program
-    return found
+    holds: NDArray[np.bool_] = (rows.kind == CODE[Kind.COMPUTE]) | (rows.kind == CODE[Kind.COLLECTIVE]) | program
+    return holds
 
 
 def _windows(
-    rows: Rows, told: Marks, clock: str, steps: NDArray[np.int64], linked: NDArray[np.int64], reach: _Reach
+    rows: Rows, step_marks: Marks, clock: str, steps: NDArray[np.int64], linked: NDArray[np.int64], reach: _Reach
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The start and end of the steps of one clock."""
-    done = np.where(reach.held[steps] == _NEVER, reach.last[steps], reach.held[steps])
-    if told.host is None:
-        end = np.maximum.accumulate(done)
-        begin = int(reach.first[steps[0]])
+    device_end = np.where(reach.open_until[steps] == _NEVER, reach.last_end[steps], reach.open_until[steps])
+    if step_marks.host is None:
+        end = np.maximum.accumulate(device_end)
+        begin = int(reach.first_start[steps[0]])
         return np.append(min(begin, int(end[0])), end[:-1]), end
-    end = np.maximum.accumulate(np.maximum(done, told.host[steps, 1]))
-    begin = int(told.host[steps, 0].min())
+    end = np.maximum.accumulate(np.maximum(device_end, step_marks.host[steps, 1]))
+    begin = int(step_marks.host[steps, 0].min())
     for device in _devices(rows, clock):
-        mine = rows.of(device)
-        earlier = mine.start + np.flatnonzero(linked[mine] == BEFORE)
-        begin = max(begin, int(rows.end[earlier][_holds(rows)[earlier]].max(initial=_NEVER)))
+        device_rows = rows.of(device)
+        earlier = device_rows.start + np.flatnonzero(linked[device_rows] == BEFORE)
+        begin = max(begin, int(rows.end[earlier][_holds_open(rows)[earlier]].max(initial=_NEVER)))
     return np.append(min(begin, int(end[0])), end[:-1]), end
 
 
 def _table(
     rows: Rows,
     spans: pd.DataFrame,
-    told: Marks,
+    step_marks: Marks,
     start: NDArray[np.int64],
     end: NDArray[np.int64],
-    of: NDArray[np.int64],
+    step_of: NDArray[np.int64],
     by_time: NDArray[np.bool_],
 ) -> pd.DataFrame:
     count = len(start)
-    reach = _extents(rows, of, count)
-    loose = _extents(rows, np.where(by_time, of, -1), count).number if by_time.any() else np.zeros(count, np.int64)
-    there = reach.number > 0
+    reach = _extents(rows, step_of, count)
+    loose = _extents(rows, np.where(by_time, step_of, -1), count).number if by_time.any() else np.zeros(count, np.int64)
+    has_rows = reach.number > 0
     return frame(
         BOUNDARY_COLUMNS,
         {
-            "clock": told.clock,
-            "step": told.step,
-            "name": told.name,
+            "clock": step_marks.clock,
+            "step": step_marks.step,
+            "name": step_marks.name,
             "start_ps": start,
             "end_ps": end,
             "wall_ps": end - start,
-            "host_start_ps": _known(told.host[:, 0] if told.host is not None else None, count),
-            "host_end_ps": _known(told.host[:, 1] if told.host is not None else None, count),
-            "device_start_ps": pd.arrays.IntegerArray(reach.first, ~there),
-            "device_end_ps": pd.arrays.IntegerArray(reach.last, ~there),
+            "host_start_ps": _nullable(step_marks.host[:, 0] if step_marks.host is not None else None, count),
+            "host_end_ps": _nullable(step_marks.host[:, 1] if step_marks.host is not None else None, count),
+            "device_start_ps": pd.arrays.IntegerArray(reach.first_start, ~has_rows),
+            "device_end_ps": pd.arrays.IntegerArray(reach.last_end, ~has_rows),
             "rows": reach.number,
             "rows_by_time": loose,
-            "hosts": _known(told.hosts, count),
-            "compile_ps": _compiling(rows, spans, told, start, end),
-            "told_by": [told.told_by] * count,
+            "hosts": _nullable(step_marks.hosts, count),
+            "compile_ps": _compile_times(rows, spans, step_marks, start, end),
+            "told_by": [step_marks.told_by] * count,
         },
     )
 
 
-def _known(values: NDArray[np.int64] | None, count: int) -> pd.arrays.IntegerArray:
+def _nullable(values: NDArray[np.int64] | None, count: int) -> pd.arrays.IntegerArray:
     if values is None:
         return pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, bool))
     return pd.arrays.IntegerArray(values, np.zeros(count, bool))
 
 
-def _compiling(
-    rows: Rows, spans: pd.DataFrame, told: Marks, start: NDArray[np.int64], end: NDArray[np.int64]
+def _compile_times(
+    rows: Rows, spans: pd.DataFrame, step_marks: Marks, start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """For how long, in ps, a compiler ran on any host of the clock in each step's host time, or else in its window."""
-    found = np.zeros(len(start), np.int64)
+    compile_ps = np.zeros(len(start), np.int64)
     names = spans["name"].cat
     compiler = [bool(_COMPILING.fullmatch(str(name))) for name in names.categories]
-    at = np.flatnonzero(np.append(compiler, False)[names.codes.to_numpy()])
-    if len(at) == 0:
-        return found
-    hosts = spans["host"].iloc[at].astype("str")
+    places = np.flatnonzero(np.append(compiler, False)[names.codes.to_numpy()])
+    if len(places) == 0:
+        return compile_ps
+    hosts = spans["host"].iloc[places].astype("str")
     clock_of = dict(zip(rows.hosts, rows.clocks, strict=True))
-    busy = iv.intervals(spans["start_ps"].to_numpy()[at], spans["end_ps"].to_numpy()[at])
+    compile_spans = iv.intervals(spans["start_ps"].to_numpy()[places], spans["end_ps"].to_numpy()[places])
     clocks = set(clock_of.values())
     on = np.array([clock_of.get(host, next(iter(clocks)) if len(clocks) == 1 else None) for host in hosts], object)
-    for clock, steps in told.by_clock.items():
+    for clock, steps in step_marks.by_clock.items():
         times = np.column_stack([start[steps], end[steps]])
-        if told.host is not None:
-            ends = told.host[steps, 1]
-            times = np.column_stack([np.append(told.host[steps, 0].min(), ends[:-1]), ends])
-        found[steps] = iv.within(iv.union(busy[on == clock]), times)
-    return found
+        if step_marks.host is not None:
+            ends = step_marks.host[steps, 1]
+            times = np.column_stack([np.append(step_marks.host[steps, 0].min(), ends[:-1]), ends])
+        compile_ps[steps] = iv.within(iv.union(compile_spans[on == clock]), times)
+    return compile_ps

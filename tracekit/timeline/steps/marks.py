@@ -53,51 +53,54 @@ def marks(rows: Rows, spans: pd.DataFrame) -> Marks | str:
     """The steps by the most trustworthy evidence that the trace has, or a sentence why it has none."""
     if not any(rows.placed):
         return "The trace holds no work of a device, so it has no steps to measure."
-    return annotated(rows, spans) or grouped(rows) or executed(rows)
+    return annotations(rows, spans) or step_groups(rows) or program_executions(rows)
 
 
-def annotated(rows: Rows, spans: pd.DataFrame) -> Marks | None:
+def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     """The steps that host spans with a step number mark; None if no host on a clock with device rows has any.
 
     Spans of one name and number that overlap on one host (PyTorch marks a step on several threads) are one step, and so
     are the k-th of one name and number on all hosts of a clock. Of spans inside each other only the outermost is a
     step, unless its name occurs once and it holds two or more: then it is a wrapper of the run.
     """
-    found = spans.loc[spans["step"].notna().to_numpy(bool), ["host", "name", "step", "start_ps", "end_ps"]]
-    found = found.astype({"host": "str", "name": "str", "step": "int64"})
+    spans_of_steps = spans.loc[spans["step"].notna().to_numpy(bool), ["host", "name", "step", "start_ps", "end_ps"]]
+    spans_of_steps = spans_of_steps.astype({"host": "str", "name": "str", "step": "int64"})
     clocks = dict(zip(rows.hosts, rows.clocks, strict=True))
     # A host without rows is on the only clock there is; among several, nothing says on which.
-    only = next(iter(clocks.values())) if len(set(clocks.values())) == 1 else None
-    found["clock"] = [clocks.get(host, only) for host in found["host"]]
-    found = found[found["clock"].notna()]
-    if found.empty:
+    only_clock = next(iter(clocks.values())) if len(set(clocks.values())) == 1 else None
+    spans_of_steps["clock"] = [clocks.get(host, only_clock) for host in spans_of_steps["host"]]
+    spans_of_steps = spans_of_steps[spans_of_steps["clock"].notna()]
+    if spans_of_steps.empty:
         return None
-    found["name"] = [series(name) for name in found["name"]]
-    found = _occurrences(found)
+    spans_of_steps["name"] = [series(name) for name in spans_of_steps["name"]]
+    spans_of_steps = _occurrences(spans_of_steps)
     key = ["clock", "name", "step", "occurrence"]
-    which = found.groupby(key, sort=False).ngroup().to_numpy()
-    inner = np.zeros(int(which.max()) + 1, bool)
-    for _, mine in found.groupby("host", sort=False):
-        inner[which[mine.index[_inner(mine)]]] = True
-    found, which = found[~inner[which]], which[~inner[which]]
-    _, first, which, hosts = np.unique(which, return_index=True, return_inverse=True, return_counts=True)
-    start, end = np.full(len(first), np.iinfo(np.int64).max), np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(start, which, found["start_ps"].to_numpy())
-    np.maximum.at(end, which, found["end_ps"].to_numpy())
-    order = np.lexsort((start, end, pd.factorize(found["clock"].iloc[first], sort=True)[0]))
-    one = found.iloc[first[order]]
-    placed = found.assign(place=_renumbered(order)[which]).sort_values(["host", "place"])
+    mark = spans_of_steps.groupby(key, sort=False).ngroup().to_numpy()
+    inner = np.zeros(int(mark.max()) + 1, bool)
+    for _, host_spans in spans_of_steps.groupby("host", sort=False):
+        inner[mark[host_spans.index[_inner(host_spans)]]] = True
+    spans_of_steps, mark = spans_of_steps[~inner[mark]], mark[~inner[mark]]
+    _, heads, mark, hosts = np.unique(mark, return_index=True, return_inverse=True, return_counts=True)
+    start, end = np.full(len(heads), np.iinfo(np.int64).max), np.full(len(heads), np.iinfo(np.int64).min)
+    np.minimum.at(start, mark, spans_of_steps["start_ps"].to_numpy())
+    np.maximum.at(end, mark, spans_of_steps["end_ps"].to_numpy())
+    order = np.lexsort((start, end, pd.factorize(spans_of_steps["clock"].iloc[heads], sort=True)[0]))
+    head = spans_of_steps.iloc[heads[order]]
+    in_order = spans_of_steps.assign(place=_renumbered(order)[mark]).sort_values(["host", "place"])
     return Marks(
         ANNOTATION,
-        one["clock"].tolist(),
-        one["step"].tolist(),
-        one["name"].tolist(),
+        head["clock"].tolist(),
+        head["step"].tolist(),
+        head["name"].tolist(),
         np.full(len(rows), UNKNOWN),
         host=iv.intervals(start[order], end[order]),
         hosts=hosts[order],
         of_host={
-            str(host): (mine["place"].to_numpy(np.int64), iv.intervals(mine["start_ps"], mine["end_ps"]))
-            for host, mine in placed.groupby("host")
+            str(host): (
+                host_spans["place"].to_numpy(np.int64),
+                iv.intervals(host_spans["start_ps"], host_spans["end_ps"]),
+            )
+            for host, host_spans in in_order.groupby("host")
         },
         nested=int(inner.sum()),
     )
@@ -105,86 +108,86 @@ def annotated(rows: Rows, spans: pd.DataFrame) -> Marks | None:
 
 def series(name: str) -> str:
     """The name without its step's number: `ProfilerStep#3`, `train#step_num=3#` and `step_3` recur each step."""
-    bare = re.sub(r"[\s_:-]*\d*$", "", name.partition("#")[0])
-    return bare or name
+    stem = re.sub(r"[\s_:-]*\d*$", "", name.partition("#")[0])
+    return stem or name
 
 
-def _occurrences(found: pd.DataFrame) -> pd.DataFrame:
+def _occurrences(spans: pd.DataFrame) -> pd.DataFrame:
     """Overlapping spans of one host, name and number as one, and the others numbered by `occurrence`."""
     key = ["host", "clock", "name", "step"]
-    found = found.sort_values([*key, "start_ps"], kind="stable", ignore_index=True)
-    reach = found.groupby(key, sort=False)["end_ps"].cummax()
-    same = (found[key] == found[key].shift()).all(axis=1)
-    new = ~same | (found["start_ps"] >= reach.shift(fill_value=0))
-    joined = found.groupby(new.cumsum(), sort=False).agg(
+    spans = spans.sort_values([*key, "start_ps"], kind="stable", ignore_index=True)
+    reach = spans.groupby(key, sort=False)["end_ps"].cummax()
+    same_key = (spans[key] == spans[key].shift()).all(axis=1)
+    new = ~same_key | (spans["start_ps"] >= reach.shift(fill_value=0))
+    merged = spans.groupby(new.cumsum(), sort=False).agg(
         {**dict.fromkeys(key, "first"), "start_ps": "min", "end_ps": "max"}
     )
-    joined = joined.reset_index(drop=True)
-    joined["occurrence"] = joined.groupby(key, sort=False).cumcount()
-    return joined
+    merged = merged.reset_index(drop=True)
+    merged["occurrence"] = merged.groupby(key, sort=False).cumcount()
+    return merged
 
 
-def _inner(mine: pd.DataFrame) -> NDArray[np.bool_]:
+def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
     """Which spans of one host are no step: those inside another, or a single one that wraps several."""
-    start, end = mine["start_ps"].to_numpy(), mine["end_ps"].to_numpy()
+    start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
     order = np.lexsort((-end, start))
-    often = mine.groupby("name")["name"].transform("size").to_numpy()
-    wraps = np.zeros(len(mine), bool)
+    often = spans.groupby("name")["name"].transform("size").to_numpy()
+    wraps = np.zeros(len(spans), bool)
     for place in np.flatnonzero(often == 1):
-        first, last = np.searchsorted(start[order], [start[place], end[place]], side="left")
-        wraps[place] = (end[order[first:last]] <= end[place]).sum() > 2
+        first_place, last_place = np.searchsorted(start[order], [start[place], end[place]], side="left")
+        wraps[place] = (end[order[first_place:last_place]] <= end[place]).sum() > 2
     inner = wraps.copy()
-    rest = order[~wraps[order]]
+    candidates = order[~wraps[order]]
     # The starts grow, so a span is inside another exactly if one before it reaches as far.
-    inner[rest[1:]] = end[rest[1:]] <= np.maximum.accumulate(end[rest])[:-1]
+    inner[candidates[1:]] = end[candidates[1:]] <= np.maximum.accumulate(end[candidates])[:-1]
     return inner
 
 
-def grouped(rows: Rows) -> Marks | None:
+def step_groups(rows: Rows) -> Marks | None:
     """The steps by the `group_id` of the rows; None if no row has one."""
-    group, has = rows.numbers("group_id")
+    group, has_group = rows.numbers("group_id")
     clock_of, clocks = _clocks(rows)
-    parts = groups(rows, [clock_of[rows.device], group], has & np.array(rows.placed)[rows.device])
-    if len(parts.start) == 0:
+    groups = group_rows(rows, [clock_of[rows.device], group], has_group & np.array(rows.placed)[rows.device])
+    if len(groups.start) == 0:
         return None
-    order = np.lexsort((parts.end, parts.key[0]))
+    order = np.lexsort((groups.end, groups.key[0]))
     return Marks(
         GROUP,
-        [clocks[code] for code in parts.key[0][order]],
-        parts.key[1][order].tolist(),
+        [clocks[code] for code in groups.key[0][order]],
+        groups.key[1][order].tolist(),
         ["group"] * len(order),
-        _renumbered(order)[parts.of],
+        _renumbered(order)[groups.group_of],
     )
 
 
-def executed(rows: Rows) -> Marks | str:
+def program_executions(rows: Rows) -> Marks | str:
     """The executions of the program that takes most device time of those that recur, one step each, on every clock.
 
     A program recurs if it ran three times or more on each of its devices; and from its first start to its last end
     at least half of the device time must lie. One step is the executions with the same `run_id`, where all its
     devices have the same ids, else the k-th on each device. A sentence if no clock has such a program.
     """
-    run, has = rows.numbers("run_id")
+    run, has_run = rows.numbers("run_id")
     module = rows.codes("hlo_module")
-    which = has & (module >= 0) & np.array(rows.placed)[rows.device]
-    ran = groups(rows, [rows.device, module, run], which)
-    if len(ran.start) == 0:
+    is_execution = has_run & (module >= 0) & np.array(rows.placed)[rows.device]
+    executions = group_rows(rows, [rows.device, module, run], is_execution)
+    if len(executions.start) == 0:
         return (
             "No host span has a step number (jax.profiler.StepTraceAnnotation, ProfilerStep, an NVTX step range), and "
             "no device row names its step group or its program's execution, so nothing tells the steps."
         )
     clock_of, clocks = _clocks(rows)
     label = rows.labels("hlo_module")
-    place = np.full(len(ran.start), UNKNOWN)
+    place = np.full(len(executions.start), UNKNOWN)
     names: list[tuple[str, int, str]] = []
     for code, clock in enumerate(clocks):
-        mine = np.flatnonzero(clock_of[ran.key[0]] == code)
-        chosen = _recurring(ran, mine)
-        if len(chosen) == 0:
+        on_clock = np.flatnonzero(clock_of[executions.key[0]] == code)
+        numbers = _recurring(executions, on_clock)
+        if len(numbers) == 0:
             continue
-        count = int(chosen.max()) + 1
-        place[mine] = np.where(chosen >= 0, chosen + len(names), UNKNOWN)
-        program = label[int(ran.key[1][mine[chosen >= 0][0]])]
+        count = int(numbers.max()) + 1
+        place[on_clock] = np.where(numbers >= 0, numbers + len(names), UNKNOWN)
+        program = label[int(executions.key[1][on_clock[numbers >= 0][0]])]
         names += [(clock, number, program) for number in range(count)]
     if not names:
         return (
@@ -196,78 +199,78 @@ def executed(rows: Rows) -> Marks | str:
         [clock for clock, _, _ in names],
         [number for _, number, _ in names],
         [program for _, _, program in names],
-        np.append(place, UNKNOWN)[ran.of],
+        np.append(place, UNKNOWN)[executions.group_of],
     )
 
 
-def _recurring(ran: "Groups", mine: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The step of each execution in `mine`, UNKNOWN for other programs; empty if no program recurs."""
-    device, module, run = (one[mine] for one in ran.key)
-    start, end, time = ran.start[mine], ran.end[mine], ran.time[mine]
-    taken = {int(one): iv.sum_exactly(time[module == one]) for one in np.unique(module)}
-    for one in sorted(taken, key=lambda one: -taken[one]):
-        its = np.flatnonzero(module == one)
-        its = its[np.lexsort((start[its], device[its]))]
-        _, often = np.unique(device[its], return_counts=True)
-        inside = (start >= start[its].min()) & (end <= end[its].max())
-        if often.min() < RECURS or 2 * iv.sum_exactly(time[inside]) < sum(taken.values()):
+def _recurring(executions: "RowGroups", on_clock: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The step of each execution in `on_clock`, UNKNOWN for other programs; empty if no program recurs."""
+    device, module, run_id = (key[on_clock] for key in executions.key)
+    start, end, time = executions.start[on_clock], executions.end[on_clock], executions.time[on_clock]
+    time_of = {int(program): iv.sum_exactly(time[module == program]) for program in np.unique(module)}
+    for program in sorted(time_of, key=lambda program: -time_of[program]):
+        members = np.flatnonzero(module == program)
+        members = members[np.lexsort((start[members], device[members]))]
+        _, often = np.unique(device[members], return_counts=True)
+        in_reach = (start >= start[members].min()) & (end <= end[members].max())
+        if often.min() < RECURS or 2 * iv.sum_exactly(time[in_reach]) < sum(time_of.values()):
             continue
-        ids, number = np.unique(run[its], return_inverse=True)
+        ids, number = np.unique(run_id[members], return_inverse=True)
         if (often == len(ids)).all():
             first = np.full(len(ids), np.iinfo(np.int64).max)
-            np.minimum.at(first, number, start[its])
+            np.minimum.at(first, number, start[members])
             number = _renumbered(np.argsort(first, kind="stable"))[number]
         elif (often == often[0]).all():
-            number = np.arange(len(its)) % often[0]
+            number = np.arange(len(members)) % often[0]
         else:
             continue
-        found = np.full(len(mine), UNKNOWN)
-        found[its] = number
-        return found
+        steps = np.full(len(on_clock), UNKNOWN)
+        steps[members] = number
+        return steps
     return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Groups:
+class RowGroups:
     """p groups of rows with equal keys: each key's values (p,), first start, last end, and `time`, the summed lengths
-    of its stretches of rows beside each other, in ps; `of` (n,) is the group of each row, -1 for none."""
+    of its stretches of rows beside each other, in ps; `group_of` (n,) is the group of each row, -1 for none."""
 
     key: list[NDArray[np.int64]]
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     time: NDArray[np.int64]
-    of: NDArray[np.int64]
+    group_of: NDArray[np.int64]
 
 
-def groups(rows: Rows, keys: Iterable[NDArray[np.int64]], which: NDArray[np.bool_]) -> Groups:
-    """The rows in `which`, grouped by keys of shape (n,)."""
-    at = np.flatnonzero(which)
-    of = np.full(len(rows), -1)
-    key = [one[at] for one in keys]
-    if len(at) == 0:
-        return Groups(key, at, at, at, of)
+def group_rows(rows: Rows, keys: Iterable[NDArray[np.int64]], mask: NDArray[np.bool_]) -> RowGroups:
+    """The rows in `mask`, grouped by keys of shape (n,)."""
+    places = np.flatnonzero(mask)
+    group_of = np.full(len(rows), -1)
+    key = [key_values[places] for key_values in keys]
+    if len(places) == 0:
+        return RowGroups(key, places, places, places, group_of)
     # Rows of one group mostly stand together: group the stretches, of which there are few.
-    begins = np.append(True, rows.device[at][1:] != rows.device[at][:-1])
-    for one in key:
-        begins[1:] |= one[1:] != one[:-1]
+    begins = np.append(True, rows.device[places][1:] != rows.device[places][:-1])
+    for key_values in key:
+        begins[1:] |= key_values[1:] != key_values[:-1]
     first = np.flatnonzero(begins)
-    start = rows.start[at][first]
-    end = np.maximum.reduceat(rows.end[at], first)
-    key = [one[first] for one in key]
+    start = rows.start[places][first]
+    end = np.maximum.reduceat(rows.end[places], first)
+    key = [key_values[first] for key_values in key]
     order = np.lexsort(key[::-1])
     new = np.append(True, np.zeros(len(order) - 1, bool))
-    for one in key:
-        new[1:] |= one[order][1:] != one[order][:-1]
+    for key_values in key:
+        new[1:] |= key_values[order][1:] != key_values[order][:-1]
     head = np.flatnonzero(new)
     group = np.empty(len(order), np.int64)
     group[order] = np.cumsum(new) - 1
-    of[at] = group[np.cumsum(begins) - 1]
-    return Groups(
-        [one[order][head] for one in key],
+    group_of[places] = group[np.cumsum(begins) - 1]
+    return RowGroups(
+        [key_values[order][head] for key_values in key],
         np.minimum.reduceat(start[order], head),
         np.maximum.reduceat(end[order], head),
         np.add.reduceat((end - start)[order], head),
-        of,
+        group_of,
     )
 
 
