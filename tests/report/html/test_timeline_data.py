@@ -182,7 +182,7 @@ def test_each_pixel_column_has_the_coverage_that_python_counts(open_page, tmp_pa
         assert found["sets"] == [coverage.covered(held[kind], edges).tolist() for kind in KINDS]
         for kind, shares in zip(KINDS, found["shares"], strict=True):
             layers = [one for one in coverage.layers(held) if kind in one.keys]
-            expected = sum(coverage.covered(one.held, edges) / len(one.keys) / step for one in layers)
+            expected = sum(coverage.covered(one.intervals, edges) / len(one.keys) / step for one in layers)
             assert shares == pytest.approx(np.asarray(expected), abs=1e-12)
 
 
