@@ -1,9 +1,11 @@
 """A trace in order: each part made once, and inside windows what an oracle of points says."""
 
+import gc
 import io
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -442,3 +444,14 @@ def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeyp
     assert bool(report.compared) == bool(stretches)
     assert (tmp_path / "out" / "report.html").is_file()
     assert "gpu:1" in console.file.getvalue()
+
+
+def test_a_timeline_that_nobody_holds_goes_at_once_with_all_its_parts():
+    timeline = timeline_of(trace(events(("gpu:0", "compute", 0, 10))))
+    gone = weakref.ref(timeline.unions)
+    gc.disable()
+    try:
+        del timeline
+        assert gone() is None
+    finally:
+        gc.enable()

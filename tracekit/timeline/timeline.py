@@ -52,20 +52,24 @@ class Timeline:
     """A trace in order; of n rows, columns have shape (n,) and times are in ps.
 
     `trace` is the whole trace. `stretches` (clock, name, start_ps, end_ps) are the only stretches of it that count, in
-    a Timeline that `inside` gave; None where all does. `whole` is the Timeline of all. Analyses change nothing here,
-    and threads may share it.
+    a Timeline that `inside` gave; None where all does. Analyses change nothing here, and threads may share it.
     """
 
     def __init__(self, trace: Trace, stretches: pd.DataFrame | None = None, whole: "Timeline | None" = None) -> None:
         self.trace = trace
         self.stretches = stretches
-        self.whole = whole or self
+        self._whole = whole
         self._parts: dict[str, Any] = {}
         self._locks: dict[str, Lock] = {}
         self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"<Timeline of {self.trace.source or 'a trace'}: {len(self.trace.events):,} events>"
+
+    @property
+    def whole(self) -> "Timeline":
+        """The Timeline of all of the trace."""
+        return self._whole or self  # not kept as self: a cycle would keep all parts until they are collected
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, called for the first time only; other threads that ask for the same wait for it."""
