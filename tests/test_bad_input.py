@@ -199,7 +199,7 @@ def test_json_that_breaks_off_is_read_as_far_as_it_goes_and_says_so(cli, tmp_pat
     path.write_bytes(KINETO[:-40])
     code, out, err, _ = cli("read", path)
     assert (code, err) == (0, "")
-    assert "The file is cut" in out
+    assert "The file is truncated" in out
 
 
 def boundaries(data: bytes) -> set[int]:

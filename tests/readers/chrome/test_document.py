@@ -76,7 +76,7 @@ def test_times_that_no_axis_holds_together_are_left_out_and_noted(tmp_path):
     )
     assert (document.timed.tolist(), document.start_ps.tolist()) == ([False, True, True], [0, 0, 1_000_000])
     assert document.notes == (
-        "1 events lie more than 26 days from the others, so their times are wrong; they were left out.",
+        "1 events are more than 26 days from the others, so their times are wrong: they were skipped.",
     )
 
 
@@ -120,9 +120,9 @@ def test_events_may_stand_before_or_after_the_other_keys_or_alone(tmp_path, monk
     assert (listed(document.name), document.head, document.notes) == (["a", "b"], head, ())
 
 
-CUT = "The file is cut: {}. Its {} whole events were read."
-REPAIRED = "{} events were no JSON (NaN, bad escapes or the like) and were repaired."
-LEFT_OUT = "{} events were no JSON and could not be repaired; they were left out."
+CUT = "The file is truncated: {}. Its {} complete events were read."
+REPAIRED = "{} events were not valid JSON (NaN, bad escapes or similar) and were repaired."
+LEFT_OUT = "{} events were not valid JSON and could not be repaired: they were skipped."
 
 
 def event(name, value="1"):
@@ -141,9 +141,13 @@ A, B, C = event("a"), event("b"), event("c")
         (f'{{"traceEvents": [{A}, {B}, \n ], "k": 1, }}', ["a", "b"], []),
         (f"[{A}, {B}", ["a", "b"], [CUT.format("its list of events is not closed", 2)]),
         (f"[{A}, {B},\n", ["a", "b"], [CUT.format("its list of events is not closed", 2)]),
-        (f"[{A}, {B}, {C[:-2]}", ["a", "b"], [CUT.format("it ends inside of an event", 2)]),
-        (f"[{A}, {B}, {C[:20]}", ["a", "b"], [CUT.format("it ends inside of an event", 2)]),
-        (f'{{"traceEvents": [{A}], "k": "v', ["a"], [CUT.format("the keys beside its events are no JSON, or cut", 1)]),
+        (f"[{A}, {B}, {C[:-2]}", ["a", "b"], [CUT.format("it ends within an event", 2)]),
+        (f"[{A}, {B}, {C[:20]}", ["a", "b"], [CUT.format("it ends within an event", 2)]),
+        (
+            f'{{"traceEvents": [{A}], "k": "v',
+            ["a"],
+            [CUT.format("the keys beside its events are truncated or not valid JSON", 1)],
+        ),
         (f"[{A}, {event('b', 'NaN')}, {C}]", ["a", "b", "c"], [REPAIRED.format(1)]),
         (f"[{event('a', '-Infinity')}, {B}, {event('c', '[N/A,]')}]", ["a", "b", "c"], [REPAIRED.format(2)]),
         (f"[{A}, {event('b', '{]')}, {C}]", ["a", "c"], [LEFT_OUT.format(1)]),
@@ -179,7 +183,7 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
     cut = load(tmp_path, packed[: int(len(packed) * size)])
     assert 1000 < len(cut) < 5000
     assert listed(cut.name) == listed(whole.name)[: len(cut)]
-    assert cut.notes == (CUT.format("its compressed stream breaks off", len(cut)),)
+    assert cut.notes == (CUT.format("its compressed stream ends early", len(cut)),)
 
 
 @pytest.mark.parametrize(
@@ -188,15 +192,15 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
         (b"", "is empty"),
         (b" \n", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
-        (gzip.compress(b"[]" * 99, mtime=0)[:10], "is empty: its compressed stream breaks off"),
+        (gzip.compress(b"[]" * 99, mtime=0)[:10], "is empty: its compressed stream ends early"),
         (b"SQLite format 3\0", "does not begin with { or ["),
-        (b'{"nodes": []}', "holds no array `traceEvents`"),
-        (b'{"traceEvents": {}}', "holds no array `traceEvents`"),
-        (b"[]", "holds no trace events"),
-        (b'{"traceEvents": [{"ph": "X", "na', "holds no trace events"),
-        (b"[[1, 2], [3, 4]]", "holds no trace events"),
-        (b'[{"a": 1}]', "holds no trace events"),
-        (b"{not JSON", "holds no array `traceEvents`"),
+        (b'{"nodes": []}', "has no array `traceEvents`"),
+        (b'{"traceEvents": {}}', "has no array `traceEvents`"),
+        (b"[]", "contains no trace events"),
+        (b'{"traceEvents": [{"ph": "X", "na', "contains no trace events"),
+        (b"[[1, 2], [3, 4]]", "contains no trace events"),
+        (b'[{"a": 1}]', "contains no trace events"),
+        (b"{not JSON", "has no array `traceEvents`"),
     ],
 )
 def test_what_is_no_chrome_trace_gets_one_sentence(tmp_path, text, message):

@@ -172,10 +172,10 @@ def test_what_was_guessed_and_what_json_lost_is_noted(tmp_path):
     trace = text.read(tmp_path)
     assert trace.events["kind"].tolist() == ["compute", "compute"]
     assert trace.notes == (
-        "2 CPU ops ran on several devices at once, and JSON lacks the ids that tell which `end:` event is whose: they "
-        "were joined in order, so that some of these ops end too early or too late.",
-        "1 copies between CPU devices are not shown: JSON lacks the ids that join a call with the thread that copies. "
-        "The *.xplane.pb file of the same capture has them.",
+        "2 CPU ops ran on several devices at once, and JSON lacks the ids that link an op to its `end:` event: they "
+        "were paired in order, so some of these ops may end too early or too late.",
+        "1 copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that copies. The "
+        "*.xplane.pb file of the same capture has them.",
         "1 of 1 distinct CPU ops have no HLO proto: they are classified by name.",
     )
 
@@ -190,12 +190,12 @@ def test_events_that_cannot_be_placed_are_left_out_and_noted(tmp_path, monkeypat
     trace = text.read(tmp_path)
     assert trace.spans["name"].tolist() == ["a"]
     assert trace.notes == (
-        "The file holds exactly 4 events, where JAX stops and keeps the earliest: what came later is missing. The "
-        "*.xplane.pb file of the same capture has it.",
-        "Times lie so far from the file's zero that its numbers round them to more than a picosecond.",
-        "1 events stand in no named process; they were left out.",
-        "1 events have no time; they were left out.",
-        "1 events end before they start; they were left out.",
+        "The file contains exactly 4 events, the most that JAX writes: later events are missing. The *.xplane.pb file "
+        "of the same capture has them.",
+        "Times are so far from the file's zero that its numbers round them to more than a picosecond.",
+        "1 events of no named process were skipped.",
+        "1 events without a time were skipped.",
+        "1 events that end before they start were skipped.",
     )
 
 

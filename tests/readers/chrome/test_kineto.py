@@ -190,7 +190,7 @@ def test_waits_calls_annotations_and_ops_are_no_rows_whatever_their_names(tmp_pa
     )
     assert len(trace.events) == 0
     assert rows(trace.launches, "name") == [["hipMemcpyAsync"]]
-    assert trace.notes[0].startswith("No GPU work was recorded: there are no kernels, copies or memsets. Profile with")
+    assert trace.notes[0].startswith("No GPU work was recorded: no kernels, copies or memsets. Profile with")
 
 
 def test_older_files_write_categories_and_streams_otherwise(tmp_path):
@@ -211,7 +211,7 @@ def test_older_files_write_categories_and_streams_otherwise(tmp_path):
     assert rows(trace.launches, "thread", "correlation_id") == [["thread 51", 3]]
     assert rows(trace.spans, "name", "step") == [["ProfilerStep#12", 12]]
     assert trace.notes == (
-        "All times are whole microseconds, as older versions of PyTorch write them; short work is rounded.",
+        "All times are whole microseconds, as older versions of PyTorch write them: short work is rounded.",
     )
 
 
@@ -228,7 +228,7 @@ def test_older_files_write_categories_and_streams_otherwise(tmp_path):
 def test_the_rank_is_told_by_the_trace_else_by_the_files_name(tmp_path, head, name, host, guessed):
     trace = made(tmp_path, kernel("k"), name=name, **head)
     assert trace.hosts["host"].tolist() == trace.events["host"].tolist() == [host]
-    note = f"That this is {host.replace('rank', 'rank ')} is told by the name of the file alone."
+    note = f"The rank, {host.removeprefix('rank')}, is known from the file name only."
     assert trace.notes == ((note,) if guessed else ())
 
 
@@ -249,12 +249,12 @@ def test_unix_time_is_the_files_base_or_its_own_times_or_unknown(tmp_path, head,
 def test_work_without_a_valid_time_is_left_out_and_noted(tmp_path):
     trace = made(tmp_path, kernel("good", 5.5), kernel("bad", 7, -3), kernel("absurd", 9, 2**64))
     assert trace.events["name"].tolist() == ["good"]
-    assert trace.notes == ("2 kernels, copies or memsets without a valid time were left out.",)
+    assert trace.notes == ("2 kernels, copies or memsets without a valid time were skipped.",)
 
 
 def test_work_of_devices_that_is_not_understood_is_noted(tmp_path):
     trace = made(tmp_path, event("mtia_ccp_events", "dma_request"), event("mtia_ccp_events", "event_wait"))
-    note = "2 events of category mtia_ccp_events were left out: tracekit does not know what they mean."
+    note = "2 events of category mtia_ccp_events were skipped: their meaning is unknown."
     assert (len(trace.events), trace.notes) == (0, (note,))
 
 

@@ -77,8 +77,8 @@ def test_an_operator_counts_once_on_its_context_and_api_calls_are_spans(tmp_path
     assert table(trace.devices, "device", "model") == [["cpu:0", None], ["gpu:1", None]]
     assert trace.format == "mxnet"
     assert trace.notes == (
-        "GPU times are those of MXNet's engine, from a worker taking an operator until the stream is done (with an "
-        "Async engine, until it is enqueued): launch and waiting are in them, kernels are not shown.",
+        "GPU times are those of MXNet's engine, from when a worker takes an operator until its stream is done (with an "
+        "Async engine: until it is enqueued). They include launch and waiting; kernels are not recorded.",
     )
 
 
@@ -135,8 +135,8 @@ def test_begins_and_ends_that_do_not_fit_are_left_out_and_noted(tmp_path):
     trace = dump.read(tmp_path)
     assert table(trace.events, "name", "start_ps", "end_ps") == [["a", 1_000_000, 3_000_000]]
     assert trace.notes == (
-        "2 begins and ends have no counterpart; they were left out.",
-        "2 events end before they begin; they were left out.",
+        "2 begin and end events without a counterpart were skipped.",
+        "2 events that end before they begin were skipped.",
     )
 
 
@@ -156,7 +156,9 @@ def test_the_engines_errands_and_the_programs_own_marks_are_spans(tmp_path):
         "my frame",
         "mine::pure_python",
     ]
-    assert trace.notes == ("2 errands of the engine (freeing memory, waiting) are no work: they are spans.",)
+    assert trace.notes == (
+        "2 housekeeping operators of the engine (freeing memory, waiting) are host spans, not work.",
+    )
 
 
 def test_work_on_pinned_memory_stands_on_no_device(tmp_path):
@@ -165,16 +167,16 @@ def test_work_on_pinned_memory_stands_on_no_device(tmp_path):
     assert table(trace.events, "device", "kind") == [["cpu:?", "memcpy"], ["cpu:?", "compute"]]
     assert len(trace.devices) == 0
     assert trace.notes == (
-        "2 operators on pinned or shared memory do not say whose: they stand on cpu:?, which counts in no device pair.",
-        "1 copies do not say from which context to which of its type they go: their direction is null.",
-        "1 operators took less than the file's microsecond and have no length.",
+        "2 operators on pinned or shared memory name no device: they are on cpu:?, which counts in no device pair.",
+        "1 copies have no direction: the file does not record between which contexts of a type they go.",
+        "1 operators took less than the file's resolution of 1 µs and have zero length.",
     )
 
 
 def test_cpu_contexts_side_by_side_are_no_parallel_hardware(tmp_path):
     trace = Dump().operator("cpu/0", "dot", 0, 5).operator("cpu/1", "dot", 1, 9).read(tmp_path)
     assert trace.notes == (
-        "CPU contexts are names that the program chose: what overlaps on them shares the same cores.",
+        "CPU contexts are names that the program chose: work that overlaps on them shares the same cores.",
     )
 
 
@@ -187,22 +189,22 @@ def test_collectives_that_the_cpu_runs_for_gpus_are_explained(tmp_path):
         ["cpu:0", "collective"],
     ]
     assert trace.notes[1:] == (
-        "2 collectives stand on the CPU, where the engine runs them, even if GPUs' data moved.",
-        "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both stand as "
-        "collectives of cpu:0; when they ran on the GPUs is not shown.",
+        "2 collectives are on the CPU, where the engine runs them, even if they move data of GPUs.",
+        "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both are "
+        "collectives of cpu:0; when they ran on the GPUs is not recorded.",
     )
 
 
 def test_without_contexts_the_operators_stand_on_no_device(tmp_path):
     trace = Dump().pair("operator", "dot", 0, 5, ph="be").read(tmp_path)
     assert table(trace.events, "device", "name", "end_ps") == [["device:?", "dot", 5_000_000]]
-    assert trace.notes == ("No operator stands on a context, so that the device of each is unknown.",)
+    assert trace.notes == ("No operator is recorded on a context: the device of each is unknown.",)
 
 
 def test_a_dump_without_operators_says_how_to_ask_for_them(tmp_path):
     trace = Dump().pair("MXNET_C_API", "MXNDArrayWaitAll", 0, 5, ph="be").read(tmp_path)
     assert len(trace.events) == 0
-    assert trace.notes == ("MXNet recorded no operator: profile_all=True or profile_imperative=True asks for them.",)
+    assert trace.notes == ("MXNet recorded no operators: profile_all=True or profile_imperative=True records them.",)
 
 
 @pytest.mark.parametrize(("zero", "origin"), [(EPOCH_US, EPOCH_US * 1000), (7, None)])

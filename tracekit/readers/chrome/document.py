@@ -72,9 +72,9 @@ class Document:
 
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
-        wanted = np.array([one.lower() in names for one in self.cat.categories] + [False], np.bool_)
-        found: NDArray[np.bool_] = wanted[self.cat.codes]
-        return found
+        matches = np.array([category.lower() in names for category in self.cat.categories] + [False], np.bool_)
+        mask: NDArray[np.bool_] = matches[self.cat.codes]
+        return mask
 
     @cached_property
     def processes(self) -> dict[str, str]:
@@ -91,15 +91,15 @@ class Document:
         """
         begins = np.cumsum([0, *map(len, self.arguments)])
         part = np.searchsorted(begins, rows, side="right") - 1
-        found: list[T] = []
+        decoded: list[T] = []
         # Runs of rows out of one piece: rows need not ascend, but mostly do.
         edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(rows)]
         for first, last in pairwise(edges):
             if first < last:
                 at = int(part[first])
                 texts = self.arguments[at].take(pa.array(rows[first:last] - begins[at])).to_pylist()
-                found += _decoded([text or b"{}" for text in texts], kind)
-        return found
+                decoded += _decoded([text or b"{}" for text in texts], kind)
+        return decoded
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ def load(path: Path) -> Document:
             columns["args"].append(_binary(events, "args"))
             for name in ("ts", "dur"):
                 columns[name].append(_decimal(_binary(events, name)))
-    empty = text.keyed and not text.cut and not text.left_out and not any(map(len, columns["ph"]))
+    empty = text.keyed and not text.cut and not text.skipped and not any(map(len, columns["ph"]))
     if not empty and not any(any(part.dictionary.to_pylist()) for part in columns["ph"]):
-        raise TraceError(f"{path} holds no trace events. Capture the trace once more, or give another file.")
+        raise TraceError(f"{path} contains no trace events. Capture the trace again, or give another file.")
     texts = {name: _texts(columns.pop(name)) for name in _TEXTS}
     starts, durations = _words(columns["ts"]), _words(columns["dur"])
     times = starts.there & (texts["ph"] != "M")
@@ -156,14 +156,14 @@ def load(path: Path) -> Document:
 def _notes(text: Text, ph: pd.Categorical, far: int) -> tuple[str, ...]:
     notes = []
     if text.cut:
-        notes.append(f"The file is cut: {text.cut}. Its {len(ph)} whole events were read.")
+        notes.append(f"The file is truncated: {text.cut}. Its {len(ph)} complete events were read.")
     if text.repaired:
-        notes.append(f"{text.repaired} events were no JSON (NaN, bad escapes or the like) and were repaired.")
-    if text.left_out:
-        notes.append(f"{text.left_out} events were no JSON and could not be repaired; they were left out.")
+        notes.append(f"{text.repaired} events were not valid JSON (NaN, bad escapes or similar) and were repaired.")
+    if text.skipped:
+        notes.append(f"{text.skipped} events were not valid JSON and could not be repaired: they were skipped.")
     if far:
         notes.append(
-            f"{far} events lie more than 26 days from the others, so their times are wrong; they were left out."
+            f"{far} events are more than 26 days from the others, so their times are wrong: they were skipped."
         )
     return tuple(notes)
 
@@ -174,13 +174,13 @@ def _decoded(texts: list[bytes], kind: type[T]) -> list[T]:
     try:
         return msgspec.json.Decoder(list[kind], strict=False).decode(b"[%b]" % b",".join(texts))  # type: ignore[valid-type]
     except BROKEN:
-        found = []
+        decoded = []
         for text in texts:
             try:
-                found.append(decoder.decode(repaired(text)))
+                decoded.append(decoder.decode(repaired(text)))
             except BROKEN:
-                found.append(decoder.decode(b"{}"))
-        return found
+                decoded.append(decoder.decode(b"{}"))
+        return decoded
 
 
 def _binary(events: list[Event], name: str) -> pa.Array:
@@ -218,7 +218,7 @@ def _decimal(column: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         # More decimals than picoseconds, numbers in quotes, or no numbers.
         codes = column.dictionary_encode()
-        values = pa.array([_number(one) for one in codes.dictionary.to_pylist()], _PICOSECONDS)
+        values = pa.array([_number(raw) for raw in codes.dictionary.to_pylist()], _PICOSECONDS)
         return values.take(codes.indices)
 
 
@@ -244,17 +244,17 @@ class _Words:
 def _words(parts: list[pa.Array]) -> _Words:
     """The picoseconds of a column of decimals with six places."""
     words = [np.frombuffer(part.buffers()[1], "<i8").reshape(-1, 2)[part.offset :][: len(part)] for part in parts]
-    joined = np.concatenate(words)
+    halves = np.concatenate(words)
     there = np.concatenate([part.is_valid().to_numpy(zero_copy_only=False) for part in parts])
-    return _Words(joined[:, 1].copy(), joined[:, 0].copy().view(np.uint64), there)
+    return _Words(halves[:, 1].copy(), halves[:, 0].copy().view(np.uint64), there)
 
 
 def _rebased(times: _Words, there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
     """The times that are `there` as int64 counted from the earliest, without those far away from all others."""
     if not there.any():
         return np.zeros(len(there), np.int64), there, 0
-    about = times.high * 2.0**64 + times.low
-    near = there & (np.abs(about - np.median(about[there])) < _FAR_PS)
+    approximate = times.high * 2.0**64 + times.low
+    near = there & (np.abs(approximate - np.median(approximate[there])) < _FAR_PS)
     high = times.high[near].min()
     low = times.low[near & (times.high == high)].min()
     # Differences of the low words alone are right: they wrap as the high words would carry.

@@ -144,15 +144,16 @@ def _planes(document: Document) -> tuple[list[Plane], list[str]]:
     planes: list[Plane] = []
     for pid, name in processes.items():
         rows = np.flatnonzero(there & np.asarray(document.pid == pid))
-        plane, more = _plane(document, name, rows, {tid: label for (at, tid), label in threads.items() if at == pid})
+        names = {tid: thread for (process, tid), thread in threads.items() if process == pid}
+        plane, plane_notes = _plane(document, name, rows, names)
         planes.append(plane)
-        notes += more
+        notes += plane_notes
     accelerated = any(device_planes.name(plane.name) for plane in planes)
     copies = sum(int(plane.names.isin(_COPY_CALLS).sum()) for plane in planes if plane.name == _HOST)
     if copies and not accelerated:
         notes.append(
-            f"{copies} copies between CPU devices are not shown: JSON lacks the ids that join a call with the thread "
-            "that copies. The *.xplane.pb file of the same capture has them."
+            f"{copies} copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that "
+            "copies. The *.xplane.pb file of the same capture has them."
         )
     return planes, notes
 
@@ -162,20 +163,20 @@ def _losses(document: Document, performed: NDArray[np.bool_], processes: dict[st
     notes = []
     if int((document.ph == "X").sum()) == _CAP:
         notes.append(
-            f"The file holds exactly {_CAP} events, where JAX stops and keeps the earliest: what came later is "
-            "missing. The *.xplane.pb file of the same capture has it."
+            f"The file contains exactly {_CAP} events, the most that JAX writes: later events are missing. The "
+            "*.xplane.pb file of the same capture has them."
         )
     if document.base_ps + int(document.start_ps.max(initial=0)) > _EXACT_PS:
-        notes.append("Times lie so far from the file's zero that its numbers round them to more than a picosecond.")
+        notes.append("Times are so far from the file's zero that its numbers round them to more than a picosecond.")
     nowhere = performed & ~np.asarray(document.pid.isin(list(processes)))
     if nowhere.any():
-        notes.append(f"{nowhere.sum()} events stand in no named process; they were left out.")
+        notes.append(f"{nowhere.sum()} events of no named process were skipped.")
     untimed = performed & ~nowhere & ~document.timed
     if untimed.any():
-        notes.append(f"{untimed.sum()} events have no time; they were left out.")
+        notes.append(f"{untimed.sum()} events without a time were skipped.")
     backwards = performed & ~nowhere & document.timed & (document.duration_ps < 0)
     if backwards.any():
-        notes.append(f"{backwards.sum()} events end before they start; they were left out.")
+        notes.append(f"{backwards.sum()} events that end before they start were skipped.")
     return notes
 
 
@@ -202,11 +203,11 @@ def _plane(
     texts = _texts(document, rows)
     empty = categorical([None], np.zeros(len(rows), np.int64))
     long, category = texts.pop("long_name", empty), texts.pop("hlo_category", empty)
-    called = document.name.codes[rows]
-    which, first = distinct(called, long.codes, category.codes)
-    called_names, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
-    short, full = [called_names[code] for code in called[first]], [long_names[code] for code in long.codes[first]]
-    names = categorical([text or shown for text, shown in zip(full, short, strict=True)], which)
+    name_codes = document.name.codes[rows]
+    which, first = distinct(name_codes, long.codes, category.codes)
+    names_by_code, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
+    short, full = [names_by_code[code] for code in name_codes[first]], [long_names[code] for code in long.codes[first]]
+    names = categorical([text or label for text, label in zip(full, short, strict=True)], which)
     start, duration = document.start_ps[rows], document.duration_ps[rows]
     # JAX writes an event without duration as one picosecond; no clock is that fine.
     duration = np.where(duration == 1, 0, duration)
@@ -219,8 +220,8 @@ def _plane(
         metadata_id=which,
         duration_ps=duration,
         metadata=[
-            EventMetadata(text or shown, shown if text else "", _values(args))
-            for text, shown, args in zip(full, short, document.args(rows[first], dict), strict=True)
+            EventMetadata(text or label, label if text else "", _values(args))
+            for text, label, args in zip(full, short, document.args(rows[first], dict), strict=True)
         ],
         base_ns=base_ns,
         offset_ps=start + (document.base_ps - base_ns * 1000),
@@ -238,12 +239,12 @@ def _lines(
     known = [*map(str, document.tid.categories), ""]
     labels = [known[tid] for tid in tids]
     lines = [Line(_integer(tid) or 0, threads.get(tid, ""), "", base_ns) for tid in labels]
-    kept = np.array([device_planes.is_truth(name, line.name, line.id) for line in lines], bool)
-    held = kept[codes] if len(rows) else np.zeros(0, bool)
+    is_kept = np.array([device_planes.is_truth(name, line.name, line.id) for line in lines], bool)
+    in_kept = is_kept[codes] if len(rows) else np.zeros(0, bool)
     return (
-        rows[held],
-        (np.cumsum(kept) - 1)[codes[held]],
-        [line for line, keep in zip(lines, kept, strict=True) if keep],
+        rows[in_kept],
+        (np.cumsum(is_kept) - 1)[codes[in_kept]],
+        [line for line, keep in zip(lines, is_kept, strict=True) if keep],
     )
 
 
@@ -264,8 +265,8 @@ def _ends(
     if not guessed:
         return links, []
     return links, [
-        f"{guessed} CPU ops ran on several devices at once, and JSON lacks the ids that tell which `end:` event is "
-        "whose: they were joined in order, so that some of these ops end too early or too late."
+        f"{guessed} CPU ops ran on several devices at once, and JSON lacks the ids that link an op to its `end:` "
+        "event: they were paired in order, so some of these ops may end too early or too late."
     ]
 
 
@@ -278,12 +279,12 @@ def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categori
         for name, field in _FIELDS.items():
             column = list(map(attrgetter(field), args))
             if column.count(None) < len(column):
-                seen = known[name]
-                codes[name][at : at + len(column)] = [seen.setdefault(value, len(seen)) for value in column]
+                places = known[name]
+                codes[name][at : at + len(column)] = [places.setdefault(value, len(places)) for value in column]
     return {
-        name: categorical([None if value is None else str(value) for value in seen], codes[name])
-        for name, seen in known.items()
-        if len(seen) > 1
+        name: categorical([None if value is None else str(value) for value in places], codes[name])
+        for name, places in known.items()
+        if len(places) > 1
     }
 
 
@@ -330,13 +331,13 @@ def thunk_ends(
     first, second = rows[:-1], rows[1:]
     beside = (op[first] == op[second]) & (line[first] == line[second]) & ~ends[first] & ends[second]
     pairs = list(zip(first[beside].tolist(), second[beside].tolist(), strict=True))
-    left = np.setdiff1d(rows, np.concatenate([first[beside], second[beside]]))
-    found, guessed = _queued(left, op, start, _limit(start, closed, run), ends, device)
-    joined = np.array(pairs + found, np.int64).reshape(-1, 2)
+    rest = np.setdiff1d(rows, np.concatenate([first[beside], second[beside]]))
+    queued, guessed = _queued(rest, op, start, _limit(start, closed, run), ends, device)
+    links_of_rows = np.array(pairs + queued, np.int64).reshape(-1, 2)
     links = {}
     for column, (stat, absent) in enumerate(_ABSENT.items()):
         value, there = np.full(len(start), absent, np.int64), np.zeros(len(start), bool)
-        value[joined[:, column]], there[joined[:, column]] = np.arange(len(joined)), True
+        value[links_of_rows[:, column]], there[links_of_rows[:, column]] = np.arange(len(links_of_rows)), True
         links[stat] = value, there
     return links, guessed
 
@@ -369,11 +370,12 @@ def _queued(
         waiting = open_ops.setdefault(int(op[row]), [])
         if not ends[row]:
             # An end that still has not come when its device runs the op anew is missing.
-            waiting[:] = [one for one in waiting if device[one] != device[row] or limit[one] > start[row]] + [row]
+            waiting[:] = [other for other in waiting if device[other] != device[row] or limit[other] > start[row]]
+            waiting.append(row)
         elif waiting:
             if len(waiting) > 1:
                 guessed.update(waiting)
-            at = next((at for at, one in enumerate(waiting) if limit[one] >= start[row]), 0)
+            at = next((at for at, other in enumerate(waiting) if limit[other] >= start[row]), 0)
             pairs.append((waiting.pop(at), row))
     return pairs, len(guessed)
 

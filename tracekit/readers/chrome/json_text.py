@@ -37,7 +37,7 @@ class Event(msgspec.Struct, gc=False):
 
 _PIECE_BYTES = 1 << 20
 _PACKED_BYTES = 1 << 12
-_NEXT = "Give a trace that JAX, PyTorch or MXNet wrote as *.json or *.json.gz."
+_NEXT = "Give the file that the profiler itself wrote, *.json or *.json.gz."
 # What is no object is no event, but legal JSON: it costs no error.
 _EVENTS = msgspec.json.Decoder(list[Event | bool | int | float | str | list[Any] | None])
 _EVENT = msgspec.json.Decoder(Event)
@@ -64,7 +64,7 @@ _CHARACTER = re.compile(rb'(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|(?P<con
 class Text:
     """A file while it is read; all but `path` is complete when `events` is exhausted.
 
-    `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `left_out`: how many
+    `head`: the keys beside `traceEvents`, and `keyed` whether it stands in an object. `repaired`, `skipped`: how many
     events were no JSON and could be repaired, or not. `cut`: how the file ends too early, "" if it does not.
     """
 
@@ -72,7 +72,7 @@ class Text:
     head: dict[str, Any] = field(default_factory=dict)
     keyed: bool = False
     repaired: int = 0
-    left_out: int = 0
+    skipped: int = 0
     cut: str = ""
 
     def events(self) -> Iterator[list[Event]]:
@@ -85,24 +85,24 @@ class Text:
         if not text:
             raise TraceError(f"{self.path} is empty{f': {self.cut}' if self.cut else ''}. {_NEXT}")
         if text[:1] not in b"{[":
-            raise TraceError(f"{self.path} is no Chrome trace: it does not begin with {{ or [. {_NEXT}")
+            raise TraceError(f"{self.path} is not a Chrome trace: it does not begin with {{ or [. {_NEXT}")
         begin = 1
         if text[:1] == b"{":
-            while not (found := _EVENTS_KEY.search(text)):
-                if not (more := next(pieces, b"")):
-                    raise TraceError(f"{self.path} is no Chrome trace: it holds no array `traceEvents`. {_NEXT}")
-                text += more
-            self._keys(text[1 : found.start()] + b"}")
-            begin, self.keyed = found.end(), True
+            while not (key := _EVENTS_KEY.search(text)):
+                if not (piece := next(pieces, b"")):
+                    raise TraceError(f"{self.path} is not a Chrome trace: it has no array `traceEvents`. {_NEXT}")
+                text += piece
+            self._keys(text[1 : key.start()] + b"}")
+            begin, self.keyed = key.end(), True
         text = text[begin:]
         rest: bytes | None = None
-        for more in pieces:
+        for piece in pieces:
             for cut in islice(_cuts(text) if rest is None else (), 8):
                 if run := self._decode(text[:cut], whole=False, final=False):
                     yield run.events
                     text, rest = run.left + text[cut:], run.rest
                     break
-            text += more
+            text += piece
             if rest is not None:
                 rest, text = rest + text, b""
         if rest is None:
@@ -116,16 +116,16 @@ class Text:
         with self.path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            held: list[bytes] = []
+            parts: list[bytes] = []
             size = 0
             for part in self._unpacked(file) if packed else iter(lambda: file.read(_PIECE_BYTES), b""):
-                held.append(part)
+                parts.append(part)
                 size += len(part)
                 if size >= _PIECE_BYTES:
-                    yield b"".join(held)
-                    held, size = [], 0
+                    yield b"".join(parts)
+                    parts, size = [], 0
             if size:
-                yield b"".join(held)
+                yield b"".join(parts)
 
     def _unpacked(self, file: BinaryIO) -> Iterator[bytes]:
         """What the gzip members of `file` hold, in small parts, so that a stream that breaks off costs little."""
@@ -140,7 +140,7 @@ class Text:
             except zlib.error:
                 break
         if not member.eof:
-            self.cut = "its compressed stream breaks off"
+            self.cut = "its compressed stream ends early"
 
     def _last(self, text: bytes) -> "_Run":
         """The events of the end of the file, and what follows them."""
@@ -154,7 +154,7 @@ class Text:
             try:
                 run.events.append(_EVENT.decode(text.strip(_BLANKS)))
             except BROKEN:
-                self.cut = self.cut or "it ends inside of an event"
+                self.cut = self.cut or "it ends within an event"
         if run.rest is None:
             self.cut = self.cut or "its list of events is not closed"
         return run
@@ -186,12 +186,12 @@ class Text:
                 continue
             begin = _until(events, run, at, where)
             ends = _ends(run, where, end, whole)
-            good = next((one for one in ends if self._repair(events, run[begin : one.stop])), None)
+            good = next((place for place in ends if self._repair(events, run[begin : place.stop])), None)
             if good is None:
                 if len(ends) < _TRIES and not final:
                     return _Run(events, left=bytes(run[begin:end]))
                 if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
-                    self.left_out += 1
+                    self.skipped += 1
                 if not ends:
                     return _Run(events)
             after = good or _likely(run, ends, end, whole)
@@ -213,7 +213,7 @@ class Text:
         keys = _parsed(text)
         self.head |= keys or {}
         if keys is None:
-            self.cut = self.cut or "the keys beside its events are no JSON, or cut"
+            self.cut = self.cut or "the keys beside its events are truncated or not valid JSON"
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
@@ -239,13 +239,13 @@ class _Run:
 def _until(events: list[Event], run: bytearray, at: int, where: int) -> int:
     """Append the events of `run` from the bracket `at` on that are whole before `where`; where they end."""
     for before in _cuts(run, where, at):
-        kept = run[before]
+        byte = run[before]
         run[before] = ord("]")
         try:
             events += _objects(memoryview(run)[at : before + 1])
             return before + 1
         except BROKEN:
-            run[before] = kept
+            run[before] = byte
     return at + 1
 
 
@@ -259,19 +259,20 @@ class _End(NamedTuple):
 
 def _likely(run: bytearray, ends: list[_End], end: int, whole: bool) -> _End:
     """The first of `ends` with which an event may end that nothing repairs: the array's only if just keys follow."""
-    for one in ends:
-        if not one.ended or (whole and _parsed(bytes(run[one.next : end])) is not None):
-            return one
+    for candidate in ends:
+        if not candidate.ended or (whole and _parsed(bytes(run[candidate.next : end])) is not None):
+            return candidate
     return ends[0]
 
 
 def _ends(run: bytearray, where: int, end: int, whole: bool) -> list[_End]:
     """Where the event around `where` may end, the first _TRIES places."""
     # Before the brace of the next event there is a comma or a blank: the bracket's place.
-    found = [_End(one.start() + 1, one.end() - 2, False) for one in islice(_BETWEEN.finditer(run, where, end), _TRIES)]
-    stop = found[-1].stop if len(found) == _TRIES else end
+    next_events = islice(_BETWEEN.finditer(run, where, end), _TRIES)
+    ends = [_End(match.start() + 1, match.end() - 2, False) for match in next_events]
+    stop = ends[-1].stop if len(ends) == _TRIES else end
     last = islice(_LAST[whole].finditer(run, where, stop), _TRIES)
-    return sorted([*found, *(_End(one.start() + 1, one.end(), True) for one in last)])[:_TRIES]
+    return sorted([*ends, *(_End(match.start() + 1, match.end(), True) for match in last)])[:_TRIES]
 
 
 def _objects(text: memoryview) -> list[Event]:
@@ -282,8 +283,8 @@ def _cuts(text: bytes | bytearray, end: int | None = None, begin: int = 0) -> It
     """The ends of events that another seems to follow, the last first; only decoding tells whether they are."""
     end = len(text) if end is None else end
     for start in (max(end - 65536, begin), begin):
-        for found in reversed(list(_BETWEEN.finditer(text, start, end))):
-            yield found.start() + 1
+        for match in reversed(list(_BETWEEN.finditer(text, start, end))):
+            yield match.start() + 1
 
 
 def repaired(text: bytes) -> bytes:
@@ -291,15 +292,15 @@ def repaired(text: bytes) -> bytes:
     return _TOKEN.sub(_token, text.decode("utf-8", "replace").encode())
 
 
-def _token(found: re.Match[bytes]) -> bytes:
-    if found.lastgroup == "text":
-        return _CHARACTER.sub(_character, found[0])
-    if found.lastgroup == "word":
-        return found[0] if found[0] in (b"true", b"false", b"null") else b"null"
-    return b"" if found.lastgroup == "comma" else found[0]
+def _token(match: re.Match[bytes]) -> bytes:
+    if match.lastgroup == "text":
+        return _CHARACTER.sub(_character, match[0])
+    if match.lastgroup == "word":
+        return match[0] if match[0] in (b"true", b"false", b"null") else b"null"
+    return b"" if match.lastgroup == "comma" else match[0]
 
 
-def _character(found: re.Match[bytes]) -> bytes:
-    if found.lastgroup == "escape":
-        return found[0]
-    return b"\\u%04x" % found[0][0] if found.lastgroup == "control" else b"\\\\"
+def _character(match: re.Match[bytes]) -> bytes:
+    if match.lastgroup == "escape":
+        return match[0]
+    return b"\\u%04x" % match[0][0] if match.lastgroup == "control" else b"\\\\"

@@ -70,7 +70,7 @@ def read(document: Document, path: Path) -> Trace:
     valid = complete & (document.duration_ps >= 0)
     work = document.of(*kineto_work.KINDS)
     if broken := int((complete & work & ~valid).sum()):
-        notes.append(f"{broken} kernels, copies or memsets without a valid time were left out.")
+        notes.append(f"{broken} kernels, copies or memsets without a valid time were skipped.")
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     calls = np.flatnonzero(valid & document.of(*_CALLS))
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
@@ -83,12 +83,12 @@ def read(document: Document, path: Path) -> Trace:
         document, launches, named_ops[step[named_ops] < 0], np.flatnonzero(valid & document.of(*_FRAMES))
     )
     threads = _threads(document)
-    called = frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids})
+    call_table = frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids})
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, np.concatenate([annotations, named_ops[step[named_ops] >= 0]]), step, threads),
-        launches=called,
-        syncs=kineto_syncs.read(document, called, events["device"].cat.categories.tolist()),
+        launches=call_table,
+        syncs=kineto_syncs.read(document, call_table, events["device"].cat.categories.tolist()),
         ops=ops,
         devices=_devices(document, host, events),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_origin_ns(document)]}),
@@ -104,8 +104,8 @@ def _host(document: Document, path: Path) -> tuple[str, list[str]]:
     rank = whole(job.get("rank")) if isinstance(job, dict) else None
     if rank is not None:
         return f"rank{rank}", []
-    if named := _RANK.search(path.name):
-        return f"rank{int(named[1])}", [f"That this is rank {int(named[1])} is told by the name of the file alone."]
+    if match := _RANK.search(path.name):
+        return f"rank{int(match[1])}", [f"The rank, {int(match[1])}, is known from the file name only."]
     return _SUFFIX.sub("", path.name) or path.name, []
 
 
@@ -123,17 +123,17 @@ def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFra
     notes = []
     for name in sorted(_OTHER_WORK):
         if count := int((complete & document.of(name)).sum()):
-            notes.append(f"{count} events of category {name} were left out: tracekit does not know what they mean.")
+            notes.append(f"{count} events of category {name} were skipped: their meaning is unknown.")
     if not len(events) and not notes:
         notes.append(
-            "No GPU work was recorded: there are no kernels, copies or memsets. Profile with "
-            "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU works."
+            "No GPU work was recorded: no kernels, copies or memsets. Profile with "
+            "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] while the GPU is working."
         )
     # Time 0 may be the only time that is no whole microsecond.
     times = np.concatenate([events["start_ps"], events["end_ps"]]) + document.base_ps % _MICROSECOND_PS
     if len(events) > 1 and not (times % _MICROSECOND_PS).any():
         notes.append(
-            "All times are whole microseconds, as older versions of PyTorch write them; short work is rounded."
+            "All times are whole microseconds, as older versions of PyTorch write them: short work is rounded."
         )
     return notes
 
@@ -160,17 +160,17 @@ def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[
 
 def _launches(events: pd.DataFrame, calls: Rows, ids: Rows) -> Rows:
     """The event that launched each device row, the first of `calls` with its id in `ids`; -1 where there is none."""
-    wanted = events["correlation_id"].to_numpy(np.int64, na_value=0)
+    ids_of_rows = events["correlation_id"].to_numpy(np.int64, na_value=0)
     known, first = np.unique(ids, return_index=True)
-    place = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    found: Rows = np.where(np.append(known, 0)[place] == wanted, np.append(calls[first], -1)[place], -1)
-    return found
+    place = np.minimum(np.searchsorted(known, ids_of_rows), max(len(known) - 1, 0))
+    call_of: Rows = np.where(np.append(known, 0)[place] == ids_of_rows, np.append(calls[first], -1)[place], -1)
+    return call_of
 
 
 def _steps(document: Document) -> Rows:
     """The number in the name of every event that is a step of the profiler, -1 for the others."""
-    found = [_STEP.fullmatch(name) for name in document.name.categories]
-    step: Rows = np.array([int(one[1]) if one else -1 for one in found] + [-1], np.int64)[document.name.codes]
+    matches = [_STEP.fullmatch(name) for name in document.name.categories]
+    step: Rows = np.array([int(match[1]) if match else -1 for match in matches] + [-1], np.int64)[document.name.codes]
     return step
 
 
@@ -190,11 +190,11 @@ def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFram
     ROCm counts devices from the first CPU, `deviceProperties` from the first GPU: a number that is not listed there has
     the model that all have.
     """
-    listed = document.head.get("deviceProperties")
+    properties = document.head.get("deviceProperties")
     models = {
-        f"gpu:{one.get('id')}": str(one["name"])
-        for one in (listed if isinstance(listed, list) else [])
-        if isinstance(one, dict) and one.get("name")
+        f"gpu:{device.get('id')}": str(device["name"])
+        for device in (properties if isinstance(properties, list) else [])
+        if isinstance(device, dict) and device.get("name")
     }
     common = next(iter(models.values())) if len(set(models.values())) == 1 else None
     names = events["device"].cat.categories.tolist()
@@ -217,39 +217,39 @@ def operators(
     operator = np.append(document.name.codes, -1)[_around(document, calls, ops)].astype(np.int64)
     places = [_FRAME.match(name) if len(frames) else None for name in document.name.categories]
     files = np.array([bool(place) for place in places] + [False], bool)
-    own = np.array([bool(place and not _OF_TORCH.search(place["file"])) for place in places] + [False], bool)
-    called = document.name.codes[frames]
-    inner = _around(document, calls, frames[own[called]])
-    inner = np.where(inner < 0, _around(document, calls, frames[files[called]]), inner)
+    outside_torch = np.array([bool(place and not _OF_TORCH.search(place["file"])) for place in places] + [False], bool)
+    frame_names = document.name.codes[frames]
+    inner = _around(document, calls, frames[outside_torch[frame_names]])
+    inner = np.where(inner < 0, _around(document, calls, frames[files[frame_names]]), inner)
     line = np.append(document.name.codes, -1)[inner].astype(np.int64)
     which, first = distinct(operator, line)
     known = (operator >= 0) | (line >= 0)
     row = np.full(len(launches), -1)
     row[launches >= 0] = np.where(known, which, -1)[call]
-    kept = known[first]
-    row = np.append(np.cumsum(kept) - 1, -1)[row]
-    first = first[kept]
+    is_known = known[first]
+    row = np.append(np.cumsum(is_known) - 1, -1)[row]
+    first = first[is_known]
     names: list[str | None] = [*document.name.categories, None]
     sources = [place and f"{place['file']}:{place['line']}" for place in [*places, None]]
-    told = {"framework_op": categorical(names, operator[first]), "source": categorical(sources, line[first])}
-    return frame(OP_COLUMNS, told), pd.arrays.IntegerArray(row, row < 0)
+    columns = {"framework_op": categorical(names, operator[first]), "source": categorical(sources, line[first])}
+    return frame(OP_COLUMNS, columns), pd.arrays.IntegerArray(row, row < 0)
 
 
 def _around(document: Document, calls: Rows, ranges: Rows) -> Rows:
     """The innermost of `ranges` around the beginning of each call on its thread, -1 where there is none."""
     thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
     start = document.start_ps[ranges]
-    found = innermost(
+    innermost_range = innermost(
         document.start_ps[calls], thread[calls], start, start + document.duration_ps[ranges], thread[ranges]
     )
-    return np.where(found >= 0, np.append(ranges, -1)[found], -1)
+    return np.where(innermost_range >= 0, np.append(ranges, -1)[innermost_range], -1)
 
 
 def _wrote(document: Document) -> bool:
     """Whether Kineto wrote the document."""
     keys = document.head.keys()
-    own = keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}
-    return bool(own or _CATEGORIES & set(document.cat.categories))
+    own_keys = keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}
+    return bool(own_keys or _CATEGORIES & set(document.cat.categories))
 
 
 def _ranks(document: Document) -> int | None:

@@ -91,10 +91,10 @@ def between(work: Work) -> str | None:
 
 def direction(name: str) -> str | None:
     """The direction of a copy that its name tells; None for what is within the host, or unknown."""
-    found = _COPY.match(name)
-    if not found:
+    match = _COPY.match(name)
+    if not match:
         return None
-    source, target = found[1], found[2]
+    source, target = match[1], match[2]
     if source in _HOST and target in _DEVICE:
         return "H2D"
     if source in _DEVICE and target in _HOST:
@@ -109,8 +109,8 @@ def term(collective: object, kernel: str) -> str | None:
 
     A barrier of PyTorch is what its kernel is: NCCL has none, and an all-reduce of one element does.
     """
-    called = operation(collective) if isinstance(collective, str) else None
-    return operation(kernel) or called if called in (None, "barrier") else called
+    operation_of_name = operation(collective) if isinstance(collective, str) else None
+    return operation(kernel) or operation_of_name if operation_of_name in (None, "barrier") else operation_of_name
 
 
 def message_bytes(collective: str | None, work: Work) -> int | None:
@@ -119,10 +119,10 @@ def message_bytes(collective: str | None, work: Work) -> int | None:
     One rank's buffer for all-reduce, broadcast, reduce, send and receive; what one rank sends in all for all-to-all;
     the whole (all ranks' parts together) for all-gather, reduce-scatter, gather and scatter, whose two sides differ.
     """
-    given, got, size = whole(work.given), whole(work.got), ELEMENT_BYTES.get(str(work.dtype))
-    if given is None or got is None or size is None:
+    sent, received, size = whole(work.given), whole(work.got), ELEMENT_BYTES.get(str(work.dtype))
+    if sent is None or received is None or size is None:
         return None
-    elements = given if collective == "all-to-all" and given else max(given, got)
+    elements = sent if collective == "all-to-all" and sent else max(sent, received)
     return elements * size or None
 
 
@@ -130,8 +130,8 @@ def group(work: Work) -> str | None:
     """The process group, with its description where it has one: `0 (default_pg)`."""
     if work.group in (None, ""):
         return None
-    told = work.description not in (None, "", "undefined")
-    return f"{work.group} ({work.description})" if told else str(work.group)
+    has_description = work.description not in (None, "", "undefined")
+    return f"{work.group} ({work.description})" if has_description else str(work.group)
 
 
 def ranks(work: Work, groups: Mapping[str, object]) -> str | None:
@@ -139,22 +139,23 @@ def ranks(work: Work, groups: Mapping[str, object]) -> str | None:
 
     `groups` maps the names of process groups to their ranks, as `distributedInfo` lists them.
     """
-    for told in (work.ranks, groups.get(str(work.group))):
-        text = ",".join(map(str, told)) if isinstance(told, list) else str(told or "").strip("[] ").replace(" ", "")
+    for members in (work.ranks, groups.get(str(work.group))):
+        listed = ",".join(map(str, members)) if isinstance(members, list) else str(members or "")
+        text = listed.strip("[] ").replace(" ", "")
         if re.fullmatch(r"\d+(,\d+)*", text):
             return text
     return None
 
 
-def occupancies(told: Sequence[Work]) -> pd.arrays.FloatingArray:
+def occupancies(records: Sequence[Work]) -> pd.arrays.FloatingArray:
     """The share of its device's warps that each kernel keeps busy, 0 to 1, as Kineto estimates it.
 
     Kineto rounds to whole percent and writes 0 also where it could not tell (libkineto/src/DeviceProperties.cpp): 0 is
     known only of kernels too small to reach half a percent.
     """
-    percent = np.array([_float(args.occupancy_percent) for args in told], np.float64)
+    percent = np.array([_float(work.occupancy_percent) for work in records], np.float64)
     zeros = np.flatnonzero(percent == 0)
-    warps = np.array([_float(told[row].warps_per_sm) for row in zeros.tolist()], np.float64)
+    warps = np.array([_float(records[row].warps_per_sm) for row in zeros.tolist()], np.float64)
     percent[zeros[~(warps < _HALF_A_PERCENT_WARPS)]] = np.nan
     known = (percent >= 0) & (percent <= 100)
     return pd.arrays.FloatingArray(np.where(known, percent, 0) / 100, ~known)
@@ -177,10 +178,10 @@ def annotated(work: Work, name: str, args: Annotation) -> Work:
     if any(kind != types[0] for kind in types) or not all(isinstance(shape, list) for shape in dims):
         return work
     work.dtype = types[0]
-    sizes = [[whole(one) for one in shape] for shape in dims]
-    counted = term(work.collective, "") not in ("all-gather", "gather", "scatter")
-    if counted and all(one is not None for shape in sizes for one in shape):
-        work.given = work.got = sum(math.prod(one or 0 for one in shape) for shape in sizes)
+    sizes = [[whole(size) for size in shape] for shape in dims]
+    counts = term(work.collective, "") not in ("all-gather", "gather", "scatter")
+    if counts and all(size is not None for shape in sizes for size in shape):
+        work.given = work.got = sum(math.prod(size or 0 for size in shape) for shape in sizes)
     return work
 
 

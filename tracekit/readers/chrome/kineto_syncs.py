@@ -39,8 +39,8 @@ def read(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.
     `devices` are those that worked. What a host call waits for is null where nothing proves it; a stream that waits for
     what is not proven is left out.
     """
-    found = [_CALL.match(name) for name in calls["name"].cat.categories]
-    kinds = [one[1] if one else "" for one in found]
+    matches = [_CALL.match(name) for name in calls["name"].cat.categories]
+    kinds = [match[1] if match else "" for match in matches]
     codes = calls["name"].cat.codes.to_numpy()
     ids, starts = calls["correlation_id"].to_numpy(np.int64), calls["start_ps"].to_numpy()
     at = np.flatnonzero(np.array([*map(bool, kinds), False], bool)[codes])
@@ -48,18 +48,19 @@ def read(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.
     # Of a call of the runtime and one of the driver with the same id the first, which is around the other.
     at = at[np.sort(np.unique(ids[at], return_index=True)[1])]
     records = document.args(np.flatnonzero(document.of("cuda_sync")), Sync)
-    told = {whole(args.correlation): args for args in records}
-    started = dict(zip(ids[::-1].tolist(), starts[::-1].tolist(), strict=True)) if told else {}
+    record_of = {whole(args.correlation): args for args in records}
+    started = dict(zip(ids[::-1].tolist(), starts[::-1].tolist(), strict=True)) if record_of else {}
     only = devices[0] if len(devices) == 1 and is_known(devices[0]) else None
     waits: dict[int, _Wait] = {}
     for call in at.tolist():
-        args = told.get(int(ids[call]), Sync())
+        args = record_of.get(int(ids[call]), Sync())
         wait = _wait(kinds[codes[call]], args, int(ids[call]), int(starts[call]), started, only)
         if wait:
             waits[call] = wait
     same = calls.iloc[list(waits)].drop(columns="correlation_id")
-    columns = {name: pd.Categorical([getattr(one, name) for one in waits.values()]) for name in _Wait._fields[:-1]}
-    recorded = integers([one.recorded_ps for one in waits.values()])
+    *places, recorded_ps = zip(*waits.values(), strict=True) if waits else ((),) * len(_Wait._fields)
+    columns = {name: pd.Categorical(place) for name, place in zip(_Wait._fields, places, strict=False)}
+    recorded = integers(list(recorded_ps))
     return frame(SYNC_COLUMNS, {**{str(name): same[name].array for name in same}, **columns, "recorded_ps": recorded})
 
 

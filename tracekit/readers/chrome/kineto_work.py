@@ -36,79 +36,81 @@ def read(
     `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
     collective is whose kernel does not, and how large a copy of HIP's is.
     """
-    told = document.args(rows, Work)
+    records = document.args(rows, Work)
     call_of = dict(zip(ids.tolist(), calls.tolist(), strict=True))
-    launches = [call_of.get(whole(args.correlation) or 0) for args in told]
+    launches = [call_of.get(whole(record.correlation) or 0) for record in records]
     name = names(document, rows)
-    judged = _judged(name, document.cat[rows], told)
-    talk = np.flatnonzero(judged["kind"] == Kind.COLLECTIVE.value)
-    mute = [row for row in talk.tolist() if told[row].collective is None]
-    launched = [(row, call) for row in mute if (call := launches[row]) is not None]
+    kind_columns = _kinds(name, document.cat[rows], records)
+    collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
+    unnamed = [row for row in collectives.tolist() if records[row].collective is None]
+    launched = [(row, call) for row in unnamed if (call := launches[row]) is not None]
     for row, around in _around(document, launched, annotations).items():
-        told[row] = kineto_args.annotated(told[row], *around)
-    categories = [kineto_args.term(told[row].collective, str(name[row])) for row in talk.tolist()]
-    sizes = _copied(document, told, np.flatnonzero(judged["kind"] == Kind.MEMCPY.value), launches)
+        records[row] = kineto_args.annotated(records[row], *around)
+    categories = [kineto_args.term(records[row].collective, str(name[row])) for row in collectives.tolist()]
+    sizes = _copy_sizes(document, records, np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value), launches)
     sequence: list[int | None] = [None] * len(rows)
-    for row, category in zip(talk.tolist(), categories, strict=True):
-        sizes[row] = kineto_args.message_bytes(category, told[row])
-        sequence[row] = whole(told[row].sequence)
+    for row, category in zip(collectives.tolist(), categories, strict=True):
+        sizes[row] = kineto_args.message_bytes(category, records[row])
+        sequence[row] = whole(records[row].sequence)
     groups = _groups(document)
     return frame(
         EVENT_COLUMNS,
         {
-            **judged,
+            **kind_columns,
             "host": constant(host, len(rows)),
-            "device": _labels([_device_of(args) for args in told], document.pid[rows], device),
-            "lane": _labels([args.stream for args in told], document.tid[rows], lane),
+            "device": _labels([_device_of(record) for record in records], document.pid[rows], device),
+            "lane": _labels([record.stream for record in records], document.tid[rows], lane),
             "name": name,
             "start_ps": document.start_ps[rows],
             "end_ps": document.start_ps[rows] + document.duration_ps[rows],
-            "category": _sparse(categories, talk, len(rows)),
+            "category": _sparse(categories, collectives, len(rows)),
             "bytes": integers(sizes),
-            "correlation_id": integers([whole(args.correlation) or None for args in told]),
-            "group": _sparse([kineto_args.group(told[row]) for row in talk], talk, len(rows)),
-            "ranks": _sparse([kineto_args.ranks(told[row], groups) for row in talk], talk, len(rows)),
+            "correlation_id": integers([whole(record.correlation) or None for record in records]),
+            "group": _sparse([kineto_args.group(records[row]) for row in collectives], collectives, len(rows)),
+            "ranks": _sparse([kineto_args.ranks(records[row], groups) for row in collectives], collectives, len(rows)),
             "sequence": integers(sequence),
-            "dtype": _sparse([told[row].dtype for row in talk], talk, len(rows)),
-            "occupancy_ratio": kineto_args.occupancies(told),
+            "dtype": _sparse([records[row].dtype for row in collectives], collectives, len(rows)),
+            "occupancy_ratio": kineto_args.occupancies(records),
         },
     )
 
 
 def names(document: Document, rows: Rows) -> pd.Categorical:
     """The names of the events `rows`; what has none is called so."""
-    found = document.name[rows]
-    return categorical([*found.categories, "(unnamed)"], found.codes.astype(np.int64))
+    names_of_rows = document.name[rows]
+    return categorical([*names_of_rows.categories, "(unnamed)"], names_of_rows.codes.astype(np.int64))
 
 
-def _judged(name: pd.Categorical, category: pd.Categorical, told: Sequence[Work]) -> dict[str, pd.Categorical]:
+def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[Work]) -> dict[str, pd.Categorical]:
     """Kind, direction and what told the kind, for each row."""
-    ways, _ = pd.factorize(np.array([kineto_args.between(args) for args in told], object))
+    ways, _ = pd.factorize(np.array([kineto_args.between(record) for record in records], object))
     # NCCL's arguments stand on the kernels that a collective launched.
-    talks = np.array([args.collective is not None for args in told], bool)
-    which, first = distinct(name.codes, category.codes, talks, ways)
-    judged = [
+    is_collective = np.array([record.collective is not None for record in records], bool)
+    which, first = distinct(name.codes, category.codes, is_collective, ways)
+    verdicts = [
         kinds.classify(
             name[row],
-            typed=Kind.COLLECTIVE if talks[row] else KINDS[category[row].lower()],
-            direction=kineto_args.between(told[row]) or kineto_args.direction(name[row]),
+            typed=Kind.COLLECTIVE if is_collective[row] else KINDS[category[row].lower()],
+            direction=kineto_args.between(records[row]) or kineto_args.direction(name[row]),
         )
         for row in first
     ]
     return {
-        "kind": categorical([one.kind.value for one in judged], which),
-        "direction": categorical([one.direction for one in judged], which),
-        "known_by": categorical([one.known_by.value for one in judged], which),
+        "kind": categorical([verdict.kind.value for verdict in verdicts], which),
+        "direction": categorical([verdict.direction for verdict in verdicts], which),
+        "known_by": categorical([verdict.known_by.value for verdict in verdicts], which),
     }
 
 
-def _copied(document: Document, told: Sequence[Work], copies: Rows, launches: Sequence[int | None]) -> list[int | None]:
+def _copy_sizes(
+    document: Document, records: Sequence[Work], copies: Rows, launches: Sequence[int | None]
+) -> list[int | None]:
     """The bytes of each row that is one of `copies`; HIP's may stand on the call that asked for the copy."""
-    sizes: list[int | None] = [None] * len(told)
+    sizes: list[int | None] = [None] * len(records)
     for row in copies.tolist():
-        sizes[row] = whole(told[row].bytes)
-    asked = [(row, call) for row in copies.tolist() if sizes[row] is None and (call := launches[row]) is not None]
-    for (row, _), args in zip(asked, document.args(_second(asked), Call), strict=True):
+        sizes[row] = whole(records[row].bytes)
+    by_call = [(row, call) for row in copies.tolist() if sizes[row] is None and (call := launches[row]) is not None]
+    for (row, _), args in zip(by_call, document.args(_second(by_call), Call), strict=True):
         sizes[row] = whole(args.bytes if args.size is None else args.size)
     return sizes
 
@@ -120,21 +122,21 @@ def _around(
 
     Older files tell only there what a collective is: their kernels may all be called SendRecv, whatever they do.
     """
-    named = np.array([bool(kineto_args.ANNOTATION.match(one)) for one in document.name.categories] + [False], bool)
-    annotations = annotations[named[document.name.codes[annotations]]]
+    is_annotation = [bool(kineto_args.ANNOTATION.match(name)) for name in document.name.categories]
+    annotations = annotations[np.array([*is_annotation, False], bool)[document.name.codes[annotations]]]
     annotations = annotations[np.argsort(document.start_ps[annotations], kind="stable")]
     thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
-    found: dict[int, int] = {}
-    for one in np.unique(thread[annotations]).tolist():
-        own = annotations[thread[annotations] == one]
-        mine = [(row, call) for row, call in launched if thread[call] == one]
-        starts = document.start_ps[_second(mine)]
-        last = np.searchsorted(document.start_ps[own], starts, side="right") - 1
-        inside = (last >= 0) & (document.start_ps[own[last]] + document.duration_ps[own[last]] >= starts)
-        found |= {mine[at][0]: int(own[last[at]]) for at in np.flatnonzero(inside).tolist()}
-    around = np.array(list(found.values()), np.int64)
-    told = zip(document.name[around], document.args(around, Annotation), strict=True)
-    return dict(zip(found, told, strict=True))
+    annotation_of: dict[int, int] = {}
+    for thread_number in np.unique(thread[annotations]).tolist():
+        of_thread = annotations[thread[annotations] == thread_number]
+        launched_there = [(row, call) for row, call in launched if thread[call] == thread_number]
+        starts = document.start_ps[_second(launched_there)]
+        last = np.searchsorted(document.start_ps[of_thread], starts, side="right") - 1
+        inside = (last >= 0) & (document.start_ps[of_thread[last]] + document.duration_ps[of_thread[last]] >= starts)
+        annotation_of |= {launched_there[at][0]: int(of_thread[last[at]]) for at in np.flatnonzero(inside).tolist()}
+    around = np.array(list(annotation_of.values()), np.int64)
+    annotations_of = zip(document.name[around], document.args(around, Annotation), strict=True)
+    return dict(zip(annotation_of, annotations_of, strict=True))
 
 
 def _second(pairs: Sequence[tuple[int, int]]) -> Rows:
@@ -144,9 +146,9 @@ def _second(pairs: Sequence[tuple[int, int]]) -> Rows:
 def _groups(document: Document) -> Mapping[str, object]:
     """The ranks of every process group that `distributedInfo` lists, by the group's name."""
     job = document.head.get("distributedInfo")
-    listed = job.get("pg_config") if isinstance(job, dict) else None
-    groups = [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, dict)]
-    return {str(one.get("pg_name")): one.get("ranks") for one in groups}
+    config = job.get("pg_config") if isinstance(job, dict) else None
+    groups = [group for group in (config if isinstance(config, list) else []) if isinstance(group, dict)]
+    return {str(group.get("pg_name")): group.get("ranks") for group in groups}
 
 
 def _device_of(args: Work) -> object:
@@ -155,8 +157,8 @@ def _device_of(args: Work) -> object:
 
 def device(text: str | None) -> str:
     """The name of the device that Kineto calls so."""
-    found = re.search(r"\d+$", text or "")
-    return f"gpu:{int(found[0])}" if found else unknown("gpu")
+    match = re.search(r"\d+$", text or "")
+    return f"gpu:{int(match[0])}" if match else unknown("gpu")
 
 
 def lane(text: str | None) -> str:
@@ -164,9 +166,9 @@ def lane(text: str | None) -> str:
     return f"stream {text}" if re.fullmatch(r"-?\d+", text or "") else text or "stream ?"
 
 
-def _labels(told: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
-    """The column label(told), of `otherwise` where nothing is told."""
-    codes, values = pd.factorize(np.array(told, object))
+def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
+    """The column label(told), of `otherwise` where it is null."""
+    codes, values = pd.factorize(np.array(texts_of_rows, object))
     which, first = distinct(codes, np.where(codes < 0, otherwise.codes, 0))
     texts = [str(values[codes[row]]) if codes[row] >= 0 else otherwise[row] for row in first]
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)

@@ -54,23 +54,26 @@ def read(document: Document, path: Path) -> Trace:
     """
     pairs, notes = _pairs(document)
     process, name = _processes(document, pairs[:, 0]), document.name[pairs[:, 0]]
-    on_context = _passes(process, lambda one: bool(_CONTEXT.fullmatch(one)))
-    twice = _passes(process, lambda one: one in (_OPERATOR, _CUSTOM)) & ~_passes(name, lambda one: _PYTHON in one)
-    operators = on_context if on_context.any() else twice
-    errands = operators & _passes(name, lambda one: _bare(one) in _ERRANDS)
+    on_context = _passes(process, lambda context: bool(_CONTEXT.fullmatch(context)))
+    repeats = _passes(process, lambda process_name: process_name in (_OPERATOR, _CUSTOM))
+    repeats &= ~_passes(name, lambda operator_name: _PYTHON in operator_name)
+    operators = on_context if on_context.any() else repeats
+    errands = operators & _passes(name, lambda operator_name: _bare(operator_name) in _ERRANDS)
     work = operators & ~errands
     host = path.name.removesuffix(".gz").removesuffix(".json")
     events = _events(document, host, pairs[work], process[work])
     if errands.any():
-        notes.append(f"{errands.sum()} errands of the engine (freeing memory, waiting) are no work: they are spans.")
+        notes.append(
+            f"{errands.sum()} housekeeping operators of the engine (freeing memory, waiting) are host spans, not work."
+        )
     if work.any() and not on_context.any():
-        notes.append("No operator stands on a context, so that the device of each is unknown.")
+        notes.append("No operator is recorded on a context: the device of each is unknown.")
     if not work.any():
-        notes.append("MXNet recorded no operator: profile_all=True or profile_imperative=True asks for them.")
+        notes.append("MXNet recorded no operators: profile_all=True or profile_imperative=True records them.")
     unix_ns = document.base_ps // 1000 if document.base_ps > _YEAR_2000_PS else None
     return Trace(
         events=events,
-        spans=_spans(document, host, pairs[errands | ~(on_context | twice)]),
+        spans=_spans(document, host, pairs[errands | ~(on_context | repeats)]),
         devices=_devices(events, host),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
         notes=(*document.notes, *notes, *_event_notes(events)),
@@ -111,15 +114,15 @@ def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
     level = depth - (depth - way)[first][np.cumsum(first) - 1] + (way < 0)
     nested = np.lexsort((level, key))
     a, b = nested[:-1], nested[1:]
-    found = (key[a] == key[b]) & (level[a] == level[b]) & (way[a] > 0) & (way[b] < 0)
-    pairs = np.column_stack([rows[a[found]], rows[b[found]]])
+    is_pair = (key[a] == key[b]) & (level[a] == level[b]) & (way[a] > 0) & (way[b] < 0)
+    pairs = np.column_stack([rows[a[is_pair]], rows[b[is_pair]]])
     pairs = pairs[np.argsort(pairs[:, 0])]
     backwards = document.start_ps[pairs[:, 1]] < document.start_ps[pairs[:, 0]]
     notes = []
     if alone := len(rows) - 2 * len(pairs):
-        notes.append(f"{alone} begins and ends have no counterpart; they were left out.")
+        notes.append(f"{alone} begin and end events without a counterpart were skipped.")
     if backwards.any():
-        notes.append(f"{backwards.sum()} events end before they begin; they were left out.")
+        notes.append(f"{backwards.sum()} events that end before they begin were skipped.")
     return pairs[~backwards], notes
 
 
@@ -152,8 +155,8 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
     which, codes = pd.factorize(document.name.codes[rows])
     known = [*map(str, document.name.categories), ""]
     names = [known[code] for code in codes]
-    judged = [_judged(name) for name in names]
-    compute = np.array([one.kind == Kind.COMPUTE for one in judged], bool)[which]
+    verdicts = [_judged(name) for name in names]
+    compute = np.array([verdict.kind == Kind.COMPUTE for verdict in verdicts], bool)[which]
     line = distinct(process.codes, document.tid.codes[rows])[0]
     pieces = nested.leaves(start, end, end, line, np.zeros(len(rows), bool))
     # A copy or collective is one row: its thread may report others done while it is under way.
@@ -165,19 +168,19 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
         "host": constant(host, len(at)),
         "device": categorical([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
         "lane": _threads(document, rows[at]),
-        "kind": categorical([one.kind.value for one in judged], which[at]),
+        "kind": categorical([verdict.kind.value for verdict in verdicts], which[at]),
         "name": categorical(names, which[at]),
         "category": categorical(
             [
-                operation(_bare(name)) if one.kind == Kind.COLLECTIVE else None
-                for name, one in zip(names, judged, strict=True)
+                operation(_bare(name)) if verdict.kind == Kind.COLLECTIVE else None
+                for name, verdict in zip(names, verdicts, strict=True)
             ],
             which[at],
         ),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "direction": categorical([one.direction for one in judged], which[at]),
-        "known_by": categorical([one.known_by.value for one in judged], which[at]),
+        "direction": categorical([verdict.direction for verdict in verdicts], which[at]),
+        "known_by": categorical([device_name.known_by.value for device_name in verdicts], which[at]),
     }
     return frame(EVENT_COLUMNS, data)
 
@@ -185,36 +188,38 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
 def _event_notes(events: pd.DataFrame) -> list[str]:
     """What the times and places in `events` do not tell."""
     notes = []
-    used = [str(one) for one in events["device"].cat.categories]
-    if any(type_of(one) == "gpu" for one in used):
+    devices = [str(device) for device in events["device"].cat.categories]
+    if any(type_of(device) == "gpu" for device in devices):
         notes.append(
-            "GPU times are those of MXNet's engine, from a worker taking an operator until the stream is done (with an "
-            "Async engine, until it is enqueued): launch and waiting are in them, kernels are not shown."
+            "GPU times are those of MXNet's engine, from when a worker takes an operator until its stream is done "
+            "(with an Async engine: until it is enqueued). They include launch and waiting; kernels are not recorded."
         )
-    if len([one for one in used if type_of(one) == "cpu" and is_known(one)]) > 1:
-        notes.append("CPU contexts are names that the program chose: what overlaps on them shares the same cores.")
-    if (place := unknown("cpu")) in used:
+    if len([device for device in devices if type_of(device) == "cpu" and is_known(device)]) > 1:
+        notes.append("CPU contexts are names that the program chose: work that overlaps on them shares the same cores.")
+    if (place := unknown("cpu")) in devices:
         count = int((events["device"] == place).sum())
         notes.append(
-            f"{count} operators on pinned or shared memory do not say whose: they stand on {place}, which counts in no "
+            f"{count} operators on pinned or shared memory name no device: they are on {place}, which counts in no "
             "device pair."
         )
     blind = int(((events["kind"] == Kind.MEMCPY.value) & events["direction"].isna()).sum())
     if blind:
         notes.append(
-            f"{blind} copies do not say from which context to which of its type they go: their direction is null."
+            f"{blind} copies have no direction: the file does not record between which contexts of a type they go."
         )
     on_host = int(((events["kind"] == Kind.COLLECTIVE.value) & events["device"].map(type_of).eq("cpu")).sum())
-    if on_host and any(type_of(one) == "gpu" for one in used):
-        notes.append(f"{on_host} collectives stand on the CPU, where the engine runs them, even if GPUs' data moved.")
+    if on_host and any(type_of(device) == "gpu" for device in devices):
+        notes.append(
+            f"{on_host} collectives are on the CPU, where the engine runs them, even if they move data of GPUs."
+        )
     if events["name"].isin(["KVStoreStreamSync"]).any():
         notes.append(
-            "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both stand "
-            "as collectives of cpu:0; when they ran on the GPUs is not shown."
+            "The NCCL store starts its collectives on cpu/0 and waits there for them (KVStoreStreamSync): both are "
+            "collectives of cpu:0; when they ran on the GPUs is not recorded."
         )
     short = int((events["start_ps"] == events["end_ps"]).sum())
     if short:
-        notes.append(f"{short} operators took less than the file's microsecond and have no length.")
+        notes.append(f"{short} operators took less than the file's resolution of 1 µs and have zero length.")
     return notes
 
 
@@ -241,8 +246,8 @@ def _threads(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
 
 def _devices(events: pd.DataFrame, host: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS a device that did something; MXNet names more contexts than the machine has."""
-    used = [str(one) for one in events["device"].unique() if is_known(str(one))]
-    return frame(DEVICE_COLUMNS, {"host": [host] * len(used), "device": sorted(used)})
+    devices = [str(device) for device in events["device"].unique() if is_known(str(device))]
+    return frame(DEVICE_COLUMNS, {"host": [host] * len(devices), "device": sorted(devices)})
 
 
 def _wrote(document: Document) -> bool:
