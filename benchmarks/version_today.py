@@ -58,7 +58,22 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
         return None
     looked_at = timeline if report.compared_rounds is None else timeline.inside(report.compared_rounds)
     inside = {name: getattr(report, name) for name in _REPORTED}
-    return {**inside, "sections": report.sections, "explanation": _explanation(report.explanation, looked_at)}
+    sections = [_section(section) for section in report.sections]
+    return {**inside, "sections": sections, "explanation": _explanation(report.explanation, looked_at)}
+
+
+def _section(section: Any) -> dict[str, Any]:
+    """A typed section as the texts that it was."""
+    findings = [f"{finding.sentence} Try: {finding.action}" for finding in section.findings]
+    tables = [(table.title, resolve("report.cells:brief")(table, 60)) for table in section.tables if table.brief]
+    return {
+        "key": section.key,
+        "title": section.title,
+        "said": [*findings, *section.sentences],
+        "tables": [(title, head, rows) for title, (head, *rows) in tables],
+        "data": section.data,
+        "lacking": section.lacking,
+    }
 
 
 def _phases(at: Subject) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from tests.readers.xspaces import write as write_xspace
 from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
-from tracekit.report import text
 from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
+from tracekit.report.sections import sections
+from tracekit.report.sections.overview import CELL_WORDS, overview
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
 from tracekit.report.write import default_directory
@@ -56,8 +58,8 @@ def shown(given, width: int = 80) -> str:
 def test_parallel_work_is_called_parallel():
     report = analyse(PARALLEL)
     assert report.verdicts["both"] == (
-        "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
-        "2.00x as fast as one after the other."
+        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time; "
+        "speedup 2.00x over running one after the other."
     )
     assert report.headline == "both: devices overlapped 100 %, speedup 2.00x"
 
@@ -65,9 +67,9 @@ def test_parallel_work_is_called_parallel():
 def test_contention_is_called_contention_and_shared_cores_are_named():
     report = analyse(CONTENDED)
     assert report.verdicts["both"] == (
-        "cpu:0 and cpu:1 ran at the same time for 100 % of the shorter one's busy time; "
-        "no faster than one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
-        "what overlaps here shares one resource and slows each other down."
+        "cpu:0 and cpu:1 were busy at the same time for 100 % of the shorter busy time; "
+        "no speedup over running one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
+        "the overlapping work contends for a shared resource."
     )
     assert "CPU devices share the machine's cores" in " ".join(report.notes)
 
@@ -75,7 +77,7 @@ def test_contention_is_called_contention_and_shared_cores_are_named():
 def test_more_cpu_devices_than_cores_are_called_time_sharing():
     report = analyse(replace(CONTENDED, capture={"usable_cores": 1.5}))
     assert report.verdicts["both"].startswith(
-        "2 devices took turns on 1.5 cores, 2.00 at once on average: that is time-sharing, not parallelism; "
+        "2 devices time-shared 1.5 cores, 2.00 busy at once on average: no parallelism; "
     )
     assert report.headline == "both: time-sharing on 1.5 cores, speedup 1.00x"
     assert "2 CPU devices share 1.5 cores" in " ".join(report.notes)
@@ -90,34 +92,38 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
     rows["wait_ps"] = rows["wait_ps"].mask(rows["kind"] == "collective", 5)
     report = analyse(trace(rows, spans(("one", 0, 100), ("two", 100, 180, None, "one"))))
     assert report.verdicts["two"] == (
-        "gpu:0 and gpu:1 ran at the same time for 100 % of the shorter one's busy time; "
-        "0 % of the collectives' 40 ps was hidden behind compute; 1.25x as fast as one, efficiency 62.5 %; "
-        "of the devices' time: 25.0 % exposed collectives (25.0 % of it waiting for a peer), 25.0 % idle."
+        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time; "
+        "0 % of the collective time (40 ps) was hidden behind compute; speedup 1.25x over one, efficiency 62.5 %; "
+        "of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % idle."
     )
     assert report.stretch["stretch"].isna().all()
 
 
 def test_work_left_unfinished_is_told():
     report = analyse(trace(events(("gpu:0", "compute", 0, 9 * MS)), spans(("p", 0, 2 * MS))))
-    assert "work begun inside ran on for 7.00 ms after the phase ended" in report.verdicts["p"]
+    assert "work begun inside ran on for 7.00 ms after its end" in report.verdicts["p"]
 
 
 def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
     rows = events(("gpu:0", "memcpy", 0, 1, "copy", "H2D"), ("gpu:0", "compute", 0, 1001))
     said = analyse(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
-    assert said == {"p": "only gpu:0 worked, 100 % of the time.", "copy": "no device worked."}
+    assert said == {
+        "p": "gpu:0 was busy 100 % of the time (the trace holds one device).",
+        "copy": "no device was busy.",
+    }
 
 
 def test_a_phase_with_nothing_but_unplaced_copies_says_so():
     rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
     said = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
-    assert said == "only copies ran, 9 ps of them, and no compute."
+    assert said == "only copies ran (9 ps), no compute."
 
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
     report = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
     assert report.verdicts == {
-        "whole trace": "only gpu:0 worked, 100 % of the time; 50.0 % of the copies' 10 ps was hidden behind compute."
+        "whole trace": "gpu:0 was busy 100 % of the time (the trace holds one device); 50.0 % of the copy time (10 ps) "
+        "was hidden behind compute."
     }
 
 
@@ -175,10 +181,10 @@ def test_every_key_of_the_summary_is_documented():
 
 def test_every_column_of_the_tables_is_defined_in_the_docs():
     words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
-    rows = events(("gpu:0", "compute", 0, 9), ("gpu:0", "memcpy", 4, 12, "c", "H2D"), ("gpu:1", "compute", 3, 6))
-    found = text.tables(analyse(trace(rows, spans(("p", 0, 20)))))
-    assert len(found) == 4
-    assert {column for _, head, _ in found for column in head} - words == set()
+    sources = [path.read_text("utf-8") for path in Path(sections.__file__).parent.glob("*.py")]
+    heads = {head for source in sources for head in re.findall(r'Column\(f?"([^"{]+)"', source)}
+    assert len(heads) > 80
+    assert {*heads, *CELL_WORDS.values()} - words == set()
 
 
 def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
@@ -186,7 +192,7 @@ def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
     assert max(map(len, shown_text.splitlines())) <= 80
     assert re.search(r"both +1 +10.00 ms +100 % +2.00x +- +1.00x", shown_text)
     hostile = trace(events(("gpu:0", "compute", 0, 5)), spans(("a|b<script>", 0, 5), ("[red]x[/red]", 5, 6)))
-    assert "a\\|b&lt;script>" in text.markdown(analyse(hostile), "gantt.png")
+    assert "a\\|b&lt;script>" in markdown(analyse(hostile), "gantt.png")
     assert "[red]x[/red]" in shown(hostile)
 
 
@@ -258,7 +264,7 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
     write_xspace(run_dir / "host.xplane.pb", TEXT)
     before = sorted(tmp_path.rglob("*"))
     cli.report(logdir, tmp_path / "out", phase=["step"])
-    assert "step: only gpu:0 worked, 80.0 % of the time." in capsys.readouterr().out
+    assert "step: gpu:0 was busy 80.0 % of the time (the trace holds one device)." in capsys.readouterr().out
     assert [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in (path, *path.parents)] == before
     cli.report(logdir, tmp_path / "out", as_json=True)
     assert json.loads(capsys.readouterr().out)["trace"]["runs"] == ["run"]
@@ -293,7 +299,7 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
     report = analyse(trace(rows))
     found = summary(report)
     assert report.headline == (
-        "2 devices worked on clocks that are not aligned, so how far they overlapped is not known."
+        "2 devices were busy, on clocks that are not aligned: how far they overlapped is not known."
     )
     assert (found["concurrency"], found["concurrency_reason"]) == (None, "the hosts' clocks are not aligned")
     assert (found["trace"]["window_ps"], found["trace"]["window_reason"]) == (None, "the hosts' clocks are not aligned")
@@ -301,4 +307,6 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
     assert [(pair["overlap_ps"], pair["reason"]) for pair in found["device_pairs"]] == [
         (None, "their hosts' clocks are not aligned")
     ]
-    assert [title for title, _, _ in text.tables(report)] == ["Where the windows of 10.00 ms to 15.00 ms went"]
+    assert [table.title for section in overview(report) for table in section.tables if table.brief] == [
+        "Where the windows of 10.00 ms to 15.00 ms went"
+    ]

@@ -202,6 +202,6 @@ def _notes(trace: Trace, unions: Unions) -> list[str]:
     elif len(cpus) > 1:
         notes.append(
             "CPU devices share the machine's cores, and one operation may use several: "
-            "overlap there is parallelism only as far as speedup and stretch say so."
+            "overlap there is parallelism only to the extent shown by speedup and stretch."
         )
     return notes

@@ -1,30 +1,154 @@
-"""What a section of the report is made of: sentences, tables and plain data, or why there is none."""
+"""What a report shows of one question: sentences, findings, and tables whose cells are values with a unit.
 
-from collections.abc import Sequence
+No cell is text that was formatted before a face knew where it will stand: each face formats the values itself, in the
+words of tracekit.units.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pandas as pd
 
-# Title, head and rows of a table whose cells are text.
-Titled = tuple[str, list[str], list[list[str]]]
+
+class Unit(StrEnum):
+    """What the values of a column are: TEXT is tracekit's own words, a NAME may be long and hold anything."""
+
+    TEXT = "text"
+    NAME = "name"
+    COUNT = "count"
+    MEAN = "mean"
+    TIME = "time_ps"
+    INSTANT = "instant"
+    RATIO = "ratio"
+    CHANGE = "change"
+    FACTOR = "factor"
+    BYTES = "bytes"
+    BYTES_PER_S = "bytes_per_s"
+    FLOPS_PER_S = "flops_per_s"
+
+
+# Units whose cells are words and stand to the left; those of all others are figures.
+WORDS = frozenset({Unit.TEXT, Unit.NAME})
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Where a row lies in the timeline: [start_ps, end_ps) since the trace began, on a device, or only on a clock."""
+
+    start_ps: int
+    end_ps: int
+    device: str | None = None
+    clock: str = ""
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A value that the true one is not less than."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A value that is not known, and why; the reason is empty where there is none to tell."""
+
+    reason: str = ""
+
+
+Cell = str | int | float | Instant | AtLeast | Missing
+
+
+@dataclass(frozen=True)
+class Column:
+    """The head and the unit of a column; one that is not `brief` is left out where there is little room."""
+
+    head: str
+    unit: Unit
+    brief: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `key` names it within the report.
+
+    `brief` are the places of the rows that a face with little room shows; where there are none, it leaves the table
+    out. `about` is a sentence on how to read it.
+    """
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    brief: tuple[int, ...]
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule of the advice found: what is so, and the next thing to try.
+
+    `cost_ps` is the time it stands for, summed over the devices, and `share` that of the sum of their windows, both
+    None where it stands for no time; `where` is the device or the phase that it is about, None for all of them.
+    """
+
+    rule: str
+    sentence: str
+    action: str
+    cost_ps: int | None = None
+    share: float | None = None
+    where: str | None = None
 
 
 @dataclass(frozen=True)
 class Section:
-    """One analysis as the report shows it.
+    """One question as a report answers it.
 
     `key` names it in summary.json, whose value is `data`, plain data in integers of picoseconds and ratios in 0..1.
-    `said` are sentences that stand before the `tables`. `lacking` says why the trace has no evidence for it, and then
+    `sentences` and `findings` stand before the `tables`. `lacking` says why the trace has no evidence for it, and then
     there is nothing else.
     """
 
     key: str
     title: str
-    said: Sequence[str] = ()
-    tables: Sequence[Titled] = ()
+    sentences: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    tables: tuple[Table, ...] = ()
     data: Any = None
     lacking: str = ""
+
+
+def table(
+    key: str,
+    title: str,
+    columns: Iterable[Column],
+    rows: Iterable[Sequence[Any]],
+    brief: int | Sequence[int] = 8,
+    about: str = "",
+) -> Table:
+    """A table of values as the frames have them, nulls included; `brief` is how many rows, or which, are shown where
+    there is little room."""
+    cells = tuple(tuple(map(_cell, row)) for row in rows)
+    shown = range(min(brief, len(cells))) if isinstance(brief, int) else brief
+    return Table(key, title, tuple(columns), cells, tuple(shown), about)
+
+
+def known(value: Any, reason: Any = None) -> Any:
+    """`value`, or if it is null why it is not known."""
+    return Missing("" if pd.isna(reason) else str(reason)) if pd.isna(value) else value
+
+
+def instant(row: Any, device: str | None = None, clock: str = "") -> Instant:
+    """Where a row with `start_ps` and `end_ps` lies."""
+    return Instant(int(row["start_ps"]), int(row["end_ps"]), device, clock)
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, (Instant, AtLeast, Missing)):
+        return value
+    plain: Cell | None = plain_value(value)
+    return Missing() if plain is None else plain
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -38,7 +162,7 @@ def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def plain_value(value: Any) -> Any:
-    """A cell of a table as plain data; null is None."""
+    """A cell of a frame as plain data; null is None."""
     if pd.isna(value):
         return None
     return value.item() if hasattr(value, "item") else value

@@ -6,7 +6,7 @@ from tracekit.columns import records
 from tracekit.intervals import total
 from tracekit.report.model import Report, Stretch
 from tracekit.report.section import plain, plain_value
-from tracekit.report.sections.sections import important
+from tracekit.report.sections.sections import highlights
 from tracekit.timeline.unions import CELLS
 
 SCHEMA = 2
@@ -40,7 +40,7 @@ def summary(report: Report) -> dict[str, Any]:
         "parallelism": whole.parallelism,
         "phases": [_phase(report, row) for row in records(report.phases)],
         "verdicts": report.verdicts,
-        "important": important(report.sections),
+        "important": [line.text for line in highlights(report.sections)],
         "compared": list(report.compared),
         **{section.key: None if section.lacking else section.data for section in report.sections},
         "lacking": {section.key: section.lacking for section in report.sections if section.lacking},

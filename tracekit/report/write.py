@@ -7,10 +7,10 @@ import pandas as pd
 
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, replaced, trace_name
-from tracekit.report import text
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
 from tracekit.report.html.page import page
+from tracekit.report.markdown import markdown
 from tracekit.report.model import Report
 from tracekit.report.saved import save
 from tracekit.timeline.timeline import Timeline
@@ -54,7 +54,7 @@ def write(
             replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))
             progress("timeline")
             draw(select(timeline, report), "gantt").save(out / picture)
-        replaced(out / "report.md", lambda path: path.write_text(text.markdown(report, picture), "utf-8"))
+        replaced(out / "report.md", lambda path: path.write_text(markdown(report, picture), "utf-8"))
         progress("page")
         replaced(out / "report.html", lambda path: path.write_text(page(report, timeline), "utf-8"))
     except OSError as error:

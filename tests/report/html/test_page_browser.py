@@ -93,7 +93,7 @@ def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(kept):
     bar.focus()
     assert tip.is_visible()
     assert re.sub(r"\s+", " ", tip.inner_text()) == (
-        "gpu:0 only compute 20.00 ms 58.8 % 20,000,000,000 ps "
+        "gpu:0 compute only 20.00 ms 58.8 % 20,000,000,000 ps "
         "collective behind compute 1.00 ms 2.9 % 1,000,000,000 ps "
         "exposed collective 3.00 ms 8.8 % 3,000,000,000 ps "
         "idle 10.00 ms 29.4 % 10,000,000,000 ps"

@@ -3,9 +3,12 @@
 import pandas as pd
 import pytest
 
+from tracekit.report import section
 from tracekit.report.html import markup
 from tracekit.report.html.markup import Markup, join, tag
-from tracekit.report.html.tables import sentences, table
+from tracekit.report.html.tables import table
+from tracekit.report.html.timeline_links import TimelineLinks
+from tracekit.report.section import AtLeast, Column, Instant, Missing, Unit
 
 
 @pytest.mark.parametrize(
@@ -67,27 +70,60 @@ def test_of_a_long_name_both_ends_are_shown_and_all_of_it_is_in_its_title():
     assert markup.name("x" * 48) == f"<bdi>{'x' * 48}</bdi>"
 
 
+LINKS = TimelineLinks({"": 100}, {"gpu:0": ""})
+
+
 def test_a_table_names_its_columns_and_rows_and_puts_figures_to_the_right():
-    made = table("T", ["name", "time", "what"], [["a", "1.2 ms", "x"], ["b", "-", "2"], ["c", "<0.1 %", "3 of 8"]])
-    assert made == (
-        '<div class="wide" tabindex="0" role="group" aria-label="T"><table><caption><span>T</span></caption>'
+    columns = [Column("name", Unit.NAME), Column("time", Unit.TIME), Column("what", Unit.TEXT)]
+    rows = [("a", 1_200_000, "x"), ("b", Missing("not recorded"), "<2")]
+    assert table(section.table("t", "T", columns, rows, about="How."), LINKS) == (
+        '<div class="wide" tabindex="0" role="group" aria-label="T"><table><caption><span>T</span>'
+        '<span class="about">How.</span></caption>'
         '<thead><tr><th scope="col">name</th><th scope="col" class="n">time</th><th scope="col">what</th></tr></thead>'
-        '<tbody><tr><th scope="row">a</th><td class="n">1.2 ms</td><td>x</td></tr>'
-        '<tr><th scope="row">b</th><td class="n">-</td><td>2</td></tr>'
-        '<tr><th scope="row">c</th><td class="n">&lt;0.1 %</td><td>3 of 8</td></tr></tbody></table></div>'
+        '<tbody><tr><th scope="row"><bdi>a</bdi></th>'
+        '<td class="n"><data value="1200000" title="1,200,000 ps">1.20 µs</data></td><td>x</td></tr>'
+        '<tr><th scope="row"><bdi>b</bdi></th><td class="n"><span class="none" title="not recorded">-'
+        '<span class="sr"> not recorded</span></span></td><td>&lt;2</td></tr></tbody></table></div>'
     )
 
 
+@pytest.mark.parametrize(
+    ("cell", "unit", "html"),
+    [
+        (1234, Unit.COUNT, '<data value="1234">1,234</data>'),
+        (0.5, Unit.RATIO, '<data value="0.5">50.0 %</data>'),
+        (0.72, Unit.CHANGE, '<data value="0.72">-28.0 %</data>'),
+        (1.974, Unit.FACTOR, '<data value="1.974">1.97x</data>'),
+        (3.718, Unit.MEAN, '<data value="3.718">3.72</data>'),
+        (2**22, Unit.BYTES, '<data value="4194304">4 MiB</data>'),
+        (26.8e9, Unit.BYTES_PER_S, '<data value="26800000000.0">26.8 GB/s</data>'),
+        (AtLeast(26.8e9), Unit.BYTES_PER_S, '&gt;=<data value="26800000000.0">26.8 GB/s</data>'),
+        (1.5e12, Unit.FLOPS_PER_S, '<data value="1500000000000.0">1.50 TFLOP/s</data>'),
+        (
+            Instant(1100, 3100, "gpu:0"),
+            Unit.INSTANT,
+            '<button type="button" class="jump" data-from="1000" data-to="3000" data-device="gpu:0" '
+            'aria-label="1.00 ns: show a &amp; b in the timeline" title="1,000 ps">1.00 ns</button>',
+        ),
+    ],
+)
+def test_a_cell_reads_in_its_unit_and_keeps_its_exact_value(cell, unit, html):
+    columns = [Column("name", Unit.NAME), Column("value", unit)]
+    made = table(section.table("t", "T", columns, [("a & b", cell)]), LINKS)
+    assert made.partition('<td class="n">')[2].partition("</td>")[0] == html
+
+
+def test_ratios_are_shaded_where_they_are_to_be_compared():
+    columns = [Column("name", Unit.NAME), Column("ratio", Unit.RATIO)]
+    made = table(section.table("t", "T", columns, [("a", 0.25), ("b", None)]), LINKS, shaded=True)
+    assert '<span class="heat" style="--dark:0.250"><data value="0.25">25.0 %</data></span>' in made
+    assert '<span class="none">-</span>' in made
+
+
 def test_the_rest_of_a_long_table_is_folded_unless_it_is_short():
-    rows = [[str(at)] for at in range(20)]
-    assert "<details>" not in table("T", ["n"], rows, shown=17)
-    folded = table("T", ["n"], rows, shown=16)
+    long = section.table("t", "T", [Column("n", Unit.COUNT)], [(at,) for at in range(20)])
+    assert "<details>" not in table(long, LINKS, shown=17)
+    folded = table(long, LINKS, shown=16)
     first, _, rest = folded.partition("<details><summary>4 more</summary>")
     assert (first.count("<tr>") - 1, rest.count("<tr>") - 1) == (16, 4)
     assert 'aria-label="T: 4 more"' in rest
-
-
-def test_one_sentence_is_a_paragraph_and_several_are_a_list():
-    assert sentences(["a < b."]) == "<p>a &lt; b.</p>"
-    assert sentences(["a.", "b."]) == "<ul><li>a.</li><li>b.</li></ul>"
-    assert sentences([]) == ""

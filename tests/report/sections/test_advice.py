@@ -8,7 +8,7 @@ import pytest
 
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Advice, Finding
-from tracekit.report.sections.advice import _NEXT, _SAID, line, section
+from tracekit.report.sections.advice import _ACTIONS, _SENTENCES, section
 
 DOCS = Path(__file__).parents[3] / "docs"
 FINDINGS = {
@@ -30,23 +30,33 @@ def given(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
 @pytest.mark.parametrize("rule", FINDINGS)
 @pytest.mark.parametrize("xla", [True, False])
 def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
-    result = given(rule, xla=xla)
-    said, tried = line(result.findings[0], result).split(". Try: ")
-    assert any(letter.isdigit() for letter in said)
-    assert tried.endswith(".")
-    assert len(said) + len(tried) < 260
+    (finding,) = section(given(rule, xla=xla)).findings
+    assert (finding.rule, finding.cost_ps, finding.share) == (rule, 3 * 10**9, 0.25)
+    assert any(letter.isdigit() for letter in finding.sentence)
+    assert finding.sentence.endswith(".")
+    assert finding.action.endswith(".")
+    assert len(finding.sentence) + len(finding.action) < 260
+
+
+def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():
+    where = {rule: section(given(rule)).findings[0].where for rule in FINDINGS}
+    assert {rule: place for rule, place in where.items() if place} == {
+        "exposed_collectives": "gpu:1",
+        "late_peer": "gpu:3",
+        "contention": "cpu:1",
+    }
 
 
 def test_every_rule_has_words_and_no_words_lack_a_rule():
     source = inspect.getsource(advice)
-    assert set(FINDINGS) == set(_SAID) == set(_NEXT)
+    assert set(FINDINGS) == set(_SENTENCES) == set(_ACTIONS)
     assert all(f'"{rule}"' in source for rule in FINDINGS)
 
 
 def test_the_scheduler_flag_is_for_xla_on_gpus_alone():
     flag = "xla_gpu_enable_latency_hiding_scheduler"
     told = {
-        (backend, xla): flag in section(given("exposed_collectives", backend, xla)).said[0]
+        (backend, xla): flag in section(given("exposed_collectives", backend, xla)).findings[0].action
         for backend in ("gpu", "tpu")
         for xla in (True, False)
     }
@@ -59,7 +69,7 @@ def test_the_section_holds_the_figures_as_plain_data():
         {
             "rule": "late_peer",
             "said": (
-                "gpu:3 came last to 14 of 16 collectives, and the others waited for it for 25.0 % of the devices' "
+                "gpu:3 was the straggler in 14 of 16 collectives: the others waited for it for 25.0 % of the devices' "
                 "time (3.00 ms)"
             ),
             "next": (

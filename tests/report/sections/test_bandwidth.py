@@ -4,20 +4,21 @@ import pandas as pd
 
 from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.frames import events
+from tests.report.sections.brief import brief
 from tracekit.report.sections.bandwidth import section
 
 
 def test_copies_are_said_against_their_limit_and_small_ones_named():
     table = copies(("D2D", 0, 10 * US, 4 * 10**6), ("D2D", 10 * US, 12 * US, 100), ("H2D", 20 * US, 21 * US, 8))
     found = section(rates(table, devices(("gpu:0", "NVIDIA H200", 10**12, None))))
-    assert found.said == [
-        "2 D2D copies of gpu:0 took 12.00 µs, at 333 GB/s: 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
-        "MiB, whose time is mostly that of starting a copy."
-    ]
-    assert found.tables == [
+    assert found.sentences == (
+        "2 D2D copies on gpu:0 took 12.00 µs at 333 GB/s, 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
+        "MiB, which is latency-bound.",
+    )
+    assert list(brief(found).values()) == [
         (
             "Copies",
-            ["device", "way", "n", "time", "rate", "best", "of limit", "small"],
+            ["device", "direction", "n", "time", "rate", "best", "of limit", "< 1 MiB"],
             [
                 ["gpu:0", "D2D", "2", "12.00 µs", "333 GB/s", "400 GB/s", "66.7 %", "1"],
                 ["gpu:0", "H2D", "1", "1.00 µs", "8.00 MB/s", "-", "<0.1 %", "1"],
@@ -29,9 +30,9 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
 
 
 def test_a_rate_that_is_not_known_says_why():
-    (said,) = section(rates(copies(("D2H", 0, US, None)))).said
-    assert said == (
-        "The only D2H copy of gpu:0 took 1.00 µs. Note: 1 of 1 copies state no bytes; the trace does not state the "
+    (sentence,) = section(rates(copies(("D2H", 0, US, None)))).sentences
+    assert sentence == (
+        "1 D2H copy on gpu:0 took 1.00 µs. Note: 1 of 1 copies state no bytes; the trace does not state the "
         "host link, nor which model the device is."
     )
 
@@ -39,18 +40,19 @@ def test_a_rate_that_is_not_known_says_why():
 def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidth():
     table = ran(events(("gpu:0", "compute", 0, 10 * US, "k"), ("gpu:0", "compute", 10 * US, 20 * US, "k")), 0, 1)
     found = section(rates(table, ABLE, ops(("convolution_fusion_of_many_words", 5 * 10**8, 10**6), ("odd", 10**12, 1))))
-    assert found.said == [
-        "gpu:0 did 50.0 PFLOP/s while it was busy, 50025.0 % of its peak of 100 TFLOP/s (trace, 16-bit). Note: more "
-        "than the peak: the cost of an op, how often it ran, or the peak is not right.",
-        "odd of gpu:0 shows more FLOP/s than the peak: its cost, how often it ran, or the peak is not right.",
-    ]
-    assert found.tables == [
+    assert found.sentences == (
+        "gpu:0 reached 50.0 PFLOP/s while it was busy, 50025.0 % of its peak of 100 TFLOP/s (trace, 16-bit). Note: "
+        "more than the peak: the cost of an op, how often it ran, or the peak is not right.",
+        "odd on gpu:0 shows more FLOP/s than the peak: its cost, how often it ran, or the peak is not right.",
+    )
+    op = ["convolution_fusion_of_many_words", "gpu:0", "10.00 µs", "50.0 TFLOP/s", "50.0 %", "100 GB/s", "10.0 %"]
+    assert list(brief(found).values()) == [
         (
-            "Longest ops, against the device's peak and memory bandwidth",
-            ["op", "device", "time", "FLOP/s", "of peak", "B/s", "of mem."],
+            "Longest ops, against the peaks of the device",
+            ["op", "device", "time", "FLOP/s", "of peak", "memory", "of bandwidth"],
             [
-                ["convolutio…any_words", "gpu:0", "10.00 µs", "50.0 T", "50.0 %", "100 G", "10.0 %"],
-                ["odd", "gpu:0", "10.00 µs", "100 P", "100000.0 %", "100 k", "<0.1 %"],
+                op,
+                ["odd", "gpu:0", "10.00 µs", "100 PFLOP/s", "100000.0 %", "100 kB/s", "<0.1 %"],
             ],
         )
     ]
@@ -61,11 +63,11 @@ def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
     table = events(("gpu:0", "compute", 0, 9, "good"), ("gpu:1", "compute", 0, 9, "void poor(int)"))
     table["occupancy_ratio"] = pd.array([0.75, 0.25], "Float64")
     found = section(rates(table))
-    assert found.said == [
-        "The kernels of gpu:1 occupied 25.0 % of it on average over their time; in 100 % of that time they were under "
-        "50.0 %, which costs something only where they wait for memory."
-    ]
-    assert found.tables == [
+    assert found.sentences == (
+        "Mean occupancy on gpu:1 is 25.0 %, weighted by kernel time; it is below 50.0 % for 100 % of it, which costs "
+        "something only where kernels wait for memory.",
+    )
+    assert list(brief(found).values()) == [
         (
             "Longest kernels of low occupancy",
             ["kernel", "device", "n", "time", "occupancy"],
@@ -76,5 +78,5 @@ def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
 
 def test_without_evidence_there_is_only_the_reason():
     found = section(rates(events(("gpu:0", "compute", 0, 9))))
-    assert (found.said, found.tables, found.data) == ((), (), None)
+    assert (found.sentences, found.tables, found.data) == ((), (), None)
     assert found.lacking.startswith("The trace holds no copies on a known device.")

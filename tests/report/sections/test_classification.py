@@ -11,17 +11,20 @@ from rich.console import Console
 
 from tests.frames import events, trace
 from tests.readers.xspaces import write as write_xspace
+from tests.report.sections.brief import brief
 from tracekit.errors import TracekitError
 from tracekit.readers import read
-from tracekit.report import text
 from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
 from tracekit.report.report import report
+from tracekit.report.sections.overview import classification
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
 from tracekit.trace import Trace
 
 US = 10**6
 LONG = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<float>>(int)"
+SHORT = "at::native::elementwise_kernel…:gpu_kernel_impl<float>>(int)"
 
 
 def mixed() -> Trace:
@@ -44,16 +47,17 @@ def shown(what: Trace, width: int = 80) -> str:
 
 def test_the_shares_are_one_sentence_and_the_guesses_one_table():
     report = analyse(mixed())
-    assert text.known_by(report) == (
-        "What told compute, collectives and copies apart, by busy time: HLO opcode 40.0 %, profiler's record 50.0 %, "
-        "name 9.5 %, nothing (taken for compute) 0.5 %. A wrong guess is corrected with --kinds."
+    section = classification(report)
+    assert section.sentences == (
+        "Kernels were classified, by share of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, "
+        "9.5 % by name, 0.5 % by nothing (counted as compute). Rules (--kinds) correct a wrong classification.",
     )
-    assert text.guesses(report) == [
+    assert list(brief(section).values()) == [
         (
-            "Largest names whose kind is a guess",
-            ["name", "taken for", "told by", "time", "of busy"],
+            "Largest kernels classified by name, or by nothing",
+            ["name", "counted as", "by", "time", "of busy"],
             [
-                ["at::native::elemen…impl<float>>(int)", "compute", "name", "16.00 µs", "8.0 %"],
+                [SHORT, "compute", "name", "16.00 µs", "8.0 %"],
                 ["ncclDevKernel_Generic", "collective", "name", "3.00 µs", "1.5 %"],
                 ["mine", "compute", "nothing", "1.00 µs", "0.5 %"],
             ],
@@ -65,15 +69,15 @@ def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
     said = shown(mixed())
     assert max(map(len, said.splitlines())) <= 80
     assert not re.search(r"\d\n%", said)
-    assert "at::native::elemen…impl<float>>(int)" in said
-    markdown = text.markdown(analyse(mixed()), "gantt.png")
-    assert "at::native::elemen…impl&lt;float>>(int)" in markdown
-    assert text.known_by(analyse(mixed())) in markdown
+    assert re.search(r"at::native::\w+…[\w:]+<float>>\(int\)", said)
+    written = markdown(analyse(mixed()), "gantt.png")
+    assert SHORT.replace("<", "&lt;") in written
+    assert classification(analyse(mixed())).sentences[0] in written
 
 
 def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
     many = analyse(trace(events(*[("gpu:0", "compute", 10 * at, 10 * at + 9, f"k{at}_") for at in range(30)])))
-    assert [len(rows) for _, _, rows in text.guesses(many)] == [5]
+    assert [len(table.rows) for table in classification(many).tables] == [5]
     assert len(summary(many)["guessed"]) == 20
 
 
@@ -81,11 +85,10 @@ def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is
     rows = events(("gpu:0", "compute", 0, 9))
     rows["known_by"] = pd.Categorical(["opcode"])
     known = analyse(trace(rows))
-    assert (text.known_by(known), text.guesses(known)) == (
-        "What told compute, collectives and copies apart, by busy time: HLO opcode 100 %.",
-        [],
-    )
-    assert (text.known_by(analyse(trace(events()))), text.guesses(analyse(trace(events())))) == ("", [])
+    section = classification(known)
+    assert section.sentences == ("Kernels were classified, by share of the busy time: 100 % by HLO opcode.",)
+    assert section.tables == ()
+    assert classification(analyse(trace(events()))) is None
 
 
 def test_the_summary_holds_the_shares_and_the_guesses():
@@ -105,8 +108,8 @@ def test_the_summary_holds_the_shares_and_the_guesses():
 
 def test_every_column_of_the_table_is_defined_in_the_docs():
     words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[3] / "docs" / "concepts.md").read_text("utf-8")))
-    ((_, head, _),) = text.guesses(analyse(mixed()))
-    assert set(head) <= words
+    (table,) = classification(analyse(mixed())).tables
+    assert {column.head for column in table.columns} <= words
 
 
 SPACE = """

@@ -1,6 +1,7 @@
 import json
 
 from tests.collective_frames import row, table
+from tests.report.sections.brief import brief, printed
 from tracekit.analysis.collectives.collectives import collectives
 from tracekit.report.section import Section
 from tracekit.report.sections.collectives import section
@@ -33,67 +34,70 @@ def steps(devices: int, count: int, late: int) -> list[dict]:
 def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
     found = shown(*steps(4, 16, late=3))
     assert (found.key, found.title, found.lacking) == ("collectives", "Collectives", "")
-    assert found.said == [
-        "16 all-reduces over 4 devices: 75.0 % of the time was waiting for the last device to start; 256.0 ms of "
-        "256.0 ms ran beside no compute.",
-        "rank3/gpu:3 was last in 16 of 16 and cost the others 192.0 ms of waiting.",
-    ]
+    assert found.sentences == (
+        "16 all-reduces on 4 devices took 256.0 ms, 100 % of it exposed; 75.0 % of it was waiting for the last device "
+        "to arrive.",
+        "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it.",
+    )
 
 
 def test_the_tables_tell_operations_devices_and_the_longest_waits():
-    operations, devices, longest = shown(*steps(4, 16, late=3)).tables
+    operations, devices, longest = brief(shown(*steps(4, 16, late=3))).values()
     assert operations == (
-        "Collectives by operation and size",
-        ["what", "from", "n", "median", "waiting", "algbw", "busbw", "exposed"],
+        "Collectives by operation and message size",
+        ["operation", "size", "n", "median", "waiting", "algbw", "busbw", "exposed"],
         [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1.00 GB/s", "1.50 GB/s", "256.0 ms"]],
     )
-    assert devices[0] == "Who was last"
-    assert devices[2][3] == ["rank3/gpu:3", "16 of 16", "192.0 ms", "0 ps", "16.00 ms", "0 ps", "16.00 ms"]
+    assert devices[0] == "Stragglers"
+    assert devices[2][3] == ["rank3/gpu:3", "16", "16", "192.0 ms", "0 ps", "16.00 ms", "0 ps", "16.00 ms"]
     assert len(longest[2]) == 5
-    assert longest[2][0] == ["0 ps", "all-reduce.0", "rank3/gpu:3", "4.00 ms", "12.00 ms", "1.00 ms"]
+    assert longest[2][0] == ["all-reduce.0", "0 ps", "rank3/gpu:3", "4.00 ms", "12.00 ms", "1.00 ms"]
 
 
 def test_waiting_that_compute_hides_is_told_apart():
     beneath = [row(f"rank0/gpu:{0}", 10 * k * MS, (10 * k + 4) * MS, kind="compute", host="rank0") for k in range(16)]
-    assert shown(*steps(4, 16, late=3), *beneath).said[1] == (
-        "rank3/gpu:3 was last in 16 of 16 and cost the others 192.0 ms of waiting, 128.0 ms of it beside no compute."
+    assert shown(*steps(4, 16, late=3), *beneath).sentences[1] == (
+        "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it, 128.0 ms of it "
+        "exposed."
     )
 
 
 def test_without_a_straggler_it_says_who_was_last_most_often():
     made = [one for step in range(8) for one in steps(2, 8, late=step % 2)[2 * step : 2 * step + 2]]
-    assert shown(*made).said[1] == (
-        "No straggler: no device was last far more often than chance has it and cost the others enough (most often "
-        "rank0/gpu:0, 4 of 8)."
+    assert shown(*made).sentences[1] == (
+        "No straggler: no device was last often enough, and at enough cost, to count (most often rank0/gpu:0, in 4 of "
+        "8)."
     )
 
 
 def test_few_collectives_do_not_tell_a_straggler():
-    assert shown(*steps(4, 7, late=3)).said[1] == "Fewer than 8 on a device are too few to tell a straggler."
+    assert shown(*steps(4, 7, late=3)).sentences[1] == (
+        "Fewer than 8 collectives on a device are too few to identify a straggler."
+    )
 
 
 def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
     found = shown(*(one for one in steps(4, 3, late=3) if one["host"] == "rank0"))
-    assert found.said == [
-        "3 all-reduces on 1 device: 15.00 ms of 15.00 ms ran beside no compute.",
+    assert found.sentences == (
+        "3 all-reduces on 1 device took 15.00 ms, 100 % of it exposed.",
         "The trace shows the collectives of one device only: waiting, skew, who was last and stragglers are not "
         "computable from one rank alone.",
-    ]
-    assert [title for title, _, _ in found.tables] == ["Collectives by operation and size"]
-    assert found.tables[0][2] == [
-        ["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=200 MB/s", ">=300 MB/s", "15.00 ms"]
-    ]
-    assert found.data["alone"] == found.said[1]
+    )
+    ((title, _, rows),) = brief(found).values()
+    assert title == "Collectives by operation and message size"
+    assert rows == [["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=200 MB/s", ">=300 MB/s", "15.00 ms"]]
+    assert found.data["alone"] == found.sentences[1]
 
 
 def test_what_could_not_be_matched_is_said():
     lone = row("rank0/gpu:0", 900 * MS, 901 * MS, "all-gather", host="rank0", ranks="{{0,4},{1,5}}")
     found = shown(*steps(4, 8, late=3), lone)
-    assert found.said[0].startswith(
-        "8 all-reduces and 1 all-gather over 4 devices: 75.0 % of the time of the 8 seen on several devices was waiting"
+    assert found.sentences[0].startswith(
+        "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed; 75.0 % of the time of the 8 "
+        "seen on several devices was waiting"
     )
-    assert found.said[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not told")
-    assert found.data["notes"] == [found.said[-1]]
+    assert found.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not told")
+    assert found.data["notes"] == [found.sentences[-1]]
 
 
 def test_without_collectives_there_is_only_that_sentence():
@@ -118,9 +122,9 @@ def test_tables_fit_80_columns_with_many_devices_and_long_names():
         for one in steps(16, 12, late=11)
     ]
     found = shown(*made, *(row("rank0/gpu:0", 10**12 + k, 10**12 + k, "reduce-scatter", host="rank0") for k in (1, 2)))
-    for title, head, cells in found.tables:
-        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-        assert sum(widths) + 2 * (len(widths) - 1) <= 80, title
-        assert len(cells) <= 8
-    assert found.tables[1][0] == "Who was last, the 8 that cost the others most"
-    assert found.tables[2][2][0][1] == "ncclDevKern…16_TREE_LL"
+    assert max(map(len, printed(found))) <= 80
+    tables = brief(found)
+    assert all(len(rows) <= 8 for _, _, rows in tables.values())
+    assert tables["collectives.devices"][0] == "Stragglers, those that cost the others most first"
+    assert [row[3] for row in tables["collectives.devices"][2]] == ["720.0 ms", *["0 ps"] * 7]
+    assert tables["collectives.waits"][2][0][0] == "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"

@@ -4,18 +4,18 @@ import json
 
 from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, work
+from tests.report.sections.brief import brief, printed
 from tracekit.report.sections.idle import section
 
 
 def test_the_idlest_device_comes_first_with_what_most_of_it_was():
     events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 800))
     made = section(idle(events, calls(CALLED, call(2, 950, 990))))
-    assert list(made.said) == [
-        "gpu:0 was idle 81.8 % of the window: 94.4 % of that host-bound (the next launch came late), 5.6 % launch "
-        "latency.",
-        "Of the idle time of all 2 devices 70.8 % is host-bound, 25.0 % is after last work.",
+    assert list(made.sentences) == [
+        "gpu:0 was idle 81.8 % of the window, host-bound for 94.4 % of that (the next launch came late).",
+        "The idle time of the 2 devices is 70.8 % host-bound, 25.0 % after last work.",
     ]
-    causes, devices, gaps = made.tables
+    causes, devices, gaps = brief(made).values()
     assert causes == (
         "Idle time by cause",
         ["cause", "gaps", "time", "of idle"],
@@ -49,16 +49,15 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
 def test_tables_fit_a_terminal_of_80_columns():
     rows = [row(f"host{at}/gpu:{at}", at, at + 1, name="kernel<" + "x" * 90 + ">") for at in range(0, 50, 2)]
     made = section(idle(work(*rows, row("host0/gpu:0", 90, 91, 7)), calls(call(7, 60, 80))))
-    for _, head, body in made.tables:
-        assert len(body) <= 11
-        assert sum(max(map(len, column)) + 1 for column in zip(head, *body, strict=True)) <= 81
+    assert all(len(rows) <= 11 for _, _, rows in brief(made).values())
+    assert max(map(len, printed(made))) <= 80
 
 
 def test_devices_that_were_never_idle_are_said_to_be_so():
-    assert list(section(idle(work(row("gpu:0", 0, 5)))).said) == ["No device was ever idle."]
+    assert list(section(idle(work(row("gpu:0", 0, 5)))).sentences) == ["No device was ever idle."]
 
 
 def test_without_evidence_only_the_reason_stands_there():
     made = section(idle(work(row("gpu:0", 0, 1), row("gpu:0", 9, 10))))
     assert "no host launches" in made.lacking
-    assert (made.said, made.tables, made.data) == ((), (), None)
+    assert (made.sentences, made.tables, made.data) == ((), (), None)

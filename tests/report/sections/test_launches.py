@@ -4,6 +4,7 @@ import json
 from unittest import mock
 
 from tests.launch_frames import calls, work
+from tests.report.sections.brief import brief, printed
 from tracekit.analysis.launches import launches as analysis
 from tracekit.analysis.launches import queues
 from tracekit.report.sections.launches import section
@@ -27,19 +28,28 @@ def late(count):
 
 def test_a_starved_device_and_what_fusing_would_buy_come_first():
     made = made_of(*late(100))
-    assert list(made.said) == [
-        "gpu:0 was idle with nothing launched 69.9 % of its time; 0.1 launches were queued on average, 1 at most.",
-        "100 kernels of gpu:0 (100 %) are shorter than the host's time per launch; fusing them would save at most "
-        "693 ps, 69.9 % of its time.",
+    assert list(made.sentences) == [
+        "gpu:0 was starved (idle, with an empty launch queue) 69.9 % of its time; 0.10 launches were queued on "
+        "average, at most 1.",
+        "100 kernels of gpu:0 (100 %) take less than the host's time per launch: fusing them would save at most 693 ps "
+        "(69.9 % of its time).",
     ]
-    assert [title for title, _, _ in made.tables] == [
-        "Launched, not started",
-        "From launch to start",
-        "Kernels shorter than a launch takes",
-    ]
-    assert made.tables[0][2] == [["gpu:0", "0.1", "1", "90.0 %", "69.9 %"]]
-    assert made.tables[1][2] == [["launch", "100", "1 ps", "1 ps", "1 ps"]]
-    assert made.tables[2][2] == [["op", "100", "200 ps", "693 ps"]]
+    queue, latency, small = brief(made).values()
+    assert queue == (
+        "Launch queue depth",
+        ["device", "mean", "max", "empty", "starved"],
+        [["gpu:0", "0.10", "1", "90.0 %", "69.9 %"]],
+    )
+    assert latency == (
+        "Launch latency",
+        ["call", "launches", "median", "p90", "p99"],
+        [["launch", "100", "1 ps", "1 ps", "1 ps"]],
+    )
+    assert small == (
+        "Kernels shorter than their launch",
+        ["kernel", "n", "time", "max. saving"],
+        [["op", "100", "200 ps", "693 ps"]],
+    )
     assert made.key == "launches"
     assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
 
@@ -47,27 +57,27 @@ def test_a_starved_device_and_what_fusing_would_buy_come_first():
 def test_stretches_bound_by_launches_have_a_table():
     with mock.patch.object(queues, "SLOTS", 50):
         made = made_of(*late(100))
-    assert made.tables[2] == (
-        "Stretches bound by launches",
-        ["device", "at", "time", "launches", "idle, none"],
+    assert brief(made)["launches.bound"] == (
+        "Launch-bound stretches",
+        ["device", "at", "time", "launches", "of it starved"],
         [["gpu:0", "0 ps", "992 ps", "100", "69.9 %"]],
     )
 
 
 def test_launches_that_kept_up_and_clocks_that_disagree_are_said_to_be_so():
     events = work(row(0, 50, 1), row(50, 99, 2))
-    assert list(made_of(events, calls((1, -9, -8), (2, -8, -7))).said) == [
-        "The launches kept up: no device idled with nothing launched for 1.0 % of its time."
+    assert list(made_of(events, calls((1, -9, -8), (2, -8, -7))).sentences) == [
+        "Launches kept up: no device was starved for more than 1.0 % of its time."
     ]
-    assert made_of(events, calls((1, -9, -8), (2, 51, 52))).said[-1] == (
-        "1 of 2 launches seem to start after their work: the clocks of host and device disagree, and these count in no "
-        "figure."
+    assert made_of(events, calls((1, -9, -8), (2, 51, 52))).sentences[-1] == (
+        "1 of 2 launches seem to start after their work: the clocks of host and device disagree, so these launches are "
+        "left out."
     )
 
 
 def test_calls_whose_delays_are_all_unknown_have_dashes():
     made = made_of(work(row(0, 50, 1)), calls((1, 3, 4)))
-    assert made.tables[1][2] == [["launch", "1", "-", "-", "-"]]
+    assert brief(made)["launches.latency"][2] == [["launch", "1", "-", "-", "-"]]
     json.dumps(made.data, allow_nan=False)
 
 
@@ -76,11 +86,10 @@ def test_tables_fit_a_terminal_of_80_columns():
     starts = range(0, 10**8 * 40, 10**8)
     events = work(*(row(at, at + 2 * 10**7, at, name=name, device="host12/gpu:12") for at in starts))
     made = made_of(events, calls(*((at, at - 10**7, at, "main", "cuda" + "y" * 80) for at in starts)))
-    for _, head, body in made.tables:
-        assert sum(max(map(len, column)) + 1 for column in zip(head, *body, strict=True)) <= 81
+    assert max(map(len, printed(made))) <= 80
 
 
 def test_without_evidence_only_the_reason_stands_there():
     made = made_of(work(row(0, 1)), calls())
     assert "no host launches" in made.lacking
-    assert (made.said, made.tables, made.data) == ((), (), None)
+    assert (made.sentences, made.tables, made.data) == ((), (), None)

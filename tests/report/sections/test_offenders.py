@@ -2,21 +2,22 @@ import json
 
 from tests.frames import events
 from tests.offender_frames import COLLECTIVES, OPS, STEP, found, gaps, step
+from tests.report.sections.brief import brief, printed
 from tracekit.report.sections.offenders import section
 
 
 def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanwhile():
     shown = section(found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
-    assert shown.said == [
-        "all-reduce costs gpu:0 the most, 1 exposed collective, 100 ps: 33.3 % of its window; "
-        "1 other device it costs less.",
-        "The largest, 100 ps in step 5 (m.py:2): it waited 70 ps for gpu:1, which came last; its device copied "
-        "in 50 ps of it; meanwhile the other device was busy 100 % of the time, mostly with slow.",
-    ]
-    assert shown.tables == [
+    assert shown.sentences == (
+        "Largest loss: exposed all-reduce on gpu:0, 100 ps in 1 collective (33.3 % of its window); 1 other device "
+        "loses less to it.",
+        "The longest took 100 ps in step 5 (m.py:2): it waited 70 ps for gpu:1, the last to arrive; its device copied "
+        "for 50 ps of it; meanwhile the other device was busy 100 % of the time, mostly with slow.",
+    )
+    assert list(brief(shown).values()) == [
         (
-            "Top offenders, on the device they cost most",
-            ["what", "device", "cost", "n", "share", "where"],
+            "Top offenders, each on the device that loses most to it",
+            ["what", "device", "lost", "n", "of window", "where"],
             [
                 ["all-reduce", "gpu:0", "100 ps", "1", "33.3 %", "m.py:2"],
                 ["MemcpyD2H", "gpu:0", "30 ps", "1", "10.0 %", "-"],
@@ -31,12 +32,17 @@ def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanw
 def test_long_names_fit_the_table_and_nccl_kernels_stand_without_their_arguments():
     name = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)"
     table = events(("rank0/gpu:0", "collective", 0, 9, name), ("rank0/gpu:0", "memcpy", 9, 12, "copy-start.3", "H2D"))
-    ((_, head, rows),) = section(found(table)).tables
+    shown = section(found(table))
+    ((_, head, rows),) = brief(shown).values()
     assert rows == [
-        ["ncclKernel_…L_Sum_float", "rank0/gpu:0", "9 ps", "1", "75.0 %", "-"],
+        ["ncclKernel_AllReduce_RING_LL_Sum_float", "rank0/gpu:0", "9 ps", "1", "75.0 %", "-"],
         ["H2D copy-start", "rank0/gpu:0", "3 ps", "1", "25.0 %", "-"],
     ]
     assert len(head) == 6
+    lines = printed(shown)
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("ncclKernel_AllReduce_RING_LL_Sum_float") for line in lines)
+    assert max(map(len, printed(shown, 60))) <= 60
 
 
 def test_several_idle_devices_beside_are_told():
@@ -46,17 +52,19 @@ def test_several_idle_devices_beside_are_told():
         ("gpu:1", "compute", 6, 9),
         ("gpu:2", "compute", 8, 9),
     )
-    assert section(found(table, gaps())).said == [
-        "op costs gpu:0 the most, 1 exposed collective, 8 ps: 88.9 % of its window.",
-        "The largest, 8 ps: meanwhile 0.2 of the 2 other devices were busy on average, mostly with op.",
-    ]
+    assert section(found(table, gaps())).sentences == (
+        "Largest loss: exposed op on gpu:0, 8 ps in 1 collective (88.9 % of its window).",
+        "The longest took 8 ps: meanwhile 0.2 of the 2 other devices were busy on average, mostly with op.",
+    )
     table = events(("gpu:0", "collective", 0, 8), ("gpu:1", "compute", 8, 9), ("gpu:2", "compute", 8, 9))
-    assert section(found(table, gaps())).said[1] == "The largest, 8 ps: meanwhile none of the 2 other devices was busy."
+    assert section(found(table, gaps())).sentences[1] == (
+        "The longest took 8 ps: meanwhile none of the 2 other devices was busy."
+    )
 
 
 def test_a_trace_without_offenders_says_so_and_one_without_work_why():
     shown = section(found(events(("gpu:0", "compute", 0, 9))))
-    assert (shown.said, shown.tables) == (["No collective, copy or idle gap costs any time."], [])
+    assert (shown.sentences, shown.tables) == (("No collective, copy or idle gap costs any time.",), ())
     shown = section(found(events(("cpu:?", "memcpy", 0, 9)), gaps()))
     assert shown.lacking
     assert shown.data is None

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests.frames import events, spans, trace
-from tracekit.report import text
 from tracekit.report.build import analyse
-from tracekit.report.section import Section
-from tracekit.report.sections.sections import MOST, important
+from tracekit.report.markdown import markdown
+from tracekit.report.section import Finding, Section
+from tracekit.report.sections.sections import MOST, Highlight, highlights
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
@@ -42,19 +42,19 @@ def test_the_verdict_and_at_most_five_lines_come_first(given):
     report = analyse(given)
     lines = shown(report)
     blank = lines.index("")
-    told = important(report.sections)
-    assert 0 <= len(told) <= MOST
+    first = highlights(report.sections)
+    assert 0 <= len(first) <= MOST
     assert " ".join(lines[:blank]).startswith(next(iter(report.verdicts)))
-    if told:
+    if first:
         assert lines[blank + 1 : blank + 3][0] == "What matters most"
-        assert lines[blank + 2].startswith(f"1. {told[0][:40]}")
+        assert lines[blank + 2].startswith(f"1. {first[0].text[:40]}")
 
 
 @pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
 def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
     report = analyse(given)
     assert [section.key for section in report.sections] == list(KEYS)
-    lines, page, found = shown(report), text.markdown(report, "x.png"), summary(report)
+    lines, page, found = shown(report), markdown(report, "x.png"), summary(report)
     json.dumps(found, allow_nan=False)
     for section in report.sections:
         assert (section.title in lines) is not bool(section.lacking)
@@ -62,7 +62,7 @@ def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
         assert (f"* {section.title}: " in page) is bool(section.lacking)
         assert (found[section.key] is None) is bool(section.lacking)
         assert found["lacking"].get(section.key, "") == section.lacking
-        assert not (section.lacking and (section.said or section.tables))
+        assert not (section.lacking and (section.sentences or section.findings or section.tables))
 
 
 def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
@@ -71,22 +71,30 @@ def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
 
 def test_the_costliest_findings_lead_and_the_path_follows():
     report = analyse(TURNS)
-    told = important(report.sections)
-    assert told[0].startswith("Collectives ran with nothing computing beside them for 20.0 % of the devices' time")
-    assert any("critical path" in line for line in told[1:4])
+    first = highlights(report.sections)
+    assert first[0].sentence.startswith(
+        "Collectives were exposed (not overlapped with compute) for 20.0 % of the devices' time"
+    )
+    assert "critical_path" in [line.key for line in first[1:4]]
 
 
 def test_three_findings_leave_room_for_what_else_matters():
-    findings = Section("findings", "What to try", said=[f"finding {at}" for at in range(6)])
-    path = Section("critical_path", "Path", said=["the path", "more of it"])
-    assert important([findings, path]) == ["finding 0", "finding 1", "finding 2", "the path more of it", "finding 3"]
-    assert important([Section("steps", "Steps", lacking="none")]) == []
+    found = tuple(Finding("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
+    findings = Section("findings", "What to try", findings=found)
+    path = Section("critical_path", "Path", ("The path.", "More of it.", "The rest."))
+    assert highlights([findings, path]) == [
+        *(Highlight("findings", f"Finding {at}.", f"act {at}.") for at in range(3)),
+        Highlight("critical_path", "The path. More of it."),
+        Highlight("findings", "Finding 3.", "act 3."),
+    ]
+    assert highlights([findings])[0].text == "Finding 0. Try: act 0."
+    assert highlights([Section("steps", "Steps", lacking="none")]) == []
 
 
 def test_with_compared_phases_the_reasons_are_told_of_them_alone():
     report = analyse(PHASES)
     assert report.compared == ("both",)
-    assert "From here on, only what ran inside the compared phases counts: both." in shown(report)
+    assert "From here on, only what ran in the compared phases counts: both." in shown(report)
     assert report.explanation.rows == 2
     assert timeline_of(PHASES).inside(report.compared_rounds).rows.start.tolist() == [20, 20]
     assert summary(report)["compared"] == ["both"]

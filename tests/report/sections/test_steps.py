@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.report.sections.brief import brief, printed
 from tests.stepped import annotated, joined, timeline, work
 from tracekit.analysis.steps.steps import steps
 from tracekit.report.sections.steps import section
@@ -29,11 +30,11 @@ def run(walls, *more, idle=(), name="train"):
 
 def test_steps_alike_are_one_sentence_and_one_table():
     made = shown(*run([10, 10, 10, 10, 10]))
-    assert made.said == ["5 steps (train) of 10.00 ms in the median, spread 0 %."]
-    assert made.tables == [
+    assert made.sentences == ("5 steps (train): median 10.00 ms, interquartile range 0 % of it.",)
+    assert list(brief(made).values()) == [
         (
-            "What a step is made of",
-            ["device", "compute", "exposed coll.", "exposed memory", "idle"],
+            "Time of a typical step",
+            ["device", "compute", "exposed comm.", "exposed copies", "idle"],
             [["gpu:0", "90.0 %", "0 %", "0 %", "10.0 %"]],
         )
     ]
@@ -41,13 +42,13 @@ def test_steps_alike_are_one_sentence_and_one_table():
 
 def test_a_slow_step_is_named_with_its_reason():
     made = shown(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
-    assert made.said == [
-        "7 steps (train) of 10.00 ms in the median, spread 100 %; step 3 took 40.00 ms: gpu:0 idled 38.00 ms longer, "
-        "and another was slow."
-    ]
-    assert made.tables[1] == (
-        "Steps unlike the others",
-        ["step", "wall", "of the median", "why"],
+    assert made.sentences == (
+        "7 steps (train): median 10.00 ms, interquartile range 100 % of it; step 3 took 40.00 ms: gpu:0 idled 38.00 ms "
+        "longer, and another was slow.",
+    )
+    assert brief(made)["steps.each"] == (
+        "Steps, outliers first",
+        ["step", "wall", "of median", "remarks"],
         [
             ["3", "40.00 ms", "4.00x", "gpu:0 idled 38.00 ms longer"],
             ["5", "30.00 ms", "3.00x", "gpu:0 computed 20.00 ms longer"],
@@ -57,14 +58,15 @@ def test_a_slow_step_is_named_with_its_reason():
 
 def test_a_fast_step_is_told_as_such():
     made = shown(*run([10, 10, 10, 4, 10, 10]))
-    assert made.tables[1][2] == [["3", "4.00 ms", "0.40x", "shorter"]]
+    assert brief(made)["steps.each"][2] == [["3", "4.00 ms", "0.40x", "shorter"]]
 
 
 def test_steps_left_out_are_told_with_the_reason():
     done, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
-    assert shown(done, joined([spans, annotated(("backend_compile", None, 0, 50 * MS))])).said == [
-        "6 steps (train) of 10.00 ms in the median, spread 0 %. Left out: step 0 compiles, step 1 is warm-up."
-    ]
+    assert shown(done, joined([spans, annotated(("backend_compile", None, 0, 50 * MS))])).sentences == (
+        "6 steps (train): median 10.00 ms, interquartile range 0 % of it. Left out: step 0 compiles, step 1 is "
+        "warm-up.",
+    )
 
 
 def test_steps_of_two_names_are_told_apart():
@@ -80,12 +82,13 @@ def test_steps_of_two_names_are_told_apart():
         if late:
             marks[-2:] = [("train", step, start, start + 30 * MS), ("eval", step, start + 30 * MS, start + 100 * MS)]
     made = shown(work(*done), annotated(*marks))
-    assert made.said == [
-        "6 steps (train) of 60.00 ms in the median, spread 0 %.",
-        "6 steps (eval) of 40.00 ms in the median, spread 0 %; step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
-    ]
-    assert [row[:2] for row in made.tables[0][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
-    assert [row[0] for row in made.tables[1][2]] == ["eval 4", "train 4"]
+    assert made.sentences == (
+        "6 steps (train): median 60.00 ms, interquartile range 0 % of it.",
+        "6 steps (eval): median 40.00 ms, interquartile range 0 % of it; step 4 took 70.00 ms: gpu:0 idled 30.00 ms "
+        "longer.",
+    )
+    assert [row[:2] for row in brief(made)["steps.parts"][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
+    assert [row[0] for row in brief(made)["steps.each"][2]] == ["eval 4", "train 4"]
 
 
 def test_steps_of_hosts_whose_clocks_are_not_aligned_are_told_apart():
@@ -94,26 +97,24 @@ def test_steps_of_hosts_whose_clocks_are_not_aligned_are_told_apart():
         for host, mark in (("a", ("train", 0, 0, 10 * MS)), ("b", ("train", 0, 0, 20 * MS)))
     ]
     done = tuple(joined([part[0][which] for part in parts]) for which in range(2))
-    assert shown(done, joined([part[1] for part in parts])).said == [
-        "1 step (train) on the clock of b of 20.00 ms in the median.",
-        "1 step (train) on the clock of a of 10.00 ms in the median.",
-    ]
+    assert shown(done, joined([part[1] for part in parts])).sentences == (
+        "1 step (train) on the clock of b: 20.00 ms.",
+        "1 step (train) on the clock of a: 10.00 ms.",
+    )
 
 
 def test_a_device_that_did_nothing_is_told():
     made = shown(*run([10, 10, 10], ("gpu:1", "memcpy", 12 * MS, 13 * MS, 11 * MS)))
-    assert made.said[1] == "gpu:1 did nothing in 2 of 3 steps."
-    assert made.tables[1][2] == [
-        ["0", "10.00 ms", "1.00x", "gpu:1 did nothing"],
-        ["2", "10.00 ms", "1.00x", "gpu:1 did nothing"],
+    assert made.sentences[1] == "gpu:1 was idle throughout 2 of 3 steps."
+    assert brief(made)["steps.each"][2] == [
+        ["0", "10.00 ms", "1.00x", "gpu:1 idle throughout"],
+        ["2", "10.00 ms", "1.00x", "gpu:1 idle throughout"],
     ]
 
 
 def test_work_that_nothing_links_to_its_step_is_told():
     made = shown(*run([10, 10, 10], ("gpu:0", "memcpy", 12 * MS, 13 * MS)))
-    assert (
-        made.said[1] == "Nothing names the step of 25.0 % of the rows; they count in the step during which they start."
-    )
+    assert made.sentences[1] == "25.0 % of the events name no step, and count in the step during which they start."
 
 
 def test_executions_are_called_so():
@@ -122,16 +123,14 @@ def test_executions_are_called_so():
         run_id=[1, 2, 3],
         hlo_module=["jit_f"] * 3,
     )
-    assert shown(done).said == [
-        "3 executions of jit_f, taken for steps, of 10.00 ms in the median, from 9.00 ms to 10.00 ms."
-    ]
+    assert shown(done).sentences == ("3 steps (executions of jit_f): median 10.00 ms, 9.00 ms to 10.00 ms.",)
 
 
 def test_of_many_devices_those_that_idle_most_are_shown():
     done = [(f"gpu:{n}", "compute", 0, n * MS, 0) for n in range(1, 12)]
     made = shown(work(*done), annotated(("train", 0, 0, 12 * MS)))
-    title, _, table = made.tables[0]
-    assert title == "What a step is made of (8 of 11 devices, those that idle most)"
+    title, _, table = brief(made)["steps.parts"]
+    assert title == "Time of a typical step, idlest devices first"
     assert [row[0] for row in table] == [f"gpu:{n}" for n in range(1, 9)]
 
 
@@ -162,12 +161,10 @@ def test_long_lists_are_cut_and_their_length_is_told():
 
 def test_without_steps_only_the_reason_is_told():
     made = shown(work(("gpu:0", "compute", 0, 5, 0)))
-    assert (made.said, made.tables, made.data) == ((), (), None)
+    assert (made.sentences, made.tables, made.data) == ((), (), None)
     assert made.lacking
 
 
 @pytest.mark.parametrize("walls", [[10], [10, 12, 11], [10] * 30])
 def test_the_tables_fit_80_columns(walls):
-    for _, head, table in shown(*run(walls)).tables:
-        widths = [max(len(cell) for cell in column) for column in zip(head, *table, strict=True)]
-        assert sum(widths) + 2 * len(widths) <= 80
+    assert max(map(len, printed(shown(*run(walls))))) <= 80

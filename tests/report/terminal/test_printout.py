@@ -10,8 +10,10 @@ from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
-from tracekit.report import text
 from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
+from tracekit.report.section import Column, Unit, table
+from tracekit.report.sections.overview import classification, overview
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
@@ -55,7 +57,7 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
         "Timeline: ",
         "Phases",
         "Where the window",
-        "Hidden behind compute",
+        "Collectives and copies",
     ]
     places = [next(at for at, line in enumerate(lines) if line.startswith(start)) for start in starts]
     assert places == sorted(places)
@@ -63,20 +65,21 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
 
 
 def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
-    report = several()
-    brief, full = shown(report), shown(report, full=True)
-    there = [section for section in analyse(report).sections if not section.lacking]
-    assert any(section.tables for section in there)
+    report, brief, full = analyse(several()), shown(several()), shown(several(), full=True)
+    there = [section for section in [*report.sections, classification(report)] if not section.lacking]
+    tables = [table for section in there for table in section.tables if table.brief]
+    assert tables
+    for one in tables:
+        assert one.title in full.splitlines()
+        assert one.title not in brief.splitlines()
     for section in there:
-        for title, _, _ in section.tables:
-            assert title in full.splitlines()
-            assert title not in brief.splitlines()
-        for said in section.said:
-            assert "".join(said.split()) in re.sub(r"\s|\*", "", full)
-        if section.said:
-            assert "".join(section.said[0].split()) in re.sub(r"\s", "", brief)
-    tables = sum(len(section.tables) for section in there) + len(text.guesses(analyse(report)))
-    assert brief.splitlines()[-1] == f"--full prints {tables} more tables; report.md has all of them."
+        for finding in section.findings:
+            assert "".join(f"{finding.sentence}Try:{finding.action}".split()) in re.sub(r"\s|\*", "", full)
+        for sentence in section.sentences:
+            assert "".join(sentence.split()) in re.sub(r"\s|\*", "", full)
+        if section.sentences:
+            assert "".join(section.sentences[0].split()) in re.sub(r"\s", "", brief)
+    assert brief.splitlines()[-1] == f"--full prints {len(tables)} more tables; report.md has all of them."
     assert len(brief.splitlines()) < len(full.splitlines()) / 1.5
 
 
@@ -129,20 +132,37 @@ def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
         assert max(map(cell_len, out.splitlines())) <= 80
 
 
-def test_a_table_that_is_too_wide_loses_empty_columns_before_words_and_words_before_numbers():
-    columns = [["phase", "p" * 30], ["wall", "10.00 ms"], ["efficiency", "-"], ["overlap ratio", "97.0 %"]]
-    on = terminal.console(io.StringIO(), width=40)
-    kept = printout._telling(columns, on)
-    assert [column[0] for column in kept] == ["phase", "wall", "overlap ratio"]
-    assert printout._widths(kept, 40) == ([15, 8, 13], 2)
-    assert printout._widths(kept, 29) == ([8, 8, 9], 2)
-    widths, gap = printout._widths(kept, 20)
+def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_figures_at_last():
+    columns = [Column("phase", Unit.NAME), Column("wall", Unit.TIME), Column("efficiency", Unit.RATIO)]
+    columns += [Column("overlap ratio", Unit.RATIO)]
+    wide = table("t", "T", columns, [("p" * 30, 10 * MS, None, 0.97)])
+
+    def heads(width):
+        kept, figures = printout._columns(wide, terminal.console(io.StringIO(), width=width))
+        return [column[0] for column in kept], kept[0][1], figures
+
+    assert heads(80) == (["phase", "wall", "efficiency", "overlap ratio"], "p" * 30, [False, True, True, True])
+    assert heads(60) == (["phase", "wall", "overlap ratio"], "p" * 30, [False, True, True])
+    assert heads(42) == (["phase", "wall", "overlap ratio"], "pppppppp…pppppppp", [False, True, True])
+    kept, figures = printout._columns(wide, terminal.console(io.StringIO(), width=20))
+    assert printout._widths(kept, figures, 40) == ([8, 8, 13], 2)
+    assert printout._widths(kept, figures, 29) == ([8, 8, 9], 2)
+    widths, gap = printout._widths(kept, figures, 20)
     assert (gap, sum(widths) + 2 * gap) == (1, 20)
 
 
+def test_names_on_the_right_are_shortened_first():
+    columns = [Column("kernel", Unit.NAME), Column("time", Unit.TIME), Column("where", Unit.NAME)]
+    long = table("t", "T", columns, [("k" * 40, MS, "w" * 40)])
+    (kernel, _, where), _ = printout._columns(long, terminal.console(io.StringIO(), width=80))
+    assert (kernel[1], len(where[1])) == ("k" * 40, 29)
+    (kernel, _, where), _ = printout._columns(long, terminal.console(io.StringIO(), width=50))
+    assert (len(kernel[1]), len(where[1])) == (23, 16)
+
+
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
-    report = several()
-    markdown = text.markdown(analyse(report), "gantt.png")
-    analysed = analyse(report)
-    for title, _, _ in [*text.tables(analysed), *(table for one in analysed.sections for table in one.tables)]:
-        assert title in markdown
+    report = analyse(several())
+    written = markdown(report, "gantt.png")
+    for section in [*overview(report), *report.sections, classification(report)]:
+        for one in section.tables:
+            assert (one.title in written) == bool(one.brief), one.title

@@ -101,9 +101,9 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
         "       |0        |10 ps    |20 ps    |30 ps",
         "first  ━━━━━━━━━━━━━━━━━━━━",
         "second                     ━━━━━━━━━━━━━━━━━━━━",
-        "A cell is 1 ps; █ is busy all of it, · less than an",
-        "eighth. Longest in the cell, where it is not compute: c",
-        "collective, m memcpy, s memset.",
+        "Each cell spans 1 ps: █ is 100 % busy, · less than an",
+        "eighth. Letters name the longest kind, where it is not",
+        "compute: c collective, m memcpy, s memset.",
     ]
 
 

@@ -3,69 +3,45 @@
 import base64
 import struct
 import zlib
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.report.html.markup import Markup, join, name, none, picoseconds, share, tag
-from tracekit.report.html.tables import table
+from tracekit.report.html.markup import Markup, join, name, none, tag
 from tracekit.report.model import Report, Stretch
 from tracekit.units import percent, whole_percent
 
 MOST_CELLS = 32
 # Of more devices the cells hold whole percents.
 _ROOMY = 12
-RATIOS = {"ratio_min": "of the shorter one's busy time", "ratio_union": "of the time either was busy"}
+RATIOS = {"ratio_min": "of the shorter busy time", "ratio_union": "of the time when either was busy"}
 
 
 def matrices(report: Report) -> Markup:
-    """The pairs of the whole trace and of each phase: one table of pairs for two devices, else a matrix for each."""
-    stretches = [report.whole, *report.inside.values()]
-    if not len(report.whole.pairs):
-        return tag("p", "There is one device, so there is no pair.")
-    why = sorted({str(one) for one in report.whole.pairs["reason"].dropna()})
-    reasons = tag("p", f"Not known for some pairs: {'; '.join(why[:3])}.", class_="about") if why else None
-    if len(report.whole.pairs) == 1:
-        rows = [_pair(one) for one in stretches]
-        row = report.whole.pairs.iloc[0]
-        title = join(["Both busy: ", name(row["a"]), " and ", name(row["b"])])
-        return join([table(title, ["in", "together", *RATIOS.values()], rows, shown=24), reasons])
-    parts = [reasons, tag("div", *_both(report.whole), class_="pairs")]
-    for one in report.inside.values():
-        inside = tag("div", *_both(one), class_="pairs")
-        parts.append(tag("details", tag("summary", name(one.name)), inside, open=one.name in report.compared))
+    """A matrix of the pairs for the whole trace and one for each phase; nothing where there is one pair, or none."""
+    if len(report.whole.pairs) < 2:
+        return Markup("")
+    parts = [tag("div", *_both(report.whole), class_="pairs")]
+    for stretch in report.inside.values():
+        inside = tag("div", *_both(stretch), class_="pairs")
+        parts.append(tag("details", tag("summary", name(stretch.name)), inside, open=stretch.name in report.compared))
     return join(parts)
 
 
-def _pair(one: Stretch) -> list[Markup]:
-    row = one.pairs.iloc[0]
-    return [
-        name(one.name),
-        picoseconds(row["overlap_ps"], row["reason"]),
-        *(heat(row[ratio], row["reason"]) for ratio in RATIOS),
-    ]
+def is_read(report: Report) -> bool:
+    """Whether the matrices have cells to read: of more devices they are pictures."""
+    return 2 < len(report.whole.partition) <= MOST_CELLS
 
 
-def heat(ratio: Any, reason: Any = None) -> Markup:
-    """A ratio on a ground the darker the larger it is."""
-    if pd.isna(ratio):
-        return none(reason)
-    return tag("span", share(ratio), class_="heat", style=f"--dark:{ratio:.3f}")
+def _both(stretch: Stretch) -> list[Markup]:
+    devices = list(stretch.partition["device"])
+    draw = _matrix if len(devices) <= MOST_CELLS else _picture
+    return [draw(stretch, ratio, devices) for ratio in RATIOS]
 
 
-def _both(one: Stretch) -> list[Markup]:
-    devices = list(one.partition["device"])
-    if len(devices) <= MOST_CELLS:
-        return [_matrix(one, ratio, devices) for ratio in RATIOS]
-    pictures = [_picture(one, ratio, devices) for ratio in RATIOS]
-    return [*pictures, _extremes(one)]
-
-
-def _matrix(one: Stretch, ratio: str, devices: list[str]) -> Markup:
-    values = _square(one, ratio, devices)
-    reasons = dict(zip(zip(one.pairs["a"], one.pairs["b"], strict=True), one.pairs["reason"], strict=True))
+def _matrix(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
+    values = _square(stretch, ratio, devices)
+    reasons = dict(zip(zip(stretch.pairs["a"], stretch.pairs["b"], strict=True), stretch.pairs["reason"], strict=True))
     head = tag("tr", tag("td"), *(tag("th", name(device), scope="col") for device in devices))
     dense = len(devices) > _ROOMY
     rows = [
@@ -87,7 +63,7 @@ def _matrix(one: Stretch, ratio: str, devices: list[str]) -> Markup:
         tag("tbody", *rows),
         class_="matrix dense" if dense else "matrix",
     )
-    return tag("div", made, class_="wide", tabindex=0, role="group", aria_label=f"{caption}, {one.name}")
+    return tag("div", made, class_="wide", tabindex=0, role="group", aria_label=f"{caption}, {stretch.name}")
 
 
 def _cell(ratio: float, self: bool, reason: str | None, dense: bool) -> Markup:
@@ -101,21 +77,21 @@ def _cell(ratio: float, self: bool, reason: str | None, dense: bool) -> Markup:
     return tag("td", figure, class_="heat", style=f"--dark:{ratio:.3f}")
 
 
-def _square(one: Stretch, ratio: str, devices: list[str]) -> NDArray[np.float64]:
+def _square(stretch: Stretch, ratio: str, devices: list[str]) -> NDArray[np.float64]:
     """The ratios as a symmetric matrix, shape (n, n); NaN where there is none, and on the diagonal."""
     place = {device: at for at, device in enumerate(devices)}
-    i, j = one.pairs["a"].map(place).to_numpy(), one.pairs["b"].map(place).to_numpy()
+    i, j = stretch.pairs["a"].map(place).to_numpy(), stretch.pairs["b"].map(place).to_numpy()
     values = np.full((len(devices), len(devices)), np.nan)
-    values[i, j] = values[j, i] = one.pairs[ratio].to_numpy(np.float64, na_value=np.nan)
+    values[i, j] = values[j, i] = stretch.pairs[ratio].to_numpy(np.float64, na_value=np.nan)
     return values
 
 
-def _picture(one: Stretch, ratio: str, devices: list[str]) -> Markup:
+def _picture(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
     """The matrix as a picture with one pixel a cell, in the page's own colours: its alpha is the ratio.
 
     Where a ratio is not known, the hatched ground shows.
     """
-    values = _square(one, ratio, devices)
+    values = _square(stretch, ratio, devices)
     known = ~np.isnan(values)
     label = f"{len(devices)} by {len(devices)} devices: together, {RATIOS[ratio]}. The table has the extremes."
     drawn = [
@@ -147,17 +123,3 @@ def _png(alpha: NDArray[np.float64]) -> bytes:
     header = struct.pack(">IIBBBBB", n, n, 8, 4, 0, 0, 0)
     packed = zlib.compress(rows.tobytes(), 6)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
-
-
-def _extremes(one: Stretch, most: int = 12) -> Markup:
-    """The pairs that overlap least and most."""
-    known = one.pairs[one.pairs["ratio_min"].notna()].sort_values("ratio_min", kind="stable")
-    ends = pd.concat([known.head(most), known.tail(most)]).drop_duplicates(["a", "b"])
-    columns = ["a", "b", "overlap_ps", *RATIOS]
-    rows = [
-        [join([name(a), " & ", name(b)]), picoseconds(both), *(heat(ratio) for ratio in ratios)]
-        for a, b, both, *ratios in ends[columns].itertuples(index=False)
-    ]
-    head = ["devices", "together", *RATIOS.values()]
-    about = f"All {len(one.pairs):,} pairs are in summary.json (device_pairs)."
-    return table(f"The {most} pairs that overlap least, then the {most} that overlap most", head, rows, 24, about)

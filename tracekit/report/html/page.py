@@ -5,23 +5,27 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from itertools import groupby
 from string import Template
-from typing import Any
 
-from tracekit.columns import records
-from tracekit.report import palette, text
-from tracekit.report.html import bars, matrix, payload, phases, timed
-from tracekit.report.html.markup import Markup, join, name, none, number, picoseconds, tag
-from tracekit.report.html.tables import advised, sentences, table, titled
-from tracekit.report.html.timeline_links import Jumps, jumps
+from tracekit.report import palette
+from tracekit.report.html import bars, markup, matrix, payload, step_pictures
+from tracekit.report.html.markup import Markup, join, name, number, picoseconds, tag
+from tracekit.report.html.tables import table
+from tracekit.report.html.timeline_links import TimelineLinks, timeline_links
 from tracekit.report.model import Report
-from tracekit.report.section import Section
-from tracekit.report.sections.sections import important
+from tracekit.report.section import Section, Table
+from tracekit.report.sections.overview import classification, overview
+from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
 from tracekit.version import __version__
 
-# Section of summary.json, in the order of the page, that stand before the timeline.
+# Keys of the sections that stand before the timeline, in their order.
 _FIRST = ("steps", "collectives", "offenders")
+# Rows of a table that are not folded; and tables, by key, that stand with a picture, and whose ratios are shaded.
+_ROWS = 12
+_DRAWN = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
+_SHADED = ("hidden", "together")
 _SHORT = {
     "important": "What matters",
     "time": "Time",
@@ -42,21 +46,19 @@ _SHORT = {
 def page(report: Report, timeline: Timeline | None = None) -> str:
     """The page of `report`: UTF-8, no request to anywhere, scripts known to its policy by their hash.
 
-    `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline.
+    `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
+    nothing leads into it.
     """
-    to = jumps(report)
-    parts = sections(report, to)
-    if timeline is None:
-        parts = [part for part in parts if part[0] != "timeline"]
+    parts = sections(report, timeline_links(report, timeline is not None))
     data, scripts, styles = (None, [], []) if timeline is None else _timeline(report, timeline)
     body = join(_section(key, title, inside, data if key == "timeline" else None) for key, title, inside in parts)
-    links = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
+    places = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
     own = _read("theme.js")
     return Template(_read("page.html")).substitute(
         title=tag("title", f"tracekit: {report.headline}"),
         policy=_policy([own, *scripts]),
         style=tag("style", Markup("\n".join([_colours(), _read("page.css"), *styles]))),
-        navigation=tag("ul", *links),
+        navigation=tag("ul", *places),
         header=_header(report),
         body=body,
         foot=_foot(report),
@@ -64,37 +66,29 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     )
 
 
-def sections(report: Report, to: Jumps) -> list[tuple[str, str, Markup]]:
+def sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Markup]]:
     """Key, title and content of everything between the head and the foot, in order."""
-    there = {one.key: one for one in report.sections if not one.lacking}
-    found = [("verdict", "Verdict", _verdicts(report))]
-    if lines := important(report.sections):
-        found.append(("important", "What matters most", tag("ol", *(tag("li", advised(line)) for line in lines))))
-    if len(report.whole.partition):
-        found += [
-            ("time", "Where the time went", bars.partitions(report)),
-            ("hidden", "Hidden behind compute", _hidden(report)),
-            ("together", "Devices busy at the same time", matrix.matrices(report)),
-            ("concurrency", "How many devices were busy at once", bars.concurrency(report)),
-        ]
-    if len(report.phases):
-        found.append(("phases", "Phases", phases.phases(report, to)))
-    about = (
-        f"Only what ran in the compared phases counts here: {', '.join(report.compared)}." if report.compared else ""
-    )
-    shown = [there[key] for key in _FIRST if key in there]
-    found += [(one.key, one.title, _of(one, report, to, about)) for one in shown]
-    found.append(("timeline", "Timeline", Markup("")))
-    found += [(key, one.title, _of(one, report, to, about)) for key, one in there.items() if key not in _FIRST]
-    if lacking := [one for one in report.sections if one.lacking]:
-        items = [join([tag("dt", one.title), tag("dd", one.lacking)]) for one in lacking]
-        found.append(("lacking", "Not in this report", tag("dl", *items, class_="facts")))
-    if told := text.known_by(report):
-        guessed = (titled(one) for one in text.guesses(report))
-        found.append(("known", "How it is known what ran", join([tag("p", told), *guessed])))
+    parts = [("verdict", "Verdict", _verdicts(report))]
+    if lines := highlights(report.sections):
+        items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
+        parts.append(("important", "What matters most", tag("ol", *items)))
+    # The phases are compared by what stands before them.
+    before = sorted(overview(report), key=lambda section: section.key == "phases")
+    there = [section for section in report.sections if not section.lacking]
+    before += sorted((section for section in there if section.key in _FIRST), key=lambda one: _FIRST.index(one.key))
+    parts += [(section.key, section.title, _content(section, report, links)) for section in before]
+    if links.lead:
+        parts.append(("timeline", "Timeline", Markup("")))
+    after = [section for section in there if section.key not in _FIRST]
+    parts += [(section.key, section.title, _content(section, report, links)) for section in after]
+    if lacking := [section for section in report.sections if section.lacking]:
+        reasons = [join([tag("dt", section.title), tag("dd", section.lacking)]) for section in lacking]
+        parts.append(("lacking", "Not in this report", tag("dl", *reasons, class_="facts")))
+    if known := classification(report):
+        parts.append((known.key, known.title, _content(known, report, links)))
     if report.notes:
-        found.append(("notes", "Notes", tag("ul", *(tag("li", note) for note in report.notes))))
-    return found
+        parts.append(("notes", "Notes", tag("ul", *(tag("li", note) for note in report.notes))))
+    return parts
 
 
 def _section(key: str, title: str, inside: Markup, data: Markup | None) -> Markup:
@@ -115,40 +109,44 @@ def _verdicts(report: Report) -> Markup:
     return tag("dl", *items, class_="verdicts")
 
 
-def _hidden(report: Report) -> Markup:
-    """How much of each device's copies and collectives ran behind compute: a device a row, a kind of work a column."""
-    several = bool(report.inside)
-    stretches = [report.whole, *report.inside.values()]
-    ran = {one.name: one.overlap[one.overlap["total_ps"] > 0] for one in stretches}
-    whats = list(dict.fromkeys(what for one in ran.values() for what in one["what"]))
-    rows = []
-    for stretch, found in ran.items():
-        by_device: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for row in records(found):
-            by_device.setdefault(row["device"], {})[row["what"]] = row
-        for device, mine in by_device.items():
-            cells = [_behind(mine[what]) if what in mine else none(f"no {what} work there") for what in whats]
-            behind = next(iter(mine.values()))["behind"]
-            rows.append([*([name(stretch)] if several else []), name(device), behind, *cells])
-    if not rows:
-        return tag("p", "No copy and no collective ran.")
-    head = [*(["in"] if several else []), "device", "behind", *whats]
-    about = "The share that ran while compute did, and how much of how much. Memory is all copies and memsets together."
-    return table("Copies and collectives behind compute", head, rows, shown=16, about=about)
+def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
+    """A section's findings and sentences, then its tables, each behind its picture where it has one."""
+    explains = any(section.key == one.key for one in report.sections)
+    about = f"Only what ran in the compared phases counts here: {', '.join(report.compared)}."
+    lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
+    lines += [markup.text(sentence) for sentence in section.sentences]
+    words = [tag("p", line) for line in lines] if len(lines) < 2 else [tag("ul", *(tag("li", line) for line in lines))]
+    parts: list[Markup] = []
+    for drawn, tables in groupby((given for given in section.tables if given.rows), lambda given: given.key in _DRAWN):
+        shown = [_table(given, report, links) for given in tables]
+        parts += shown if drawn else [tag("div", *shown, class_="tables")]
+    return join([tag("p", about, class_="about") if report.compared and explains else None, *words, *parts])
 
 
-def _behind(row: Mapping[str, Any]) -> Markup:
-    amount = tag("span", picoseconds(row["hidden_ps"]), " of ", picoseconds(row["total_ps"]), class_="small")
-    return join([matrix.heat(row["ratio"], row["reason"]), amount])
+def _table(given: Table, report: Report, links: TimelineLinks) -> Markup:
+    """A table with its picture, where it has one; it is left out or folded where the picture tells most of it."""
+    shown = table(given, links, max(len(given.brief), _ROWS), shaded=given.key in _SHADED)
+    folded = tag("details", tag("summary", "Exact figures"), shown)
+    match given.key:
+        case "time":
+            return bars.partitions(report)
+        case "time.cells":
+            return folded
+        case "together":
+            return join([matrix.matrices(report), folded if matrix.is_read(report) else shown])
+        case "concurrency":
+            return join([bars.concurrency(report), folded])
+        case "steps.lengths":
+            return join([shown, step_pictures.walls(report, links)])
+        case "steps.parts":
+            return step_pictures.typical(report) or shown
+        case _:
+            return shown
 
 
-def _of(section: Section, report: Report, to: Jumps, about: str) -> Markup:
-    """A section's sentences, then the tables with links into the timeline, then its other tables."""
-    show, replaced = timed.TIMED.get(section.key, (None, ()))
-    others = [titled(one) for one in section.tables if not one[0].startswith(replaced)]
-    own = show(report, to) if show else None
-    told = tag("p", about, class_="about") if about else None
-    return join([told, sentences(section.said), tag("div", *others, own, class_="tables")])
+def _advice(sentence: str, action: str) -> Markup:
+    """A sentence, with what to try about it on a line of its own."""
+    return join([sentence, tag("span", tag("b", " Try: "), action, class_="try") if action else None])
 
 
 def _header(report: Report) -> Markup:
@@ -166,7 +164,7 @@ def _header(report: Report) -> Markup:
         "devices" if len(devices) != 1 else "device": _names(devices),
         "model": _names(models) if models else None,
         "window": _listed(windows) if windows else None,
-        "intervals": number(int(trace.intervals["intervals"].sum())),
+        "events": number(int(trace.intervals["intervals"].sum())),
     }
     shown = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
     # Without phases the headline is the verdict, which stands right below.

@@ -1,48 +1,75 @@
 """Tables of the page: captions, scopes, columns of figures to the right, and long ones folded."""
 
-import re
-from collections.abc import Sequence
-from html import unescape
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from tracekit import units
+from tracekit.report.html import markup
 from tracekit.report.html.markup import Markup, join, tag
-from tracekit.report.section import Titled
+from tracekit.report.html.timeline_links import TimelineLinks
+from tracekit.report.section import WORDS, AtLeast, Cell, Column, Instant, Missing, Table, Unit
 
-# A cell that is a figure, for the eye: "1.2 ms", "<0.1 %", ">=3.2", "3 of 8", "-".
-_FIGURE = re.compile(r"(-|[<>=+~-]*\d[\d,.]*( ?[%A-Za-zµ/]{1,5})?( of [\d,]+)?)")
-_TAGS = re.compile(r'<span class="sr">[^<]*</span>|<[^>]*>')
+# Up to so many more rows than shown are not worth folding.
+_FEW_MORE = 3
 
-Row = Sequence[str]
+_CELLS: Mapping[Unit, Callable[[Any], Markup]] = {
+    Unit.TEXT: markup.text,
+    Unit.NAME: markup.name,
+    Unit.COUNT: markup.number,
+    Unit.MEAN: lambda value: _data(units.mean(value), value),
+    Unit.TIME: markup.picoseconds,
+    Unit.RATIO: markup.share,
+    Unit.CHANGE: lambda value: _data(units.change(value), value),
+    Unit.FACTOR: markup.factor,
+    Unit.BYTES: lambda value: _data(units.size(value), value),
+    Unit.BYTES_PER_S: lambda value: _data(units.rate(value, "B/s"), value),
+    Unit.FLOPS_PER_S: lambda value: _data(units.rate(value, "FLOP/s"), value),
+}
 
 
-def table(caption: str, head: Row, rows: Sequence[Row], shown: int = 12, about: str = "") -> Markup:
+def table(given: Table, links: TimelineLinks, shown: int = 12, shaded: bool = False) -> Markup:
     """A table whose first column names its rows; of more than `shown` + 3 rows the rest is folded below.
 
-    Cells are text, or Markup. A column in which every cell is a figure stands to the right. `about` is a sentence
-    below the caption.
+    Ratios stand on a ground the darker the larger they are where they are `shaded`.
     """
-    right = [all(_FIGURE.fullmatch(_seen(row[at])) for row in rows) for at in range(len(head))]
-    if len(rows) <= shown + 3:
-        return _box(caption, head, rows, right, about)
+    rows = [[_cell(cell, column, row, links, shaded) for cell, column in _columns(given, row)] for row in given.rows]
+    if len(rows) <= shown + _FEW_MORE:
+        return _box(given.title, given.columns, rows, given.about)
     more = f"{len(rows) - shown:,} more"
-    rest = _box(f"{caption}: {more}", head, rows[shown:], right, "")
-    first = _box(caption, head, rows[:shown], right, about)
+    rest = _box(f"{given.title}: {more}", given.columns, rows[shown:])
+    first = _box(given.title, given.columns, rows[:shown], given.about)
     return tag("div", first, tag("details", tag("summary", more), rest), class_="folded")
 
 
-def titled(given: Titled) -> Markup:
-    """A table of text as sections hold them."""
-    caption, head, rows = given
-    return table(caption, head, [[cell.strip() for cell in row] for row in rows])
+def _columns(given: Table, row: Sequence[Cell]) -> list[tuple[Cell, Column]]:
+    return list(zip(row, given.columns, strict=True))
 
 
-def _seen(cell: str) -> str:
-    return unescape(_TAGS.sub("", cell)) if isinstance(cell, Markup) else cell
+def _cell(cell: Cell, column: Column, row: Sequence[Cell], links: TimelineLinks, shaded: bool) -> Markup:
+    if isinstance(cell, Missing):
+        return markup.none(cell.reason or None)
+    if isinstance(cell, AtLeast):
+        return join([">=", _CELLS[column.unit](cell.value)])
+    if isinstance(cell, Instant):
+        return links.button(cell, next((name for name in row if isinstance(name, str)), "it"))
+    if shaded and column.unit == Unit.RATIO:
+        return heat(float(cell))
+    return _CELLS[column.unit](cell)
 
 
-def _box(caption: str, head: Row, rows: Sequence[Row], right: Sequence[bool], about: str) -> Markup:
+def heat(ratio: float) -> Markup:
+    """A ratio on a ground the darker the larger it is."""
+    return tag("span", markup.share(ratio), class_="heat", style=f"--dark:{ratio:.3f}")
+
+
+def _data(shown: str, value: float) -> Markup:
+    return tag("data", shown, value=repr(value))
+
+
+def _box(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Markup]], about: str = "") -> Markup:
     """A table in a box of its own, which scrolls sideways where it is too wide, with the keyboard too."""
-    sides = ["n" if side else None for side in right]
-    heads = tag("tr", *(tag("th", cell, scope="col", class_=side) for cell, side in zip(head, sides, strict=True)))
+    sides = [None if column.unit in WORDS else "n" for column in columns]
+    heads = [tag("th", column.head, scope="col", class_=side) for column, side in zip(columns, sides, strict=True)]
     body = [
         tag(
             "tr",
@@ -54,18 +81,5 @@ def _box(caption: str, head: Row, rows: Sequence[Row], right: Sequence[bool], ab
         for row in rows
     ]
     title = tag("caption", tag("span", caption), tag("span", about, class_="about") if about else None)
-    made = tag("table", title, tag("thead", heads), tag("tbody", *body))
+    made = tag("table", title, tag("thead", tag("tr", *heads)), tag("tbody", *body))
     return tag("div", made, class_="wide", tabindex=0, role="group", aria_label=caption)
-
-
-def sentences(said: Sequence[str]) -> Markup:
-    """A sentence as a paragraph, several as a list."""
-    if len(said) < 2:
-        return join(tag("p", advised(one)) for one in said)
-    return tag("ul", *(tag("li", advised(one)) for one in said))
-
-
-def advised(said: str) -> Markup:
-    """A sentence, with what to try about it on a line of its own."""
-    found, mark, advice = said.partition(" Try: ")
-    return join([found, tag("span", tag("b", mark), advice, class_="try") if mark else None])

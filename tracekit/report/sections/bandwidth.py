@@ -6,118 +6,163 @@ import pandas as pd
 
 from tracekit.analysis.bandwidth.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, rate, short, size, time
+from tracekit.report.section import Column, Section, Table, Unit, known, plain, table
+from tracekit.units import count, counted, percent, rate, size, time
 
-# What stands in the tables, and in summary.json of each long list.
-_SHOWN, _KEPT = 8, 1000
-_DEVICE, _OP, _KERNEL = 11, 20, 36
+# Rows that a face without limits shows, and rows in summary.json of each long list.
+_MOST, _KEPT = 40, 1000
+# Of so many of the longest ops a rate beyond the peak is told in a sentence.
+_LONGEST = 8
 
 
 def section(result: Bandwidth) -> Section:
     """The slowest part of each kind in a sentence, then copies, ops and kernels by the time they took."""
+    title = "Bandwidth and utilisation"
     if result.lacking:
-        return Section("bandwidth", "Bandwidth and utilisation", lacking=result.lacking)
+        return Section("bandwidth", title, lacking=result.lacking)
     copies = result.copies.sort_values("busy_ps", ascending=False, kind="stable")
-    found = [
-        (_copies_said, copies, _copies(copies)),
-        (_device_said, result.by_device, _ops(result.ops)),
-        (_occupancy_said, result.occupancy.sort_values("mean_ratio", kind="stable"), _low(result.low)),
+    occupancy = result.occupancy.sort_values("mean_ratio", kind="stable")
+    first = [
+        sentence(found.iloc[:1])
+        for sentence, found in (
+            (_of_copies, copies),
+            (_of_device, result.by_device),
+            (_of_occupancy, occupancy),
+            (_beyond_peak, _impossible(result.ops)),
+        )
+        if len(found)
     ]
-    past = result.ops.head(_SHOWN)
-    past = past[(past["flops_ratio"] > 1) | (past["bytes_ratio"] > 1)]
-    said = [say(records(table)[0]) for say, table, _ in found if len(table)]
-    said += [f"{row['hlo_op']} of {row['device']} shows {row['reason']}." for row in records(past.head(1))]
     return Section(
         "bandwidth",
-        "Bandwidth and utilisation",
-        said=said,
-        tables=[titled for _, _, titled in found if titled[2]],
+        title,
+        tuple(first),
+        tables=tuple(made for made in (_copies(copies), _ops(result.ops), _low(result.low)) if made.rows),
         data=_data(result),
     )
 
 
-def _copies_said(row: dict[str, Any]) -> str:
+def _of_copies(copies: pd.DataFrame) -> str:
     """What the copies that took longest reached."""
+    (row,) = records(copies)
     kind = "" if row["direction"] == "unknown" else f"{row['direction']} "
-    some = f"{row['n']:,} {kind}copies" if row["n"] > 1 else f"The only {kind}copy"
-    said = f"{some} of {row['device']} took {time(row['busy_ps'])}"
+    copies_of = f"{counted(row['n'], f'{kind}copy', f'{kind}copies')} on {row['device']}"
+    sentence = f"{copies_of} took {time(row['busy_ps'])}"
     if pd.notna(row["bytes_per_s"]):
-        said += f", at {rate(row['bytes_per_s'], 'B/s')}"
+        sentence += f" at {rate(row['bytes_per_s'], 'B/s')}"
     if pd.notna(row["limit_ratio"]):
         limit = f"{rate(row['limit_bytes_per_s'], 'B/s')} ({row['limit_from']})"
-        said += f": {percent(row['limit_ratio'])} of the limit of {limit}"
+        sentence += f", {percent(row['limit_ratio'])} of the limit of {limit}"
     if row["small"]:
-        which = "all of them" if row["small"] == row["n"] else f"{row['small']:,} of them"
-        what = f"{which} under {size(SMALL_BYTES)}, whose time is mostly that of starting a copy"
-        said += f"; {what}" if row["small"] < row["n"] else f", {what}"
-    return f"{said}." + (f" Note: {row['reason']}." if pd.notna(row["reason"]) else "")
+        which = "all" if row["small"] == row["n"] else f"{count(row['small'])} of them"
+        sentence += f"; {which} under {size(SMALL_BYTES)}, which is latency-bound"
+    return f"{sentence}.{_note(row)}"
 
 
-def _device_said(row: dict[str, Any]) -> str:
+def _of_device(devices: pd.DataFrame) -> str:
+    (row,) = records(devices)
     if pd.isna(row["busy_flops_per_s"]):
-        return f"How many FLOP/s {row['device']} did is not known: {row['reason']}."
-    said = f"{row['device']} did {rate(row['busy_flops_per_s'], 'FLOP/s')} while it was busy"
+        return f"The FLOP/s of {row['device']} are not known: {row['reason']}."
+    sentence = f"{row['device']} reached {rate(row['busy_flops_per_s'], 'FLOP/s')} while it was busy"
     if pd.notna(row["busy_flops_ratio"]):
         peak = f"{rate(row['peak_flops_per_s'], 'FLOP/s')} ({row['peak_from']}, 16-bit)"
-        said += f", {percent(row['busy_flops_ratio'])} of its peak of {peak}"
-    return f"{said}." + (f" Note: {row['reason']}." if pd.notna(row["reason"]) else "")
+        sentence += f", {percent(row['busy_flops_ratio'])} of its peak of {peak}"
+    return f"{sentence}.{_note(row)}"
 
 
-def _occupancy_said(row: dict[str, Any]) -> str:
-    said = f"The kernels of {row['device']} occupied {percent(row['mean_ratio'])} of it on average over their time"
+def _of_occupancy(occupancy: pd.DataFrame) -> str:
+    (row,) = records(occupancy)
+    sentence = f"Mean occupancy on {row['device']} is {percent(row['mean_ratio'])}, weighted by kernel time"
     if not row["low_time_ratio"]:
-        return f"{said}."
-    low = f"{percent(row['low_time_ratio'])} of that time they were under {percent(LOW_OCCUPANCY_RATIO)}"
-    return f"{said}; in {low}, which costs something only where they wait for memory."
+        return f"{sentence}."
+    low = f"below {percent(LOW_OCCUPANCY_RATIO)} for {percent(row['low_time_ratio'])} of it"
+    return f"{sentence}; it is {low}, which costs something only where kernels wait for memory."
 
 
-def _copies(table: pd.DataFrame) -> Titled:
-    rows = [
+def _impossible(ops: pd.DataFrame) -> pd.DataFrame:
+    longest = ops.head(_LONGEST)
+    return longest[(longest["flops_ratio"] > 1) | (longest["bytes_ratio"] > 1)]
+
+
+def _beyond_peak(ops: pd.DataFrame) -> str:
+    (row,) = records(ops)
+    return f"{row['hlo_op']} on {row['device']} shows {row['reason']}."
+
+
+def _note(row: dict[str, Any]) -> str:
+    return f" Note: {row['reason']}." if pd.notna(row["reason"]) else ""
+
+
+def _copies(copies: pd.DataFrame) -> Table:
+    return table(
+        "bandwidth.copies",
+        "Copies",
         [
-            short(row["device"], _DEVICE),
-            row["direction"],
-            f"{row['n']:,}",
-            time(row["busy_ps"]),
-            rate(row["bytes_per_s"], "B/s"),
-            rate(row["best_bytes_per_s"], "B/s"),
-            percent(row["limit_ratio"]),
-            f"{row['small']:,}",
-        ]
-        for row in records(table.head(_SHOWN))
-    ]
-    return "Copies", ["device", "way", "n", "time", "rate", "best", "of limit", "small"], rows
-
-
-def _ops(table: pd.DataFrame) -> Titled:
-    rows = [
+            Column("device", Unit.NAME),
+            Column("direction", Unit.TEXT),
+            Column("n", Unit.COUNT),
+            Column("time", Unit.TIME),
+            Column("rate", Unit.BYTES_PER_S),
+            Column("best", Unit.BYTES_PER_S),
+            Column("of limit", Unit.RATIO),
+            Column(f"< {size(SMALL_BYTES)}", Unit.COUNT),
+        ],
         [
-            short(row["hlo_op"], _OP),
-            short(row["device"], _DEVICE),
-            time(row["busy_ps"]),
-            rate(row["flops_per_s"], ""),
-            percent(row["flops_ratio"]),
-            rate(row["bytes_per_s"], ""),
-            percent(row["bytes_ratio"]),
-        ]
-        for row in records(table.head(_SHOWN))
-    ]
-    head = ["op", "device", "time", "FLOP/s", "of peak", "B/s", "of mem."]
-    return "Longest ops, against the device's peak and memory bandwidth", head, rows
+            (
+                row["device"],
+                row["direction"],
+                row["n"],
+                row["busy_ps"],
+                known(row["bytes_per_s"], row["reason"]),
+                known(row["best_bytes_per_s"], f"no copy of {size(SMALL_BYTES)} or more has a rate"),
+                known(row["limit_ratio"], row["reason"]),
+                row["small"],
+            )
+            for row in records(copies.head(_MOST))
+        ],
+    )
 
 
-def _low(table: pd.DataFrame) -> Titled:
-    rows = [
+def _ops(ops: pd.DataFrame) -> Table:
+    return table(
+        "bandwidth.ops",
+        "Longest ops, against the peaks of the device",
         [
-            short(row["name"], _KERNEL),
-            short(row["device"], _DEVICE),
-            f"{row['n']:,}",
-            time(row["time_ps"]),
-            percent(row["mean_ratio"]),
-        ]
-        for row in records(table.head(_SHOWN))
-    ]
-    return "Longest kernels of low occupancy", ["kernel", "device", "n", "time", "occupancy"], rows
+            Column("op", Unit.NAME),
+            Column("device", Unit.NAME),
+            Column("time", Unit.TIME),
+            Column("FLOP/s", Unit.FLOPS_PER_S),
+            Column("of peak", Unit.RATIO),
+            Column("memory", Unit.BYTES_PER_S),
+            Column("of bandwidth", Unit.RATIO),
+        ],
+        [
+            (
+                row["hlo_op"],
+                row["device"],
+                row["busy_ps"],
+                known(row["flops_per_s"], row["reason"]),
+                known(row["flops_ratio"], row["reason"]),
+                known(row["bytes_per_s"], row["reason"]),
+                known(row["bytes_ratio"], row["reason"]),
+            )
+            for row in records(ops.head(_MOST))
+        ],
+    )
+
+
+def _low(low: pd.DataFrame) -> Table:
+    return table(
+        "bandwidth.occupancy",
+        "Longest kernels of low occupancy",
+        [
+            Column("kernel", Unit.NAME),
+            Column("device", Unit.NAME),
+            Column("n", Unit.COUNT),
+            Column("time", Unit.TIME),
+            Column("occupancy", Unit.RATIO),
+        ],
+        [(row["name"], row["device"], row["n"], row["time_ps"], row["mean_ratio"]) for row in records(low.head(_MOST))],
+    )
 
 
 def _data(result: Bandwidth) -> dict[str, Any]:

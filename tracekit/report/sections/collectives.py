@@ -1,4 +1,4 @@
-"""The collectives as the report shows them: waiting or moving data, who was last, and how fast they were."""
+"""The collectives as the report shows them: waiting or transferring, the stragglers, and the bandwidth they reached."""
 
 from typing import Any
 
@@ -6,12 +6,14 @@ import pandas as pd
 
 from tracekit.analysis.collectives.collectives import FEWEST, Collectives
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import count, percent, rate, short, size, time
+from tracekit.report.section import AtLeast, Column, Section, Table, Unit, instant, known, plain, table
+from tracekit.units import counted, percent, time
 
-# What stands in the tables, and in summary.json of the list of all instances.
-_SHOWN, _LONGEST, _KEPT = 8, 5, 1000
-_WIDEST = 22
+# Rows that a face without limits shows, and rows in summary.json of the list of all instances.
+_MOST, _KEPT = 40, 1000
+_WAITS = 5
+# Of so many exposed ones, all of which waited, one table is enough.
+_FEW = 9
 
 
 def section(result: Collectives) -> Section:
@@ -19,109 +21,173 @@ def section(result: Collectives) -> Section:
     if result.lacking:
         return Section("collectives", "Collectives", lacking=result.lacking)
     total = records(result.total)[0]
-    exposed = f"{time(total['exposed_ps'])} of {time(total['device_time_ps'])} ran beside no compute"
-    devices = "1 device" if total["devices"] == 1 else f"{total['devices']} devices"
+    exposed = f"{percent(total['exposed_ps'], total['device_time_ps'])} of it exposed"
+    took = f"{_kinds(result.table)} on {counted(total['devices'], 'device')} took {time(total['device_time_ps'])}"
     if result.alone:
-        said = [f"{_kinds(result.table)} on {devices}: {exposed}.", result.alone]
-        tables = [_operations(result.by_op)]
+        sentences = [f"{took}, {exposed}.", result.alone]
+        tables = [_operations(result.by_op), *_instances(result.table)]
     else:
-        few = "" if total["shared"] == total["collectives"] else f" of the {total['shared']} seen on several devices"
-        waiting = f"{percent(total['wait_ratio'])} of the time{few} was waiting for the last device to start"
-        said = [f"{_kinds(result.table)} over {devices}: {waiting}; {exposed}.", _late(result.by_device)]
-        tables = [_operations(result.by_op), _devices(result.by_device), *_longest(result.table)]
-    return Section("collectives", "Collectives", [*said, *result.notes], tables, _data(result))
+        all_shared = total["shared"] == total["collectives"]
+        what = "it" if all_shared else f"the time of the {total['shared']} seen on several devices"
+        waiting = f"{percent(total['wait_ratio'])} of {what} was waiting for the last device to arrive"
+        sentences = [f"{took}, {exposed}; {waiting}.", *_stragglers(result.by_device)]
+        tables = [_operations(result.by_op), _devices(result.by_device), *_instances(result.table)]
+    sentences += result.notes
+    return Section("collectives", "Collectives", tuple(sentences), tables=tuple(tables), data=_data(result))
 
 
-def _kinds(table: pd.DataFrame) -> str:
+def _kinds(instances: pd.DataFrame) -> str:
     """`129 all-reduces and 2 all-gathers`."""
-    counts = table["category"].value_counts()
-    words = [f"{n} {_short(str(what))}{'s' if n > 1 else ''}" for what, n in counts.head(3).items()]
+    counts = instances["category"].value_counts()
+    kinds = [counted(number, _operation(str(category))) for category, number in counts.head(3).items()]
     if len(counts) > 3:
-        words[2:] = [f"{counts.iloc[2:].sum()} others"]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+        kinds[2:] = [f"{counts.iloc[2:].sum()} others"]
+    return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"
 
 
-def _late(by_device: pd.DataFrame) -> str:
+def _stragglers(by_device: pd.DataFrame) -> list[str]:
     """Which device was last too often, or that none was."""
     late = by_device[by_device["straggler"]].sort_values("cost_ps", ascending=False, kind="stable")
     if len(late):
-        return " ".join(
-            f"{one['device']} was last in {one['last']} of {one['n']} and cost the others {time(one['cost_ps'])} of "
-            f"waiting{_beside(one)}."
-            for one in records(late.head(2))
-        )
+        return [_straggler(row) for row in records(late.head(2))]
     if by_device["n"].max() < FEWEST:
-        return f"Fewer than {FEWEST} on a device are too few to tell a straggler."
+        return [f"Fewer than {FEWEST} collectives on a device are too few to identify a straggler."]
     most = records(by_device.sort_values("last", ascending=False, kind="stable"))[0]
-    return (
-        "No straggler: no device was last far more often than chance has it and cost the others enough "
-        f"(most often {most['device']}, {most['last']} of {most['n']})."
+    return [
+        "No straggler: no device was last often enough, and at enough cost, to count (most often "
+        f"{most['device']}, in {most['last']} of {most['n']})."
+    ]
+
+
+def _straggler(row: dict[str, Any]) -> str:
+    sentence = (
+        f"{row['device']} was the straggler in {row['last']} of {row['n']} collectives: the others waited "
+        f"{time(row['cost_ps'])} for it"
+    )
+    exposed = "" if row["exposed_cost_ps"] == row["cost_ps"] else f", {time(row['exposed_cost_ps'])} of it exposed"
+    return f"{sentence}{exposed}."
+
+
+def _operations(by_op: pd.DataFrame) -> Table:
+    several = by_op["ranks"].nunique(dropna=False) > 1
+    return table(
+        "collectives.operations",
+        "Collectives by operation and message size",
+        [
+            Column("operation", Unit.TEXT),
+            Column("ranks", Unit.COUNT, brief=several),
+            Column("size", Unit.BYTES),
+            Column("n", Unit.COUNT),
+            Column("median", Unit.TIME),
+            Column("waiting", Unit.RATIO),
+            Column("algbw", Unit.BYTES_PER_S),
+            Column("busbw", Unit.BYTES_PER_S),
+            Column("exposed", Unit.TIME),
+        ],
+        [
+            (
+                _operation(row["category"]),
+                row["ranks"],
+                row["size_bytes"],
+                row["n"],
+                row["duration_ps"],
+                row["wait_ratio"],
+                _bandwidth(row["algorithm_bytes_per_s"], row["at_least"]),
+                _bandwidth(row["bus_bytes_per_s"], row["at_least"]),
+                row["exposed_ps"],
+            )
+            for row in records(by_op.head(_MOST))
+        ],
+        about="Sizes of messages are told by power of two: the size is where its power begins.",
     )
 
 
-def _beside(one: dict[str, Any]) -> str:
-    same = one["exposed_cost_ps"] == one["cost_ps"]
-    return "" if same else f", {time(one['exposed_cost_ps'])} of it beside no compute"
+def _bandwidth(bytes_per_s: Any, at_least: bool) -> Any:
+    return AtLeast(bytes_per_s) if at_least and pd.notna(bytes_per_s) else known(bytes_per_s, "its bytes are not known")
 
 
-def _operations(by_op: pd.DataFrame) -> Titled:
-    several = by_op["ranks"].nunique(dropna=False) > 1
-    rows = [
+def _devices(by_device: pd.DataFrame) -> Table:
+    """The devices in their order, but of many those first that cost the others most."""
+    shown, brief = by_device[by_device["n"] > 0], 8
+    title = "Stragglers"
+    if len(shown) > brief:
+        shown = shown.sort_values("cost_ps", ascending=False, kind="stable")
+        title = "Stragglers, those that cost the others most first"
+    return table(
+        "collectives.devices",
+        title,
         [
-            _short(one["category"]) + (f" /{count(one['ranks'])}" if several else ""),
-            size(one["size_bytes"]),
-            str(one["n"]),
-            time(one["duration_ps"]),
-            percent(one["wait_ratio"]),
-            _rate(one["algorithm_bytes_per_s"], one["at_least"]),
-            _rate(one["bus_bytes_per_s"], one["at_least"]),
-            time(one["exposed_ps"]),
-        ]
-        for one in records(by_op.head(_SHOWN))
-    ]
-    title = "Collectives by operation and size"
-    more = f", the {_SHOWN} longest of {len(by_op)}" if len(by_op) > _SHOWN else ""
-    head = ["what /ranks" if several else "what", "from", "n", "median", "waiting", "algbw", "busbw", "exposed"]
-    return f"{title}{more}", head, rows
-
-
-def _devices(by_device: pd.DataFrame) -> Titled:
-    """The devices, of many those that cost the others most."""
-    shown = by_device[by_device["n"] > 0]
-    many = len(shown) > _SHOWN
-    if many:
-        shown = shown.sort_values("cost_ps", ascending=False, kind="stable").head(_SHOWN)
-    rows = [
+            Column("device", Unit.NAME),
+            Column("last in", Unit.COUNT),
+            Column("of", Unit.COUNT),
+            Column("cost to others", Unit.TIME),
+            Column("waited", Unit.TIME),
+            Column("transfer", Unit.TIME),
+            Column("hidden", Unit.TIME),
+            Column("exposed", Unit.TIME),
+        ],
         [
-            one["device"],
-            f"{one['last']} of {one['n']}",
-            time(one["cost_ps"]),
-            time(one["waiting_ps"]),
-            time(one["transfer_ps"]),
-            time(one["hidden_ps"]),
-            time(one["exposed_ps"]),
-        ]
-        for one in records(shown)
-    ]
-    title = f"Who was last, the {_SHOWN} that cost the others most" if many else "Who was last"
-    return title, ["device", "last", "cost others", "waited", "transfer", "hidden", "exposed"], rows
+            (
+                row["device"],
+                row["last"],
+                row["n"],
+                row["cost_ps"],
+                row["waiting_ps"],
+                row["transfer_ps"],
+                row["hidden_ps"],
+                row["exposed_ps"],
+            )
+            for row in records(shown)
+        ],
+        brief,
+    )
 
 
-def _longest(table: pd.DataFrame) -> list[Titled]:
-    """The instances whose devices waited longest."""
-    waited = table[table["wait_ps"].fillna(0) > 0].sort_values("wait_ps", ascending=False, kind="stable")
-    rows = [
+def _instances(instances: pd.DataFrame) -> list[Table]:
+    """The collectives whose devices waited longest, and those that were exposed longest."""
+    waited = instances[instances["wait_ps"].fillna(0) > 0].sort_values("wait_ps", ascending=False, kind="stable")
+    exposed = instances[instances["exposed_ps"] > 0].sort_values("exposed_ps", ascending=False, kind="stable")
+    tables = [_longest("collectives.waits", "Longest waits", waited, _WAITS)]
+    if not (set(exposed.index) <= set(waited.index) and len(exposed) <= _FEW):
+        tables.append(_longest("collectives.exposed", "Longest exposed collectives", exposed, 0))
+    return [made for made in tables if made.rows]
+
+
+def _longest(key: str, title: str, instances: pd.DataFrame, brief: int) -> Table:
+    return table(
+        key,
+        title,
         [
-            time(one["start_ps"]),
-            short(one["op"], _WIDEST),
-            "several" if pd.isna(one["last"]) else one["last"],
-            time(one["skew_ps"]),
-            time(one["wait_ps"]),
-            time(one["transfer_ps"]),
-        ]
-        for one in records(waited.head(_LONGEST))
-    ]
-    return [("The longest waits", ["at", "op", "last", "skew", "waited", "transfer"], rows)] if rows else []
+            Column("collective", Unit.NAME),
+            Column("at", Unit.INSTANT),
+            Column("operation", Unit.TEXT, brief=False),
+            Column("devices", Unit.COUNT, brief=False),
+            Column("last", Unit.NAME),
+            Column("skew", Unit.TIME),
+            Column("waited", Unit.TIME),
+            Column("transfer", Unit.TIME),
+            Column("exposed", Unit.TIME, brief=False),
+        ],
+        [
+            (
+                row["op"],
+                instant(row, clock=row["clock"]),
+                _operation(row["category"]),
+                row["devices"],
+                known(row["last"], "no single device was last"),
+                known(row["skew_ps"], row["reason"]),
+                known(row["wait_ps"], row["reason"]),
+                known(row["transfer_ps"], row["reason"]),
+                row["exposed_ps"],
+            )
+            for row in records(instances.head(_MOST))
+        ],
+        brief,
+    )
+
+
+def _operation(category: str) -> str:
+    return category.removeprefix("collective-")
 
 
 def _data(result: Collectives) -> dict[str, Any]:
@@ -135,11 +201,3 @@ def _data(result: Collectives) -> dict[str, Any]:
         "instances": plain(kept),
         "notes": list(result.notes),
     }
-
-
-def _short(category: str) -> str:
-    return category.removeprefix("collective-")
-
-
-def _rate(value: Any, at_least: bool) -> str:
-    return f"{'>=' if at_least and pd.notna(value) else ''}{rate(value, 'B/s')}"

@@ -1,4 +1,4 @@
-"""What determined the length of the steps, as the report shows it: the path's parts, the path, and what if."""
+"""The critical path as the report shows it: what it is made of, its longest pieces, and what removing a part saves."""
 
 from typing import Any
 
@@ -6,25 +6,35 @@ import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import change, percent, short, time
+from tracekit.report.section import Column, Section, Table, Unit, instant, known, plain, table
+from tracekit.units import change, counted, percent, time
 
-# Rows of a printed table, steps in summary.json, and characters of a name.
-_SHOWN, _KEPT, _NAME = 8, 1000, 24
+# Rows that a face without limits shows, and steps in summary.json.
+_MOST, _KEPT = 40, 1000
+# Smaller shares of a path, and smaller savings, are not worth a word.
+_WORTH = 0.01
+# So many parts of the path are told in its sentence.
+_PARTS = 4
 _WITHOUT = {
-    "collective transfers": "if collectives took no time once all are there",
+    "collective transfers": "without collective transfers",
     "collectives": "without collectives",
     "copies": "without copies",
-    "the host": "if the host took no time",
+    "the host": "with no time on the host",
 }
 
 
 def section(result: CriticalPath) -> Section:
     """The median step's path in a sentence, then its parts, its longest pieces, and what each part costs."""
-    title = "What determines the length of a step"
     if result.lacking:
-        return Section("critical_path", title, lacking=result.lacking)
-    return Section("critical_path", title, [*_said(result), *result.notes], _tables(result), _data(result))
+        return Section("critical_path", "Critical path", lacking=result.lacking)
+    at, step = _median(result)
+    return Section(
+        "critical_path",
+        "Critical path",
+        (_composition(result, at, step), *_savings(result, at, step), _replay(step), *result.notes),
+        tables=tuple(_tables(result, at, step)),
+        data=_data(result),
+    )
 
 
 def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:
@@ -33,74 +43,115 @@ def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:
     return at, step
 
 
-def _said(result: CriticalPath) -> list[str]:
-    at, step = _median(result)
-    parts = [one for one in records(result.composition) if one["at"] == at]
-    parts = sorted(parts, key=lambda one: -one["time_ps"])
-    told = ", ".join(f"{percent(one['ratio'])} {one['part']}" for one in parts if one["ratio"] >= 0.01)
-    said = [f"{_name(step)} ({time(step['wall_ps'])}): its critical path is {told}."]
-    tried = [one for one in records(result.step_what_if) if one["at"] == at and not pd.isna(one["predicted_ps"])]
-    saving = [one for one in tried if one["what"] in _WITHOUT and one["ratio"] <= 0.99]
-    # That nobody waits any more for a late peer is worth a word of its own only if it saves something.
-    apart = {one["what"]: one["ratio"] for one in saving}
-    if apart.get("collective transfers", 2) - apart.get("collectives", 0) < 0.01:
-        saving = [one for one in saving if one["what"] != "collective transfers"]
+def _parts(result: CriticalPath, at: int) -> list[dict[str, Any]]:
+    """The parts of the path of the step at that place, the largest first."""
+    return sorted((row for row in records(result.composition) if row["at"] == at), key=lambda row: -row["time_ps"])
+
+
+def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
+    parts = [f"{percent(row['ratio'])} {row['part']}" for row in _parts(result, at) if row["ratio"] >= _WORTH]
+    return f"The critical path of {_name(step)} is {', '.join(parts[:_PARTS])}."
+
+
+def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
+    """What the step would take without each kind of work that holds it up; nothing where nothing was tried."""
+    tried = [row for row in records(result.step_what_if) if row["at"] == at and not pd.isna(row["predicted_ps"])]
+    saving = [row for row in tried if row["what"] in _WITHOUT and row["ratio"] <= 1 - _WORTH]
+    # That nobody waits any more for a straggler is worth a word of its own only if it saves something.
+    ratio = {row["what"]: row["ratio"] for row in saving}
+    if ratio.get("collective transfers", 2) - ratio.get("collectives", 0) < _WORTH:
+        saving = [row for row in saving if row["what"] != "collective transfers"]
     if saving:
-        said.append(
-            "It would take "
-            + ", ".join(
-                f"{time(one['predicted_ps'])} ({change(one['ratio'])}) {_WITHOUT[one['what']]}" for one in saving
-            )
-            + "."
-        )
-    elif tried:
-        said.append(
-            "Neither collectives nor copies nor the host hold it up: without any of them it would take as long."
-        )
-    elif len(result.what_if):
-        reason = next((one for one in result.what_if["reason"].dropna()), "too little of its path is explained")
-        said.append(f"What it would take without collectives, copies or the host cannot be told: {reason}.")
-    error = 100 * step["error_ratio"]
-    off = "no error" if not error else "an error below 0.1 %" if abs(error) < 0.1 else f"an error of {error:+.1f} %"
-    said.append(f"Replayed from what is proven to wait for what, it takes {time(step['replayed_ps'])}, {off}.")
-    return said
+        words = [f"{time(row['predicted_ps'])} ({change(row['ratio'])}) {_WITHOUT[row['what']]}" for row in saving]
+        return [f"It would take {', '.join(words)}."]
+    if tried:
+        bound = "Compute-bound: r" if _parts(result, at)[0]["part"] == "compute" else "R"
+        return [f"{bound}emoving collectives, copies or the host's time would not shorten it."]
+    if len(result.what_if):
+        reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
+        return [f"Its time without collectives, copies or the host cannot be estimated: {reason}."]
+    return []
+
+
+def _replay(step: dict[str, Any]) -> str:
+    error = change(1 + step["error_ratio"]) if step["error_ratio"] else "no"
+    return f"Replaying the dependency graph gives {time(step['replayed_ps'])}, an error of {error}."
 
 
 def _name(step: dict[str, Any]) -> str:
     """The step of median length by its number, or the phase that stands for it; without steps the whole trace."""
+    wall = time(step["wall_ps"])
     if pd.isna(step["step"]):
-        return "Whole trace" if step["name"] == "whole trace" else f"A round of {step['name']!r}"
-    return f"Step {step['step']}, of median length"
+        return f"the whole trace ({wall})" if step["name"] == "whole trace" else f"a round of {step['name']!r} ({wall})"
+    return f"step {step['step']} (the median, {wall})"
 
 
-def _tables(result: CriticalPath) -> list[Titled]:
-    at, _ = _median(result)
-    parts = [[str(one["part"]), time(one["time_ps"]), percent(one["ratio"])] for one in records(result.total)]
-    pieces = sorted(
-        (one for one in records(result.path) if one["at"] == at and not pd.isna(one["name"])),
-        key=lambda one: -one["time_ps"],
-    )
-    longest = [
-        [str(one["part"]), short(one["on"], 16), short(one["name"], _NAME), time(one["time_ps"])]
-        for one in pieces[:_SHOWN]
+def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
+    steps = counted(len(result.steps), "step")
+    tables = [
+        table(
+            "critical_path.parts",
+            "Critical path by part" + (f", all {steps}" if len(result.steps) > 1 else ""),
+            [Column("part", Unit.TEXT), Column("time", Unit.TIME), Column("of path", Unit.RATIO)],
+            [(row["part"], row["time_ps"], row["ratio"]) for row in records(result.total)],
+            len(result.total),
+        )
     ]
-    tried = [
-        [
-            short(one["what"] if pd.isna(one["name"]) else one["name"], _NAME),
-            time(one["predicted_ps"]),
-            change(one["ratio"]),
-        ]
-        for one in records(result.what_if)
-    ]
-    proven = [[str(one["edge"]), str(one["edges"]), str(one["dropped"])] for one in records(result.edges)]
-    steps = f"{len(result.steps)} step{'s' if len(result.steps) > 1 else ''}"
-    tables: list[Titled] = [(f"The critical paths of {steps}", ["part", "time", "of all"], parts)]
-    if longest:
-        tables.append(("Longest pieces of the median step's path", ["part", "on", "what", "time"], longest))
-    if tried and result.what_if["predicted_ps"].notna().any():
-        tables.append((f"What if it took no time: {steps} together", ["what", "would take", "change"], tried))
-    tables.append(("What is proven to wait for what", ["dependency", "found", "contradicted"], proven))
+    pieces = _pieces(result, at, str(step["clock"]))
+    if pieces.rows:
+        tables.append(pieces)
+    if len(result.what_if) and result.what_if["predicted_ps"].notna().any():
+        tables.append(_what_if(result, f"{steps} together" if len(result.steps) > 1 else ""))
+    if len(result.edges):
+        tables.append(
+            table(
+                "critical_path.dependencies",
+                "Dependencies found",
+                [Column("dependency", Unit.TEXT), Column("found", Unit.COUNT), Column("contradicted", Unit.COUNT)],
+                [(row["edge"], row["edges"], row["dropped"]) for row in records(result.edges)],
+                len(result.edges),
+            )
+        )
     return tables
+
+
+def _pieces(result: CriticalPath, at: int, clock: str) -> Table:
+    """The longest pieces of one step's path; what is on no device is on a thread of the host."""
+    mine = result.path[(result.path["at"] == at) & result.path["name"].notna()]
+    ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(_MOST)
+    return table(
+        "critical_path.pieces",
+        "Longest pieces of the median step's path",
+        [
+            Column("part", Unit.TEXT),
+            Column("on", Unit.NAME),
+            Column("what", Unit.NAME),
+            Column("at", Unit.INSTANT, brief=False),
+            Column("time", Unit.TIME),
+        ],
+        [
+            (row["part"], row["on"], row["name"], instant(row, device, clock), row["time_ps"])
+            for row in records(ordered)
+            for device in [row["on"] if row["frame"] == "events" else None]
+        ],
+    )
+
+
+def _what_if(result: CriticalPath, steps: str) -> Table:
+    return table(
+        "critical_path.what_if",
+        "What-if: cost removed" + (f", {steps}" if steps else ""),
+        [Column("removed", Unit.NAME), Column("would take", Unit.TIME), Column("change", Unit.CHANGE)],
+        [
+            (
+                row["what"] if pd.isna(row["name"]) else row["name"],
+                known(row["predicted_ps"], row["reason"]),
+                known(row["ratio"], row["reason"]),
+            )
+            for row in records(result.what_if)
+        ],
+        len(result.what_if),
+    )
 
 
 def _data(result: CriticalPath) -> dict[str, object]:

@@ -1,14 +1,14 @@
-"""Why the devices stood idle, as the report shows it: the finding, the causes, the devices and the longest gaps."""
-
-import pandas as pd
+"""Idle time as the report shows it: the idlest device, then causes, devices and the longest gaps."""
 
 from tracekit.analysis.idle.idle import Idle
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, short, time
+from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
+from tracekit.units import percent
 
-# What stands in the tables, and in summary.json of the long list.
-_SHOWN, _KEPT = 8, 1000
+# Rows that a face without limits shows, and rows in summary.json of the long list.
+_MOST, _KEPT = 40, 1000
+# A smaller share is not worth a word.
+_WORTH = 0.05
 _MEANING = {
     "host-bound": "the next launch came late",
     "input pipeline": "the host was loading data",
@@ -16,79 +16,82 @@ _MEANING = {
     "waiting for a copy": "a copy had to end first",
     "waiting for a collective or another device": "work elsewhere had to end first",
     "launch latency": "the launch was under way",
-    "between queued work": "the next work was queued, and the device took its time to start it",
+    "between queued work": "a scheduling gap between queued kernels",
     "inside a program": "between the operations of one execution",
     "before first work": "other devices had begun",
     "after last work": "other devices went on",
     "unexplained": "nothing in the trace says why",
 }
-_SHORT = {"waiting for a collective or another device": "waiting for coll./device"}
-_NAME = 24
 
 
 def section(result: Idle) -> Section:
     """The idlest device in a sentence, then causes, devices and gaps."""
-    title = "Why the devices stood idle"
     if result.lacking:
-        return Section("idle", title, lacking=result.lacking)
-    return Section("idle", title, _said(result), _tables(result), _data(result))
+        return Section("idle", "Idle time", lacking=result.lacking)
+    return Section("idle", "Idle time", _sentences(result), tables=_tables(result), data=_data(result))
 
 
-def _said(result: Idle) -> list[str]:
-    devices = [one for one in records(result.devices) if one["idle_ps"]]
+def _sentences(result: Idle) -> tuple[str, ...]:
+    devices = [row for row in records(result.devices) if row["idle_ps"]]
     if not devices:
-        return ["No device was ever idle."]
-    idlest = max(devices, key=lambda one: one["ratio"])
-    parts = [one for one in records(result.by_device) if one["device"] == idlest["device"]]
-    first, *more = parts
-    told = f"{idlest['device']} was idle {percent(idlest['ratio'])} of the window: "
-    told += f"{percent(first['ratio'])} of that {first['cause']} ({_MEANING[first['cause']]})"
-    told += "".join(f", {percent(one['ratio'])} {one['cause']}" for one in more[:2] if one["ratio"] >= 0.05)
-    said = [told + "."]
-    if len(devices) > 1:
-        whole = records(result.by_cause)
-        said.append(
-            f"Of the idle time of all {len(result.devices)} devices "
-            + ", ".join(f"{percent(one['ratio'])} is {one['cause']}" for one in whole[:3] if one["ratio"] >= 0.05)
-            + "."
-        )
-    return said
+        return ("No device was ever idle.",)
+    idlest = max(devices, key=lambda row: row["ratio"])
+    main, *_ = (row for row in records(result.by_device) if row["device"] == idlest["device"])
+    cause = f"{main['cause']} for {percent(main['ratio'])} of that ({_MEANING[main['cause']]})"
+    first = f"{idlest['device']} was idle {percent(idlest['ratio'])} of the window, {cause}."
+    if len(devices) == 1:
+        return (first,)
+    worth = [row for row in records(result.by_cause)[:3] if row["ratio"] >= _WORTH]
+    causes = ", ".join(f"{percent(row['ratio'])} {row['cause']}" for row in worth)
+    return first, f"The idle time of the {len(result.devices)} devices is {causes}."
 
 
-def _tables(result: Idle) -> list[Titled]:
-    causes = [
-        [str(one["cause"]), str(one["gaps"]), time(one["idle_ps"]), percent(one["ratio"])]
-        for one in records(result.by_cause)
-    ]
-    devices = [
-        [
-            str(one["device"]),
-            time(one["idle_ps"]),
-            percent(one["ratio"]),
-            "-" if pd.isna(one["cause"]) else _short(one["cause"]),
-            percent(one["cause_ratio"]),
-        ]
-        for one in sorted(records(result.devices), key=lambda one: -one["idle_ps"])[:_SHOWN]
-    ]
+def _tables(result: Idle) -> tuple[Table, ...]:
+    causes = [(row["cause"], row["gaps"], row["idle_ps"], row["ratio"]) for row in records(result.by_cause)]
+    devices = sorted(records(result.devices), key=lambda row: -row["idle_ps"])
     gaps = [
-        [
-            str(one["device"]),
-            time(one["start_ps"]),
-            time(one["idle_ps"]),
-            _short(one["cause"]),
-            short(one["name"], _NAME),
-        ]
-        for one in records(result.largest)[:_SHOWN]
+        (row["device"], instant(row, row["device"]), row["idle_ps"], row["cause"], row["cause_ratio"], row["name"])
+        for row in records(result.largest.head(_MOST))
     ]
-    return [
-        ("Idle time by cause", ["cause", "gaps", "time", "of idle"], causes),
-        ("Idle time by device", ["device", "idle", "of window", "mostly", "of idle"], devices),
-        ("Longest idle intervals", ["device", "at", "time", "mostly", "until"], gaps),
-    ]
-
-
-def _short(cause: str) -> str:
-    return _SHORT.get(cause, cause)
+    return (
+        table(
+            "idle.causes",
+            "Idle time by cause",
+            [
+                Column("cause", Unit.TEXT),
+                Column("gaps", Unit.COUNT),
+                Column("time", Unit.TIME),
+                Column("of idle", Unit.RATIO),
+            ],
+            causes,
+            len(causes),
+        ),
+        table(
+            "idle.devices",
+            "Idle time by device",
+            [
+                Column("device", Unit.NAME),
+                Column("idle", Unit.TIME),
+                Column("of window", Unit.RATIO),
+                Column("main cause", Unit.TEXT),
+                Column("of idle", Unit.RATIO),
+            ],
+            [(row["device"], row["idle_ps"], row["ratio"], row["cause"], row["cause_ratio"]) for row in devices],
+        ),
+        table(
+            "idle.gaps",
+            "Longest idle gaps",
+            [
+                Column("device", Unit.NAME),
+                Column("at", Unit.INSTANT),
+                Column("time", Unit.TIME),
+                Column("main cause", Unit.TEXT),
+                Column("of gap", Unit.RATIO, brief=False),
+                Column("next event", Unit.NAME),
+            ],
+            gaps,
+        ),
+    )
 
 
 def _data(result: Idle) -> dict[str, object]:

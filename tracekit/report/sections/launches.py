@@ -1,105 +1,130 @@
-"""How the launches kept up, as the report shows it: queues, delays, stretches bound by launches, and tiny kernels."""
+"""Launches as the report shows them: whether the host kept up, queue depth, latency, and kernels that are too small."""
 
 from typing import Any
 
 from tracekit.analysis.launches.launches import Launches
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import percent, short, time
+from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, plain, table
+from tracekit.units import count, mean, percent, time
 
-# What stands in the tables, and in summary.json of each long list.
-_SHOWN, _KEPT = 8, 1000
+# Rows that a face without limits shows, and rows in summary.json of each long list.
+_MOST, _KEPT = 40, 1000
 # Shares below this are not worth a sentence.
 _WORTH = 0.01
-_NAME = 34
 
 
 def section(result: Launches) -> Section:
-    """The hungriest device, the costliest tiny kernels and the delays; then the tables."""
+    """The device that was starved most, the costliest small kernels and the latencies; then the tables."""
     if result.lacking:
-        return Section("launches", "Host launches", lacking=result.lacking)
-    return Section("launches", "Host launches", _said(result), _tables(result), _data(result))
+        return Section("launches", "Launches", lacking=result.lacking)
+    return Section("launches", "Launches", _sentences(result), tables=_tables(result), data=_data(result))
 
 
-def _said(result: Launches) -> list[str]:
-    queues = [one for one in records(result.queue) if one["span_ps"]]
-    said = []
-    worst = max(queues, key=lambda one: one["starved_ratio"], default=None)
+def _sentences(result: Launches) -> tuple[str, ...]:
+    queues = [row for row in records(result.queue) if row["span_ps"]]
+    sentences = []
+    worst = max(queues, key=lambda row: row["starved_ratio"], default=None)
     if worst and worst["starved_ratio"] >= _WORTH:
-        said.append(
-            f"{worst['device']} was idle with nothing launched {percent(worst['starved_ratio'])} of its time; "
-            f"{worst['mean']:.1f} launches were queued on average, {worst['max']} at most."
+        sentences.append(
+            f"{worst['device']} was starved (idle, with an empty launch queue) {percent(worst['starved_ratio'])} of "
+            f"its time; {mean(worst['mean'])} launches were queued on average, at most {count(worst['max'])}."
         )
     elif worst:
-        said.append(f"The launches kept up: no device idled with nothing launched for {percent(_WORTH)} of its time.")
-    tiny = [one for one in records(result.tiny_by_device) if one["cost_ps"] and one["cost_ratio"] >= _WORTH]
-    if tiny:
-        worst = max(tiny, key=lambda one: one["cost_ratio"])
-        said.append(
-            f"{worst['kernels']} kernels of {worst['device']} ({percent(worst['of_kernels_ratio'])}) are shorter than "
-            f"the host's time per launch; fusing them would save at most {time(worst['cost_ps'])}, "
-            f"{percent(worst['cost_ratio'])} of its time."
+        sentences.append(f"Launches kept up: no device was starved for more than {percent(_WORTH)} of its time.")
+    small = [row for row in records(result.tiny_by_device) if row["cost_ps"] and row["cost_ratio"] >= _WORTH]
+    if small:
+        worst = max(small, key=lambda row: row["cost_ratio"])
+        sentences.append(
+            f"{count(worst['kernels'])} kernels of {worst['device']} ({percent(worst['of_kernels_ratio'])}) take less "
+            f"than the host's time per launch: fusing them would save at most {time(worst['cost_ps'])} "
+            f"({percent(worst['cost_ratio'])} of its time)."
         )
     negative = int(result.by_device["negative"].sum())
     if negative:
-        said.append(
-            f"{negative} of {int(result.by_device['n'].sum())} launches seem to start after their work: the clocks of "
-            "host and device disagree, and these count in no figure."
+        sentences.append(
+            f"{count(negative)} of {count(result.by_device['n'].sum())} launches seem to start after their work: the "
+            "clocks of host and device disagree, so these launches are left out."
         )
-    return said
+    return tuple(sentences)
 
 
-def _tables(result: Launches) -> list[Titled]:
-    queues = [
-        [
-            str(one["device"]),
-            "-" if one["mean"] is None else f"{one['mean']:.1f}",
-            str(one["max"]),
-            percent(one["empty_ratio"]),
-            percent(one["starved_ratio"]),
-        ]
-        for one in sorted(records(result.queue), key=lambda one: -one["starved_ps"])[:_SHOWN]
-    ]
+def _tables(result: Launches) -> tuple[Table, ...]:
+    queues = sorted(records(result.queue), key=lambda row: -row["starved_ps"])
     tables = [
-        ("Launched, not started", ["device", "mean", "most", "none", "none, and idle"], queues),
-        ("From launch to start", ["call", "launches", "median", "p90", "p99"], _delays(result)),
-    ]
-    if len(result.bound):
-        bound = [
+        table(
+            "launches.queue",
+            "Launch queue depth",
             [
-                str(one["device"]),
-                time(one["start_ps"]),
-                time(one["end_ps"] - one["start_ps"]),
-                str(one["launches"]),
-                percent(one["starved_ratio"]),
-            ]
-            for one in sorted(records(result.bound), key=lambda one: -one["starved_ps"])[:_SHOWN]
-        ]
-        tables.append(("Stretches bound by launches", ["device", "at", "time", "launches", "idle, none"], bound))
-    tiny = [
-        [short(one["name"], _NAME), str(one["kernels"]), time(one["time_ps"]), time(one["cost_ps"])]
-        for one in records(result.tiny)[:_SHOWN]
-        if one["cost_ps"]
+                Column("device", Unit.NAME),
+                Column("mean", Unit.MEAN),
+                Column("max", Unit.COUNT),
+                Column("empty", Unit.RATIO),
+                Column("starved", Unit.RATIO),
+            ],
+            [(row["device"], row["mean"], row["max"], row["empty_ratio"], row["starved_ratio"]) for row in queues],
+        ),
+        table(
+            "launches.latency",
+            "Launch latency",
+            [
+                Column("call", Unit.NAME),
+                Column("launches", Unit.COUNT),
+                Column("median", Unit.TIME),
+                Column("p90", Unit.TIME),
+                Column("p99", Unit.TIME),
+            ],
+            [(row["call"], row["n"], *_latencies(row)) for row in records(result.by_call.head(_MOST))],
+        ),
     ]
-    if tiny:
-        tables.append(("Kernels shorter than a launch takes", ["name", "n", "time", "cost at most"], tiny))
-    return tables
+    bound = result.bound.sort_values("starved_ps", ascending=False, kind="stable").head(_MOST)
+    if len(bound):
+        tables.append(
+            table(
+                "launches.bound",
+                "Launch-bound stretches",
+                [
+                    Column("device", Unit.NAME),
+                    Column("at", Unit.INSTANT),
+                    Column("time", Unit.TIME),
+                    Column("launches", Unit.COUNT),
+                    Column("starved", Unit.TIME, brief=False),
+                    Column("of it starved", Unit.RATIO),
+                ],
+                [
+                    (
+                        row["device"],
+                        instant(row, row["device"]),
+                        row["end_ps"] - row["start_ps"],
+                        row["launches"],
+                        row["starved_ps"],
+                        row["starved_ratio"],
+                    )
+                    for row in records(bound)
+                ],
+            )
+        )
+    small = [row for row in records(result.tiny.head(_MOST)) if row["cost_ps"]]
+    if small:
+        tables.append(
+            table(
+                "launches.small",
+                "Kernels shorter than their launch",
+                [
+                    Column("kernel", Unit.NAME),
+                    Column("n", Unit.COUNT),
+                    Column("time", Unit.TIME),
+                    Column("max. saving", Unit.TIME),
+                ],
+                [(row["name"], row["kernels"], row["time_ps"], row["cost_ps"]) for row in small],
+            )
+        )
+    return tuple(tables)
 
 
-def _delays(result: Launches) -> list[list[str]]:
-    def quantile(one: dict[str, Any], key: str) -> str:
-        return "-" if one["median_ps"] is None or one["negative"] == one["n"] else time(one[key])
-
-    return [
-        [
-            short(one["call"], _NAME),
-            str(one["n"]),
-            quantile(one, "median_ps"),
-            quantile(one, "p90_ps"),
-            quantile(one, "p99_ps"),
-        ]
-        for one in records(result.by_call)[:_SHOWN]
-    ]
+def _latencies(row: dict[str, Any]) -> list[Any]:
+    if row["negative"] == row["n"]:
+        return [Missing("all of them seem to start after their work")] * 3
+    return [row["median_ps"], row["p90_ps"], row["p99_ps"]]
 
 
 def _data(result: Launches) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The offenders as the report shows them: what cost its device the most, where it is, and what ran meanwhile."""
+"""The offenders as the report shows them: what cost a device the most, where it is, and what ran meanwhile."""
 
 from typing import Any
 
@@ -6,60 +6,63 @@ import pandas as pd
 
 from tracekit.analysis.offenders.offenders import IDLE, Offenders
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import compact_count, percent, short, time
+from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
+from tracekit.units import counted, percent, short, time
 
-# What stands in the table, and in summary.json of each long list.
-_SHOWN, _KEPT = 8, 1000
-_WHAT, _DEVICE, _WHERE = 23, 11, 15
+# Rows of the long list in summary.json, and characters of a name in a sentence.
+_KEPT, _NAME = 1000, 60
 _NOUNS = {
-    "collective": ("exposed collective", "exposed collectives"),
-    "memcpy": ("exposed copy", "exposed copies"),
-    "memset": ("exposed memset", "exposed memsets"),
-    IDLE: ("idle gap", "idle gaps"),
+    "collective": ("collective", "collectives"),
+    "memcpy": ("copy", "copies"),
+    "memset": ("memset", "memsets"),
+    IDLE: ("gap", "gaps"),
 }
 
 
 def section(result: Offenders) -> Section:
-    """The first offender in two sentences, and a table of the first ones."""
+    """The first offender in two sentences, and a table of all."""
     if result.lacking:
         return Section("offenders", "Top offenders", lacking=result.lacking)
-    said = (
-        _first(records(result.table)[0]) if len(result.table) else ["No collective, copy or idle gap costs any time."]
+    sentences = ["No collective, copy or idle gap costs any time."]
+    if len(result.table):
+        sentences = _first(records(result.table)[0])
+    return Section(
+        "offenders",
+        "Top offenders",
+        tuple(sentences),
+        tables=(_table(result),) if len(result.table) else (),
+        data=_data(result),
     )
-    tables = [_table(result)] if len(result.table) else []
-    return Section("offenders", "Top offenders", said=said, tables=tables, data=_data(result))
 
 
 def _first(row: dict[str, Any]) -> list[str]:
-    nouns = _NOUNS[row["kind"]]
-    cost = f"{row['n']:,} {nouns[row['n'] > 1]}, {time(row['cost_ps'])}: {percent(row['ratio'])} of its window"
-    said = f"{_what(row, 60)} costs {row['device']} the most, {cost}."
+    what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
+    cost = (
+        f"{time(row['cost_ps'])} in {counted(row['n'], *_NOUNS[row['kind']])} ({percent(row['ratio'])} of its window)"
+    )
+    sentence = f"Largest loss: {what} on {row['device']}, {cost}"
     if row["devices"] > 1:
-        said = f"{said[:-1]}; {row['devices'] - 1} other {_devices(row['devices'] - 1)} it costs less."
-    largest = f"The largest, {time(row['largest_ps'])}"
+        fewer = row["devices"] - 1
+        sentence += f"; {counted(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less to it"
+    longest = f"The longest took {time(row['largest_ps'])}"
     if pd.notna(row["step"]):
-        largest += f" in step {row['step']}"
-    if place := _where(row, 60):
-        largest += f" ({place})"
-    details = [_waited(row), _copied(row), _meanwhile(row)]
-    return [said, f"{largest}: {'; '.join(detail for detail in details if detail)}."] if any(details) else [said]
-
-
-def _devices(number: int) -> str:
-    return "device" if number == 1 else "devices"
+        longest += f" in step {row['step']}"
+    if place := _where(row):
+        longest += f" ({short(place, _NAME)})"
+    details = [detail for detail in (_waited(row), _copied(row), _meanwhile(row)) if detail]
+    return [f"{sentence}.", f"{longest}: {'; '.join(details)}."] if details else [f"{sentence}."]
 
 
 def _waited(row: dict[str, Any]) -> str:
     if pd.isna(row["wait_ps"]) or not row["wait_ps"]:
         return ""
-    return f"it waited {time(row['wait_ps'])} for {row['last']}, which came last"
+    return f"it waited {time(row['wait_ps'])} for {row['last']}, the last to arrive"
 
 
 def _copied(row: dict[str, Any]) -> str:
     if pd.isna(row["memory_ps"]) or not row["memory_ps"]:
         return ""
-    return f"its device copied in {time(row['memory_ps'])} of it"
+    return f"its device copied for {time(row['memory_ps'])} of it"
 
 
 def _meanwhile(row: dict[str, Any]) -> str:
@@ -67,46 +70,60 @@ def _meanwhile(row: dict[str, Any]) -> str:
     if not row["others"]:
         return ""
     if not row["others_busy"]:
-        return f"meanwhile none of the {row['others']} other {_devices(row['others'])} was busy"
-    mostly = f", mostly with {short(row['meanwhile'], 40)}" if pd.notna(row["meanwhile"]) else ""
+        none = "the other device was not" if row["others"] == 1 else f"none of the {row['others']} other devices was"
+        return f"meanwhile {none} busy"
+    mostly = f", mostly with {short(row['meanwhile'], _NAME)}" if pd.notna(row["meanwhile"]) else ""
     if row["others"] == 1:
         return f"meanwhile the other device was busy {percent(row['others_busy'])} of the time{mostly}"
     return f"meanwhile {row['others_busy']:.1f} of the {row['others']} other devices were busy on average{mostly}"
 
 
-def _table(result: Offenders) -> Titled:
-    rows = [
+def _table(result: Offenders) -> Table:
+    return table(
+        "offenders",
+        "Top offenders, each on the device that loses most to it",
         [
-            _what(row, _WHAT),
-            short(row["device"], _DEVICE),
-            time(row["cost_ps"]),
-            compact_count(row["n"]),
-            percent(row["ratio"]),
-            _where(row, _WHERE) or "-",
-        ]
-        for row in records(result.table.head(_SHOWN))
-    ]
-    return "Top offenders, on the device they cost most", ["what", "device", "cost", "n", "share", "where"], rows
+            Column("what", Unit.NAME),
+            Column("device", Unit.NAME),
+            Column("lost", Unit.TIME),
+            Column("n", Unit.COUNT),
+            Column("of window", Unit.RATIO),
+            Column("longest", Unit.TIME, brief=False),
+            Column("at", Unit.INSTANT, brief=False),
+            Column("where", Unit.NAME),
+            Column("others meanwhile", Unit.NAME, brief=False),
+        ],
+        [
+            (
+                _what(row),
+                row["device"],
+                row["cost_ps"],
+                row["n"],
+                row["ratio"],
+                row["largest_ps"],
+                instant(row, row["device"]),
+                _where(row),
+                row["meanwhile"],
+            )
+            for row in records(result.table)
+        ],
+    )
 
 
-def _what(row: dict[str, Any], longest: int) -> str:
+def _what(row: dict[str, Any]) -> str:
     name = str(row["what"])
     if row["kind"] == IDLE:
-        name = f"idle: {name}"
-    elif row["kind"] == "collective":
-        name = name.partition("(")[0] or name  # NCCL's kernels differ before their arguments
-    elif pd.notna(row["direction"]) and row["direction"] not in name:
-        name = f"{row['direction']} {name}"
-    return short(name, longest)
+        return f"idle: {name}"
+    if row["kind"] == "collective":
+        return name.partition("(")[0] or name  # NCCL's kernels differ before their arguments
+    return f"{row['direction']} {name}" if pd.notna(row["direction"]) and row["direction"] not in name else name
 
 
-def _where(row: dict[str, Any], longest: int) -> str:
-    """The source line of the largest, or the framework's op, or what comes after a gap; "" if none is known."""
+def _where(row: dict[str, Any]) -> str | None:
+    """The source line of the longest, or the framework's op, or what comes after a gap; None if none is known."""
     source = None if pd.isna(row["source"]) else str(row["source"]).rpartition("/")[2]
-    found = next((one for one in (source, row["framework_op"]) if pd.notna(one)), None)
-    if pd.isna(row["next"]):
-        return short(found, longest) if found is not None else ""
-    return f"before {short(found if found is not None else row['next'], longest - len('before '))}"
+    place = next((str(name) for name in (source, row["framework_op"]) if pd.notna(name)), None)
+    return place if pd.isna(row["next"]) else f"before {place or str(row['next']).removeprefix('void ')}"
 
 
 def _data(result: Offenders) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The sections of a report in their order, and the few lines of them that matter most."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
@@ -18,8 +19,22 @@ from tracekit.report.sections import (
 
 MOST = 5
 _MOST_FINDINGS = 3
-# Whose first sentence tells most, once the costliest findings are told.
-_TELLING = ("critical_path", "steps", "offenders", "idle", "collectives")
+# Whose first sentence matters most, once the costliest findings are told.
+_FIRST = ("critical_path", "steps", "offenders", "idle", "collectives")
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """A line of what matters most: of which section, what is so, and what to try about it, "" for nothing."""
+
+    key: str
+    sentence: str
+    action: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both in one line."""
+        return f"{self.sentence} Try: {self.action}" if self.action else self.sentence
 
 
 def sections(why: Explanation, found: Advice) -> tuple[Section, ...]:
@@ -36,13 +51,16 @@ def sections(why: Explanation, found: Advice) -> tuple[Section, ...]:
     )
 
 
-def important(found: Sequence[Section]) -> list[str]:
-    """The MOST most important lines: the costliest findings, then what else tells most; fewer if there are fewer."""
-    by_key = {one.key: one for one in found if not one.lacking}
-    findings = list(by_key["findings"].said) if "findings" in by_key else []
-    lines = findings[:_MOST_FINDINGS]
-    for key in _TELLING:
-        if key in by_key and by_key[key].said:
-            # Of the critical path, what it would take without its parts belongs to what it is.
-            lines.append(" ".join(by_key[key].said[: 2 if key == "critical_path" else 1]))
-    return (lines + findings[_MOST_FINDINGS:])[:MOST]
+def highlights(sections: Sequence[Section]) -> list[Highlight]:
+    """The MOST most important lines: the costliest findings, then what else matters most; fewer if there are fewer."""
+    by_key = {section.key: section for section in sections}
+    findings = [
+        Highlight(section.key, finding.sentence, finding.action) for section in sections for finding in section.findings
+    ]
+    # Of the critical path, what it would take without its parts belongs to what it is.
+    first = [
+        Highlight(key, " ".join(by_key[key].sentences[: 2 if key == "critical_path" else 1]))
+        for key in _FIRST
+        if key in by_key and by_key[key].sentences
+    ]
+    return [*findings[:_MOST_FINDINGS], *first, *findings[_MOST_FINDINGS:]][:MOST]

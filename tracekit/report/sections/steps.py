@@ -1,4 +1,4 @@
-"""The steps as the report shows them: how long they took, what each device did, and which are unlike the others."""
+"""The steps as the report shows them: how long they took, what each device did, and the outliers."""
 
 from typing import Any
 
@@ -6,67 +6,76 @@ import pandas as pd
 
 from tracekit.analysis.steps.steps import Steps
 from tracekit.columns import records
-from tracekit.report.section import Section, Titled, plain
-from tracekit.units import factor, percent, time
+from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, known, plain, table
+from tracekit.units import counted, percent, time
 
-# What stands in the tables, and in summary.json of each long list.
-_SHOWN, _KEPT = 8, 1000
-_PART = {"compute": "computed", "memory": "copied", "idle": "idled", "collective": "were in collectives"}
+# Rows that a face without limits shows, rows where there is little room, and rows in summary.json of each long list.
+_MOST, _BRIEF, _KEPT = 200, 8, 1000
+_GREW = {"compute": "computed", "memory": "copied", "idle": "idled", "collective": "was in collectives"}
+_WHY = {"cut": ("is cut", "are cut"), "compiles": ("compiles", "compile"), "warm-up": ("is warm-up", "are warm-up")}
+_LEFT_OUT = {"cut": "cut by the edge of the profile", "compiles": "compiles", "warm-up": "warm-up"}
 
 
 def section(result: Steps) -> Section:
-    """The steps in one or two sentences, the parts of a typical one by device, and those that stand out."""
+    """The steps in one or two sentences, the parts of a typical one by device, and each of them."""
     if result.lacking:
         return Section("steps", "Steps", lacking=result.lacking)
-    said = [_said(one, result) for one in _longest(result.summary)[:2]]
-    lazy = [one for one in records(result.typical) if one["did_nothing"]]
-    if lazy:
-        most = max(lazy, key=lambda one: one["did_nothing"])
-        more = f", and {len(lazy) - 1} more devices in some" if len(lazy) > 1 else ""
-        said.append(f"{most['device']} did nothing in {most['did_nothing']} of {most['steps']} steps{more}.")
-    loose = int(result.table["rows_by_time"].sum())
-    if loose:
-        share = loose / int(result.table["rows"].sum())
-        said.append(
-            f"Nothing names the step of {percent(share)} of the rows; they count in the step during which they start."
-        )
-    return Section("steps", "Steps", said=said, tables=[_devices(result), *_unlike(result)], data=_data(result))
+    longest = sorted(records(result.summary), key=lambda row: -row["mean_ps"] * row["counted"])
+    return Section(
+        "steps",
+        "Steps",
+        (*(_length(row, result) for row in longest[:2]), *_idle(result), *_unnamed(result)),
+        tables=(_lengths(result), _parts(result), _each(result)),
+        data=_data(result),
+    )
 
 
-def _longest(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    return sorted(records(summary), key=lambda one: -one["mean_ps"] * one["counted"])
-
-
-def _said(one: dict[str, Any], result: Steps) -> str:
+def _length(row: dict[str, Any], result: Steps) -> str:
     """How long the steps of one name took, which stood out and which were left out."""
-    steps = "step" if one["counted"] == 1 else "steps"
-    what = f"{one['counted']} {steps} ({one['name']})"
-    if one["told_by"] == "run_id":
-        what = f"{one['counted']} executions of {one['name']}, taken for steps,"
-    where = f" on the clock of {one['clock']}" if one["clock"] else ""
-    spread = f", from {time(one['min_ps'])} to {time(one['max_ps'])}" if one["counted"] > 1 else ""
-    if pd.notna(one["spread"]):
-        spread = f", spread {percent(one['spread'])}"
-    told = f"{what}{where} of {time(one['median_ps'])} in the median{spread}"
-    mine = result.table[(result.table["clock"] == one["clock"]) & (result.table["name"] == one["name"])]
+    by_execution = "executions of " if row["told_by"] == "run_id" else ""
+    what = f"{counted(row['counted'], 'step')} ({by_execution}{row['name']})"
+    where = f" on the clock of {row['clock']}" if row["clock"] else ""
+    length = time(row["median_ps"])
+    if row["counted"] > 1:
+        spread = f"{time(row['min_ps'])} to {time(row['max_ps'])}"
+        if pd.notna(row["spread"]):
+            spread = f"interquartile range {percent(row['spread'])} of it"
+        length = f"median {length}, {spread}"
+    sentence = f"{what}{where}: {length}"
+    mine = result.table[(result.table["clock"] == row["clock"]) & (result.table["name"] == row["name"])]
     slow = mine[mine["slow_part"].notna()]
     if len(slow):
         worst = records(slow.sort_values("wall_ps").tail(1))[0]
-        more = {1: "", 2: ", and another was slow"}.get(len(slow), f", and {len(slow) - 1} others were slow")
-        told += f"; step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}{more}"
+        others = {1: "", 2: ", and another was slow"}.get(len(slow), f", and {len(slow) - 1} others were slow")
+        sentence += f"; step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}{others}"
     left = mine[mine["left_out"].notna()]
     if len(left):
         reasons = [
             f"{_numbers(some['step'].tolist())} {_WHY[str(why)][len(some) > 1]}"
             for why, some in left.groupby("left_out", sort=False)
         ]
-        told += f". Left out: {', '.join(reasons)}"
-    if pd.notna(one["note"]):
-        told += f". Of its {one['steps']} steps {one['note']}"
-    return f"{told}."
+        sentence += f". Left out: {', '.join(reasons)}"
+    if pd.notna(row["note"]):
+        sentence += f". Of its {row['steps']} steps {row['note']}"
+    return f"{sentence}."
 
 
-_WHY = {"cut": ("is cut", "are cut"), "compiles": ("compiles", "compile"), "warm-up": ("is warm-up", "are warm-up")}
+def _idle(result: Steps) -> list[str]:
+    """Which device was idle throughout most steps, if any was."""
+    idle = [row for row in records(result.typical) if row["did_nothing"]]
+    if not idle:
+        return []
+    most = max(idle, key=lambda row: row["did_nothing"])
+    others = f", and {counted(len(idle) - 1, 'other device')} throughout some" if len(idle) > 1 else ""
+    return [f"{most['device']} was idle throughout {most['did_nothing']} of {counted(most['steps'], 'step')}{others}."]
+
+
+def _unnamed(result: Steps) -> list[str]:
+    unnamed = int(result.table["rows_by_time"].sum())
+    if not unnamed:
+        return []
+    share = percent(unnamed, int(result.table["rows"].sum()))
+    return [f"{share} of the events name no step, and count in the step during which they start."]
 
 
 def _numbers(steps: list[int]) -> str:
@@ -79,67 +88,129 @@ def _numbers(steps: list[int]) -> str:
 
 
 def _grew(step: dict[str, Any]) -> str:
-    return f"{step['slow_device']} {_PART[step['slow_part']]} {time(step['slow_ps'])} longer"
+    return f"{step['slow_device']} {_GREW[step['slow_part']]} {time(step['slow_ps'])} longer"
 
 
-def _devices(result: Steps) -> Titled:
-    """What the steps that count and are no outlier were made of, by device."""
-    table = result.typical
-    title = "What a step is made of"
-    if len(table) > _SHOWN:
-        title += f" ({_SHOWN} of {len(table)} devices, those that idle most)"
-        table = table.sort_values("idle_ratio", ascending=False, kind="stable").head(_SHOWN).sort_index()
-    several = result.summary["name"].nunique() > 1
-    head = [*(["steps"] if several else []), "device", "compute", "exposed coll.", "exposed memory", "idle"]
-    return (
-        title,
-        head,
+def _lengths(result: Steps) -> Table:
+    lengths = ("median", "mean", "min", "p90", "max")
+    return table(
+        "steps.lengths",
+        "Length of steps",
         [
-            [
-                *([one["name"]] if several else []),
-                one["device"],
-                *(percent(one[f"{part}_ratio"]) for part in ("compute", "collective", "memory", "idle")),
-            ]
-            for one in records(table)
+            Column("steps of", Unit.NAME),
+            Column("n", Unit.COUNT),
+            Column("counted", Unit.COUNT),
+            *(Column(length, Unit.TIME) for length in lengths),
+            Column("IQR of median", Unit.RATIO),
         ],
+        [
+            (
+                row["name"],
+                row["steps"],
+                row["counted"],
+                *(row[f"{length}_ps"] for length in lengths),
+                known(row["spread"], "fewer than five steps count"),
+            )
+            for row in records(result.summary)
+        ],
+        0,
     )
 
 
-def _unlike(result: Steps) -> list[Titled]:
-    """The outliers, the longest first, then the steps in which a device did nothing; no table if there are none."""
-    counts = result.table["left_out"].isna()
-    table = result.table[counts & (result.table["outlier"] | (result.table["did_nothing"] > 0))]
-    if table.empty:
-        return []
-    shown = table.sort_values(["outlier", "wall_ps"], ascending=False, kind="stable").head(_SHOWN)
-    middle = result.summary.set_index(["clock", "name"])["median_ps"]
-    title = "Steps unlike the others"
-    if len(table) > _SHOWN:
-        title += f" ({_SHOWN} of {len(table)})"
-    rows = [
+def _parts(result: Steps) -> Table:
+    """What the steps that count and are no outlier were made of, by device, of many those first that idle most."""
+    typical, title = result.typical, "Time of a typical step"
+    if len(typical) > _BRIEF:
+        typical = typical.sort_values("idle_ratio", ascending=False, kind="stable")
+        title = "Time of a typical step, idlest devices first"
+    return table(
+        "steps.parts",
+        title,
         [
-            _label(one, result.summary),
-            time(one["wall_ps"]),
-            factor(one["wall_ps"] / middle[one["clock"], one["name"]]) if middle[one["clock"], one["name"]] else "-",
-            _why(one, result.by_device[result.by_device["place"] == place]),
-        ]
-        for place, one in zip(shown.index, records(shown), strict=True)
-    ]
-    return [(title, ["step", "wall", "of the median", "why"], rows)]
+            Column("steps of", Unit.NAME, brief=result.summary["name"].nunique() > 1),
+            Column("device", Unit.NAME),
+            Column("compute", Unit.RATIO),
+            Column("exposed comm.", Unit.RATIO),
+            Column("exposed copies", Unit.RATIO),
+            Column("idle", Unit.RATIO),
+        ],
+        [
+            (
+                row["name"],
+                row["device"],
+                *(row[f"{part}_ratio"] for part in ("compute", "collective", "memory", "idle")),
+            )
+            for row in records(typical)
+        ],
+        _BRIEF,
+    )
+
+
+def _each(result: Steps) -> Table:
+    """Every step, up to _MOST of them: the outliers, the longest first, those in which a device was idle throughout,
+    those left out, then the others in their order. Where there is little room, only the first two kinds are shown."""
+    steps = result.table
+    counts = steps["left_out"].isna()
+    outlier = counts & steps["outlier"]
+    rank = (
+        pd.Series(3, index=steps.index).mask(~counts, 2).mask(counts & (steps["did_nothing"] > 0), 1).mask(outlier, 0)
+    )
+    wall = steps["wall_ps"].where(rank < 2, 0)
+    ordered = steps.assign(rank=rank, by_wall=-wall).sort_values(["rank", "by_wall"], kind="stable").head(_MOST)
+    more = f" ({_MOST} of {len(steps):,}: all are in summary.json)" if len(steps) > _MOST else ""
+    idle = {
+        place: its["device"].tolist()
+        for place, its in result.by_device[result.by_device["did_nothing"]].groupby("place")
+    }
+    return table(
+        "steps.each",
+        f"Steps, outliers first{more}",
+        [
+            Column("step", Unit.NAME),
+            Column("at", Unit.INSTANT, brief=False),
+            Column("wall", Unit.TIME),
+            Column("of median", Unit.FACTOR),
+            Column("events", Unit.COUNT, brief=False),
+            Column("remarks", Unit.TEXT),
+        ],
+        [
+            (
+                _label(row, result.summary),
+                instant(row, clock=row["clock"]),
+                row["wall_ps"],
+                _of_median(row, result.summary),
+                row["rows"],
+                _remarks(row, idle.get(place, [])),
+            )
+            for place, row in zip(ordered.index, records(ordered), strict=True)
+        ],
+        min(int((rank < 2).sum()), _BRIEF),
+    )
+
+
+def _of_median(step: dict[str, Any], summary: pd.DataFrame) -> Any:
+    mine = summary[(summary["clock"] == step["clock"]) & (summary["name"] == step["name"])]
+    median = int(mine["median_ps"].iloc[0]) if len(mine) else 0
+    return step["wall_ps"] / median if median else Missing("the median step has no length")
 
 
 def _label(step: dict[str, Any], summary: pd.DataFrame) -> str:
     """The number of a step; with its name and its clock where there are several."""
-    label = f"{step['name']} {step['step']}" if summary["name"].nunique() > 1 else str(step["step"])
+    number = "-" if pd.isna(step["step"]) else str(int(step["step"]))
+    label = f"{step['name']} {number}" if summary["name"].nunique() > 1 else number
     return f"{label} ({step['clock']})" if step["clock"] else label
 
 
-def _why(step: dict[str, Any], did: pd.DataFrame) -> str:
-    lazy = did.loc[did["did_nothing"], "device"].tolist()
-    reasons = [_grew(step)] if pd.notna(step["slow_part"]) else []
-    if lazy:
-        reasons.append(f"{lazy[0]}{f' and {len(lazy) - 1} more' if len(lazy) > 1 else ''} did nothing")
-    return "; ".join(reasons) or "shorter"
+def _remarks(step: dict[str, Any], idle: list[str]) -> str | None:
+    remarks = [] if pd.isna(step["left_out"]) else [f"left out: {_LEFT_OUT[step['left_out']]}"]
+    if pd.notna(step["slow_part"]):
+        remarks.append(_grew(step))
+    elif step["outlier"]:
+        remarks.append("shorter")
+    if idle:
+        others = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+        remarks.append(f"{idle[0]}{others} idle throughout")
+    return "; ".join(remarks) or None
 
 
 def _data(result: Steps) -> dict[str, Any]:

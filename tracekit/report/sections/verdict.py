@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tracekit.columns import records
-from tracekit.units import factor, percent, time
+from tracekit.units import factor, mean, percent, time
 
 if TYPE_CHECKING:
     from tracekit.report.model import Stretch
@@ -34,8 +34,7 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
     parts += _contention(row, stretch)
     if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
-            f"work begun inside ran on for {time(row['unfinished_ps'])} after the phase ended: "
-            "wait for all results inside it"
+            f"work begun inside ran on for {time(row['unfinished_ps'])} after its end: wait for all results inside it"
         )
     return "; ".join(part for part in parts if part) + "."
 
@@ -73,36 +72,39 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
     busy = inside.partition[inside.partition["busy_ps"] > 0]
     if _sharing(inside, cores):
         return (
-            f"{len(busy)} devices took turns on {cores:g} cores, {inside.parallelism:.2f} at once on average: "
-            "that is time-sharing, not parallelism"
+            f"{len(busy)} devices time-shared {cores:g} cores, {mean(inside.parallelism)} busy at once on average: "
+            "no parallelism"
         )
     if len(busy) == 0:
         copied = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
-        return f"only copies ran, {time(copied)} of them, and no compute" if copied else "no device worked"
+        return f"only copies ran ({time(copied)}), no compute" if copied else "no device was busy"
     if len(busy) == 1:
         row = busy.iloc[0]
-        return f"only {row['device']} worked, {percent(row['busy_ps'] / row['window_ps'])} of the time"
+        share = percent(row["busy_ps"], row["window_ps"])
+        if len(inside.partition) == 1:
+            return f"{row['device']} was busy {share} of the time (the trace holds one device)"
+        return f"only {row['device']} was busy, {share} of the time"
     if inside.parallelism is None:
-        return f"{len(busy)} devices worked on clocks that are not aligned, so how far they overlapped is not known"
+        return f"{len(busy)} devices were busy, on clocks that are not aligned: how far they overlapped is not known"
     pairs = inside.pairs.dropna(subset=["ratio_min"])
     if len(busy) == 2:
         pair = pairs.iloc[0]
         names = f"{pair['a']} and {pair['b']}"
         if pair["overlap_ps"] == 0:
-            return f"{names} never worked at the same time"
-        return f"{names} ran at the same time for {percent(pair['ratio_min'])} of the shorter one's busy time"
-    return f"{len(busy)} devices worked, {inside.parallelism:.2f} at once on average while any did"
+            return f"{names} were never busy at the same time"
+        return f"{names} were busy at the same time for {percent(pair['ratio_min'])} of the shorter busy time"
+    return f"{mean(inside.parallelism)} of {len(busy)} devices were busy at the same time on average (while any was)"
 
 
 def _copies(inside: "Stretch") -> list[str]:
-    """How much memory and collective time was hidden, over all devices that had any."""
+    """How much copy and collective time was hidden, over all devices that had any."""
     if not len(inside.partition) or not inside.partition["busy_ps"].sum():
         return []
     window = int(inside.partition["window_ps"].max())
-    found = [(_WORDS[what], _hidden(inside, what)) for what in ("memory", "collective")]
+    parts = [(words, _hidden(inside, what)) for what, words in (("memory", "copy"), ("collective", "collective"))]
     return [
-        f"{percent(part[0] / part[1])} of the {word}' {time(part[1])} was hidden behind compute"
-        for word, part in found
+        f"{percent(*part)} of the {words} time ({time(part[1])}) was hidden behind compute"
+        for words, part in parts
         if part and part[1] > EDGE * window
     ]
 
@@ -117,12 +119,12 @@ def _hidden(inside: "Stretch", what: str) -> tuple[int, int] | None:
 def _gain(row: dict[str, Any]) -> str:
     speedup = row["speedup"]
     if pd.notna(row["efficiency"]):
-        return f"{factor(speedup)} as fast as {row['compared_with']}, efficiency {percent(row['efficiency'])}"
+        return f"speedup {factor(speedup)} over {row['compared_with']}, efficiency {percent(row['efficiency'])}"
     if speedup >= GAIN:
-        return f"{factor(speedup)} as fast as one after the other"
+        return f"speedup {factor(speedup)} over running one after the other"
     if speedup > 1 / GAIN:
-        return f"no faster than one after the other ({factor(speedup)})"
-    return f"slower than one after the other ({factor(speedup)})"
+        return f"no speedup over running one after the other ({factor(speedup)})"
+    return f"slower than running one after the other ({factor(speedup)})"
 
 
 def _elsewhere(inside: "Stretch") -> list[str]:
@@ -133,16 +135,14 @@ def _elsewhere(inside: "Stretch") -> list[str]:
         return []
     exposed = busy[["collective", "collective+memory"]].sum().sum()
     waited = inside.waiting_ratio
+    waiting = f" ({percent(waited)} of it waiting for other devices)" if waited else ""
     parts = [
-        (
-            exposed / window,
-            "exposed collectives" + (f" ({percent(waited)} of it waiting for a peer)" if waited else ""),
-        ),
-        (busy["memory"].sum() / window, "exposed copies"),
+        (exposed / window, f"in exposed collectives{waiting}"),
+        (busy["memory"].sum() / window, "in exposed copies"),
         (busy["idle"].sum() / window, "idle"),
     ]
-    told = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]
-    return [f"of the devices' time: {', '.join(told)}"] if told else []
+    shares = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]
+    return [f"of the devices' time, {', '.join(shares)}"] if shares else []
 
 
 def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
@@ -154,5 +154,5 @@ def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
         return []
     return [
         f"{_WORDS[worst['kind']]} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
-        "what overlaps here shares one resource and slows each other down"
+        "the overlapping work contends for a shared resource"
     ]

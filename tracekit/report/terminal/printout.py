@@ -1,101 +1,105 @@
 """The report on a terminal: what a person reads first on a screen or two, or with `full` all of it."""
 
+from collections.abc import Sequence
+from itertools import compress
+
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report import text
+from tracekit.report import cells
 from tracekit.report.model import Report
-from tracekit.report.section import Section, Titled
-from tracekit.report.sections.sections import important
+from tracekit.report.section import WORDS, Section, Table, Unit
+from tracekit.report.sections.overview import classification, compared, overview
+from tracekit.report.sections.sections import Highlight, highlights
 from tracekit.report.terminal import timeline_text
 from tracekit.timeline.timeline import Timeline
+from tracekit.units import DASH, counted
 
 MAX_VERDICTS, MAX_ROWS = 10, 16
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
+# Characters of the longest names, and to how many they are shortened, first and at last, where a table is too wide.
+_LONGEST_NAME, _LEAST_NAMES = 60, (16, 8)
 
 
 def show(report: Report, on: Console, full: bool = False, timeline: Timeline | None = None) -> None:
     """Print the verdicts first and what matters most, the timeline and the tables, then each section, then the notes.
 
-    Without `full`: of a section only its first sentence, unless that has been told among what matters most; of verdicts
-    and tables as much as a person reads, those of compared phases first.
+    Without `full`: of a section only its first sentence, unless it is among what matters most; of verdicts and tables
+    as much as a person reads, those of compared phases first.
     """
     _verdicts(report, on, full)
     on.print()
-    first = important(report.sections)
+    first = highlights(report.sections)
     if first:
         _heading("What matters most", on)
         for number, line in enumerate(first, 1):
-            _sentence(line, on, f"{number}. ")
+            _sentence(line.text, on, f"{number}. ")
         on.print()
     if timeline is not None and (lines := timeline_text.timeline(report, timeline, on)):
-        for drawn_line in lines:
-            on.print(drawn_line, soft_wrap=True)
+        for line_of_timeline in lines:
+            on.print(line_of_timeline, soft_wrap=True)
         on.print()
-    for table in text.tables(report):
-        _table(table, on, None if full else MAX_ROWS)
-    if about := text.compared(report):
+    for section in overview(report):
+        _tables(section.tables, on, None if full else MAX_ROWS)
+    if about := compared(report):
         _sentence(about, on)
         on.print()
-    there = [section for section in report.sections if not section.lacking]
+    known = classification(report)
+    there = [section for section in [*report.sections, *([known] if known else [])] if not section.lacking]
     if full:
         for section in there:
             _section(section, on)
     else:
-        _briefly(there, first, on)
+        _briefly(there, {line.key for line in first}, on)
     _lacking(report, on, full)
-    if told := text.known_by(report):
-        _sentence(told, on)
-        on.print()
-    if full:
-        for table in text.guesses(report):
-            _table(table, on)
     for note in report.notes:
         _sentence(f"Note: {note}", on)
-    more = 0 if full else sum(len(section.tables) for section in there) + len(text.guesses(report))
+    more = 0 if full else sum(bool(table.brief) for section in there for table in section.tables)
     if more:
-        _sentence(f"--full prints {more} more {'table' if more == 1 else 'tables'}; report.md has all of them.", on)
+        _sentence(f"--full prints {counted(more, 'more table')}; report.md has all of them.", on)
+    elif full and any(len(table.brief) < len(table.rows) for section in there for table in section.tables):
+        _sentence("Tables are cut to a few rows; report.html has more of them.", on)
 
 
 def _verdicts(report: Report, on: Console, full: bool) -> None:
     names = sorted(report.verdicts, key=lambda name: name not in report.compared)
     kept = set(names if full else names[:MAX_VERDICTS])
-    for name, said in report.verdicts.items():
+    for name, verdict in report.verdicts.items():
         if name in kept:
-            _sentence(f"{name}: {said}", on)
+            _sentence(f"{name}: {verdict}", on)
     if len(names) > len(kept):
-        _sentence(f"… and {len(names) - len(kept)} more verdicts: --full prints them.", on)
+        _sentence(f"… and {counted(len(names) - len(kept), 'more verdict')}: --full prints them.", on)
 
 
-def _heading(said: str, on: Console) -> None:
-    on.print(Text(terminal.shown(said, on), style="bold"))
+def _heading(title: str, on: Console) -> None:
+    on.print(Text(terminal.shown(title, on), style="bold"))
 
 
-def _sentence(said: str, on: Console, mark: str = "") -> None:
-    for line in terminal.wrapped(said, on, mark):
+def _sentence(sentence: str, on: Console, mark: str = "") -> None:
+    for line in terminal.wrapped(sentence, on, mark):
         on.print(Text(line), soft_wrap=True)
 
 
 def _section(section: Section, on: Console) -> None:
     _heading(section.title, on)
-    for said in section.said:
-        _sentence(said, on, "* " if len(section.said) > 1 else "")
+    findings = [Highlight(section.key, finding.sentence, finding.action).text for finding in section.findings]
+    lines = [*findings, *section.sentences]
+    for line in lines:
+        _sentence(line, on, "* " if len(lines) > 1 else "")
     on.print()
-    for table in section.tables:
-        _table(table, on)
+    _tables(section.tables, on)
 
 
-def _briefly(there: list[Section], told: list[str], on: Console) -> None:
-    """One sentence of each section that has one that is not `told` yet."""
-    lines = [f"{section.title}: {section.said[0]}" for section in there if section.said]
-    lines = [line for line in lines if not any(line.partition(": ")[2] in said for said in told)]
-    if lines:
+def _briefly(there: Sequence[Section], first: set[str], on: Console) -> None:
+    """The first sentence of each section, but of those in `first`, which are among what matters most."""
+    sections = [section for section in there if section.sentences and section.key not in first]
+    if sections:
         _heading("Also", on)
-        for line in lines:
-            _sentence(line, on, "* ")
+        for section in sections:
+            _sentence(f"{section.title}: {section.sentences[0]}", on, "* ")
         on.print()
 
 
@@ -108,57 +112,86 @@ def _lacking(report: Report, on: Console, full: bool) -> None:
         on.print()
     elif lacking:
         titles = ", ".join(section.title for section in lacking)
-        _sentence(f"Not in this report, for want of evidence: {titles}.", on)
+        _sentence(f"Not available from this trace (--full says why): {titles}.", on)
         on.print()
 
 
-def _table(table: Titled, on: Console, most: int | None = None) -> None:
-    """Print a table, or the first `most` of its rows and how many there are more."""
-    title, head, rows = table
-    left = 0 if most is None or len(rows) <= most else len(rows) - most
-    rows = rows[: len(rows) - left]
-    for line in terminal.wrapped(title, on):  # rich would fold it to the table's width
+def _tables(tables: Sequence[Table], on: Console, most: int | None = None) -> None:
+    for table in tables:
+        if table.brief:
+            _table(table, on, most)
+
+
+def _table(table: Table, on: Console, most: int | None) -> None:
+    """Print a table, or the first `most` of the rows that it shows where there is little room."""
+    columns, figures = _columns(table, on)
+    left = max(len(table.brief) - most, 0) if most else 0
+    columns = [column[: len(column) - left] for column in columns]
+    for line in terminal.wrapped(table.title, on):  # rich would fold it to the table's width
         on.print(Text(line, style="italic"), soft_wrap=True)
-    columns = _telling([[terminal.shown(cell, on) for cell in column] for column in zip(head, *rows, strict=True)], on)
-    widths, gap = _widths(columns, on.width)
-    shown = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    widths, gap = _widths(columns, figures, on.width)
+    grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for at, (column, width) in enumerate(zip(columns, widths, strict=True)):
-        shown.add_column(Text(column[0]), justify="right" if at else "left", overflow="fold", width=width)
+        grid.add_column(Text(column[0]), justify="right" if at else "left", overflow="fold", width=width)
     for row in zip(*(column[1:] for column in columns), strict=True):
-        shown.add_row(*map(Text, row))
-    on.print(shown)
+        grid.add_row(*map(Text, row))
+    on.print(grid)
     if left:
-        _sentence(f"… and {left} more rows: --full prints them.", on)
+        _sentence(f"… and {counted(left, 'more row')}: --full prints them.", on)
     on.print()
 
 
-def _telling(columns: list[list[str]], on: Console) -> list[list[str]]:
-    """The columns without those that say nothing, where all of them are too wide."""
-    if sum(max(map(cell_len, column)) + _GAP for column in columns) - _GAP <= on.width:
-        return columns
-    return [column for column in columns if set(column[1:]) != {"-"}]
+def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
+    """The columns with their heads, and which hold figures; of a table that is too wide those without a value go, then
+    names are shortened, those on the right first."""
+    units = [column.unit for column in table.columns if column.brief]
+    longest = [_LONGEST_NAME] * len(units)
+    columns = _shown(table, longest, on)
+    wide = _width(columns) > on.width
+    there = [not wide or set(column[1:]) != {DASH} for column in columns]
+    for least in _LEAST_NAMES:
+        for at in reversed(range(len(units))):
+            over = _width(list(compress(columns, there))) - on.width
+            if over > 0 and there[at] and units[at] == Unit.NAME:
+                longest[at] = min(max(max(map(cell_len, columns[at])) - over, least), longest[at])
+                columns = _shown(table, longest, on)
+    return list(compress(columns, there)), [unit not in WORDS for unit in compress(units, there)]
 
 
-def _widths(columns: list[list[str]], width: int) -> tuple[list[int], int]:
-    """How wide each column is, and how far apart they stand: the widest give way first, their words and numbers last.
+def _shown(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
+    """The columns with their heads, their names in at most so many characters each."""
+    lines = cells.brief(table, longest)
+    return [[terminal.shown(cell, on) for cell in column] for column in zip(*lines, strict=True)]
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(cell_len, column)) + _GAP for column in columns) - _GAP
+
+
+def _widths(columns: Sequence[Sequence[str]], figures: Sequence[bool], width: int) -> tuple[list[int], int]:
+    """How wide each column is, and how far apart they stand: the widest give way first, their words and figures last.
 
     rich would take from all of them alike, and so cut numbers in two beside a column with room.
     """
     widths = [max(map(cell_len, column)) for column in columns]
-    least = [max((cell_len(part) for cell in column for part in _whole(cell)), default=1) for column in columns]
+    least = [
+        max(map(cell_len, parts))
+        for column, figure in zip(columns, figures, strict=True)
+        for parts in [[part for at, cell in enumerate(column) for part in _whole(cell, figure and at > 0)]]
+    ]
     least[0] = min(least[0], _LEAST_NAME)
     gap = _GAP if sum(least) + _GAP * (len(least) - 1) <= width else 1
     for floor in (least, [1] * len(least)):
         while sum(widths) + gap * (len(widths) - 1) > width:
             spare = [have - keep for have, keep in zip(widths, floor, strict=True)]
-            if not any(one > 0 for one in spare):
+            if max(spare) <= 0:
                 break
             widest = max(range(len(widths)), key=lambda at: (spare[at] > 0, widths[at]))
             widths[widest] -= 1
     return widths, gap
 
 
-def _whole(cell: str) -> list[str]:
-    """The parts of a cell that stay on one line: a number with its unit, the words of anything else; no long name."""
-    parts = [cell] if cell[:1].isdigit() or cell[:1] in "<>-" else cell.split()
+def _whole(cell: str, figure: bool) -> list[str]:
+    """The parts of a cell that stay on one line: a figure with its unit, the words of anything else; no long name."""
+    parts = [cell] if figure else cell.split()
     return ["", *(part for part in parts if cell_len(part) <= _LONGEST_WORD)]

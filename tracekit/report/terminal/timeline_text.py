@@ -101,8 +101,8 @@ def _legend(one: Strip, on: Console) -> str:
     glyphs = timeline_cells.UNICODE if terminal.is_unicode(on) else timeline_cells.ASCII
     cell = int(one.edges[-1] - one.edges[0]) / (len(one.edges) - 1)
     letters = _letters(one.lines)
-    said = f"A cell is {time(cell)}; {glyphs[-1]} is busy all of it, {glyphs[1]} less than an eighth"
-    return f"{said}. {letters}" if letters else f"{said}."
+    scale = f"Each cell spans {time(cell)}: {glyphs[-1]} is 100 % busy, {glyphs[1]} less than an eighth"
+    return f"{scale}. {letters}" if letters else f"{scale}."
 
 
 def _letters(lines: Sequence[Line]) -> str:
@@ -110,4 +110,4 @@ def _letters(lines: Sequence[Line]) -> str:
     said = [
         f"{letter} {kind}" for kind, letter in timeline_cells.LETTERS.items() if letter != " " and CODE[kind] in seen
     ]
-    return f"Longest in the cell, where it is not compute: {', '.join(said)}." if said else ""
+    return f"Letters name the longest kind, where it is not compute: {', '.join(said)}." if said else ""

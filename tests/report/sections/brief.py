@@ -1,0 +1,25 @@
+"""The tables of a section as they read where there is little room."""
+
+import io
+
+from tracekit import console as terminal
+from tracekit.report import cells
+from tracekit.report.section import Section
+from tracekit.report.terminal import printout
+
+
+def brief(section: Section) -> dict[str, tuple[str, list[str], list[list[str]]]]:
+    """Title, head and rows of each table that such a face shows, by key."""
+    found = {}
+    for table in section.tables:
+        if table.brief:
+            head, *rows = cells.brief(table, 60)
+            found[table.key] = (table.title, head, rows)
+    return found
+
+
+def printed(section: Section, width: int = 80) -> list[str]:
+    """The lines of a section on a terminal of that width."""
+    file = io.StringIO()
+    printout._section(section, terminal.console(file, width=width))
+    return file.getvalue().splitlines()

@@ -1,0 +1,59 @@
+"""The report in Markdown."""
+
+from tracekit.report import cells
+from tracekit.report.model import Report
+from tracekit.report.section import Section, Table
+from tracekit.report.sections.overview import classification, compared, overview
+from tracekit.report.sections.sections import highlights
+
+# Characters of a name in a table.
+_NAME = 60
+
+
+def markdown(report: Report, figure: str | None = None) -> str:
+    """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
+    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
+    lines += [f"![Timeline]({figure})", ""] if figure else []
+    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.verdicts.items()] + [""]
+    if first := highlights(report.sections):
+        numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
+        lines += ["## What matters most", "", *numbered, ""]
+    for section in overview(report):
+        lines += [line for table in section.tables for line in _table(table, "##")]
+    if about := compared(report):
+        lines += [_escaped(about), ""]
+    known = classification(report)
+    for section in [*report.sections, *([known] if known else [])]:
+        lines += [] if section.lacking else _section(section)
+    lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
+    if lacking := [section for section in report.sections if section.lacking]:
+        reasons = [f"* {section.title}: {_escaped(section.lacking)}" for section in lacking]
+        lines += ["## Not in this report", "", *reasons, ""]
+    if report.notes:
+        lines += ["## Notes", "", *(f"* {_escaped(note)}" for note in report.notes), ""]
+    return "\n".join(lines)
+
+
+def _section(section: Section) -> list[str]:
+    findings = [f"* {_advice(finding.sentence, finding.action)}" for finding in section.findings]
+    sentences = [f"* {_escaped(sentence)}" for sentence in section.sentences]
+    tables = [line for table in section.tables for line in _table(table, "###")]
+    return [f"## {section.title}", "", *findings, *sentences, "", *tables]
+
+
+def _advice(sentence: str, action: str) -> str:
+    return f"{_escaped(sentence)} **Try:** {_escaped(action)}" if action else _escaped(sentence)
+
+
+def _table(table: Table, level: str) -> list[str]:
+    if not table.brief:
+        return []
+    head, *rows = cells.brief(table, _NAME)
+    lines = [f"{level} {table.title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(map(_escaped, row)) + " |" for row in rows]
+    return [*lines, ""]
+
+
+def _escaped(text: str) -> str:
+    """`text` with what Markdown would take for its own made harmless."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
