@@ -10,8 +10,8 @@ import tracekit
 from tests.frames import events, spans, trace
 from tests.report.html.pages import NAMES, report
 from tracekit.errors import TracekitError
-from tracekit.report import text
 from tracekit.report.html.page import page
+from tracekit.report.markdown import markdown
 from tracekit.report.summary import summary
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,7 +23,7 @@ def test_a_loaded_report_equals_the_one_that_was_saved(name, tmp_path):
     saved = report(name)
     loaded = tracekit.load(saved.save(tmp_path / "out"))
     assert loaded == saved
-    assert text.markdown(loaded) == text.markdown(saved)
+    assert markdown(loaded) == markdown(saved)
     assert page(loaded) == page(saved)
     assert json.dumps(summary(loaded)) == json.dumps(summary(saved))
 

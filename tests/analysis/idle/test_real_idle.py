@@ -89,7 +89,7 @@ def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
         late = inner[inner["cause"].str.startswith("waiting")]
         assert length >= part >= length - int((late["end_ps"] - late["start_ps"]).sum())
     for made in (idle_section.section(why), launches_section.section(kept_up)):
-        assert bool(made.lacking) != bool(made.said)
+        assert bool(made.lacking) != bool(made.sentences)
 
 
 @pytest.mark.parametrize(
