@@ -34,14 +34,14 @@ _SCALES = (1, 2)
 
 # Zooms in from the whole to a thousandth, there moves along, and zooms out again: one change a frame.
 _TOUR = """async (n) => {
-  const { app, act, draw, overlay, view } = tracekit;
-  const [frame, over, drawing] = [draw.frame, overlay.frame, []];
+  const { app, act, canvas, overlay, viewport } = tracekit;
+  const [frame, over, drawing] = [canvas.frame, overlay.frame, []];
   let began = 0;
-  draw.frame = (state) => { began = performance.now(); frame(state); };
+  canvas.frame = (state) => { began = performance.now(); frame(state); };
   overlay.frame = (state) => { over(state); drawing.push(performance.now() - began); };
   const middle = app.whole.from * 0.6 + app.whole.to * 0.4;
-  const zoom = (factor) => () => view.zoomed(app.view, middle, factor, app.whole);
-  const pan = (_, i) => () => view.panned(app.view, i % 20 < 10 ? 0.05 : -0.05, app.whole);
+  const zoom = (factor) => () => viewport.zoomed(app.view, middle, factor, app.whole);
+  const pan = (_, i) => () => viewport.panned(app.view, i % 20 < 10 ? 0.05 : -0.05, app.whole);
   const leg = Array(n).fill(0);
   const [near, far] = [1000 ** (-1 / n), 1000 ** (1 / n)];
   const steps = [leg.map(() => zoom(near)), leg.map(pan), leg.map(() => zoom(far)), leg.map(pan)].flat();
@@ -55,7 +55,7 @@ _TOUR = """async (n) => {
       done();
     }));
   }
-  draw.frame = frame;
+  canvas.frame = frame;
   overlay.frame = over;
   return { drawing: drawing.slice(1), frames: times.slice(1) };
 }"""

@@ -92,7 +92,7 @@ def x_of(page, ps: int) -> float:
 def y_of(page, key: str) -> float:
     """The middle of the bar of a row, such as "g0" or "l2"."""
     return box(page)["y"] + page.evaluate(
-        "(key) => { const row = tracekit.draw.inSight(tracekit.app).find((one) => one.key === key);"
+        "(key) => { const row = tracekit.canvas.inSight(tracekit.app).find((one) => one.key === key);"
         " return row.top + row.height / 2 - 1; }",
         key,
     )
@@ -197,12 +197,12 @@ def test_a_click_on_a_collective_selects_it_and_its_peers_on_the_other_devices(p
     peers = page.evaluate(
         """() => {
       const { app, details } = tracekit;
-      return app.peers.map((row) => [details.whereOf(app, row).words, app.data.start[row] * app.data.unitPs]);
+      return app.peers.map((row) => [details.whereOf(app, row).place, app.data.start[row] * app.data.unitPs]);
     }"""
     )
     assert peers == [["gpu:0, collective", 140 * US], ["gpu:1, collective", 150 * US]]
     words = page.locator(".tl-selected").inner_text()
-    assert "on 2 devices; starts differ by 10.00 µs, last came gpu:1" in words
+    assert "on 2 devices; starts differ by 10.00 µs, last to arrive gpu:1" in words
     page.locator(".tl-selected button", has_text="Show all 2 devices").click()
     start, end = view(page)
     assert start < 140 * US < 180 * US < end
@@ -238,13 +238,13 @@ def test_a_search_counts_walks_in_time_and_lets_go(page):
     page.keyboard.press("Shift+Enter")
     assert page.locator(".tl-count").inner_text() == "4 of 4 found"
     page.keyboard.press("Escape")
-    assert page.evaluate("tracekit.app.found") is None
+    assert page.evaluate("tracekit.app.matches") is None
     page.keyboard.press("/")
     page.keyboard.type("/^g.mm$/")
     assert page.locator(".tl-count").inner_text() == "4 of 4 found"
     page.keyboard.type("[")
     page.locator(".tl-search input").fill("/[/")
-    assert page.locator(".tl-count").inner_text() == "no regular expression"
+    assert page.locator(".tl-count").inner_text() == "invalid regular expression"
 
 
 def test_shift_and_drag_measure_a_range_live_and_escape_lets_go(page):
@@ -321,7 +321,7 @@ def test_the_address_keeps_the_view_and_brings_it_back(page, open_page, path):
     page.wait_for_function("location.hash.includes('find')")
     state = """() => {
       const { app } = tracekit;
-      return JSON.stringify([app.view, [...app.closed], [...app.pinned], app.selected, app.range, app.found.text]);
+      return JSON.stringify([app.view, [...app.closed], [...app.pinned], app.selected, app.range, app.matches.text]);
     }"""
     kept = page.evaluate("location.hash")
     again = open_page(path, kept[1:])
@@ -428,9 +428,7 @@ def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_pag
 def test_an_empty_trace_says_so(open_page, tmp_path):
     page = open_page(written(tmp_path / "p.html", trace(events())))
     page.wait_for_selector(".tl-note")
-    assert (
-        page.locator("#timeline").inner_text().endswith("The trace holds no work on a device, so there is no timeline.")
-    )
+    assert page.locator("#timeline").inner_text().endswith("The trace has no device work, so there is no timeline.")
 
 
 def test_one_row_without_length_is_a_timeline_too(open_page, tmp_path):
@@ -451,7 +449,7 @@ def test_rows_are_selected_without_a_pointer(page):
     focus(page)
     selected = """() => {
       const { app, details } = tracekit;
-      return [details.whereOf(app, app.selected).words, app.data.start[app.selected]];
+      return [details.whereOf(app, app.selected).place, app.data.start[app.selected]];
     }"""
     seen = []
     for key in ("Enter", ".", ",", "j", "j", "k"):
@@ -510,7 +508,7 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
     page.wait_for_selector("#timeline[data-ready]")
     assert page.locator(".tl-row").count() == 40
     page.locator("#jump").click()
-    page.wait_for_function("tracekit.draw.inSight(tracekit.app).some((row) => row.key === 'g39')")
+    page.wait_for_function("tracekit.canvas.inSight(tracekit.app).some((row) => row.key === 'g39')")
     page.evaluate("tracekit.app.dom.lanes.scrollTop = 0")
     page.wait_for_function("tracekit.app.scroll === 0")
     page.evaluate("tracekit.act.pin('g0')")
@@ -518,7 +516,7 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
     frames(page)
     assert page.evaluate("tracekit.app.scroll") > 0
     assert page.evaluate("tracekit.overlay.placeOf(tracekit.app, 79).key") == "g39"
-    assert page.evaluate("tracekit.draw.inSight(tracekit.app)[0].key") == "^g0"
+    assert page.evaluate("tracekit.canvas.inSight(tracekit.app)[0].key") == "^g0"
     before = page.evaluate("tracekit.app.scroll")
     page.locator(".tl-plot").focus()
     page.keyboard.press("ArrowUp")
@@ -530,7 +528,7 @@ def test_what_overlaps_a_row_in_its_own_lane_is_told_without_the_row_itself(open
     page = open_page(written(tmp_path / "p.html", trace(rows)))
     page.wait_for_selector("#timeline[data-ready]")
     told = page.evaluate("""() => [0, 1, 2].map((row) =>
-      tracekit.details.describe(tracekit.app, row).beside.map((one) => [one.name, ...one.words]))""")
+      tracekit.details.describe(tracekit.app, row).beside.map((one) => [one.name, ...one.texts]))""")
     assert told == [
         [["this lane", "compute 40 ps (40.0 %)"]],
         [["this lane", "compute 50 ps (100 %)"]],

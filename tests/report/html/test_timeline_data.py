@@ -209,7 +209,7 @@ INK = """([from, to, width, lines]) => {
   const { paint, shares } = tracekit.coverage;
   const white = 0xffffffff;
   const black = Array(5).fill(0xff000000);
-  const colours = { full: black, second: black, dim: black, hint: white, found: white };
+  const colours = { full: black, second: black, dim: black, hint: white, match: white };
   const pixels = new Uint32Array(width * (lines + 2)).fill(white);
   const parts = shares(data.classes, index.groups[0].cells, from, (to - from) / width, width);
   const how = { width, foot: lines, lines, hint: lines, scale: 1, clip: { first: 0, last: lines + 2 } };
@@ -255,9 +255,9 @@ def test_cells_are_disjoint_and_tell_exactly_which_sets_hold_each_point(open_pag
     for _ in range(10):
         sets = [iv.union(np.sort(rng.integers(0, 60, (8, 2)), axis=1)) for _ in range(4)]
         found = page.evaluate(
-            """(sets) => tracekit.intervals.cells(sets.map((rows) => tracekit.intervals.set(
+            """(sets) => tracekit.intervals.cells(sets.map((rows) => tracekit.intervals.mergedSet(
               Float64Array.from(rows, (row) => row[0]), Float64Array.from(rows, (row) => row[1]))))
-              .map(({ mask, held }) => [mask, Array.from(held.start, (start, i) => [start, held.end[i]])])""",
+              .map(({ mask, set }) => [mask, Array.from(set.start, (start, i) => [start, set.end[i]])])""",
             [one.tolist() for one in sets],
         )
         points = {p: mask for mask, rows in found for start, end in rows for p in range(int(start), int(end))}

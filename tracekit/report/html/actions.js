@@ -1,8 +1,8 @@
 // All that can be done to the timeline, by name: each changes the state and asks for a new frame.
 "use strict";
 ((tracekit) => {
-  const { timeAt, tops } = tracekit.draw;
-  const { around, fitted, panned, zoomed } = tracekit.view;
+  const { timeAt, tops } = tracekit.canvas;
+  const { around, fitted, panned, zoomed } = tracekit.viewport;
 
   /** All that can be done, by name. */
   function actions(app) {
@@ -20,7 +20,7 @@
     };
     const measure = (range) => {
       app.range = range && { from: Math.round(range.from), to: Math.round(range.to) };
-      tracekit.measured.show(app, false);
+      tracekit.rangePanel.show(app, false);
       app.update();
     };
     const fitRow = (row) => show(around(app.data.start[row], app.data.end[row], app.whole, 1));
@@ -42,15 +42,15 @@
       return first ? select(nearest(app, first, app.view.from), { follow: false }) : null;
     };
     const find = (text) => {
-      app.found = tracekit.search.find(app.data, text);
+      app.matches = tracekit.search.find(app.data, text);
       if (app.dom.search.value !== text) app.dom.search.value = text;
       tracekit.panels.count(app);
       app.update();
     };
     const next = (forward) => {
-      if (!app.found?.count) return;
+      if (!app.matches?.count) return;
       const from = app.selected >= 0 && app.selected < app.data.device_rows ? app.selected : -1;
-      select(tracekit.search.next(app.data, app.found, from, forward ? app.view.from : app.view.to, forward));
+      select(tracekit.search.next(app.data, app.matches, from, forward ? app.view.from : app.view.to, forward));
     };
     const fold = () => {
       const all = app.index.groups.filter((group) => group.lanes.length > 1).map((group) => group.number);
@@ -112,7 +112,7 @@
         if (app.anchor !== null) app.anchor = null;
         else if (app.range) measure(null);
         else if (app.selected >= 0) select(-1);
-        else if (app.found) find("");
+        else if (app.matches) find("");
         app.update();
       },
     };
@@ -130,41 +130,41 @@
     return app.pointer ? timeAt(app, app.pointer.x) : (app.view.from + app.view.to) / 2;
   }
 
-  /** A key's measurement: from the pointer to the pointer, or without one what is selected or seen. */
+  /** A key's measurement: from the pointer to the pointer, or without one what is selected or in view. */
   function mark(app, measure) {
-    const whole = (from, to) => ({ from: Math.round(from), to: Math.max(Math.round(to), Math.round(from) + 1) });
+    const units = (from, to) => ({ from: Math.round(from), to: Math.max(Math.round(to), Math.round(from) + 1) });
     if (!app.pointer) {
-      if (app.selected >= 0) measure(whole(app.data.start[app.selected], app.data.end[app.selected]));
-      else measure(whole(app.view.from, app.view.to));
+      if (app.selected >= 0) measure(units(app.data.start[app.selected], app.data.end[app.selected]));
+      else measure(units(app.view.from, app.view.to));
       return;
     }
     const time = middle(app);
     if (app.anchor === null) {
       app.anchor = time;
-      measure(whole(time, time));
+      measure(units(time, time));
     } else {
-      measure(whole(Math.min(app.anchor, time), Math.max(app.anchor, time)));
+      measure(units(Math.min(app.anchor, time), Math.max(app.anchor, time)));
       app.anchor = null;
     }
   }
 
-  /** Moves view and lanes so that `row` is seen, and no further. */
+  /** Moves view and lanes so that `row` is in sight, and no further. */
   function reveal(app, row) {
     const { data, view } = app;
     const [start, end] = [data.start[row], data.end[row]];
     const span = view.to - view.from;
     if (end < view.from || start > view.to) {
       const from = (start + Math.min(end, start + span)) / 2 - span / 2;
-      app.view = tracekit.view.inside({ from, to: from + span }, app.whole);
+      app.view = tracekit.viewport.inside({ from, to: from + span }, app.whole);
     }
     const lane = tracekit.lanes.laneOf(app.index.lanes, row);
-    scrollTo(app, (one) => one.lane === lane || (one.held === lane.group && app.closed.has(lane.group.number)));
+    scrollTo(app, (place) => place.lane === lane || (place.subject === lane.group && app.closed.has(lane.group.number)));
   }
 
-  /** Scrolls the lanes so that the first row that is `wanted` is in sight. */
-  function scrollTo(app, wanted) {
-    if (app.rows.pinned.some(wanted)) return;
-    const row = app.rows.rest.find(wanted);
+  /** Scrolls the lanes so that the first row for which `test` holds is in sight. */
+  function scrollTo(app, test) {
+    if (app.rows.pinned.some(test)) return;
+    const row = app.rows.rest.find(test);
     if (!row) return;
     const room = app.size.height - tops(app).rest;
     if (row.y < app.scroll) app.dom.lanes.scrollTop = row.y;

@@ -12,7 +12,7 @@
     return Number(exact / app.data.unit) + Number(exact % app.data.unit) / app.data.unitPs;
   }
 
-  /** The address of what is seen. */
+  /** The address of the view and of what is selected, measured and searched in it. */
   function write(app) {
     const parts = [
       ["from", toPs(app, app.view.from)],
@@ -22,44 +22,44 @@
     if (app.pinned.size) parts.push(["pinned", [...app.pinned].join(".")]);
     if (app.selected >= 0) parts.push(["row", app.selected]);
     if (app.range) parts.push(["a", toPs(app, app.range.from)], ["b", toPs(app, app.range.to)]);
-    if (app.found) parts.push(["find", encodeURIComponent(app.found.text)]);
+    if (app.matches) parts.push(["find", encodeURIComponent(app.matches.text)]);
     return `#timeline&${parts.map((pair) => pair.join("=")).join("&")}`;
   }
 
   /** What an address says, as far as it makes sense here: {view, closed, pinned, selected, range, find}; null for others. */
   function read(app, hash) {
     if (!hash.startsWith("#timeline&")) return null;
-    const told = new Map(
+    const fields = new Map(
       hash
         .slice(10)
         .split("&")
         .map((part) => part.split("=")),
     );
     const numbers = (key) =>
-      (told.get(key) ?? "")
+      (fields.get(key) ?? "")
         .split(".")
-        .filter((one) => /^\d+$/.test(one))
+        .filter((number) => /^\d+$/.test(number))
         .map(Number);
     const pair = (a, b) => {
-      const [from, to] = [toUnits(app, told.get(a)), toUnits(app, told.get(b))];
+      const [from, to] = [toUnits(app, fields.get(a)), toUnits(app, fields.get(b))];
       return from !== null && to !== null && to > from ? { from, to } : null;
     };
-    const row = Number(told.get("row") ?? -1);
+    const row = Number(fields.get("row") ?? -1);
     const keys = new Set([
-      ...app.index.groups.map((one) => `g${one.number}`),
-      ...app.index.lanes.map((one) => `l${one.number}`),
+      ...app.index.groups.map(({ number }) => `g${number}`),
+      ...app.index.lanes.map(({ number }) => `l${number}`),
     ]);
     let find = "";
     try {
-      find = decodeURIComponent(told.get("find") ?? "");
+      find = decodeURIComponent(fields.get("find") ?? "");
     } catch {
       // A broken escape is no search.
     }
     const range = pair("a", "b");
     return {
       view: pair("from", "to"),
-      closed: new Set(numbers("closed").filter((one) => one < app.index.groups.length)),
-      pinned: new Set((told.get("pinned") ?? "").split(".").filter((one) => keys.has(one))),
+      closed: new Set(numbers("closed").filter((number) => number < app.index.groups.length)),
+      pinned: new Set((fields.get("pinned") ?? "").split(".").filter((key) => keys.has(key))),
       selected: Number.isInteger(row) && row >= 0 && row < app.data.rows ? row : -1,
       range: range && { from: Math.round(range.from), to: Math.round(range.to) },
       find,

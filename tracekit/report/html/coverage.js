@@ -1,29 +1,29 @@
 // How much of each pixel column a lane covers, and painting that share of the lane's height: ink is time, nothing else.
 "use strict";
 ((tracekit) => {
-  const { above, heldUntil } = tracekit.intervals;
+  const { above, timeUntil } = tracekit.intervals;
   // By the kinds of classes; in a column they stand on each other in this order.
   const KINDS = ["compute", "collective", "memcpy", "memset", "host"];
 
-  // A set of more intervals than this gets a grid of its held time, so that wide columns need no search.
+  // A set of more intervals than this gets a grid of its time, so that wide columns need no search.
   const MANY = 8192;
   const GRID = 32768;
   // Columns of at least so many cells may end at the nearest one: that moves an edge by a sixteenth of a pixel at most.
   const FINE = 8;
 
-  /** The time that `held` has before each point of a grid over it, made when first asked for. */
-  function gridOf(held) {
-    if (held.grid === undefined) {
-      const from = held.start[0];
-      const cell = (held.end[held.length - 1] - from) / GRID;
+  /** The time that `set` holds before each point of a grid over it, made when first asked for. */
+  function gridOf(set) {
+    if (set.grid === undefined) {
+      const from = set.start[0];
+      const cell = (set.end[set.length - 1] - from) / GRID;
       const until = new Float64Array(GRID + 1);
       for (let i = 0, k = 0; i <= GRID; i++) {
-        k = above(held.end, from + i * cell, k);
-        until[i] = heldUntil(held, from + i * cell, k);
+        k = above(set.end, from + i * cell, k);
+        until[i] = timeUntil(set, from + i * cell, k);
       }
-      held.grid = { from, cell, until };
+      set.grid = { from, cell, until };
     }
-    return held.grid;
+    return set.grid;
   }
 
   /** As `covered`, for columns that end at the nearest points of a grid: each has its own true share. */
@@ -44,32 +44,32 @@
   }
 
   /**
-   * Adds to out[i] the time that `held` has in column i of `columns`, [from + i step, from + (i + 1) step), and to
+   * Adds to out[i] the time that `set` holds in column i of `columns`, [from + i step, from + (i + 1) step), and to
    * pieces[i] how many intervals that are, up to 2.
    */
-  function covered(held, from, step, columns, out, weight = 1, pieces = null) {
-    if (!held.length || !columns) return;
-    let k = above(held.end, from);
+  function covered(set, from, step, columns, out, weight = 1, pieces = null) {
+    if (!set.length || !columns) return;
+    let k = above(set.end, from);
     let i = 0;
     let ahead = 1;
-    while (k < held.length && i < columns) {
+    while (k < set.length && i < columns) {
       // Columns before the next interval hold nothing.
-      if (held.start[k] >= from + (i + 1) * step) {
-        i = Math.max(i + 1, Math.floor((held.start[k] - from) / step) - 1);
-        while (i < columns && held.start[k] >= from + (i + 1) * step) i++;
+      if (set.start[k] >= from + (i + 1) * step) {
+        i = Math.max(i + 1, Math.floor((set.start[k] - from) / step) - 1);
+        while (i < columns && set.start[k] >= from + (i + 1) * step) i++;
         if (i >= columns) break;
       }
       const left = from + i * step;
       const right = from + (i + 1) * step;
-      if (held.end[k] > right) {
-        out[i] += (right - Math.max(left, held.start[k])) * weight;
+      if (set.end[k] > right) {
+        out[i] += (right - Math.max(left, set.start[k])) * weight;
         if (pieces !== null && pieces[i] < 2) pieces[i]++;
       } else {
-        const next = above(held.end, right, k, k + ahead);
+        const next = above(set.end, right, k, k + ahead);
         ahead = next - k;
-        out[i] += (heldUntil(held, right, next) - heldUntil(held, left, k)) * weight;
+        out[i] += (timeUntil(set, right, next) - timeUntil(set, left, k)) * weight;
         if (pieces !== null) {
-          const after = next < held.length && held.start[next] < right ? 1 : 0;
+          const after = next < set.length && set.start[next] < right ? 1 : 0;
           pieces[i] = Math.min(2, pieces[i] + next - k + after);
         }
         k = next;
@@ -79,20 +79,20 @@
   }
 
   /** As `covered`, fast where there are many intervals and wide columns. */
-  function drawn(held, from, step, columns, out, weight, pieces) {
-    const span = held.length > MANY ? held.end[held.length - 1] - held.start[0] : 0;
-    const grid = span && (step * GRID) / span >= FINE ? gridOf(held) : null;
+  function coveredFast(set, from, step, columns, out, weight, pieces) {
+    const span = set.length > MANY ? set.end[set.length - 1] - set.start[0] : 0;
+    const grid = span && (step * GRID) / span >= FINE ? gridOf(set) : null;
     if (grid) coveredByGrid(grid, from, step, columns, out, weight, pieces);
-    else covered(held, from, step, columns, out, weight, pieces);
+    else covered(set, from, step, columns, out, weight, pieces);
   }
 
   /** The kinds that a mask of classes has, as places in KINDS. */
   function kindsOf(classes, mask) {
-    const found = new Set();
+    const kinds = new Set();
     for (let bit = 0; bit < classes.length; bit++) {
-      if (Math.floor(mask / 2 ** bit) % 2 === 1) found.add(KINDS.indexOf(classes[bit][0]));
+      if (Math.floor(mask / 2 ** bit) % 2 === 1) kinds.add(KINDS.indexOf(classes[bit][0]));
     }
-    return [...found].toSorted((a, b) => a - b);
+    return [...kinds].toSorted((a, b) => a - b);
   }
 
   /**
@@ -100,23 +100,23 @@
    * for columns in which just one interval of one kind is, 2 for more.
    */
   function shares(classes, cells, from, step, columns) {
-    const made = KINDS.map(() => null);
+    const kinds = KINDS.map(() => null);
     const pieces = new Uint8Array(columns);
-    for (const { mask, held } of cells) {
+    for (const { mask, set } of cells) {
       const [first, ...others] = kindsOf(classes, mask);
       const weight = 1 / (step * (1 + others.length));
-      if (!others.length) drawn(held, from, step, columns, (made[first] ??= new Float64Array(columns)), weight, pieces);
+      if (!others.length) coveredFast(set, from, step, columns, (kinds[first] ??= new Float64Array(columns)), weight, pieces);
       else {
         const part = new Float64Array(columns);
-        drawn(held, from, step, columns, part, weight, pieces);
+        coveredFast(set, from, step, columns, part, weight, pieces);
         for (let i = 0; i < columns; i++) if (part[i] > 0) pieces[i] = 2;
         for (const kind of [first, ...others]) {
-          const sum = (made[kind] ??= new Float64Array(columns));
+          const sum = (kinds[kind] ??= new Float64Array(columns));
           for (let i = 0; i < columns; i++) sum[i] += part[i];
         }
       }
     }
-    return { kinds: made, pieces };
+    return { kinds, pieces };
   }
 
   /** One packed pixel with `share` of another colour over it; red and blue are mixed in one go. */
@@ -144,41 +144,42 @@
   );
 
   /** What stands in a column from the foot up: {kind, share, less (share that stands elsewhere), full, second, match}. */
-  function layersOf(parts, found, colours) {
-    const made = [];
+  function layersOf(parts, matches, colours) {
+    const layers = [];
     const add = (kind, share, less, [full, second], match) => {
-      if (share) made.push({ kind, share, less, full: full[kind], second: second[kind], match });
+      if (share) layers.push({ kind, share, less, full: full[kind], second: second[kind], match });
     };
     const [bright, dim] = [
       [colours.full, colours.second],
       [colours.dim, colours.dim],
     ];
-    if (found) KINDS.forEach((_, kind) => add(kind, found.kinds[kind], null, bright, true));
+    if (matches) KINDS.forEach((_, kind) => add(kind, matches.kinds[kind], null, bright, true));
     KINDS.forEach((_, kind) =>
-      add(kind, parts.kinds[kind], found ? found.kinds[kind] : null, found ? dim : bright, false),
+      add(kind, parts.kinds[kind], matches ? matches.kinds[kind] : null, matches ? dim : bright, false),
     );
-    return made;
+    return layers;
   }
 
   /**
    * Paints the columns of one lane into `pixels` (32-bit, `width` a line), up from the line `foot`, `lines` for a full
    * column; only lines in `clip` change. The ink of a column is its share: in height, or in strength at the edges of
-   * single intervals. What a search `found` stands below in full colour, the rest is then dimmed. A
-   * column that holds time but too little for half a line of ink gets a mark in the line `hint`, which is no ink of the
+   * single intervals. What a search `matches` stands below in full colour, the rest is then dimmed. A column
+   * that holds time but too little for half a line of ink gets a mark in the line `hint`, which is no ink of the
    * lane.
    */
-  function paint(pixels, { width, foot, lines, hint, scale, clip }, parts, found, colours) {
+  function paint(pixels, { width, foot, lines, hint, scale, clip }, parts, matches, colours) {
     // Lines count up from the foot; those outside the clip are left alone.
     const [lowest, highest] = [Math.max(0, foot - clip.last), foot - clip.first];
     const tile = Array.from({ length: lines }, (_, y) => (Math.floor(Math.max(foot - 1 - y, 0) / scale) % TILE) * TILE);
-    const done = new Float64Array(width);
-    const told = new Uint8Array(width);
+    const filled = new Float64Array(width);
+    // 1 where a column holds time that does not match, 2 where it holds some that does.
+    const marks = new Uint8Array(width);
     const { pieces } = parts;
     const column = new Uint8Array(width);
     for (let x = 0; x < width; x++) column[x] = Math.floor(x / scale) % TILE;
     // From which line to which a column is full of the layer's colour.
     const [from, to] = [new Int32Array(width), new Int32Array(width)];
-    for (const { kind, share, less, full, second, match } of layersOf(parts, found, colours)) {
+    for (const { kind, share, less, full, second, match } of layersOf(parts, matches, colours)) {
       const pattern = PATTERNS[kind];
       const dab = (x, y, inked) => {
         if (y < lowest || y >= highest || inked <= 0) return;
@@ -191,16 +192,16 @@
         const part = rest > FULL ? 1 : rest;
         from[x] = to[x] = 0;
         if (!(part > 0)) continue;
-        told[x] |= match ? 2 : 1;
-        // The edge of a single interval is paler, of full height; what is not found of it counts as another piece.
+        marks[x] |= match ? 2 : 1;
+        // The edge of a single interval is paler, of full height; what does not match counts as another piece.
         const whole = match ? rest === parts.kinds[kind][x] : less === null || less[x] === 0;
         if (pieces[x] === 1 && part < 1 && whole) {
           for (let y = 0; y < lines; y++) dab(x, y, part);
-          done[x] = part * lines;
+          filled[x] = part * lines;
           continue;
         }
-        const base = done[x];
-        const top = (done[x] = Math.min(base + part * lines, lines));
+        const base = filled[x];
+        const top = (filled[x] = Math.min(base + part * lines, lines));
         from[x] = Math.ceil(base);
         to[x] = Math.floor(top);
         if (from[x] > to[x]) dab(x, to[x], top - base);
@@ -231,12 +232,12 @@
       }
     }
     for (let x = 0; x < width; x++) {
-      if (told[x] < 2 && (told[x] === 0 || done[x] >= 0.5 * scale)) continue;
+      if (marks[x] < 2 && (marks[x] === 0 || filled[x] >= 0.5 * scale)) continue;
       for (let y = Math.max(hint, clip.first); y < Math.min(hint + scale, clip.last); y++) {
-        pixels[y * width + x] = told[x] < 2 ? colours.hint : colours.found;
+        pixels[y * width + x] = marks[x] < 2 ? colours.hint : colours.match;
       }
     }
   }
 
-  tracekit.coverage = { KINDS, covered, kindsOf, shares, paint, mixed };
+  tracekit.coverage = { KINDS, covered, kindsOf, shares, paint };
 })((globalThis.tracekit ??= {}));

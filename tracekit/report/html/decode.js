@@ -18,39 +18,39 @@
 
   /** Byte planes, lowest first, as doubles: each plane adds its byte times a power of 256. */
   function numbers(bytes, { length, planes, signed }) {
-    const made = new Float64Array(length);
+    const values = new Float64Array(length);
     // The lowest planes in one pass: adding a plane to what stands there takes longer.
     const [second, third] = [length, 2 * length];
-    if (planes === 1) made.set(bytes);
+    if (planes === 1) values.set(bytes);
     else if (planes === 2) {
-      for (let i = 0; i < length; i++) made[i] = bytes[i] + bytes[second + i] * 256;
+      for (let i = 0; i < length; i++) values[i] = bytes[i] + bytes[second + i] * 256;
     } else if (planes > 2) {
-      for (let i = 0; i < length; i++) made[i] = bytes[i] + bytes[second + i] * 256 + bytes[third + i] * 65536;
+      for (let i = 0; i < length; i++) values[i] = bytes[i] + bytes[second + i] * 256 + bytes[third + i] * 65536;
     }
     for (let plane = 3; plane < planes; plane++) {
       const weight = 256 ** plane;
-      for (let i = 0, at = plane * length; i < length; i++) made[i] += bytes[at + i] * weight;
+      for (let i = 0, at = plane * length; i < length; i++) values[i] += bytes[at + i] * weight;
     }
     // The lowest bit of a signed number is its sign: 2 x, or -2 x - 1 below zero. The lowest byte has that bit.
-    if (signed) for (let i = 0; i < length; i++) made[i] = bytes[i] % 2 ? -(made[i] + 1) / 2 : made[i] / 2;
-    return made;
+    if (signed) for (let i = 0; i < length; i++) values[i] = bytes[i] % 2 ? -(values[i] + 1) / 2 : values[i] / 2;
+    return values;
   }
 
   /** Each difference to the number before, summed up; small integers (places in tables). */
   function summed(differences) {
-    const made = new Int32Array(differences.length);
+    const sums = new Int32Array(differences.length);
     let last = 0;
-    for (let i = 0; i < made.length; i++) made[i] = last += differences[i];
-    return made;
+    for (let i = 0; i < sums.length; i++) sums[i] = last += differences[i];
+    return sums;
   }
 
-  /** `values` at the places that `has` marks, `other` elsewhere. */
-  function spread(has, values, made) {
-    for (let i = 0, next = 0; i < has.length; i++) if (has[i]) made[i] = values[next++];
-    return made;
+  /** `column` with `values` at the places that `has` marks. */
+  function spread(has, values, column) {
+    for (let i = 0, next = 0; i < has.length; i++) if (has[i]) column[i] = values[next++];
+    return column;
   }
 
-  /** Start and end of every row: in its lane, a row tells how long after the end of the row before it starts. */
+  /** Start and end of every row: `gap` is how long after the end of the row before it in its lane a row starts. */
   function times(lanes, gap, duration) {
     const start = gap;
     const end = duration;
@@ -78,33 +78,33 @@
    */
   async function load(root) {
     const header = JSON.parse(root.getElementById("timeline-header").textContent);
-    const found = {};
+    const columns = {};
     await Promise.all(
       [...root.querySelectorAll("script[data-column]")].map(async (element) => {
         const bytes = await inflate(bytesOf(element.textContent));
         element.textContent = "";
         const name = element.dataset.column;
-        const told = header.columns[name];
-        found[name] = told ? numbers(bytes, told) : JSON.parse(new TextDecoder().decode(bytes));
+        const format = header.columns[name];
+        columns[name] = format ? numbers(bytes, format) : JSON.parse(new TextDecoder().decode(bytes));
       }),
     );
-    const { named } = found;
+    const { named } = columns;
     const rows = header.device_rows;
     return {
       ...header,
       ...named,
       unit: BigInt(header.unit_ps),
       unitPs: Number(header.unit_ps),
-      ...times(named.lanes, found.gap, found.duration),
-      name: new Int32Array(found.name),
-      kind: new Uint8Array(found.kind),
-      bytes: spread(found.has_bytes, found.bytes, new Float64Array(rows).fill(NaN)),
-      wait: spread(found.has_wait, found.wait, new Float64Array(rows).fill(NaN)),
-      step: summed(found.step),
-      launch: summed(found.launch),
-      instance: spread(found.has_instance, summed(found.instance), new Int32Array(rows).fill(-1)),
+      ...times(named.lanes, columns.gap, columns.duration),
+      name: new Int32Array(columns.name),
+      kind: new Uint8Array(columns.kind),
+      bytes: spread(columns.has_bytes, columns.bytes, new Float64Array(rows).fill(NaN)),
+      wait: spread(columns.has_wait, columns.wait, new Float64Array(rows).fill(NaN)),
+      step: summed(columns.step),
+      launch: summed(columns.launch),
+      instance: spread(columns.has_instance, summed(columns.instance), new Int32Array(rows).fill(-1)),
     };
   }
 
-  tracekit.decode = { able, load, numbers };
+  tracekit.decode = { able, load };
 })((globalThis.tracekit ??= {}));

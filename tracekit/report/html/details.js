@@ -18,21 +18,21 @@
   /** Where a row ran: its device and lane. */
   function whereOf(app, row) {
     const lane = tracekit.lanes.laneOf(app.index.lanes, row);
-    return { lane, words: [lane.group.name, lane.name].filter((word) => word).join(", ") };
+    return { lane, place: [lane.group.name, lane.name].filter(Boolean).join(", ") };
   }
 
-  /** The time of each kind in [from, to), from cells, longest first; words like "compute 3.20 us (40.0 %)". */
+  /** The time of each kind in [from, to), from cells, longest first; as "compute 3.20 µs (40.0 %)". */
   function kindsIn(app, cells, from, to) {
     const times = new Map();
-    for (const { mask, held } of cells) {
-      const length = tracekit.intervals.within(held, from, to);
+    for (const { mask, set } of cells) {
+      const length = tracekit.intervals.within(set, from, to);
       for (const kind of tracekit.coverage.kindsOf(app.data.classes, mask))
         times.set(kind, (times.get(kind) ?? 0) + length);
     }
-    const found = [...times].filter(([, length]) => length > 0).toSorted((a, b) => b[1] - a[1]);
+    const kinds = [...times].filter(([, length]) => length > 0).toSorted((a, b) => b[1] - a[1]);
     return {
-      longest: found[0]?.[1] ?? 0,
-      words: found.map(
+      longest: kinds[0]?.[1] ?? 0,
+      texts: kinds.map(
         ([kind, length]) =>
           `${tracekit.coverage.KINDS[kind]} ${time(length * app.data.unitPs)} (${percent(length, to - from)})`,
       ),
@@ -44,26 +44,26 @@
     const { data } = app;
     const first = lane.first + tracekit.intervals.above(lane.reach, data.start[row]);
     const last = lane.first + tracekit.lanes.countUntil(data, lane, data.end[row]);
-    return { cells: tracekit.intervals.cells(tracekit.lanes.byClass(data, first, last, (one) => one !== row)) };
+    return { cells: tracekit.intervals.cells(tracekit.lanes.byClass(data, first, last, (other) => other !== row)) };
   }
 
   /** What overlaps a row in its lane, on the other lanes of its device and on other devices of its clock, the longest first. */
   function beside(app, row) {
     const { lane } = whereOf(app, row);
     const [from, to] = [app.data.start[row], app.data.end[row]];
-    const lanes = lane.group.lanes.filter((one) => one !== lane).map((one) => [one.name, one]);
+    const lanes = lane.group.lanes.filter((other) => other !== lane).map((other) => [other.name, other]);
     const devices = app.index.groups
-      .filter((one) => one !== lane.group && one.kind !== "host" && one.clock === lane.group.clock)
-      .map((one) => [one.name, one]);
+      .filter((other) => other !== lane.group && other.kind !== "host" && other.clock === lane.group.clock)
+      .map((other) => [other.name, other]);
     const others = [
       ...(lane.group.kind === "host" ? [] : [["this lane", inLane(app, lane, row)], ...lanes]),
       ...devices,
     ];
-    const found = others
+    const overlaps = others
       .map(([name, { cells }]) => ({ name, ...kindsIn(app, cells, from, to) }))
-      .filter((one) => one.longest > 0)
+      .filter((overlap) => overlap.longest > 0)
       .toSorted((a, b) => b.longest - a.longest);
-    return { found: found.slice(0, MOST_BESIDE), more: Math.max(found.length - MOST_BESIDE, 0) };
+    return { overlaps: overlaps.slice(0, MOST_BESIDE), more: Math.max(overlaps.length - MOST_BESIDE, 0) };
   }
 
   /** The rows that a host call started. */
@@ -78,7 +78,7 @@
     const own = row < app.data.device_rows ? app.data.instance[row] : -1;
     if (own < 0) return [];
     const rows = [];
-    for (let one = 0; one < app.data.device_rows; one++) if (app.data.instance[one] === own) rows.push(one);
+    for (let peer = 0; peer < app.data.device_rows; peer++) if (app.data.instance[peer] === own) rows.push(peer);
     return rows;
   }
 
@@ -108,19 +108,19 @@
     return facts;
   }
 
-  /** A row in words: {name, kind, where, facts: [[term, words]], beside, more}. */
+  /** All of a row: {name, kind, lane, facts: [[term, text]], beside: [{name, texts}], more}. */
   function describe(app, row) {
     const { data } = app;
-    const { words, lane } = whereOf(app, row);
+    const { place, lane } = whereOf(app, row);
     const facts = [
-      ["on", words],
+      ["on", place],
       ["start", exact(picoseconds(app, data.start[row]))],
       ["duration", exact(picoseconds(app, data.end[row] - data.start[row]))],
     ];
     if (row < data.device_rows) facts.push(...workFacts(app, row));
-    const { found, more } = beside(app, row);
-    return { name: data.names[data.name[row]], kind: kindOf(app, row), lane, facts, beside: found, more };
+    const { overlaps, more } = beside(app, row);
+    return { name: data.names[data.name[row]], kind: kindOf(app, row), lane, facts, beside: overlaps, more };
   }
 
-  tracekit.details = { picoseconds, kindOf, whereOf, describe, peersOf, startedBy };
+  tracekit.details = { picoseconds, whereOf, describe, peersOf, startedBy };
 })((globalThis.tracekit ??= {}));

@@ -1,7 +1,6 @@
 // The elements around the plot: tools, legend, notes, help, and empty boxes for the panels.
 "use strict";
 ((tracekit) => {
-  const { element } = tracekit.labels;
   const KEYS = [
     ["wheel, w, s, + and −", "zoom at the pointer"],
     ["drag, a, d, ← and →", "move in time"],
@@ -22,10 +21,20 @@
       "/",
       "search a name, or a regular expression between slashes; Enter for the next, Shift and Enter for the one before",
     ],
-    ["Escape", "let go: of the search, the range, the selection"],
+    ["Escape", "clear the search, the range, the selection"],
     ["in the list of lanes", "↑ ↓ walk, ← → fold, p pins to the top"],
     ["?", "this help"],
   ];
+
+  /** An element with text, classes and attributes; text is text whatever it holds. */
+  function element(tag, { text, className, ...attributes } = {}, ...children) {
+    const node = document.createElement(tag);
+    if (className) node.className = className;
+    for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
+    if (text !== undefined) node.textContent = text;
+    node.append(...children);
+    return node;
+  }
 
   /** Builds all elements in `root`; returns them by name. */
   function build(root, app) {
@@ -60,7 +69,7 @@
     );
     const base = element("canvas", { className: "tl-base", "aria-hidden": "true" });
     const over = element("canvas", { className: "tl-over", "aria-hidden": "true" });
-    const paper = tracekit.paper.holder();
+    const print = tracekit.printPicture.holder();
     const plot = element(
       "div",
       {
@@ -72,14 +81,14 @@
       },
       base,
       over,
-      paper,
+      print,
     );
     const heads = element("div", { className: "tl-heads" });
     const pinned = element("div", { className: "tl-pinned", role: "presentation" });
     const lanes = element("div", { className: "tl-lanes", role: "presentation" });
     const tree = element(
       "div",
-      { className: "tl-tree", role: "tree", "aria-label": "Devices and lanes" },
+      { role: "tree", "aria-label": "Devices and lanes" },
       pinned,
       lanes,
     );
@@ -110,7 +119,7 @@
       count,
       base,
       over,
-      paper,
+      print,
       plot,
       side,
       heads,
@@ -140,8 +149,7 @@
     });
     list.append(
       element("li", {
-        className: "tl-how",
-        text: "A full column is busy all of its time, a half one half of it; a dot below a lane marks what is too short to have ink.",
+        text: "A full column is busy all of its time, a half one half of it; a dot below a lane marks events too short to draw.",
       }),
     );
     return list;
@@ -150,18 +158,18 @@
   /** What a reader must know to read the picture right. */
   function notes(app) {
     const { data } = app;
-    const words = [...data.notes];
+    const sentences = [...data.notes];
     if (data.clocks.length > 1) {
-      words.push(
-        "The hosts' clocks are not aligned: each starts at its own first work, and what stands above each other need not have run at the same time.",
+      sentences.push(
+        "Host clocks are not aligned: each starts at its own first event, so what is drawn above each other need not have run at the same time.",
       );
     }
     if (data.rounded)
-      words.push(
+      sentences.push(
         `Times are rounded down to whole ${tracekit.units.exact(data.unit)}: the trace is too long for exact ones.`,
       );
-    if (app.bands.left) words.push(`${app.bands.left} more rows of phases or steps find no room.`);
-    return words.map((text) => element("p", { className: "tl-note", text }));
+    if (app.bands.omitted) sentences.push(`${app.bands.omitted} more rows of phases or steps omitted.`);
+    return sentences.map((text) => element("p", { className: "tl-note", text }));
   }
 
   function dialog() {
@@ -176,5 +184,5 @@
     );
   }
 
-  tracekit.elements = { build };
+  tracekit.elements = { element, build };
 })((globalThis.tracekit ??= {}));

@@ -1,7 +1,7 @@
 // What is under the pointer: a row, a band, and how much else in that pixel.
 "use strict";
 ((tracekit) => {
-  const { inSight, timeAt } = tracekit.draw;
+  const { inSight, timeAt } = tracekit.canvas;
   // A row narrower than a pixel is hit within this many.
   const NEAR = 2;
 
@@ -23,16 +23,16 @@
       const inside = tracekit.lanes.rowAt(app.data, lane, time);
       if (inside >= 0) return inside;
       const after = lane.first + tracekit.lanes.countUntil(app.data, lane, time);
-      for (const one of [after - 1, after]) {
-        if (one < lane.first || one >= lane.last) continue;
-        const away = Math.max(app.data.start[one] - time, time - app.data.end[one], 0);
-        if (away <= reach && away < distance) [best, distance] = [one, away];
+      for (const near of [after - 1, after]) {
+        if (near < lane.first || near >= lane.last) continue;
+        const away = Math.max(app.data.start[near] - time, time - app.data.end[near], 0);
+        if (away <= reach && away < distance) [best, distance] = [near, away];
       }
     }
     return best;
   }
 
-  /** How much else a pixel holds: more than one interval cannot be told apart in it. */
+  /** What else a pixel holds: more than one interval cannot be distinguished in it. */
   function crowd(app, { x, y }) {
     const row = rowUnder(app, y);
     if (!row) return bandUnder(app, { x, y });
@@ -43,21 +43,21 @@
       0,
     );
     if (count < 2) return "";
-    const busy = row.held.cells.reduce((sum, { held }) => sum + tracekit.intervals.within(held, from, to), 0);
-    return `${count} intervals in this pixel, busy ${tracekit.units.percent(busy, to - from)} of it: zoom in to tell them apart`;
+    const busy = row.subject.cells.reduce((sum, { set }) => sum + tracekit.intervals.within(set, from, to), 0);
+    return `${count} intervals in this pixel, busy ${tracekit.units.percent(busy, to - from)} of it: zoom in to distinguish them`;
   }
 
   function bandAt(app, { x, y }) {
     const tier = app.bands.shown[Math.floor((y - tracekit.layout.AXIS) / tracekit.layout.BAND)];
     const time = timeAt(app, x);
-    return tier?.items.find((one) => one.start <= time && time < one.end) ?? null;
+    return tier?.items.find((item) => item.start <= time && time < item.end) ?? null;
   }
 
   function bandUnder(app, at) {
     const item = bandAt(app, at);
     if (!item) return "";
     const length = tracekit.units.exact(tracekit.details.picoseconds(app, item.end - item.start));
-    return `${tracekit.draw.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
+    return `${tracekit.canvas.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
   }
 
   tracekit.hits = { hit, crowd, bandAt };

@@ -2,21 +2,21 @@
 "use strict";
 ((tracekit) => {
   /** A merged set from its starts and ends; `before[k]` is the time that the first k intervals hold. */
-  function set(start, end) {
+  function mergedSet(start, end) {
     const before = new Float64Array(start.length + 1);
     for (let i = 0; i < start.length; i++) before[i + 1] = before[i] + (end[i] - start[i]);
     return { start, end, before, length: start.length, total: before[start.length] };
   }
 
-  const EMPTY = set(new Float64Array(0), new Float64Array(0));
+  const EMPTY = mergedSet(new Float64Array(0), new Float64Array(0));
 
-  /** The union of the rows first..last that `wanted(row)` takes; they stand by start. */
-  function union(start, end, first, last, wanted) {
+  /** The union of the rows first..last, sorted by start, or of those that `accepts(row)` takes. */
+  function union(start, end, first, last, accepts) {
     const starts = new Float64Array(last - first);
     const ends = new Float64Array(last - first);
     let n = 0;
     for (let row = first; row < last; row++) {
-      if (end[row] <= start[row] || (wanted && !wanted(row))) continue;
+      if (end[row] <= start[row] || (accepts && !accepts(row))) continue;
       if (n && start[row] <= ends[n - 1]) {
         if (end[row] > ends[n - 1]) ends[n - 1] = end[row];
       } else {
@@ -24,7 +24,7 @@
         ends[n++] = end[row];
       }
     }
-    return n ? set(starts.slice(0, n), ends.slice(0, n)) : EMPTY;
+    return n ? mergedSet(starts.slice(0, n), ends.slice(0, n)) : EMPTY;
   }
 
   /** What either of two merged sets holds. */
@@ -35,9 +35,9 @@
     const ends = new Float64Array(a.length + b.length);
     let n = 0;
     for (let i = 0, j = 0; i < a.length || j < b.length;) {
-      const ours = j >= b.length || (i < a.length && a.start[i] <= b.start[j]);
-      const start = ours ? a.start[i] : b.start[j];
-      const end = ours ? a.end[i++] : b.end[j++];
+      const fromA = j >= b.length || (i < a.length && a.start[i] <= b.start[j]);
+      const start = fromA ? a.start[i] : b.start[j];
+      const end = fromA ? a.end[i++] : b.end[j++];
       if (n && start <= ends[n - 1]) {
         if (end > ends[n - 1]) ends[n - 1] = end;
       } else {
@@ -45,30 +45,32 @@
         ends[n++] = end;
       }
     }
-    return set(starts.slice(0, n), ends.slice(0, n));
+    return mergedSet(starts.slice(0, n), ends.slice(0, n));
   }
 
   /** The union of many merged sets, two by two, so that each interval is looked at few times. */
   function uniteAll(sets) {
     if (!sets.length) return EMPTY;
-    let left = sets;
-    while (left.length > 1) {
+    let level = sets;
+    while (level.length > 1) {
       const next = [];
-      for (let i = 0; i < left.length; i += 2) next.push(i + 1 < left.length ? unite(left[i], left[i + 1]) : left[i]);
-      left = next;
+      for (let i = 0; i < level.length; i += 2) {
+        next.push(i + 1 < level.length ? unite(level[i], level[i + 1]) : level[i]);
+      }
+      level = next;
     }
-    return left[0];
+    return level[0];
   }
 
   /**
-   * Which of the sets hold each point: disjoint sets by mask, in which bit k tells that sets[k] holds it. Time that no
-   * set holds is in none.
+   * Which of the sets hold each point: disjoint sets by mask, whose bit k says that sets[k] holds it. Time that no set
+   * holds is in none.
    */
   function cells(sets) {
     const bits = sets.map((_, k) => k).filter((k) => sets[k].length);
     const filled = bits.map((k) => sets[k]);
-    if (filled.length < 2) return filled.map((held, at) => ({ mask: 2 ** bits[at], held }));
-    const most = 2 * filled.reduce((sum, one) => sum + one.length, 0);
+    if (filled.length < 2) return filled.map((set, at) => ({ mask: 2 ** bits[at], set }));
+    const most = 2 * filled.reduce((sum, set) => sum + set.length, 0);
     const [edges, masks] = [new Float64Array(most + 1), new Uint32Array(most + 1)];
     const at = new Int32Array(filled.length);
     let n = 0;
@@ -107,7 +109,7 @@
           start[to] = edges[i];
           end[to++] = edges[i + 1];
         }
-        return { mask, held: set(start, end) };
+        return { mask, set: mergedSet(start, end) };
       });
   }
 
@@ -142,13 +144,13 @@
   }
 
   /** The time that a merged set holds before `x`; `k` is the first interval that ends after `x`. */
-  function heldUntil(held, x, k = above(held.end, x)) {
-    return held.before[k] + (k < held.length && held.start[k] < x ? x - held.start[k] : 0);
+  function timeUntil(set, x, k = above(set.end, x)) {
+    return set.before[k] + (k < set.length && set.start[k] < x ? x - set.start[k] : 0);
   }
 
   /** The time that a merged set holds in [from, to). */
-  function within(held, from, to) {
-    return to > from ? heldUntil(held, to) - heldUntil(held, from) : 0;
+  function within(set, from, to) {
+    return to > from ? timeUntil(set, to) - timeUntil(set, from) : 0;
   }
 
   /** The time in [from, to) that two merged sets both hold. */
@@ -167,5 +169,5 @@
     return both;
   }
 
-  tracekit.intervals = { EMPTY, set, union, unite, uniteAll, cells, above, heldUntil, within, shared };
+  tracekit.intervals = { EMPTY, mergedSet, union, uniteAll, cells, above, timeUntil, within, shared };
 })((globalThis.tracekit ??= {}));

@@ -42,7 +42,7 @@
       else return;
       event.preventDefault();
     });
-    // From anywhere on the page but a field: search, help and letting go.
+    // From anywhere on the page but a field: search, help and clear.
     document.addEventListener("keydown", (event) => {
       if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
       if (event.target.closest?.("input, textarea, select, dialog")) return;
@@ -68,8 +68,8 @@
   /** The list of lanes: clicks fold and pin, keys walk. */
   function tree(app, act) {
     const group = (element) => {
-      const row = [...app.rows.pinned, ...app.rows.rest].find((one) => one.key === element.dataset.key);
-      return row.held === row.group && !row.pinned ? row.group.number : null;
+      const row = [...app.rows.pinned, ...app.rows.rest].find(({ key }) => key === element.dataset.key);
+      return row.subject === row.group && !row.pinned ? row.group.number : null;
     };
     app.dom.side.addEventListener("click", (event) => {
       const row = event.target.closest(".tl-row");
@@ -83,8 +83,8 @@
       if (!row) return;
       const number = group(row);
       const closed = app.closed.has(number);
-      if (event.key === "ArrowDown") tracekit.labels.move(app, row, 1);
-      else if (event.key === "ArrowUp") tracekit.labels.move(app, row, -1);
+      if (event.key === "ArrowDown") tracekit.laneTree.move(app, row, 1);
+      else if (event.key === "ArrowUp") tracekit.laneTree.move(app, row, -1);
       else if (event.key === "p") act.pin(row.dataset.key);
       else if (
         number !== null &&

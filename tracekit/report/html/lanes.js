@@ -1,31 +1,31 @@
-// Lanes and devices with what they held: merged sets by mask of classes, so that any range is measured exactly.
+// Lanes and devices as merged sets by mask of classes, so that any range is measured exactly.
 "use strict";
 ((tracekit) => {
   const { cells, union, uniteAll } = tracekit.intervals;
 
   /** The sets of each class among the rows first..last of one lane. */
-  function byClass(data, first, last, wanted) {
+  function byClass(data, first, last, accepts) {
     const count = new Int32Array(data.classes.length);
     for (let row = first; row < last; row++) count[data.kind[row]]++;
     return data.classes.map((_, kind) => {
       if (!count[kind]) return tracekit.intervals.EMPTY;
-      const alone = count[kind] === last - first && !wanted;
+      const alone = count[kind] === last - first && !accepts;
       return union(
         data.start,
         data.end,
         first,
         last,
-        alone ? null : (row) => data.kind[row] === kind && (!wanted || wanted(row)),
+        alone ? null : (row) => data.kind[row] === kind && (!accepts || accepts(row)),
       );
     });
   }
 
   /** The latest end among the rows up to each one of a lane: rows that overlap are found by walking back. */
   function reaches(end, first, last) {
-    const made = new Float64Array(last - first);
+    const reach = new Float64Array(last - first);
     let far = -Infinity;
-    for (let row = first; row < last; row++) made[row - first] = far = Math.max(far, end[row]);
-    return made;
+    for (let row = first; row < last; row++) reach[row - first] = far = Math.max(far, end[row]);
+    return reach;
   }
 
   /**
@@ -33,7 +33,7 @@
    * host, clock, kind, lanes, sets, cells, busy}. `sets` are by class, `cells` disjoint by mask of classes.
    */
   function index(data) {
-    const groups = data.groups.map((one, number) => ({ ...one, number, lanes: [] }));
+    const groups = data.groups.map((group, number) => ({ ...group, number, lanes: [] }));
     let row = 0;
     const lanes = data.lanes.map(([group, name, rows], number) => {
       const sets = byClass(data, row, row + rows);
@@ -45,10 +45,10 @@
     });
     for (const group of groups) {
       group.sets = data.classes.map((_, kind) =>
-        uniteAll(group.lanes.map((lane) => lane.sets[kind]).filter((one) => one.length)),
+        uniteAll(group.lanes.map((lane) => lane.sets[kind]).filter((set) => set.length)),
       );
       group.cells = group.lanes.length === 1 ? group.lanes[0].cells : cells(group.sets);
-      group.busy = uniteAll(group.sets.filter((one) => one.length));
+      group.busy = uniteAll(group.sets.filter((set) => set.length));
     }
     return { lanes, groups };
   }
@@ -91,8 +91,8 @@
     const parts = names.map((name) => /^(?:tf_)?(.+?)\/(-?\d{6,})$/.exec(name));
     const bases = names.map((name, at) => (parts[at] ? parts[at][1] : name));
     return bases.map((base, at) => {
-      const others = bases.filter((one) => one === base).length;
-      return parts[at] && others > 1 ? `${base} …${parts[at][2].slice(-4)}` : base;
+      const same = bases.filter((other) => other === base).length;
+      return parts[at] && same > 1 ? `${base} …${parts[at][2].slice(-4)}` : base;
     });
   }
 

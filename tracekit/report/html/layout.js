@@ -10,11 +10,11 @@
   /** The row of a device or host; one with a single lane is that lane. */
   function groupRow(group) {
     const lane = group.lanes.length === 1 ? group.lanes[0] : null;
-    return { key: `g${group.number}`, group, lane, held: lane ?? group, height: GROUP, level: 1 };
+    return { key: `g${group.number}`, group, lane, subject: lane ?? group, height: GROUP, level: 1 };
   }
 
   function laneRow(lane) {
-    return { key: `l${lane.number}`, group: lane.group, lane, held: lane, height: LANE, level: 2 };
+    return { key: `l${lane.number}`, group: lane.group, lane, subject: lane, height: LANE, level: 2 };
   }
 
   /** `rows` with their y one below the other. */
@@ -27,8 +27,8 @@
     });
   }
 
-  /** The rows that are pinned, and all others: {pinned, rest}, each row {key, group, lane, held, y, height, level}; keys
-   * of pinned ones begin with ^. */
+  /** The rows that are pinned, and all others: {pinned, rest}, each row {key, group, lane, subject, y, height, level}; keys
+   * of pinned ones begin with ^, and `subject` is the lane or device that a row shows. */
   function rows(index, closed, pinned) {
     const rest = [];
     const top = [];
@@ -53,7 +53,7 @@
 
   /** Phases and steps as rows of bands {label, items}: those of one clock that overlap get rows of their own. */
   function bands(data) {
-    const made = [];
+    const rows = [];
     for (const [label, items] of [
       ["phases", data.phases],
       ["steps", data.steps],
@@ -62,16 +62,16 @@
         const tiers = [];
         for (const item of items) {
           if (item.clock !== clock) continue;
-          let tier = tiers.find((one) => one[one.length - 1].end <= item.start);
+          let tier = tiers.find((items) => items[items.length - 1].end <= item.start);
           if (!tier) tiers.push((tier = []));
           tier.push({ ...item, what: label });
         }
-        const told = data.clocks.length > 1 ? `${label}, ${data.clocks[clock].name}` : label;
-        for (const tier of tiers) made.push({ label: tier === tiers[0] ? told : "", items: tier });
+        const title = data.clocks.length > 1 ? `${label}, ${data.clocks[clock].name}` : label;
+        for (const tier of tiers) rows.push({ label: tier === tiers[0] ? title : "", items: tier });
       }
     }
-    return { shown: made.slice(0, MOST_BANDS), left: Math.max(made.length - MOST_BANDS, 0) };
+    return { shown: rows.slice(0, MOST_BANDS), omitted: Math.max(rows.length - MOST_BANDS, 0) };
   }
 
-  tracekit.layout = { GROUP, LANE, BAND, AXIS, rows, height, bands };
+  tracekit.layout = { BAND, AXIS, rows, height, bands };
 })((globalThis.tracekit ??= {}));

@@ -6,7 +6,7 @@
     const go = (element) => {
       const [from, to] = [element.dataset.from, element.dataset.to].map((ps) => tracekit.address.toUnits(app, ps));
       if (from === null || to === null) return;
-      app.view = tracekit.view.around(from, to, app.whole, 0.2);
+      app.view = tracekit.viewport.around(from, to, app.whole, 0.2);
       if (element.dataset.find !== undefined) act.find(element.dataset.find);
       const { device } = element.dataset;
       if (device !== undefined) tracekit.actions.scrollTo(app, (row) => row.group.name === device);
@@ -35,9 +35,9 @@
   /** Makes the timeline react; returns the actions. */
   function attach(app) {
     const act = tracekit.actions.actions(app);
-    act["measured"] = () => {
+    act.settle = () => {
       app.dragging = false;
-      tracekit.measured.show(app, false);
+      tracekit.rangePanel.show(app, false);
       app.update();
     };
     tracekit.pointer.wheel(app, act);

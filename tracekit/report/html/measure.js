@@ -4,11 +4,11 @@
   const { shared, uniteAll, within } = tracekit.intervals;
   const PARTS = { compute: ["compute"], collective: ["collective"], memory: ["memcpy", "memset"] };
 
-  /** The classes of a part or a direction as a mask. */
-  function maskOf(classes, wanted) {
+  /** The classes for which `has` holds as a mask. */
+  function maskOf(classes, has) {
     let mask = 0;
-    classes.forEach((one, bit) => {
-      if (wanted(one)) mask += 2 ** bit;
+    classes.forEach((class_, bit) => {
+      if (has(class_)) mask += 2 ** bit;
     });
     return mask;
   }
@@ -20,26 +20,26 @@
 
   /** The masks that are measured: {compute, collective, memory, H2D, ...}, and `hidden` those set against compute. */
   function masks(classes) {
-    const made = {};
-    for (const [part, kinds] of Object.entries(PARTS)) made[part] = maskOf(classes, ([kind]) => kinds.includes(kind));
-    for (const [, way] of classes) if (way) made[way] = maskOf(classes, (one) => one[1] === way);
-    return made;
+    const masks = {};
+    for (const [part, kinds] of Object.entries(PARTS)) masks[part] = maskOf(classes, ([kind]) => kinds.includes(kind));
+    for (const [, way] of classes) if (way) masks[way] = maskOf(classes, ([, direction]) => direction === way);
+    return masks;
   }
 
   /** One device in [from, to): times of each part, and of what ran behind its compute; in units. */
   function device(classes, group, from, to) {
-    const wanted = masks(classes);
-    const time = Object.fromEntries(Object.keys(wanted).map((part) => [part, 0]));
+    const parts = masks(classes);
+    const time = Object.fromEntries(Object.keys(parts).map((part) => [part, 0]));
     const hidden = { ...time };
     let busy = 0;
-    for (const { mask, held } of group.cells) {
-      const length = within(held, from, to);
+    for (const { mask, set } of group.cells) {
+      const length = within(set, from, to);
       if (!length) continue;
       busy += length;
-      for (const part of Object.keys(wanted)) {
-        if (!meet(mask, wanted[part])) continue;
+      for (const part of Object.keys(parts)) {
+        if (!meet(mask, parts[part])) continue;
         time[part] += length;
-        if (meet(mask, wanted.compute)) hidden[part] += length;
+        if (meet(mask, parts.compute)) hidden[part] += length;
       }
     }
     return { group, busy, idle: to - from - busy, time, hidden, behind: "compute" };
@@ -47,29 +47,29 @@
 
   /** Copies of a device that the trace does not prove, against the compute of any device of their host. */
   function unplaced(classes, groups, group, from, to) {
-    const one = device(classes, group, from, to);
+    const measured = device(classes, group, from, to);
     const bits = classes.map(([kind], bit) => (kind === "compute" ? bit : -1)).filter((bit) => bit >= 0);
     const beside = groups.filter((other) => other.kind === "device" && other.host === group.host);
     group.beside ??= uniteAll(beside.flatMap((other) => bits.map((bit) => other.sets[bit])));
-    const wanted = masks(classes);
-    for (const part of Object.keys(wanted)) {
-      const sets = group.sets.filter((_, bit) => meet(2 ** bit, wanted[part]));
-      one.hidden[part] = shared(uniteAll(sets.filter((set) => set.length)), group.beside, from, to);
+    const parts = masks(classes);
+    for (const part of Object.keys(parts)) {
+      const sets = group.sets.filter((_, bit) => meet(2 ** bit, parts[part]));
+      measured.hidden[part] = shared(uniteAll(sets.filter((set) => set.length)), group.beside, from, to);
     }
-    return { ...one, behind: "compute of any device" };
+    return { ...measured, behind: "compute of any device" };
   }
 
   /** Each two devices on one clock: how long both were busy in [from, to). */
   function pairs(devices, from, to) {
-    const made = [];
+    const pairs = [];
     for (let i = 0; i < devices.length; i++) {
       for (let j = i + 1; j < devices.length; j++) {
         const [a, b] = [devices[i], devices[j]];
         const aligned = a.group.clock === b.group.clock;
-        made.push({ a, b, both: aligned ? shared(a.group.busy, b.group.busy, from, to) : null });
+        pairs.push({ a, b, both: aligned ? shared(a.group.busy, b.group.busy, from, to) : null });
       }
     }
-    return made;
+    return pairs;
   }
 
   /** How many intervals the devices have in [from, to), for each other device: what `pairs` would look at. */
@@ -89,5 +89,5 @@
     return { from, to, devices, unplaced: others, pairs: light ? null : pairs(devices, from, to) };
   }
 
-  tracekit.measure = { PARTS, masks, device, range, effort };
+  tracekit.measure = { masks, range, effort };
 })((globalThis.tracekit ??= {}));

@@ -1,15 +1,15 @@
 // What lies over the lanes: the pointer, the selected row with its launch and its peers, and the measured range.
 "use strict";
 ((tracekit) => {
-  const { bar, inSight, tops, xOf } = tracekit.draw;
+  const { bar, inSight, tops, xOf } = tracekit.canvas;
   const { AXIS } = tracekit.layout;
 
   /** The row of the plot on which a row of the data stands: its lane, or its device where that is folded. */
   function placeOf(app, row, sight = inSight(app)) {
     const lane = tracekit.lanes.laneOf(app.index.lanes, row);
     return (
-      sight.find((one) => one.lane === lane) ??
-      sight.find((one) => one.group === lane.group && one.held === lane.group) ??
+      sight.find((other) => other.lane === lane) ??
+      sight.find((other) => other.group === lane.group && other.subject === lane.group) ??
       null
     );
   }
@@ -51,14 +51,16 @@
     context.stroke();
     context.setLineDash([]);
     if (!to) {
-      context.fillText("launched", x + 4, app.size.height - 6);
+      context.fillText("launch", x + 4, app.size.height - 6);
     }
   }
 
   /** The rows of the selected collective on all devices, joined from device to device. */
   function peers(app, context, sight) {
-    const found = app.peers.map((row) => boxOf(app, row, sight)).filter((box) => box);
-    const boxes = found.toSorted((a, b) => a.top - b.top);
+    const boxes = app.peers
+      .map((row) => boxOf(app, row, sight))
+      .filter(Boolean)
+      .toSorted((a, b) => a.top - b.top);
     context.beginPath();
     boxes.forEach((box, at) => {
       const x = Math.min(
@@ -83,12 +85,12 @@
     context.fillRect(from, AXIS, to - from, size.height - AXIS);
     context.fillStyle = colours.accent;
     for (const x of [from, to]) context.fillRect(Math.round(x) - 0.5, AXIS - 8, 1.5, size.height - AXIS + 8);
-    const words = tracekit.units.time((app.range.to - app.range.from) * app.data.unitPs);
-    const width = context.measureText(words).width;
+    const text = tracekit.units.time((app.range.to - app.range.from) * app.data.unitPs);
+    const width = context.measureText(text).width;
     const middle = Math.min(Math.max((from + to) / 2, width / 2 + 4), size.width - width / 2 - 4);
     context.fillRect(middle - width / 2 - 4, 0, width + 8, 15);
     context.fillStyle = colours.paper;
-    context.fillText(words, middle - width / 2, 11.5);
+    context.fillText(text, middle - width / 2, 11.5);
   }
 
   /** The pointer's time, as a hair line. */
@@ -104,7 +106,7 @@
     const { size, colours } = app;
     context.setTransform(size.scale, 0, 0, size.scale, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
-    context.font = tracekit.draw.FONT;
+    context.font = tracekit.canvas.FONT;
     if (app.range) range(app, context);
     if (app.pointer) hair(app, context);
     const sight = inSight(app);

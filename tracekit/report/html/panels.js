@@ -1,33 +1,33 @@
-// The panels around the plot: tooltip, selected row, count of a search; and what is said aloud.
+// The panels around the plot: tooltip, selected row, count of a search; and the text for screen readers.
 "use strict";
 ((tracekit) => {
-  const { element } = tracekit.labels;
+  const { element } = tracekit.elements;
   const { percent, time } = tracekit.units;
 
   /** The facts of a row as elements. */
-  function facts(told) {
-    const rows = told.facts.flatMap(([term, words]) => [
+  function facts(row) {
+    const rows = row.facts.flatMap(([term, text]) => [
       element("dt", { text: term }),
-      element("dd", {}, element("bdi", { text: words })),
+      element("dd", {}, element("bdi", { text })),
     ]);
-    for (const { name, words } of told.beside) {
+    for (const { name, texts } of row.beside) {
       rows.push(
         element("dt", {}, "beside ", element("bdi", { text: name })),
-        element("dd", { text: words.join(", ") }),
+        element("dd", { text: texts.join(", ") }),
       );
     }
-    if (told.more)
-      rows.push(element("dt", { text: "beside" }), element("dd", { text: `${told.more} more lanes and devices` }));
+    if (row.more)
+      rows.push(element("dt", { text: "beside" }), element("dd", { text: `${row.more} more lanes and devices` }));
     return element("dl", {}, ...rows);
   }
 
-  function head(told) {
+  function head(row) {
     return element(
       "p",
       { className: "tl-name" },
-      element("span", { className: `tl-square tl-${told.kind.split(" ")[0]}`, "aria-hidden": "true" }),
-      element("b", {}, element("bdi", { text: told.name })),
-      ` ${told.kind}`,
+      element("span", { className: `tl-square tl-${row.kind.split(" ")[0]}`, "aria-hidden": "true" }),
+      element("b", {}, element("bdi", { text: row.name })),
+      ` ${row.kind}`,
     );
   }
 
@@ -40,8 +40,8 @@
     }
     const parts = [];
     if (row >= 0) {
-      const told = tracekit.details.describe(app, row);
-      parts.push(head(told), facts(told));
+      const details = tracekit.details.describe(app, row);
+      parts.push(head(details), facts(details));
     }
     if (more) parts.push(element("p", { className: "tl-more", text: more }));
     box.replaceChildren(...parts);
@@ -59,7 +59,7 @@
     const { selected: box } = app.dom;
     box.hidden = app.selected < 0;
     if (box.hidden) return;
-    const told = tracekit.details.describe(app, app.selected);
+    const details = tracekit.details.describe(app, app.selected);
     const buttons = [];
     const button = (text, action) => buttons.push(element("button", { type: "button", text, "data-action": action }));
     button("Fit", "fit-selected");
@@ -68,10 +68,10 @@
       const last = app.peers.reduce((a, b) => (app.data.start[b] > app.data.start[a] ? b : a));
       const first = app.peers.reduce((a, b) => (app.data.start[b] < app.data.start[a] ? b : a));
       const skew = (app.data.start[last] - app.data.start[first]) * app.data.unitPs;
-      const who = tracekit.details.whereOf(app, last).lane.group.name;
-      told.facts.push([
+      const device = tracekit.details.whereOf(app, last).lane.group.name;
+      details.facts.push([
         "collective",
-        `on ${app.peers.length} devices; starts differ by ${time(skew)}${skew > 0 ? `, last came ${who}` : ""}`,
+        `on ${app.peers.length} devices; starts differ by ${time(skew)}${skew > 0 ? `, last to arrive ${device}` : ""}`,
       ]);
       button(`Show all ${app.peers.length} devices`, "peers");
     }
@@ -80,58 +80,54 @@
       const some = rows
         .slice(0, 3)
         .map((row) => `${app.data.names[app.data.name[row]]} on ${tracekit.details.whereOf(app, row).lane.group.name}`);
-      told.facts.push(["launched", `${some.join(", ")}${rows.length > 3 ? ` and ${rows.length - 3} more` : ""}`]);
+      details.facts.push(["launched", `${some.join(", ")}${rows.length > 3 ? ` and ${rows.length - 3} more` : ""}`]);
       if (rows.length) button("Go to what it launched", "launched");
     }
-    button("Let go", "release");
+    button("Clear", "release");
     box.replaceChildren(
       element("h3", { text: "Selected" }),
-      head(told),
-      facts(told),
+      head(details),
+      facts(details),
       element("p", { className: "tl-buttons" }, ...buttons),
     );
   }
 
   /** The search's count, and which of them is selected. */
   function count(app) {
-    const { found, selected: row, dom } = app;
-    if (!found) dom.count.textContent = "";
-    else if (found.problem) dom.count.textContent = "no regular expression";
+    const { matches, selected: row, dom } = app;
+    if (!matches) dom.count.textContent = "";
+    else if (matches.problem) dom.count.textContent = "invalid regular expression";
     else {
-      const is = row >= 0 && row < app.data.device_rows && found.names[app.data.name[row]];
-      const place = is ? `${tracekit.units.count(tracekit.search.place(app.data, found, row))} of ` : "";
-      dom.count.textContent = `${place}${tracekit.units.count(found.count)} found`;
+      const is = row >= 0 && row < app.data.device_rows && matches.names[app.data.name[row]];
+      const place = is ? `${tracekit.units.count(tracekit.search.place(app.data, matches, row))} of ` : "";
+      dom.count.textContent = `${place}${tracekit.units.count(matches.count)} found`;
     }
   }
 
-  /** What a screen reader is told: the view, the selection, the measurement. */
-  function say(app) {
+  /** Writes the view, the selection and the measurement for screen readers. */
+  function announce(app) {
     const { view, data, dom } = app;
-    const words = [
+    const sentences = [
       `From ${time(view.from * data.unitPs)} to ${time(view.to * data.unitPs)}, ${time((view.to - view.from) * data.unitPs)} in view.`,
     ];
     if (app.selected >= 0) {
-      const { name, kind, facts: told } = tracekit.details.describe(app, app.selected);
-      words.push(
-        `Selected: ${name}, ${kind}, ${told
-          .slice(0, 3)
-          .map((pair) => pair.join(" "))
-          .join(", ")}.`,
-      );
+      const row = tracekit.details.describe(app, app.selected);
+      const texts = row.facts.slice(0, 3).map((pair) => pair.join(" "));
+      sentences.push(`Selected: ${row.name}, ${row.kind}, ${texts.join(", ")}.`);
     }
     if (app.measured) {
       const { from, to, devices } = app.measured;
-      const told = devices
+      const texts = devices
         .slice(0, 4)
         .map(
-          (one) =>
-            `${one.group.name} ${percent(one.busy, to - from)} busy, memory ${percent(one.hidden.memory, one.time.memory)} hidden, collectives ${percent(one.hidden.collective, one.time.collective)} hidden`,
+          ({ group, busy, hidden, time: length }) =>
+            `${group.name} ${percent(busy, to - from)} busy, memory ${percent(hidden.memory, length.memory)} hidden, collectives ${percent(hidden.collective, length.collective)} hidden`,
         );
-      words.push(`Measured ${time((to - from) * data.unitPs)}: ${told.join("; ")}.`);
+      sentences.push(`Measured ${time((to - from) * data.unitPs)}: ${texts.join("; ")}.`);
     }
-    if (app.found) words.push(dom.count.textContent);
-    dom.live.textContent = words.join(" ");
+    if (app.matches) sentences.push(dom.count.textContent);
+    dom.live.textContent = sentences.join(" ");
   }
 
-  tracekit.panels = { tip, selected, count, say };
+  tracekit.panels = { tip, selected, count, announce };
 })((globalThis.tracekit ??= {}));

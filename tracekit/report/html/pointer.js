@@ -1,9 +1,9 @@
 // Mouse, wheel and touch.
 "use strict";
 ((tracekit) => {
-  const { timeAt } = tracekit.draw;
+  const { timeAt } = tracekit.canvas;
   const { bandAt, crowd, hit } = tracekit.hits;
-  const { around, clamped, panned, zoomed } = tracekit.view;
+  const { around, clamped, panned, zoomed } = tracekit.viewport;
   // A pointer that moved less than this has clicked.
   const STILL = 4;
 
@@ -55,17 +55,17 @@
       app.pointer = here;
       if (drag && down.has(event.pointerId)) {
         down.set(event.pointerId, here);
-        moved(app, act, drag, here, down);
+        move(app, act, drag, here, down);
       } else hover(app, here);
       app.update("over");
     });
     const up = (event) => {
       if (!down.delete(event.pointerId)) return;
       if (drag && !drag.moved && !drag.pinch && event.type === "pointerup") click(app, act, drag.from);
-      if (drag?.measuring && app.range) act["measured"]();
+      if (drag?.measuring && app.range) act.settle();
       // A finger that stays goes on from where it is.
-      const [left] = down.values();
-      drag = left ? { from: left, view: app.view, scroll: app.scroll, measuring: false, moved: true } : null;
+      const [rest] = down.values();
+      drag = rest ? { from: rest, view: app.view, scroll: app.scroll, measuring: false, moved: true } : null;
     };
     plot.addEventListener("pointerup", up);
     plot.addEventListener("pointercancel", up);
@@ -77,7 +77,7 @@
     });
   }
 
-  function moved(app, act, drag, here, down) {
+  function move(app, act, drag, here, down) {
     if (Math.hypot(here.x - drag.from.x, here.y - drag.from.y) >= STILL) drag.moved = true;
     if (!drag.moved) return;
     app.hover = -1;

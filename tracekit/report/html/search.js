@@ -13,8 +13,8 @@
   }
 
   /**
-   * What a search finds: `names` (1 for each that matches), `count` of device rows, and by lane the cells of the rows
-   * that match (made when asked). Null for an empty text; {problem} for an expression that is none.
+   * What a search finds: `names` (1 for each that matches), `count` of device rows, and `cells` of a lane or
+   * device, those of the rows that match (made when asked). Null for an empty text; {problem} for an expression that is none.
    */
   function find(data, text) {
     if (!text) return null;
@@ -28,47 +28,47 @@
     let count = 0;
     for (let row = 0; row < data.device_rows; row++) count += names[data.name[row]];
     const known = new Map();
-    const wanted = (row) => names[data.name[row]] === 1;
-    const cells = (held) => {
-      if (!known.has(held)) {
-        const lanes = held.lanes ?? [held];
-        const sets = lanes.map((lane) => tracekit.lanes.byClass(data, lane.first, lane.last, wanted));
+    const matching = (row) => names[data.name[row]] === 1;
+    const cells = (subject) => {
+      if (!known.has(subject)) {
+        const lanes = subject.lanes ?? [subject];
+        const sets = lanes.map((lane) => tracekit.lanes.byClass(data, lane.first, lane.last, matching));
         const united = data.classes.map((_, kind) =>
-          tracekit.intervals.uniteAll(sets.map((one) => one[kind]).filter((one) => one.length)),
+          tracekit.intervals.uniteAll(sets.map((byClass) => byClass[kind]).filter((set) => set.length)),
         );
-        known.set(held, tracekit.intervals.cells(united));
+        known.set(subject, tracekit.intervals.cells(united));
       }
-      return known.get(held);
+      return known.get(subject);
     };
     return { text, names, count, cells };
   }
 
   /** The row that matches next after `row` (or before it) in time, from one end to the other; from `time` without row. */
-  function next(data, found, row, time, forward) {
+  function next(data, matches, row, time, forward) {
     const at = row < 0 ? time : data.start[row];
     let best = -1;
     let wrap = -1;
-    const ahead = (one, other) => {
+    const ahead = (candidate, other) => {
       if (other < 0) return true;
-      const order = data.start[one] - data.start[other] || one - other;
+      const order = data.start[candidate] - data.start[other] || candidate - other;
       return forward ? order < 0 : order > 0;
     };
-    for (let one = 0; one < data.device_rows; one++) {
-      if (!found.names[data.name[one]]) continue;
-      if (ahead(one, wrap)) wrap = one;
-      const order = data.start[one] - at || (row < 0 ? 0 : one - row);
+    for (let candidate = 0; candidate < data.device_rows; candidate++) {
+      if (!matches.names[data.name[candidate]]) continue;
+      if (ahead(candidate, wrap)) wrap = candidate;
+      const order = data.start[candidate] - at || (row < 0 ? 0 : candidate - row);
       if (row < 0 ? (forward ? order >= 0 : order <= 0) : forward ? order > 0 : order < 0)
-        if (ahead(one, best)) best = one;
+        if (ahead(candidate, best)) best = candidate;
     }
     return best < 0 ? wrap : best;
   }
 
   /** How many matches there are up to `row` in time, itself among them. */
-  function place(data, found, row) {
+  function place(data, matches, row) {
     let before = 0;
-    for (let one = 0; one < data.device_rows; one++) {
-      if (!found.names[data.name[one]]) continue;
-      if (data.start[one] < data.start[row] || (data.start[one] === data.start[row] && one <= row)) before++;
+    for (let other = 0; other < data.device_rows; other++) {
+      if (!matches.names[data.name[other]]) continue;
+      if (data.start[other] < data.start[row] || (data.start[other] === data.start[row] && other <= row)) before++;
     }
     return before;
   }

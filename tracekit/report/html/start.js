@@ -5,12 +5,12 @@
   const MOST_OPEN = 40;
   const REST_MS = 200;
 
-  /** Tells `root` a sentence in place of the timeline. */
-  function sentence(root, words) {
-    root.append(tracekit.labels.element("p", { className: "tl-note", text: words }));
+  /** Writes a sentence in place of the timeline. */
+  function sentence(root, text) {
+    root.append(tracekit.elements.element("p", { className: "tl-note", text }));
   }
 
-  /** The stretch of time that the rows, phases and steps take, in units. */
+  /** From the first start to the last end of rows, phases and steps, in units. */
   function wholeOf(data) {
     const edges = [...(data.whole ?? []), ...[...data.phases, ...data.steps].flatMap(({ start, end }) => [start, end])];
     const [from, to] = [Math.min(...edges), Math.max(...edges)];
@@ -24,8 +24,8 @@
     const folded = index.groups.filter((group) => group.lanes.length > 1 && (many || group.kind === "host"));
     const shorts = new Map();
     for (const group of index.groups) {
-      const words = tracekit.lanes.short(group.lanes.map(({ name }) => name));
-      group.lanes.forEach((lane, at) => shorts.set(lane, words[at]));
+      const names = tracekit.lanes.short(group.lanes.map(({ name }) => name));
+      group.lanes.forEach((lane, at) => shorts.set(lane, names[at]));
     }
     const [from, to] = data.shown ?? [whole.from, whole.to];
     return {
@@ -34,7 +34,7 @@
       index,
       whole,
       shorts,
-      view: data.shown ? tracekit.view.around(from, to, whole, 0.01) : tracekit.view.fitted(whole),
+      view: data.shown ? tracekit.viewport.around(from, to, whole, 0.01) : tracekit.viewport.fitted(whole),
       closed: new Set(folded.map((group) => group.number)),
       pinned: new Set(),
       bands: tracekit.layout.bands(data),
@@ -47,7 +47,7 @@
       range: null,
       measured: null,
       anchor: null,
-      found: null,
+      matches: null,
       dragging: false,
       current: null,
       size: { width: 0, height: 0, scale: 1 },
@@ -80,25 +80,25 @@
 
   /** Draws now. */
   function draw(app, what) {
-    if (what !== "over") tracekit.draw.frame(app);
-    if (app.dragging) tracekit.measured.show(app, true);
+    if (what !== "over") tracekit.canvas.frame(app);
+    if (app.dragging) tracekit.rangePanel.show(app, true);
     tracekit.overlay.frame(app);
   }
 
-  /** Asks for one frame, however often it is called; what needs rest follows when nothing changed for a while. */
+  /** Asks for one frame, however often it is called; what may wait follows when nothing changed for a while. */
   function scheduler(app) {
-    let asked = null;
+    let pending = null;
     let resting = 0;
     return (what = "all") => {
-      if (asked === null) {
+      if (pending === null) {
         requestAnimationFrame(() => {
-          const now = asked;
-          asked = null;
-          draw(app, now);
+          const what = pending;
+          pending = null;
+          draw(app, what);
           app.frames = (app.frames ?? 0) + 1;
         });
       }
-      asked = asked === "all" ? asked : what;
+      pending = pending === "all" ? pending : what;
       if (what === "over") return;
       clearTimeout(resting);
       resting = setTimeout(() => rest(app), REST_MS);
@@ -106,11 +106,11 @@
   }
 
   function rest(app) {
-    tracekit.labels.shares(app);
-    tracekit.panels.say(app);
+    tracekit.laneTree.shares(app);
+    tracekit.panels.announce(app);
     const { view, data } = app;
-    const words = `Timeline of ${tracekit.units.count(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
-    app.dom.plot.setAttribute("aria-label", words);
+    const text = `Timeline of ${tracekit.units.count(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
+    app.dom.plot.setAttribute("aria-label", text);
     const hash = tracekit.address.write(app);
     // Opening a page does not change its address.
     if (hash === app.opened) return;
@@ -121,28 +121,28 @@
   /** Lays the rows out anew, after folding or pinning. */
   function relay(app) {
     app.rows = tracekit.layout.rows(app.index, app.closed, app.pinned);
-    tracekit.labels.fill(app);
+    tracekit.laneTree.fill(app);
     resize(app);
     app.update();
-    tracekit.paper.prepare(app);
+    tracekit.printPicture.prepare(app);
   }
 
   function recolour(app) {
-    app.colours = tracekit.draw.coloursOf(app.root);
+    app.colours = tracekit.canvas.coloursOf(app.root);
     app.update();
   }
 
-  /** Brings back what an address says; false if it says nothing of the timeline. */
+  /** Restores what an address holds; false if it holds nothing of the timeline. */
   function restore(app, act) {
-    const told = tracekit.address.read(app, window.location.hash);
-    if (!told) return false;
-    if (told.view) app.view = tracekit.view.clamped(told.view, app.whole);
-    app.closed = told.closed;
-    app.pinned = told.pinned;
+    const state = tracekit.address.read(app, window.location.hash);
+    if (!state) return false;
+    if (state.view) app.view = tracekit.viewport.clamped(state.view, app.whole);
+    app.closed = state.closed;
+    app.pinned = state.pinned;
     relay(app);
-    act.find(told.find);
-    act.select(told.selected, { follow: false });
-    act.range(told.range);
+    act.find(state.find);
+    act.select(state.selected, { follow: false });
+    act.range(state.range);
     return true;
   }
 
@@ -170,27 +170,27 @@
     if (!tracekit.decode.able()) {
       sentence(
         root,
-        "This browser cannot unpack the timeline (it lacks DecompressionStream): any browser from 2023 or later can. All figures stand on this page without it.",
+        "This browser cannot unpack the timeline (it lacks DecompressionStream): any browser from 2023 or later can. The rest of this page needs no timeline.",
       );
       return;
     }
-    const waiting = tracekit.labels.element("p", {
+    const progress = tracekit.elements.element("p", {
       className: "tl-note",
       role: "status",
       text: "Unpacking the timeline …",
     });
-    root.append(waiting);
+    root.append(progress);
     const data = await tracekit.decode.load(document);
-    waiting.remove();
+    progress.remove();
     if (!data.rows && !data.phases.length && !data.steps.length) {
-      sentence(root, "The trace holds no work on a device, so there is no timeline.");
+      sentence(root, "The trace has no device work, so there is no timeline.");
       return;
     }
     const app = stateOf(root, data);
     app.dom = tracekit.elements.build(root, app);
     app.update = scheduler(app);
     app.relay = () => relay(app);
-    app.colours = tracekit.draw.coloursOf(root);
+    app.colours = tracekit.canvas.coloursOf(root);
     const act = tracekit.links.attach(app);
     relay(app);
     if (restore(app, act)) root.scrollIntoView();

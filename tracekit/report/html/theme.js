@@ -7,14 +7,14 @@
   const key = "tracekit-theme";
 
   // Storage may be forbidden where the page is opened from a file.
-  const kept = () => {
+  const stored = () => {
     try {
       return window.localStorage.getItem(key);
     } catch {
       return null;
     }
   };
-  const keep = (theme) => {
+  const store = (theme) => {
     try {
       window.localStorage.setItem(key, theme);
     } catch {
@@ -28,14 +28,14 @@
     button.setAttribute("aria-label", isDark() ? "Light theme" : "Dark theme");
   };
 
-  const before = kept();
+  const before = stored();
   if (before === "light" || before === "dark") {
     root.dataset.theme = before;
   }
   button.hidden = false;
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    keep(root.dataset.theme);
+    store(root.dataset.theme);
     name();
   });
   system.addEventListener("change", name);

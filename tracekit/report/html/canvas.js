@@ -11,12 +11,12 @@
   const css = ([r, g, b], alpha = 1) => `rgb(${r} ${g} ${b} / ${alpha})`;
   const pixel = ([r, g, b]) => r + g * 256 + b * 65536 + 255 * 16777216;
 
-  /** Colours as CSS, and packed as pixels for full, patterned and dimmed kinds; `told` gives the colour of each name. */
-  function colours(told) {
+  /** Colours as CSS, and packed as pixels for full, patterned and dimmed kinds; `colourOf` gives that of each name. */
+  function colours(colourOf) {
     const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const read = (name) => {
       probe.fillStyle = "gray";
-      probe.fillStyle = told(name);
+      probe.fillStyle = colourOf(name);
       probe.fillRect(0, 0, 1, 1);
       return Array.from(probe.getImageData(0, 0, 1, 1).data.subarray(0, 3));
     };
@@ -38,7 +38,7 @@
       track: pixel(mix(paper, ink, 0.055)),
       grid: pixel(mix(paper, ink, 0.13)),
       hint: pixel(mix(paper, ink, 0.45)),
-      found: pixel(accent),
+      match: pixel(accent),
       full: kinds.map(pixel),
       second: kinds.map((kind, at) => pixel(at === 0 || at === 4 ? kind : mix(kind, paper, at === 3 ? 0.5 : 0.32))),
       dim: kinds.map((kind) => pixel(mix(kind, paper, 0.78))),
@@ -71,8 +71,8 @@
     const { pinned, rest } = tops(app);
     const bottom = app.size.height;
     const top = app.rows.pinned.map((row) => ({ ...row, top: pinned + row.y, clip: pinned, clipEnd: bottom }));
-    const made = app.rows.rest.map((row) => ({ ...row, top: rest + row.y - app.scroll, clip: rest, clipEnd: bottom }));
-    return [...top, ...made.filter((row) => row.top + row.height > rest && row.top < bottom)];
+    const scrolled = app.rows.rest.map((row) => ({ ...row, top: rest + row.y - app.scroll, clip: rest, clipEnd: bottom }));
+    return [...top, ...scrolled.filter((row) => row.top + row.height > rest && row.top < bottom)];
   }
 
   /** The bar of a row: what is ink in it. */
@@ -106,17 +106,18 @@
       const { top, height: tall } = bar(row);
       const foot = Math.round((top + tall) * scale);
       const lines = Math.round(tall * scale);
-      const parts = shares(data.classes, row.held.cells, view.from, step, width);
-      const found = app.found ? shares(data.classes, app.found.cells(row.held), view.from, step, width) : null;
+      const parts = shares(data.classes, row.subject.cells, view.from, step, width);
+      const cells = app.matches?.cells(row.subject);
+      const matches = cells ? shares(data.classes, cells, view.from, step, width) : null;
       const clip = { first: Math.round(row.clip * scale), last: height };
-      paint(pixels, { width, foot, lines, hint: foot + Math.ceil(scale), scale, clip }, parts, found, tones);
+      paint(pixels, { width, foot, lines, hint: foot + Math.ceil(scale), scale, clip }, parts, matches, tones);
     }
     context.putImageData(app.image, 0, 0);
   }
 
   /** Lines of the axis below the ink of the lanes. */
   function grid(app, pixels, width, height) {
-    for (const { at } of ticks(app).made) {
+    for (const { at } of ticks(app).labels) {
       const x = Math.round(xOf(app, at) * app.size.scale);
       if (x < 0 || x >= width) continue;
       for (let y = Math.round(AXIS * app.size.scale); y < height; y++) pixels[y * width + x] = app.colours.grid;
@@ -158,16 +159,16 @@
         if (room < 3 || from < labelled) continue;
         const name = data.names[data.name[at]];
         const kind = KINDS.indexOf(data.classes[data.kind[at]][0]);
-        const shown = tracekit.units.short(name, room);
-        labelled = from + shown.length * wide + 4;
-        const dimmed = app.found && !app.found.names?.[data.name[at]];
+        const text = tracekit.units.short(name, room);
+        labelled = from + text.length * wide + 4;
+        const dimmed = app.matches && !app.matches.names?.[data.name[at]];
         if (kind > 0 && kind < 4 && !dimmed) {
           // A pattern is no ground for letters.
           context.fillStyle = tones.kinds[kind];
-          context.fillRect(from + 2, top + 1, Math.min(shown.length * wide + 4, right - from - 2), height - 2);
+          context.fillRect(from + 2, top + 1, Math.min(text.length * wide + 4, right - from - 2), height - 2);
         }
         context.fillStyle = dimmed ? tones.grey : tones.on[kind];
-        context.fillText(shown, from + 4, top + height / 2 + 0.5, right - from - 6);
+        context.fillText(text, from + 4, top + height / 2 + 0.5, right - from - 6);
       }
       context.restore();
     }
@@ -184,23 +185,23 @@
     const base = long ? Math.floor(from / step) * step : 0;
     const [scale, name] = tracekit.units.timeUnit(long ? to - from : largest);
     const digits = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
-    const made = [];
+    const labels = [];
     for (let k = Math.ceil(from / step); k * step <= to; k++) {
       const value = (k * step - base) / scale;
-      made.push({
+      labels.push({
         at: (k * step) / unit,
         text: `${long ? "+" : ""}${(value === 0 ? 0 : value).toFixed(digits)} ${name}`,
       });
     }
-    return { made, base: long ? BigInt(Math.round(base)) : null };
+    return { labels, base: long ? BigInt(Math.round(base)) : null };
   }
 
   function axis(app, context) {
     const { colours: tones, size } = app;
-    const { made, base } = ticks(app);
+    const { labels, base } = ticks(app);
     context.textBaseline = "alphabetic";
     const after = base === null ? 0 : context.measureText(tracekit.units.exact(base)).width + 12;
-    for (const { at, text } of made) {
+    for (const { at, text } of labels) {
       const x = Math.round(xOf(app, at)) + 0.5;
       context.strokeStyle = tones.line;
       context.beginPath();
@@ -233,9 +234,9 @@
         if (right - left < 14) return;
         context.fillStyle = tones.line;
         if (left > 0) context.fillRect(left, y + 1, 1, BAND - 2);
-        const told = label(item);
+        const full = label(item);
         const room = Math.floor((right - left - 8) / wide);
-        const short = told.length <= room || item.step === null ? told : String(item.step);
+        const short = full.length <= room || item.step === null ? full : String(item.step);
         if (room >= Math.min(short.length, 3)) {
           context.fillStyle = item.left_out ? tones.grey : tones.ink;
           context.fillText(tracekit.units.short(short, room), left + 4, y + BAND / 2 + 0.5);
@@ -266,5 +267,5 @@
     if (rest > pinned) context.fillRect(0, rest - 3, app.size.width, 1);
   }
 
-  tracekit.draw = { FONT, colours, coloursOf, xOf, timeAt, tops, inSight, bar, frame, label };
+  tracekit.canvas = { FONT, colours, coloursOf, xOf, timeAt, tops, inSight, bar, frame, label };
 })((globalThis.tracekit ??= {}));

@@ -1,4 +1,4 @@
-// Which stretch of time is seen: pure functions on {from, to}, doubles in units from time 0.
+// The time in view: pure functions on {from, to}, doubles in units from time 0.
 "use strict";
 ((tracekit) => {
   // Closer than this many units across the screen, nothing more is to be seen.
@@ -16,9 +16,9 @@
   /** `view` made `factor` times as long, `time` staying where it is on the screen. */
   function zoomed(view, time, factor, whole) {
     const span = view.to - view.from;
-    const wanted = Math.min(Math.max(span * factor, CLOSEST), Math.max((whole.to - whole.from) * 1.1, CLOSEST));
+    const next = Math.min(Math.max(span * factor, CLOSEST), Math.max((whole.to - whole.from) * 1.1, CLOSEST));
     const share = (time - view.from) / span;
-    return clamped({ from: time - share * wanted, to: time + (1 - share) * wanted }, whole);
+    return clamped({ from: time - share * next, to: time + (1 - share) * next }, whole);
   }
 
   /** `view` moved by a share of its length. */
@@ -46,5 +46,5 @@
     return around(whole.from, whole.to, whole, 0.01);
   }
 
-  tracekit.view = { CLOSEST, clamped, zoomed, panned, around, inside, fitted };
+  tracekit.viewport = { clamped, zoomed, panned, around, inside, fitted };
 })((globalThis.tracekit ??= {}));

@@ -1,7 +1,7 @@
 // The panel of the measured range: tables of what ran and how much of it at the same time.
 "use strict";
 ((tracekit) => {
-  const { element } = tracekit.labels;
+  const { element } = tracekit.elements;
   const { exact, percent, time } = tracekit.units;
   const MOST_DEVICES = 16;
   const MOST_PAIRS = 6;
@@ -9,8 +9,8 @@
   const LIGHT = 2e6;
 
   function table(caption, titles, rows) {
-    const made = element("table", {}, element("caption", { text: caption }));
-    made.append(
+    const box = element("table", {}, element("caption", { text: caption }));
+    box.append(
       element(
         "thead",
         {},
@@ -29,16 +29,16 @@
         ...rest.map((text) => element("td", { text, className: "n" })),
       ),
     );
-    made.append(element("tbody", {}, ...body));
-    return element("div", { className: "wide" }, made);
+    box.append(element("tbody", {}, ...body));
+    return element("div", { className: "wide" }, box);
   }
 
   /** What ran in the range, device by device, and how much of it behind compute. */
-  function deviceTable(app, found) {
+  function deviceTable(app, measured) {
     const unit = app.data.unitPs;
-    const ways = Object.keys(tracekit.measure.masks(app.data.classes)).slice(3);
-    const all = [...found.devices, ...found.unplaced];
-    const used = ways.filter((way) => all.some((one) => one.time[way] > 0));
+    const directions = Object.keys(tracekit.measure.masks(app.data.classes)).slice(3);
+    const all = [...measured.devices, ...measured.unplaced];
+    const used = directions.filter((direction) => all.some(({ time: length }) => length[direction] > 0));
     const titles = [
       "device",
       "busy",
@@ -48,17 +48,17 @@
       "memory",
       "collectives hidden",
       "memory hidden",
-      ...used.map((way) => `${way} hidden`),
+      ...used.map((direction) => `${direction} hidden`),
     ];
-    const rows = all.slice(0, MOST_DEVICES).map((one) => {
-      const hidden = (part) => percent(one.hidden[part], one.time[part]);
+    const rows = all.slice(0, MOST_DEVICES).map((device) => {
+      const hidden = (part) => percent(device.hidden[part], device.time[part]);
       const parts = ["compute", "collective", "memory"].map((part) =>
-        one.time[part] ? time(one.time[part] * unit) : "-",
+        device.time[part] ? time(device.time[part] * unit) : "-",
       );
       return [
-        one.group.name,
-        time(one.busy * unit),
-        percent(one.busy, found.to - found.from),
+        device.group.name,
+        time(device.busy * unit),
+        percent(device.busy, measured.to - measured.from),
         ...parts,
         hidden("collective"),
         hidden("memory"),
@@ -69,29 +69,28 @@
     return table(`What ran, and how much of it behind compute${more}`, titles, rows);
   }
 
-  /** How long each two devices were busy at once; of many pairs those that overlap least and most. */
-  function pairTable(app, found) {
+  /** How long each two devices were busy at the same time; of many pairs those that overlap least and most. */
+  function pairTable(app, measured) {
     const unit = app.data.unitPs;
-    const words = ({ a, b, both }) => {
+    const cells = ({ a, b, both }) => {
       const either = a.busy + b.busy - both;
       const shorter = Math.min(a.busy, b.busy);
       const ratios = [percent(both, shorter), shorter ? percent(both, either) : "-"];
       return [`${a.group.name} & ${b.group.name}`, time(both * unit), ...ratios];
     };
     const ratio = ({ a, b, both }) => both / Math.max(Math.min(a.busy, b.busy), 1);
-    const known = found.pairs.filter(({ both }) => both !== null);
+    const known = measured.pairs.filter(({ both }) => both !== null);
     const many = known.length > MOST_PAIRS;
     const ordered = many ? known.toSorted((a, b) => ratio(a) - ratio(b)) : known;
-    const shown = many ? [...ordered.slice(0, 3), ...ordered.slice(-3)] : ordered;
+    const pairs = many ? [...ordered.slice(0, 3), ...ordered.slice(-3)] : ordered;
     const more = many ? `, the 3 least and the 3 most of ${known.length} pairs` : "";
     const titles = ["devices", "together", "of the shorter", "of either"];
-    const made = [table(`Devices busy at the same time${more}`, titles, shown.map(words))];
-    if (!known.length) made.pop();
-    if (known.length < found.pairs.length) {
-      const text = `${found.pairs.length - known.length} pairs of devices are on clocks that are not aligned: how long both were busy is not known.`;
-      made.push(element("p", { text }));
+    const parts = known.length ? [table(`Devices busy at the same time${more}`, titles, pairs.map(cells))] : [];
+    if (known.length < measured.pairs.length) {
+      const text = `${measured.pairs.length - known.length} pairs of devices are on clocks that are not aligned, so how long both were busy is unknown.`;
+      parts.push(element("p", { text }));
     }
-    return made;
+    return parts;
   }
 
   /** The panel of the measured range; while it is dragged over very much, pairs wait for its end. */
@@ -103,25 +102,26 @@
       return;
     }
     const { from, to } = app.range;
-    const placed = app.index.groups.filter((group) => group.kind === "device");
-    const light = dragging && tracekit.measure.effort(placed, from, to) > LIGHT;
-    const found = (app.measured = tracekit.measure.range(app.data, app.index, from, to, light));
-    const words = `${exact(tracekit.details.picoseconds(app, to - from))}, from ${exact(tracekit.details.picoseconds(app, from))} to ${exact(tracekit.details.picoseconds(app, to))}`;
+    const devices = app.index.groups.filter((group) => group.kind === "device");
+    const light = dragging && tracekit.measure.effort(devices, from, to) > LIGHT;
+    const measured = tracekit.measure.range(app.data, app.index, from, to, light);
+    app.measured = measured;
+    const text = `${exact(tracekit.details.picoseconds(app, to - from))}, from ${exact(tracekit.details.picoseconds(app, from))} to ${exact(tracekit.details.picoseconds(app, to))}`;
     const parts = [
       element("h3", { text: "Measured" }),
-      element("p", { className: "tl-length", text: words }),
-      deviceTable(app, found),
+      element("p", { className: "tl-length", text }),
+      deviceTable(app, measured),
     ];
-    if (found.devices.length > 1) {
-      const later = "Pairs of devices follow when the range rests.";
-      parts.push(...(found.pairs ? pairTable(app, found) : [element("p", { text: later })]));
+    if (measured.devices.length > 1) {
+      const later = "Pairs of devices follow when the range no longer changes.";
+      parts.push(...(measured.pairs ? pairTable(app, measured) : [element("p", { text: later })]));
     }
     const buttons = [
       ["Fit", "fit-range"],
-      ["Let go", "unmeasure"],
+      ["Clear", "unmeasure"],
     ].map(([text, action]) => element("button", { type: "button", text, "data-action": action }));
     box.replaceChildren(...parts, element("p", { className: "tl-buttons" }, ...buttons));
   }
 
-  tracekit.measured = { show };
+  tracekit.rangePanel = { show };
 })((globalThis.tracekit ??= {}));

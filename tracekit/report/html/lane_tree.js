@@ -1,25 +1,17 @@
 // The names beside the lanes: a tree that folds, pins and is walked with the keyboard.
 "use strict";
 ((tracekit) => {
-  /** An element with text, classes and attributes; text is text whatever it holds. */
-  function element(tag, { text, className, ...attributes } = {}, ...children) {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    for (const [name, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(name, value);
-    if (text !== undefined) made.textContent = text;
-    made.append(...children);
-    return made;
-  }
+  const { element } = tracekit.elements;
 
   /** What a row is called: a device, a host's calls, or a lane. */
   function titleOf(row) {
     if (row.level === 2) return row.lane.name;
-    if (row.held !== row.group && row.group.lanes.length > 1) return `${row.group.name}, ${row.lane.name}`;
+    if (row.subject !== row.group && row.group.lanes.length > 1) return `${row.group.name}, ${row.lane.name}`;
     return row.group.kind === "host" ? `${row.group.name || "host"}: calls that launched work` : row.group.name;
   }
 
-  /** The short label of a row. */
-  function wordsOf(app, row) {
+  /** The short label of a row: of its device, and of its lane. */
+  function labelsOf(app, row) {
     const lane = row.lane ? app.shorts.get(row.lane) : "";
     if (row.pinned && row.lane && row.group.lanes.length > 1) return [row.group.name, lane];
     if (row.level === 2) return ["", lane];
@@ -29,11 +21,11 @@
 
   /** The element of one row. */
   function item(app, row) {
-    const folds = row.held === row.group;
+    const folds = row.subject === row.group;
     const closed = app.closed.has(row.group.number);
     const pinned = app.pinned.has(row.key.replace("^", ""));
-    const [name, lane] = wordsOf(app, row);
-    const made = element("div", {
+    const [name, lane] = labelsOf(app, row);
+    const node = element("div", {
       className: `tl-row tl-level${row.level}`,
       role: "treeitem",
       tabindex: "-1",
@@ -43,12 +35,12 @@
       title: titleOf(row),
       "data-key": row.key,
     });
-    made.style.height = `${row.height}px`;
+    node.style.height = `${row.height}px`;
     const fold = folds && !row.pinned ? (closed ? "▸" : "▾") : "";
-    if (row.level === 1) made.append(element("span", { className: "tl-fold", text: fold, "aria-hidden": "true" }));
-    if (name) made.append(element("bdi", { className: "tl-device", text: name }));
-    if (lane) made.append(element("bdi", { className: "tl-lane", text: lane }));
-    made.append(element("span", { className: "tl-busy" }));
+    if (row.level === 1) node.append(element("span", { className: "tl-fold", text: fold, "aria-hidden": "true" }));
+    if (name) node.append(element("bdi", { className: "tl-device", text: name }));
+    if (lane) node.append(element("bdi", { className: "tl-lane", text: lane }));
+    node.append(element("span", { className: "tl-busy" }));
     const pin = {
       className: "tl-pin",
       type: "button",
@@ -56,8 +48,8 @@
       "aria-pressed": String(pinned),
       title: pinned ? "Unpin" : "Pin to the top",
     };
-    made.append(element("button", { ...pin, "aria-label": `${pinned ? "Unpin" : "Pin"} ${titleOf(row)}`, text: "⚲" }));
-    return made;
+    node.append(element("button", { ...pin, "aria-label": `${pinned ? "Unpin" : "Pin"} ${titleOf(row)}`, text: "⚲" }));
+    return node;
   }
 
   /** Fills the side with the names of bands and rows; the row `key` keeps the focus if it had it. */
@@ -82,13 +74,13 @@
   function shares(app) {
     const length = app.view.to - app.view.from;
     const rows = new Map([...app.rows.pinned, ...app.rows.rest].map((row) => [row.key, row]));
-    for (const made of app.dom.side.querySelectorAll(".tl-row")) {
-      const row = rows.get(made.dataset.key);
-      const busy = row.held.cells.reduce(
-        (sum, { held }) => sum + tracekit.intervals.within(held, app.view.from, app.view.to),
+    for (const node of app.dom.side.querySelectorAll(".tl-row")) {
+      const row = rows.get(node.dataset.key);
+      const busy = row.subject.cells.reduce(
+        (sum, { set }) => sum + tracekit.intervals.within(set, app.view.from, app.view.to),
         0,
       );
-      made.querySelector(".tl-busy").textContent = tracekit.units.percent(busy, length);
+      node.querySelector(".tl-busy").textContent = tracekit.units.percent(busy, length);
     }
   }
 
@@ -102,5 +94,5 @@
     rows[at].focus();
   }
 
-  tracekit.labels = { element, titleOf, fill, shares, move };
+  tracekit.laneTree = { fill, shares, move };
 })((globalThis.tracekit ??= {}));
