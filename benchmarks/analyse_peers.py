@@ -40,9 +40,9 @@ class Peer:
 
 def tracekit() -> Peer:
     """Every figure of a report, over all steps and devices."""
-    read = importlib.import_module("tracekit").read
-    build = importlib.import_module("tracekit.report.build").build
-    return Peer("tracekit", read, lambda trace: len(trace.events), {"every analysis of a report": build})
+    package = importlib.import_module("tracekit")
+    asked = {"every analysis of a report": package.analyse}
+    return Peer("tracekit-jax", package.read, lambda trace: len(trace.events), asked)
 
 
 def hta() -> Peer:
@@ -203,7 +203,7 @@ def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, fl
     """Seconds of each function of tracekit below the report, as the report calls it, one after the other in one thread;
     profiled, so a little too long."""
     profile = cProfile.Profile()
-    with mock.patch("tracekit.report.build.ThreadPoolExecutor", _Here):
+    with mock.patch("tracekit.analysis.explain.ThreadPoolExecutor", _Here):
         for ask in asked.values():
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent

@@ -105,16 +105,16 @@ def _xprof_write(make: Callable[[], str | bytes], out: Path) -> None:
 
 
 PEERS = {
-    "tracekit, Perfetto": Peer("tracekit", tracekit.read, perfetto),
+    "tracekit, Perfetto": Peer("tracekit-jax", tracekit.read, perfetto),
     "protobuf in Python, device rows only": Peer("protobuf", tracekit.read, protobuf),
     "XProf, trace viewer JSON": Peer("xprof", xprof, _xprof_write),
-    "tracekit, Parquet": Peer("tracekit", tracekit.read, table("parquet")),
+    "tracekit, Parquet": Peer("tracekit-jax", tracekit.read, table("parquet")),
     "pandas.to_parquet": Peer("pandas", tracekit.read, pandas("to_parquet", index=False)),
-    "tracekit, Arrow": Peer("tracekit", tracekit.read, table("arrow")),
+    "tracekit, Arrow": Peer("tracekit-jax", tracekit.read, table("arrow")),
     "pandas.to_feather": Peer("pandas", tracekit.read, pandas("to_feather")),
-    "tracekit, CSV": Peer("tracekit", tracekit.read, table("csv")),
+    "tracekit, CSV": Peer("tracekit-jax", tracekit.read, table("csv")),
     "pandas.to_csv": Peer("pandas", tracekit.read, pandas("to_csv", index=False)),
-    "tracekit, JSON lines": Peer("tracekit", tracekit.read, table("json")),
+    "tracekit, JSON lines": Peer("tracekit-jax", tracekit.read, table("json")),
     "pandas.to_json": Peer("pandas", tracekit.read, pandas("to_json", orient="records", lines=True)),
 }
 
