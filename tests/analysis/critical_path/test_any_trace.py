@@ -9,9 +9,9 @@ from tests.graph_traces import graph_of, trace
 from tracekit import jit
 from tracekit.analysis.critical_path import edges
 from tracekit.analysis.critical_path.graph import CALL, WORK
-from tracekit.analysis.critical_path.longest_path import Part, walk
+from tracekit.analysis.critical_path.longest_path import Part, find_paths
 from tracekit.analysis.critical_path.plan import plan
-from tracekit.analysis.critical_path.queues import previous
+from tracekit.analysis.critical_path.queues import predecessors
 from tracekit.analysis.critical_path.replay import Without, replay
 from tracekit.timeline.rows import rows
 
@@ -20,7 +20,7 @@ KINDS = ("compute", "collective", "memcpy", "memset")
 WHAT = [
     Without(),
     Without((Part.COLLECTIVE,)),
-    Without((Part.COLLECTIVE,), apart=True),
+    Without((Part.COLLECTIVE,), unsynchronised=True),
     Without((Part.MEMCPY,)),
     Without((CALL, WORK), prompt=True),
     Without(op=1),
@@ -92,8 +92,8 @@ def lengths(dag, s, e, op, what):
             asked = [0]
             if dag.start[i] >= s:
                 lag = 0 if what.prompt and dag.lag_ps[i] > 0 else int(dag.lag_ps[i])
-                if dag.before[i] in nodes:
-                    asked.append(ended(dag.before[i]) + lag)
+                if dag.predecessor[i] in nodes:
+                    asked.append(ended(dag.predecessor[i]) + lag)
                 else:
                     asked.append(min(lag, int(dag.start[i]) - s))
                 asked += [ended(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
@@ -132,7 +132,7 @@ def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplaine
     dag, start, end, op = graph_and_windows(case)
     steps = plan(dag, start, end, np.zeros(len(start), np.int64))
     found = replay(dag, steps, WHAT, op)
-    path = walk(dag, steps, np.ones(len(start), bool))
+    path = find_paths(dag, steps, np.ones(len(start), bool))
     assert (path.parts >= 0).all()
     assert path.parts.sum(axis=1).tolist() == (end - start).tolist()
     assert (end - start - path.parts[:, Part.UNEXPLAINED]).tolist() == found[:, 0].tolist()
@@ -158,7 +158,7 @@ def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
         np.array([work[1][1] for work in works], np.int64),
         np.array([work[2] for work in works], bool),
     )
-    before, lead = previous(queue, start, end, aside)
+    before, lead = predecessors(queue, start, end, aside)
     for i in range(len(works)):
         ended = [j for j in range(i) if queue[j] == queue[i] and not aside[j] and end[j] <= start[i]]
         if lead[i]:
@@ -192,7 +192,7 @@ def test_compiled_loops_find_the_same(monkeypatch):
         dag = graph_of(made, member)
         steps = plan(dag, np.array([5, 200]), np.array([190, 500]), np.zeros(2, np.int64))
         op = np.zeros(len(dag.start), np.int32)
-        path = walk(dag, steps, np.ones(2, bool))
+        path = find_paths(dag, steps, np.ones(2, bool))
         return [
             *(one for one in vars(dag).values() if isinstance(one, np.ndarray)),
             *vars(steps).values(),

@@ -19,7 +19,7 @@ def waits_for(dag) -> list[tuple[int, ...]]:
     found = []
     for node in range(len(dag.start)):
         extra = dag.extra[dag.extra_first[node] : dag.extra_first[node + 1]].tolist()
-        found.append(tuple([dag.before[node], *extra] if dag.before[node] >= 0 else extra))
+        found.append(tuple([dag.predecessor[node], *extra] if dag.predecessor[node] >= 0 else extra))
     return found
 
 
@@ -43,7 +43,7 @@ def test_a_gpu_runs_a_stream_in_order_and_a_cpu_or_tpu_device_all_its_rows():
 
 def test_a_kernel_that_starts_a_little_before_its_predecessor_ended_keeps_its_lead():
     dag = graph_of(trace([("gpu:0", "a", "compute", 0, 100), ("gpu:0", "a", "compute", 90, 200)]))
-    assert (dag.before.tolist(), dag.lag_ps.tolist()) == ([-1, 0], [0, -10])
+    assert (dag.predecessor.tolist(), dag.lag_ps.tolist()) == ([-1, 0], [0, -10])
 
 
 def test_a_kernel_inside_of_another_follows_what_ended_before_it():
@@ -264,7 +264,7 @@ def test_threads_that_take_turns_are_one_flow():
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(turn)],
         [(*call, k) for k, call in enumerate(turn)],
     )
-    assert graph_of(made).before[:60].tolist() == [-1, *range(59)]
+    assert graph_of(made).predecessor[:60].tolist() == [-1, *range(59)]
 
 
 def test_threads_that_call_at_the_same_time_are_not():
@@ -273,7 +273,7 @@ def test_threads_that_call_at_the_same_time_are_not():
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(beside)],
         [(*call, k) for k, call in enumerate(beside)],
     )
-    assert graph_of(made).before[:60].tolist() == [-1, -1, *range(58)]
+    assert graph_of(made).predecessor[:60].tolist() == [-1, -1, *range(58)]
 
 
 @pytest.mark.parametrize(("first", "second"), ["tu", "ut"])
@@ -284,7 +284,7 @@ def test_threads_are_no_flow_if_one_calls_during_a_call_of_the_other(first, seco
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(calls)],
         [(*call, k) for k, call in enumerate(calls)],
     )
-    assert graph_of(made).before[20] == -1
+    assert graph_of(made).predecessor[20] == -1
 
 
 def test_a_host_that_ran_no_row_is_on_no_clock():

@@ -12,7 +12,7 @@ from tests.graph_traces import graph_of as trace_graph
 from tests.graph_traces import trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
-from tracekit.analysis.critical_path.longest_path import Part, walk
+from tracekit.analysis.critical_path.longest_path import Part, find_paths
 from tracekit.analysis.critical_path.plan import plan
 from tracekit.analysis.critical_path.replay import Without, replay
 from tracekit.timeline.timeline import timeline_of
@@ -94,7 +94,7 @@ CASES = {
         lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0)),
     ),
     "no collectives": (
-        Without((Part.COLLECTIVE,), apart=True),
+        Without((Part.COLLECTIVE,), unsynchronised=True),
         lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0), apart=True),
     ),
     "copies": (
@@ -121,7 +121,7 @@ def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(progra
 def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
     ran = run(program)
     _, dag = graph_of(ran)
-    found = walk(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    found = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
     assert found.parts.sum() == ran.end
     assert found.parts[0, Part.UNEXPLAINED] == 0
     assert found.parts[0].sum() == ran.end
@@ -178,7 +178,7 @@ def test_launch_latency_is_found_and_kept_where_a_row_waits_for_its_launch():
     found = replayed(ran, *(CASES[case][0] for case in ("the host", "an op")))
     free = run(without(program, lambda do: True, call=0), latency=0).end
     assert found == [ran.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
-    path = walk(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    path = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
     assert path.parts[0, [Part.LAUNCH_LATENCY, Part.HOST_WORK, Part.COMPUTE]].tolist() == [33, 50, 57]
 
 
@@ -200,13 +200,13 @@ def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_
 
 def test_of_a_row_and_a_call_that_end_at_once_the_path_takes_the_row():
     dag = trace_graph(trace([("gpu:0", "a", "compute", 0, 10, {"correlation_id": 1})], [("t", 0, 10, 1)]))
-    assert walk(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
+    assert find_paths(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
 
 
 def test_of_a_queue_and_a_launch_that_hold_a_row_up_as_long_the_path_takes_the_queue():
     rows_of = [("gpu:0", "a", "compute", start, start + 5, {"correlation_id": start}) for start in (0, 5)]
     dag = trace_graph(trace(rows_of, [("t", 0, 5, 0), ("t", 5, 6, 5)]))
-    assert walk(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
+    assert find_paths(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10
 
 
 def test_a_row_without_length_at_the_edge_of_two_steps_is_in_the_later_one():

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from tracekit import notebook
 from tracekit.analysis.critical_path.graph import Graph, graph
-from tracekit.analysis.critical_path.longest_path import Part, Walked, walk
+from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
 from tracekit.analysis.critical_path.plan import plan
 from tracekit.analysis.critical_path.replay import replay
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
-    asked,
-    predicted,
+    predictions,
+    scenarios,
     unknown_copies,
 )
 from tracekit.columns import frame
@@ -116,36 +116,38 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     """
     rows, trace = timeline.rows, timeline.trace
     if not len(step_table) and timeline.stretches is not None:
-        step_table = _apart(timeline.stretches)
-    table = _counted(rows, step_table)
+        step_table = _separate_steps(timeline.stretches)
+    table = _counted_steps(rows, step_table)
     dag = graph(timeline)
     lacking = _lacking(rows, table)
     if lacking:
-        return _nothing(dag, lacking)
-    clock = np.array([dag.clocks.index(one) for one in table["clock"]], np.int64)
-    held = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
-    dag = dag.bare()  # 57 MB less for a million rows
-    wall = held.end - held.start
-    shown = _shown(wall)
+        return _empty(dag, lacking)
+    clock = np.array([dag.clocks.index(name) for name in table["clock"]], np.int64)
+    steps_plan = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
+    dag = dag.without_edges()  # 57 MB less for a million rows
+    wall = steps_plan.end - steps_plan.start
+    labels_shown = _choose_shown(wall)
     op, labels = _ops(rows, dag)
-    walked = walk(dag, held, np.array([bool(one) for one in shown]), op)
-    wanted = asked(dag, held, walked, labels)
-    lengths = replay(dag, held, [one for _, _, one in wanted], op)
-    unexplained = walked.parts[:, Part.UNEXPLAINED]
+    paths = find_paths(dag, steps_plan, np.array([bool(label) for label in labels_shown]), op)
+    cases = scenarios(dag, steps_plan, paths, labels)
+    lengths = replay(dag, steps_plan, [without for _, _, without in cases], op)
+    unexplained = paths.parts[:, Part.UNEXPLAINED]
     replayed, unknown = wall - unexplained, unknown_copies(rows)
     table = table.assign(
         wall_ps=wall,
         replayed_ps=replayed,
         error_ratio=replayed / wall - 1,
         unexplained_ps=unexplained,
-        pieces=pd.array([None if not one else int((walked.step == at).sum()) for at, one in enumerate(shown)], "Int64"),
-        shown=pd.array([one or None for one in shown], "str"),
+        pieces=pd.array(
+            [None if not label else int((paths.step == step).sum()) for step, label in enumerate(labels_shown)], "Int64"
+        ),
+        shown=pd.array([label or None for label in labels_shown], "str"),
     )
     return CriticalPath(
         frame(STEP_COLUMNS, table),
-        *_composition(walked.parts, wall),
-        _path(rows, trace, dag, walked),
-        *predicted(wall, np.column_stack([replayed, lengths]), unexplained, [one[:2] for one in wanted], unknown),
+        *_composition(paths.parts, wall),
+        _path(rows, trace, dag, paths),
+        *predictions(wall, np.column_stack([replayed, lengths]), unexplained, [case[:2] for case in cases], unknown),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),
@@ -153,31 +155,31 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     )
 
 
-def _apart(stretches: pd.DataFrame) -> pd.DataFrame:
+def _separate_steps(stretches: pd.DataFrame) -> pd.DataFrame:
     """`stretches` as steps without number, by clock and start, less those that begin inside another of their clock."""
     table = stretches.sort_values(["clock", "start_ps", "end_ps"], kind="stable", ignore_index=True)
-    before = table.groupby("clock")["end_ps"].cummax().groupby(table["clock"]).shift(fill_value=np.iinfo(np.int64).min)
-    table = table[table["start_ps"] >= before].reset_index(drop=True)
+    reach = table.groupby("clock")["end_ps"].cummax().groupby(table["clock"]).shift(fill_value=np.iinfo(np.int64).min)
+    table = table[table["start_ps"] >= reach].reset_index(drop=True)
     return table.assign(
         step=pd.array([pd.NA] * len(table), "Int64"), left_out=pd.Series([None] * len(table), dtype="str")
     )
 
 
-def _counted(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
+def _counted_steps(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
     """The steps that count, with clock, step, name, start_ps and end_ps, by clock and start."""
-    wanted = ["clock", "step", "name", "start_ps", "end_ps"]
-    kept = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
-    kept = kept[kept["clock"].fillna("").isin(rows.clocks)].assign(clock=kept["clock"].fillna(""))
-    if len(kept):
-        return kept.sort_values(["clock", "start_ps"], kind="stable")[wanted].reset_index(drop=True)
+    columns = ["clock", "step", "name", "start_ps", "end_ps"]
+    steps = step_table[step_table["left_out"].isna() & (step_table["end_ps"] > step_table["start_ps"])]
+    steps = steps[steps["clock"].fillna("").isin(rows.clocks)].assign(clock=steps["clock"].fillna(""))
+    if len(steps):
+        return steps.sort_values(["clock", "start_ps"], kind="stable")[columns].reset_index(drop=True)
     windows: dict[str, tuple[int, int]] = {}
     for device, clock in enumerate(rows.clocks):
         if rows.placed[device]:
-            mine = rows.of(device)
-            low, high = windows.get(clock, (int(rows.start[mine][0]), int(rows.end[mine].max())))
-            windows[clock] = min(low, int(rows.start[mine][0])), max(high, int(rows.end[mine].max()))
-    found = [(clock, None, "whole trace", low, high) for clock, (low, high) in windows.items() if high > low]
-    return pd.DataFrame(found, columns=wanted)
+            device_rows = rows.of(device)
+            low, high = windows.get(clock, (int(rows.start[device_rows][0]), int(rows.end[device_rows].max())))
+            windows[clock] = min(low, int(rows.start[device_rows][0])), max(high, int(rows.end[device_rows].max()))
+    whole_windows = [(clock, None, "whole trace", low, high) for clock, (low, high) in windows.items() if high > low]
+    return pd.DataFrame(whole_windows, columns=columns)
 
 
 def _lacking(rows: Rows, table: pd.DataFrame) -> str:
@@ -188,7 +190,7 @@ def _lacking(rows: Rows, table: pd.DataFrame) -> str:
     return ""
 
 
-def _nothing(dag: Graph, lacking: str) -> CriticalPath:
+def _empty(dag: Graph, lacking: str) -> CriticalPath:
     frames = (STEP_COLUMNS, COMPOSITION_COLUMNS, TOTAL_COLUMNS, PATH_COLUMNS, WHAT_IF_COLUMNS, STEP_WHAT_IF_COLUMNS)
     steps_, composition, total, path, what_if, step_what_if = map(frame, frames)
     return CriticalPath(
@@ -196,14 +198,14 @@ def _nothing(dag: Graph, lacking: str) -> CriticalPath:
     )
 
 
-def _shown(wall: Column) -> list[str]:
+def _choose_shown(wall: Column) -> list[str]:
     """The steps whose paths are kept: the one of median length (of an even number the shorter) and the longest."""
-    shown = [""] * len(wall)
+    labels_shown = [""] * len(wall)
     order = np.argsort(wall, kind="stable")
-    shown[order[(len(wall) - 1) // 2]] = "median"
-    if len(wall) > 1 and not shown[int(np.argmax(wall))]:
-        shown[int(np.argmax(wall))] = "longest"
-    return shown
+    labels_shown[order[(len(wall) - 1) // 2]] = "median"
+    if len(wall) > 1 and not labels_shown[int(np.argmax(wall))]:
+        labels_shown[int(np.argmax(wall))] = "longest"
+    return labels_shown
 
 
 def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
@@ -217,33 +219,38 @@ def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:
 
 def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The parts of each path that are not 0, and of all paths."""
-    at, part = np.nonzero(parts)
-    names = np.array([PARTS[one] for one in Part])
+    steps, part_codes = np.nonzero(parts)
+    names = np.array([PARTS[part] for part in Part])
     composition = frame(
         COMPOSITION_COLUMNS,
-        {"at": at, "part": names[part], "time_ps": parts[at, part], "ratio": parts[at, part] / wall[at]},
+        {
+            "at": steps,
+            "part": names[part_codes],
+            "time_ps": parts[steps, part_codes],
+            "ratio": parts[steps, part_codes] / wall[steps],
+        },
     )
-    sums = [sum_exactly(parts[:, one]) for one in Part]
-    some = [one for one in Part if sums[one]]
-    whole = sum(sums)
-    if whole != sum_exactly(wall):
+    sums = [sum_exactly(parts[:, part]) for part in Part]
+    nonzero = [part for part in Part if sums[part]]
+    total_ps = sum(sums)
+    if total_ps != sum_exactly(wall):
         raise AssertionError("the parts of the critical paths do not sum to the steps")
-    total = frame(TOTAL_COLUMNS, [(PARTS[one], sums[one], sums[one] / whole) for one in some])
+    total = frame(TOTAL_COLUMNS, [(PARTS[part], sums[part], sums[part] / total_ps) for part in nonzero])
     return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
+def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths) -> pd.DataFrame:
     """The pieces that were kept, in order of time within each step, at most the PIECES longest of each."""
-    length = walked.until - walked.since
-    kept = np.zeros(len(length), bool)
-    for step in np.unique(walked.step).tolist():
-        mine = np.flatnonzero(walked.step == step)
-        kept[mine[np.argsort(-length[mine], kind="stable")[:PIECES]]] = True
-    at = np.flatnonzero(kept)[::-1]
-    at = at[np.argsort(walked.step[at], kind="stable")]
-    found = []
+    length = paths.end - paths.start
+    is_kept = np.zeros(len(length), bool)
+    for step in np.unique(paths.step).tolist():
+        pieces_of_step = np.flatnonzero(paths.step == step)
+        is_kept[pieces_of_step[np.argsort(-length[pieces_of_step], kind="stable")[:PIECES]]] = True
+    places = np.flatnonzero(is_kept)[::-1]
+    places = places[np.argsort(paths.step[places], kind="stable")]
+    rows_of_path = []
     of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
-    named = {
+    labels_of = {
         name: [(table[column].cat.codes.to_numpy(), list(table[column].cat.categories)) for column in (on, "name")]
         for name, table, on in (
             ("events", rows.events, "device"),
@@ -251,27 +258,33 @@ def _path(rows: Rows, trace: Trace, dag: Graph, walked: Walked) -> pd.DataFrame:
             ("syncs", trace.syncs, "thread"),
         )
     }
-    for one in at.tolist():
-        node = int(walked.node[one])
+    for piece in places.tolist():
+        node = int(paths.node[piece])
         source, place = dag.source(node) if node >= 0 else ("", -1)
         if source == "events":
             place = int(rows.at[place])
         elif source == "syncs":
             place = int(of_waits[place])
-        on, name = (str(labels[codes[place]]) for codes, labels in named[source]) if source else (None, None)
-        times = int(walked.since[one]), int(walked.until[one]), int(length[one])
-        part = PARTS[Part(int(walked.part[one]))]
-        if part == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
+        on, name = (str(labels[codes[place]]) for codes, labels in labels_of[source]) if source else (None, None)
+        times = int(paths.start[piece]), int(paths.end[piece]), int(length[piece])
+        part_name = PARTS[Part(int(paths.part[piece]))]
+        if part_name == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
             name = f"until {name}"
-        found.append((int(walked.step[one]), part, on, name, *times, source or None, place if source else None))
-    return frame(PATH_COLUMNS, found)
+        rows_of_path.append(
+            (int(paths.step[piece]), part_name, on, name, *times, source or None, place if source else None)
+        )
+    return frame(PATH_COLUMNS, rows_of_path)
 
 
 def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
     """The launch latency of each device, null where too few rows tell it."""
-    known = dag.latency_ps[:-1]
-    names = [name for name, placed in zip(rows.devices, rows.placed, strict=True) if placed]
-    values = [int(one) or None for one, placed in zip(known.tolist(), rows.placed, strict=True) if placed]
+    latencies = dag.latency_ps[:-1]
+    names = [name for name, is_placed in zip(rows.devices, rows.placed, strict=True) if is_placed]
+    values = [
+        int(latency_ps) or None
+        for latency_ps, is_placed in zip(latencies.tolist(), rows.placed, strict=True)
+        if is_placed
+    ]
     return frame(LATENCY_COLUMNS, {"device": names, "latency_ps": values})
 
 

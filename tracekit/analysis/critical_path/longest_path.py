@@ -30,12 +30,12 @@ class Part(IntEnum):
 
 
 @dataclass(frozen=True)
-class Walked:
+class Paths:
     """The critical paths of m steps; times in ps.
 
     `parts` (m, len(Part)): how long each path was what; a row sums to the step's length, and without UNEXPLAINED to the
     length of its replay. `of_op`: how long each op itself was on a path, by its number. The q pieces of the steps that
-    were asked for, each step's from the last to the first: `step`, `node` (-1: none), `part`, `since`, `until` (q,).
+    were asked for, each step's from the last to the first: `step`, `node` (-1: none), `part`, `start`, `end` (q,).
     """
 
     parts: Column
@@ -43,12 +43,12 @@ class Walked:
     step: NDArray[np.int32]
     node: NDArray[np.int32]
     part: NDArray[np.int8]
-    since: Column
-    until: Column
+    start: Column
+    end: Column
 
 
-def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_], op_of: NDArray[np.int32] | None = None) -> Walked:
-    """The longest chain of each step in which every node waits for the one before; `wanted` (m,): whose to keep.
+def find_paths(graph: Graph, steps: Plan, keeps: NDArray[np.bool_], op_of: NDArray[np.int32] | None = None) -> Paths:
+    """The longest chain of each step in which every node waits for the one before; `keeps` (m,): whose to keep.
 
     `op_of` (N,): the number of each node's op, -1 for none.
 
@@ -56,123 +56,128 @@ def walk(graph: Graph, steps: Plan, wanted: NDArray[np.bool_], op_of: NDArray[np
     had ended, nothing explains the time between. Of chains of one length, that through a queue or a thread goes before
     that through another wait, and a launch comes last; work of a device ends a step rather than that of the host.
     """
-    alone = np.zeros(len(graph.start), bool)
+    is_alone = np.zeros(len(graph.start), bool)
     member = graph.instance >= 0
-    alone[member] = graph.members[graph.instance[member]] < 2
-    alone |= ~member & (graph.kind == Part.COLLECTIVE)
+    is_alone[member] = graph.members[graph.instance[member]] < 2
+    is_alone |= ~member & (graph.kind == Part.COLLECTIVE)
     op = np.full(len(graph.start), -1, np.int32) if op_of is None else op_of
-    run = loop(walked, len(steps.node))
+    compiled_walk = loop(walk_paths, len(steps.node))
     arguments = (
-        int(np.diff(steps.first).max(initial=1)), steps.start, steps.end, steps.first, steps.node, steps.before,
+        int(np.diff(steps.first).max(initial=1)), steps.start, steps.end, steps.first, steps.node, steps.predecessor,
         steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.start,
-        graph.end, graph.kind, graph.instance, graph.gate, alone, op, int(op.max(initial=-1)) + 1, wanted,
+        graph.end, graph.kind, graph.instance, graph.gate, is_alone, op, int(op.max(initial=-1)) + 1, keeps,
     )  # fmt: skip
-    parts, of_op, kept, step, node, part, since, until = run(*arguments, 0)
-    if kept:
-        _, _, _, step, node, part, since, until = run(*arguments, kept)
-    return Walked(parts, of_op, step, node, part, since, until)
+    parts, of_op, piece_count, step, node, part, start, end = compiled_walk(*arguments, 0)
+    if piece_count:
+        _, _, _, step, node, part, start, end = compiled_walk(*arguments, piece_count)
+    return Paths(parts, of_op, step, node, part, start, end)
 
 
-def walked(
-    largest: int, begin: Column, finish: Column, first: Column, node: NDArray[np.int32], before: NDArray[np.int32],
+def walk_paths(
+    largest: int, begin: Column, finish: Column, first: Column, node: NDArray[np.int32], predecessor: NDArray[np.int32],
     lag: Column, launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32],
     edge: NDArray[np.int32], start: Column, end: Column, kind: NDArray[np.int8], instance: NDArray[np.int32],
-    gate: Column, alone: NDArray[np.bool_], op: NDArray[np.int32], ops: int, wanted: NDArray[np.bool_], room: int,
+    gate: Column, is_alone: NDArray[np.bool_], op: NDArray[np.int32], ops: int, keeps: NDArray[np.bool_], room: int,
 ) -> tuple[
     Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column
 ]:  # fmt: skip
-    """See `walk`; with `room` for so many pieces as the third result says, only the wanted steps are walked."""
+    """See `find_paths`; with `room` for so many pieces as the third result says, only the wanted steps are walked."""
     # The numbers of Part.
     host, working, latency, alone_collective, unexplained = 4, 5, 6, 7, 8
     parts = np.zeros((len(begin), unexplained + 1), np.int64)
     of_op = np.zeros(ops, np.int64)
     of_step, of_node, of_part = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int8)
-    since, until = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    kept = 0
+    starts, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
+    piece_count = 0
     # Of each node of a step: when it began in the replay, what it waited for last, and how: 0 until that had ended, 1
     # until the call had begun, 2 for the host's work since the step's begin. Of each collective, who came last.
-    begun, by, how = np.zeros(largest, np.int64), np.zeros(largest, np.int64), np.zeros(largest, np.int8)
-    met, last = np.zeros(len(gate), np.int64), np.full(len(gate), -1, np.int64)
+    replay_start, cause = np.zeros(largest, np.int64), np.zeros(largest, np.int64)
+    cause_kind = np.zeros(largest, np.int8)
+    gate_of, last_member = np.zeros(len(gate), np.int64), np.full(len(gate), -1, np.int64)
     step_of = np.full(len(gate), -1, np.int64)
     # The pieces of one turn: what, of which node, and down to when.
-    part, who, down = np.zeros(5, np.int64), np.zeros(5, np.int64), np.zeros(5, np.int64)
+    part_of, owner, since = np.zeros(5, np.int64), np.zeros(5, np.int64), np.zeros(5, np.int64)
     for step in range(len(begin)):
-        if room > 0 and not wanted[step]:
+        if room > 0 and not keeps[step]:
             continue
-        s, e, base, many = begin[step], finish[step], first[step], first[step + 1] - first[step]
-        for p in range(many):
-            at = base + p
-            ready, chosen, kind_of = (lag[at], -1, 2) if before[at] < 0 and lag[at] > 0 else (0, -1, 0)
-            for q in range(edge_first[at] - 1, edge_first[at + 1]):
-                x = before[at] if q < edge_first[at] else edge[q]
+        s, e, base, count = begin[step], finish[step], first[step], first[step + 1] - first[step]
+        for p in range(count):
+            place = base + p
+            ready, best, kind_of = (lag[place], -1, 2) if predecessor[place] < 0 and lag[place] > 0 else (0, -1, 0)
+            for q in range(edge_first[place] - 1, edge_first[place + 1]):
+                x = predecessor[place] if q < edge_first[place] else edge[q]
                 if x >= 0:
                     m = instance[node[base + x]]
-                    done = (met[m] if m >= 0 else begun[x]) + length[base + x]
-                    if q < edge_first[at]:
-                        done += lag[at]
-                    if done > ready:
-                        ready, chosen, kind_of = done, x, 0
-            x = launch[at]
-            if x >= 0 and begun[x] + delay[at] > ready:
-                ready, chosen, kind_of = begun[x] + delay[at], x, 1
-            begun[p], by[p], how[p] = ready, chosen, kind_of
-            m = instance[node[at]]
-            if m >= 0 and (step_of[m] != step or ready >= met[m]):
-                step_of[m], met[m], last[m] = step, ready, p
+                    node_end = (gate_of[m] if m >= 0 else replay_start[x]) + length[base + x]
+                    if q < edge_first[place]:
+                        node_end += lag[place]
+                    if node_end > ready:
+                        ready, best, kind_of = node_end, x, 0
+            x = launch[place]
+            if x >= 0 and replay_start[x] + delay[place] > ready:
+                ready, best, kind_of = replay_start[x] + delay[place], x, 1
+            replay_start[p], cause[p], cause_kind[p] = ready, best, kind_of
+            m = instance[node[place]]
+            if m >= 0 and (step_of[m] != step or ready >= gate_of[m]):
+                step_of[m], gate_of[m], last_member[m] = step, ready, p
         p, longest = -1, -1
-        for x in range(many):
+        for x in range(count):
             i = node[base + x]
-            done = (met[instance[i]] if instance[i] >= 0 else begun[x]) + length[base + x]
-            if done > longest or (done == longest and kind[i] < host <= kind[node[base + p]]):
-                p, longest = x, done
+            node_end = (gate_of[instance[i]] if instance[i] >= 0 else replay_start[x]) + length[base + x]
+            if node_end > longest or (node_end == longest and kind[i] < host <= kind[node[base + p]]):
+                p, longest = x, node_end
         t, at_end = e, True
         while True:
-            now, pieces, i = t, 0, node[base + p] if p >= 0 else -1
+            moment, n, i = t, 0, node[base + p] if p >= 0 else -1
             if i >= 0 and at_end:
-                ended, m = min(end[i], e), instance[i]
-                if ended < now:
-                    part[pieces], who[pieces], down[pieces] = unexplained, -1, ended
-                    now, pieces = ended, pieces + 1
+                node_end, m = min(end[i], e), instance[i]
+                if node_end < moment:
+                    part_of[n], owner[n], since[n] = unexplained, -1, node_end
+                    moment, n = node_end, n + 1
                 low = min(end[i], e) - length[base + p]
-                if low < now:
-                    part[pieces], who[pieces], down[pieces] = alone_collective if alone[i] else kind[i], i, low
-                    now, pieces = low, pieces + 1
+                if low < moment:
+                    part_of[n], owner[n], since[n] = alone_collective if is_alone[i] else kind[i], i, low
+                    moment, n = low, n + 1
                 if m >= 0:
                     # It goes on with whoever came last in the replay; others may have come later, and nothing says why.
-                    p = last[m]
+                    p = last_member[m]
                     i = node[base + p]
             if i >= 0:
                 low = max(start[i], s)
-                if low < now:
-                    part[pieces], who[pieces], down[pieces] = unexplained, -1, low
-                    now, pieces = low, pieces + 1
-            chosen, kind_of, work = (by[p], how[p], lag[base + p]) if i >= 0 else (-1, 0, 0)
+                if low < moment:
+                    part_of[n], owner[n], since[n] = unexplained, -1, low
+                    moment, n = low, n + 1
+            best, kind_of, work = (cause[p], cause_kind[p], lag[base + p]) if i >= 0 else (-1, 0, 0)
             if kind_of == 1:  # to the begin of the call
-                called = max(start[node[base + chosen]], s)
-                if called + delay[base + p] < now:
-                    part[pieces], who[pieces], down[pieces] = unexplained, -1, called + delay[base + p]
-                    now, pieces = down[pieces], pieces + 1
-                if called < now:
-                    part[pieces], who[pieces], down[pieces] = latency, i, called
-                    now, pieces = called, pieces + 1
-            elif (chosen >= 0 and chosen == before[base + p] and work > 0) or kind_of == 2:
+                call_start = max(start[node[base + best]], s)
+                if call_start + delay[base + p] < moment:
+                    part_of[n], owner[n], since[n] = unexplained, -1, call_start + delay[base + p]
+                    moment, n = since[n], n + 1
+                if call_start < moment:
+                    part_of[n], owner[n], since[n] = latency, i, call_start
+                    moment, n = call_start, n + 1
+            elif (best >= 0 and best == predecessor[base + p] and work > 0) or kind_of == 2:
                 # When the host worked between is not told; its work is put right before the call.
-                part[pieces], who[pieces], down[pieces] = working, i, now - work
-                now, pieces = now - work, pieces + 1
-            if chosen < 0 and s < now:
-                part[pieces], who[pieces], down[pieces] = unexplained, -1, s
-                now, pieces = s, pieces + 1
-            for x in range(pieces):
-                parts[step, part[x]] += t - down[x]
-                if who[x] >= 0 and op[who[x]] >= 0 and (part[x] == kind[who[x]] or part[x] == alone_collective):
-                    of_op[op[who[x]]] += t - down[x]
-                if wanted[step]:
-                    if kept < room:
-                        of_step[kept], of_node[kept], of_part[kept] = step, who[x], part[x]
-                        since[kept], until[kept] = down[x], t
-                    kept += 1
-                t = down[x]
-            p, at_end = chosen, kind_of != 1
+                part_of[n], owner[n], since[n] = working, i, moment - work
+                moment, n = moment - work, n + 1
+            if best < 0 and s < moment:
+                part_of[n], owner[n], since[n] = unexplained, -1, s
+                moment, n = s, n + 1
+            for x in range(n):
+                parts[step, part_of[x]] += t - since[x]
+                if (
+                    owner[x] >= 0
+                    and op[owner[x]] >= 0
+                    and (part_of[x] == kind[owner[x]] or part_of[x] == alone_collective)
+                ):
+                    of_op[op[owner[x]]] += t - since[x]
+                if keeps[step]:
+                    if piece_count < room:
+                        of_step[piece_count], of_node[piece_count], of_part[piece_count] = step, owner[x], part_of[x]
+                        starts[piece_count], ends[piece_count] = since[x], t
+                    piece_count += 1
+                t = since[x]
+            p, at_end = best, kind_of != 1
             if p < 0:
                 break
-    return parts, of_op, kept, of_step, of_node, of_part, since, until
+    return parts, of_op, piece_count, of_step, of_node, of_part, starts, ends
