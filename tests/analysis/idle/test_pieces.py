@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit import intervals as iv
-from tracekit.analysis.idle.pieces import Pieces, clip, cut, joined
+from tracekit.analysis.idle.pieces import Pieces, clip, concatenate, cut
 
 
 @st.composite
@@ -60,4 +60,4 @@ def test_clipping_keeps_the_points_inside_the_windows(pieces, windows):
 
 
 def test_nothing_joined_is_no_piece():
-    assert len(joined([])) == 0
+    assert len(concatenate([])) == 0

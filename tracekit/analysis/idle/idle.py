@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.idle.causes import CAUSE_CODE, CAUSES, Cause, causes, host_activity
-from tracekit.analysis.idle.pieces import Pieces, clip, joined
+from tracekit.analysis.idle.pieces import Pieces, clip, concatenate
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
@@ -85,35 +85,35 @@ def idle(timeline: Timeline) -> Idle:
     An idle interval is cut where the cause changes, so that every picosecond has exactly one; the pieces of a device
     sum to its window less its busy time, which is checked here.
     """
-    rows, seen = timeline.rows, timeline.unions
-    placed = [device for device, good in enumerate(rows.placed) if good]
-    found = _pieces(timeline, placed)
-    lacking = _lacking(timeline, found)
-    of_device = np.repeat(np.arange(len(placed)), [len(one) for one in found]).astype(np.int64)
-    whole = joined(found)
-    found.clear()  # 25 MB a million rows, which the tables need not stand beside
-    return _result(rows, seen, placed, whole, of_device, lacking)
+    rows, unions = timeline.rows, timeline.unions
+    devices = [device for device, is_placed in enumerate(rows.placed) if is_placed]
+    pieces_of = _pieces_of_devices(timeline, devices)
+    lacking = _lacking(timeline, pieces_of)
+    of_device = np.repeat(np.arange(len(devices)), [len(pieces) for pieces in pieces_of]).astype(np.int64)
+    all_pieces = concatenate(pieces_of)
+    pieces_of.clear()  # 25 MB a million rows, which the tables need not stand beside
+    return _result(rows, unions, devices, all_pieces, of_device, lacking)
 
 
-def _pieces(timeline: Timeline, placed: Sequence[int]) -> list[Pieces]:
+def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Pieces]:
     """The idle pieces of each device, checked against its window and its busy time."""
-    rows, seen, known = timeline.rows, timeline.unions, host_activity(timeline)
-    found = []
-    for device in placed:
-        name, windows = rows.devices[device], seen.windows[rows.clocks[device]]
-        pieces = clip(_edged(causes(timeline, known, device), rows, device, windows), windows)
+    rows, unions, host = timeline.rows, timeline.unions, host_activity(timeline)
+    pieces_of = []
+    for device in devices:
+        name, windows = rows.devices[device], unions.windows[rows.clocks[device]]
+        pieces = clip(_with_edges(causes(timeline, host, device), rows, device, windows), windows)
         length = iv.sum_exactly(pieces.end - pieces.start)
-        wanted = iv.total(windows) - iv.total(seen.devices[name].busy)
-        if length != wanted:
-            raise AssertionError(f"the idle pieces of {name} sum to {length} ps, its idle time is {wanted} ps")
-        found.append(pieces)
-    return found
+        expected = iv.total(windows) - iv.total(unions.devices[name].busy)
+        if length != expected:
+            raise AssertionError(f"the idle pieces of {name} sum to {length} ps, its idle time is {expected} ps")
+        pieces_of.append(pieces)
+    return pieces_of
 
 
-def _lacking(timeline: Timeline, found: Sequence[Pieces]) -> str:
-    if not found:
+def _lacking(timeline: Timeline, pieces_of: Sequence[Pieces]) -> str:
+    if not pieces_of:
         return "The trace holds no work of a device, so no device can have been idle."
-    cause = np.concatenate([one.label for one in found])
+    cause = np.concatenate([pieces.label for pieces in pieces_of])
     inner = cause[~np.isin(cause, (CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]))]
     if len(inner) == 0 or (inner != CAUSE_CODE[Cause.UNEXPLAINED]).any():
         return ""
@@ -124,107 +124,111 @@ def _lacking(timeline: Timeline, found: Sequence[Pieces]) -> str:
     return "No launch, wait or program of the trace explains any of the idle time."
 
 
-def _edged(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Pieces:
+def _with_edges(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Pieces:
     """The pieces, with those before a device's first work and after its last; without work, all is before it.
 
     Only work that lasts counts, and the edges reach as far as the windows do.
     """
-    of = rows.of(device)
-    lasting = np.flatnonzero(rows.end[of] > rows.start[of]) + of.start
+    device_rows = rows.of(device)
+    lasting = np.flatnonzero(rows.end[device_rows] > rows.start[device_rows]) + device_rows.start
     low, high = (int(windows[0, 0]), int(windows[-1, 1])) if len(windows) else (0, 0)
-    first = int(rows.start[lasting[0]]) if len(lasting) else high
-    last = int(rows.end[lasting].max()) if len(lasting) else high
+    first_start = int(rows.start[lasting[0]]) if len(lasting) else high
+    last_end = int(rows.end[lasting].max()) if len(lasting) else high
     edges = Pieces(
-        np.array([low, last]),
-        np.array([first, high]),
+        np.array([low, last_end]),
+        np.array([first_start, high]),
         np.array([CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]], np.int8),
         np.array([lasting[0] if len(lasting) else -1, -1]),
         np.array([0, int(pieces.interval[-1]) + 2 if len(pieces) else 1]),
     )
     inner = replace(pieces, interval=pieces.interval + 1)
-    parts = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
-    return joined([one for one in parts if len(one) and one.end[0] > one.start[0]] or [inner])
+    sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
+    return concatenate([part for part in sections if len(part) and part.end[0] > part.start[0]] or [inner])
 
 
 def _result(
-    rows: Rows, seen: Unions, placed: Sequence[int], whole: Pieces, of_device: NDArray[np.int64], lacking: str
+    rows: Rows, unions: Unions, devices: Sequence[int], pieces: Pieces, of_device: NDArray[np.int64], lacking: str
 ) -> Idle:
-    new = (np.diff(whole.interval) != 0) | (np.diff(of_device) != 0)
-    whole = replace(whole, interval=np.append(0, np.cumsum(new))[: len(whole)])
-    names = [rows.devices[device] for device in placed]
-    length = whole.end - whole.start
-    key = of_device * len(CAUSES) + whole.label
-    groups = len(placed) * len(CAUSES)
+    new = (np.diff(pieces.interval) != 0) | (np.diff(of_device) != 0)
+    pieces = replace(pieces, interval=np.append(0, np.cumsum(new))[: len(pieces)])
+    names = [rows.devices[device] for device in devices]
+    length = pieces.end - pieces.start
+    key = of_device * len(CAUSES) + pieces.label
+    groups = len(devices) * len(CAUSES)
     times, counts = iv.sums(length, key, groups), np.bincount(key, minlength=groups).tolist()
-    idle_of = [sum(times[at : at + len(CAUSES)]) for at in range(0, groups, len(CAUSES))]
-    by_device, by_cause, devices = [], [], []
+    idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
+    by_device, by_cause, device_table = [], [], []
     for number, name in enumerate(names):
-        mine = [
-            (str(cause), counts[at], times[at])
-            for cause, at in zip(CAUSES, range(number * len(CAUSES), groups), strict=False)
-            if counts[at]
+        causes_of_device = [
+            (str(cause), counts[place], times[place])
+            for cause, place in zip(CAUSES, range(number * len(CAUSES), groups), strict=False)
+            if counts[place]
         ]
-        mine.sort(key=lambda one: -one[2])
-        by_device += [(name, *one, one[2] / idle_of[number]) for one in mine]
-        window = iv.total(seen.windows[rows.clocks[placed[number]]])
-        most = (mine[0][0], mine[0][2] / idle_of[number]) if mine else (None, None)
-        devices.append((name, window, idle_of[number], idle_of[number] / window if window else None, *most))
+        causes_of_device.sort(key=lambda entry: -entry[2])
+        by_device += [(name, *entry, entry[2] / idle_of[number]) for entry in causes_of_device]
+        window = iv.total(unions.windows[rows.clocks[devices[number]]])
+        main_cause = (
+            (causes_of_device[0][0], causes_of_device[0][2] / idle_of[number]) if causes_of_device else (None, None)
+        )
+        device_table.append((name, window, idle_of[number], idle_of[number] / window if window else None, *main_cause))
     for code, cause in enumerate(CAUSES):
         count, time = sum(counts[code :: len(CAUSES)]), sum(times[code :: len(CAUSES)])
         if count:
             by_cause.append((str(cause), count, time, time / sum(idle_of)))
-    by_cause.sort(key=lambda one: -one[2])
-    next_row = np.where(whole.next >= 0, rows.at[whole.next] if len(rows) else -1, -1)
+    by_cause.sort(key=lambda entry: -entry[2])
+    next_row = np.where(pieces.next >= 0, rows.at[pieces.next] if len(rows) else -1, -1)
     return Idle(
         pd.DataFrame(
             {
                 "device": pd.Categorical.from_codes(of_device, categories=pd.Index(names, dtype="str")),
-                "start_ps": whole.start,
-                "end_ps": whole.end,
+                "start_ps": pieces.start,
+                "end_ps": pieces.end,
                 "cause": pd.Categorical.from_codes(
-                    whole.label, categories=pd.Index(list(map(str, CAUSES)), dtype="str")
+                    pieces.label, categories=pd.Index(list(map(str, CAUSES)), dtype="str")
                 ),
-                "next": pd.arrays.IntegerArray(next_row, whole.next < 0),
-                "interval": whole.interval,
+                "next": pd.arrays.IntegerArray(next_row, pieces.next < 0),
+                "interval": pieces.interval,
             },
             copy=False,
         ),
         frame(BY_DEVICE_COLUMNS, by_device),
         frame(BY_CAUSE_COLUMNS, by_cause),
-        frame(DEVICE_COLUMNS, devices),
-        _largest(rows, names, of_device, whole, next_row),
+        frame(DEVICE_COLUMNS, device_table),
+        _largest(rows, names, of_device, pieces, next_row),
         lacking,
     )
 
 
 def _largest(
-    rows: Rows, names: Sequence[str], of_device: NDArray[np.int64], whole: Pieces, next_row: NDArray[np.int64]
+    rows: Rows, names: Sequence[str], of_device: NDArray[np.int64], pieces: Pieces, next_row: NDArray[np.int64]
 ) -> pd.DataFrame:
     """The LARGEST longest intervals (LARGEST_COLUMNS)."""
-    first = np.flatnonzero(np.append(True, whole.interval[1:] != whole.interval[:-1])[: len(whole)])
-    last = np.append(first[1:], len(whole)) - 1
+    heads = np.flatnonzero(np.append(True, pieces.interval[1:] != pieces.interval[:-1])[: len(pieces)])
+    tails = np.append(heads[1:], len(pieces)) - 1
     # Windows may hold only parts of an interval.
-    length = np.add.reduceat(whole.end - whole.start, first) if len(first) else first
+    length = np.add.reduceat(pieces.end - pieces.start, heads) if len(heads) else heads
     # Of equals the earlier; only those that may be among the largest are sorted.
-    least = np.partition(length, -LARGEST)[-LARGEST] if len(length) > LARGEST else 0
-    order = np.flatnonzero(length >= least)
+    threshold = np.partition(length, -LARGEST)[-LARGEST] if len(length) > LARGEST else 0
+    order = np.flatnonzero(length >= threshold)
     order = order[np.argsort(-length[order], kind="stable")][:LARGEST]
-    found = []
-    for one in order.tolist():
-        parts = slice(int(first[one]), int(last[one]) + 1)
-        times = iv.sums(whole.end[parts] - whole.start[parts], whole.label[parts], len(CAUSES))
-        most = max(range(len(CAUSES)), key=times.__getitem__)
-        place = int(next_row[first[one]])
-        found.append(
+    intervals = []
+    for place in order.tolist():
+        interval_pieces = slice(int(heads[place]), int(tails[place]) + 1)
+        times = iv.sums(
+            pieces.end[interval_pieces] - pieces.start[interval_pieces], pieces.label[interval_pieces], len(CAUSES)
+        )
+        main_cause = max(range(len(CAUSES)), key=times.__getitem__)
+        next_place = int(next_row[heads[place]])
+        intervals.append(
             (
-                names[int(of_device[first[one]])],
-                int(whole.start[first[one]]),
-                int(whole.end[last[one]]),
-                int(length[one]),
-                str(CAUSES[most]),
-                times[most] / int(length[one]),
-                place if place >= 0 else pd.NA,
-                str(rows.events["name"].iat[place]) if place >= 0 else None,
+                names[int(of_device[heads[place]])],
+                int(pieces.start[heads[place]]),
+                int(pieces.end[tails[place]]),
+                int(length[place]),
+                str(CAUSES[main_cause]),
+                times[main_cause] / int(length[place]),
+                next_place if next_place >= 0 else pd.NA,
+                str(rows.events["name"].iat[next_place]) if next_place >= 0 else None,
             )
         )
-    return frame(LARGEST_COLUMNS, found)
+    return frame(LARGEST_COLUMNS, intervals)

@@ -25,13 +25,13 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, which: NDArray[Any] | slice) -> "Pieces":
+    def take(self, places: NDArray[Any] | slice) -> "Pieces":
         """Some of the pieces."""
-        return Pieces(*(column[which] for column in self.columns()))
+        return Pieces(*(column[places] for column in self.columns()))
 
     def columns(self) -> list[NDArray[Any]]:
         """The columns in their order."""
-        return [getattr(self, one.name) for one in fields(self)]
+        return [getattr(self, column.name) for column in fields(self)]
 
     def spans(self) -> Intervals:
         """Shape (m, 2)."""
@@ -42,9 +42,9 @@ _EMPTY = np.empty(0, np.int64)
 _NONE = Pieces(_EMPTY, _EMPTY, np.empty(0, np.int8), _EMPTY, _EMPTY)
 
 
-def joined(parts: Sequence[Pieces]) -> Pieces:
+def concatenate(pieces_of: Sequence[Pieces]) -> Pieces:
     """The pieces of all parts, one after the other."""
-    columns = zip(*(one.columns() for one in [_NONE, *parts]), strict=True)
+    columns = zip(*(pieces.columns() for pieces in [_NONE, *pieces_of]), strict=True)
     return Pieces(*(np.concatenate(column) for column in columns))
 
 
@@ -58,26 +58,30 @@ def cut(pieces: Pieces, claims: Sequence[tuple[int, Intervals]]) -> Pieces:
 
     What no claim holds keeps its label.
     """
-    left, found = pieces, []
-    for label, held in claims:
-        hit = _parts(left, iv.intersection(left.spans(), held))
-        found.append(replace(hit, label=np.full(len(hit), label, np.int8)))
-        left = _parts(left, iv.difference(left.spans(), held))
-    return by_start(joined([*found, left]))
+    unclaimed, claimed = pieces, []
+    for label, claim in claims:
+        claimed_part = _inside(unclaimed, iv.intersection(unclaimed.spans(), claim))
+        claimed.append(replace(claimed_part, label=np.full(len(claimed_part), label, np.int8)))
+        unclaimed = _inside(unclaimed, iv.difference(unclaimed.spans(), claim))
+    return by_start(concatenate([*claimed, unclaimed]))
 
 
-def _parts(pieces: Pieces, spans: Intervals) -> Pieces:
+def _inside(pieces: Pieces, spans: Intervals) -> Pieces:
     """The pieces that merged `spans` inside of them leave; where pieces touch, a span may hold parts of several."""
-    first = np.searchsorted(pieces.end, spans[:, 0], side="right")
-    count = np.searchsorted(pieces.start, spans[:, 1]) - first
-    of = np.repeat(np.arange(len(spans)), count)
-    at = np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
-    whole = pieces.take(at)
-    return replace(whole, start=np.maximum(whole.start, spans[of, 0]), end=np.minimum(whole.end, spans[of, 1]))
+    first_piece = np.searchsorted(pieces.end, spans[:, 0], side="right")
+    count = np.searchsorted(pieces.start, spans[:, 1]) - first_piece
+    span_of_piece = np.repeat(np.arange(len(spans)), count)
+    places = np.arange(len(span_of_piece)) + np.repeat(first_piece - np.cumsum(count) + count, count)
+    overlapped = pieces.take(places)
+    return replace(
+        overlapped,
+        start=np.maximum(overlapped.start, spans[span_of_piece, 0]),
+        end=np.minimum(overlapped.end, spans[span_of_piece, 1]),
+    )
 
 
 def clip(pieces: Pieces, windows: Intervals) -> Pieces:
     """What merged windows hold of the pieces; those left empty vanish."""
     if len(pieces) and len(windows) == 1 and windows[0, 0] <= pieces.start[0] and pieces.end[-1] <= windows[0, 1]:
         return pieces
-    return _parts(pieces, windows)
+    return _inside(pieces, windows)

@@ -12,13 +12,15 @@ from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.kinds import Kind
 
 
-def awaited(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, syncs: pd.DataFrame) -> NDArray[np.int64]:
+def awaited_rows(
+    rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, syncs: pd.DataFrame
+) -> NDArray[np.int64]:
     """The row that each wait of `syncs` (SYNC_COLUMNS) waited for: the last to end of the work that it names.
 
     Shape (len(syncs),): a place in `rows`, -1 where the wait names no device, or no work is known to have been launched
     before it. `launch` is what `links.launch_of` gives. Work counts as launched when its call began.
     """
-    found = np.full(len(syncs), -1)
+    awaited_row = np.full(len(syncs), -1)
     numbers = {name: device for device, name in enumerate(rows.devices)}
     devices = [numbers.get(str(name), -1) for name in syncs["on_device"].cat.categories]
     device = np.array([*devices, -1])[syncs["on_device"].cat.codes.to_numpy()]
@@ -28,57 +30,57 @@ def awaited(rows: Rows, launch: NDArray[np.int64], launches: pd.DataFrame, syncs
     lane = np.array([*codes, -1])[syncs["on_lane"].cat.codes.to_numpy()]
     recorded = syncs["recorded_ps"].to_numpy(np.int64, na_value=-1)
     moment = np.where(syncs["recorded_ps"].isna().to_numpy(bool), syncs["start_ps"].to_numpy(), recorded)
-    called = launches["start_ps"].to_numpy()
+    call_starts = launches["start_ps"].to_numpy()
     key = device * (len(lanes) + 2) + lane + 2
-    for one in np.unique(key[device >= 0]).tolist():
-        mine = np.flatnonzero(key == one)
-        on, where = int(device[mine[0]]), int(lane[mine[0]])
-        work = np.arange(*(int(one) for one in rows.first[on : on + 2]))
+    for lane_key in np.unique(key[device >= 0]).tolist():
+        waits_of_lane = np.flatnonzero(key == lane_key)
+        on_device, on_lane = int(device[waits_of_lane[0]]), int(lane[waits_of_lane[0]])
+        work = np.arange(*(int(edge) for edge in rows.first[on_device : on_device + 2]))
         work = work[launch[work] >= 0]
-        if where != -1:
-            work = work[rows.codes("lane")[work] == where]
+        if on_lane != -1:
+            work = work[rows.codes("lane")[work] == on_lane]
         if len(work) == 0:
             continue
-        begun = called[launch[work]]
-        order = np.argsort(begun, kind="stable")
-        work, begun = work[order], begun[order]
+        call_starts_of_work = call_starts[launch[work]]
+        order = np.argsort(call_starts_of_work, kind="stable")
+        work, call_starts_of_work = work[order], call_starts_of_work[order]
         reach = np.maximum.accumulate(rows.end[work])
         furthest = np.flatnonzero(rows.end[work] == reach)
-        before = np.searchsorted(begun, moment[mine])
-        some = before > 0
-        found[mine[some]] = work[furthest[np.searchsorted(furthest, before[some]) - 1]]
-    return found
+        launched_before = np.searchsorted(call_starts_of_work, moment[waits_of_lane])
+        has_work = launched_before > 0
+        awaited_row[waits_of_lane[has_work]] = work[furthest[np.searchsorted(furthest, launched_before[has_work]) - 1]]
+    return awaited_row
 
 
-def told(
+def lane_waits(
     rows: Rows, device: int, syncs: pd.DataFrame, awaited: NDArray[np.int64]
 ) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
     """The waits that lanes of a device were told: the lane's code (-1 for all lanes), when, and for which row.
 
     Times and rows are of shape (n,), by time; a lane keeps its order, so the row is that which ended last of all that
-    it was told to wait for until then. `awaited` is what the function of that name gives. Work on other clocks is left
+    it was told to wait for until then. `awaited` is what `awaited_rows` gives. Work on other clocks is left
     out: it proves nothing here.
     """
-    near = same_clock(rows, device)
+    on_same_clock = same_clock(rows, device)
     of_device = np.array([*(str(name) == rows.devices[device] for name in syncs["device"].cat.categories), False])
-    mine = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
-    mine = mine[near[rows.device[awaited[mine]]]]
+    waits_of_device = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
+    waits_of_device = waits_of_device[on_same_clock[rows.device[awaited[waits_of_device]]]]
     lanes = {name: code for code, name in enumerate(rows.labels("lane"))}
     lane = np.array([*(lanes.get(str(name), -2) for name in syncs["lane"].cat.categories), -1])
-    lane = lane[syncs["lane"].cat.codes.to_numpy()[mine]]
-    moments = syncs["start_ps"].to_numpy()[mine]
-    found = []
-    for one in np.unique(lane).tolist():
-        of_lane = np.flatnonzero(lane == one)
+    lane = lane[syncs["lane"].cat.codes.to_numpy()[waits_of_device]]
+    moments = syncs["start_ps"].to_numpy()[waits_of_device]
+    waits = []
+    for lane_code in np.unique(lane).tolist():
+        of_lane = np.flatnonzero(lane == lane_code)
         of_lane = of_lane[np.argsort(moments[of_lane], kind="stable")]
-        row = awaited[mine[of_lane]]
+        row = awaited[waits_of_device[of_lane]]
         reach = np.maximum.accumulate(rows.end[row])
         furthest = np.maximum.accumulate(np.where(rows.end[row] == reach, np.arange(len(row)), 0))
-        found.append((one, moments[of_lane], row[furthest]))
-    return found
+        waits.append((lane_code, moments[of_lane], row[furthest]))
+    return waits
 
 
-def blocked(
+def blocked_times(
     rows: Rows,
     devices: Sequence[int],
     launch: NDArray[np.int64],
@@ -95,10 +97,10 @@ def blocked(
     """
     copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & (launch >= 0))
     copies = copies[launches["end_ps"].to_numpy()[launch[copies]] >= rows.end[copies]]
-    return {device: _blocked(rows, device, launch, launches, syncs, awaited, copies) for device in devices}
+    return {device: _blocked_times_of(rows, device, launch, launches, syncs, awaited, copies) for device in devices}
 
 
-def _blocked(
+def _blocked_times_of(
     rows: Rows,
     device: int,
     launch: NDArray[np.int64],
@@ -108,19 +110,24 @@ def _blocked(
     copies: NDArray[np.int64],
 ) -> dict[str, tuple[Intervals, Intervals]]:
     """What `blocked` gives for one device; `copies` are the rows whose calls returned after they had ended."""
-    near, host = same_clock(rows, device), rows.hosts[device]
-    begun = syncs["start_ps"].to_numpy()
-    real = np.flatnonzero((awaited >= 0) & (syncs["device"].cat.codes.to_numpy() < 0))
-    real = real[near[rows.device[awaited[real]]] & (begun[real] < rows.end[awaited[real]])]
-    kind, own = rows.kind[awaited[real]], rows.device[awaited[real]] == device
+    on_same_clock, host = same_clock(rows, device), rows.hosts[device]
+    sync_starts = syncs["start_ps"].to_numpy()
+    syncs_known = np.flatnonzero((awaited >= 0) & (syncs["device"].cat.codes.to_numpy() < 0))
+    syncs_known = syncs_known[
+        on_same_clock[rows.device[awaited[syncs_known]]] & (sync_starts[syncs_known] < rows.end[awaited[syncs_known]])
+    ]
+    kind, own_work = rows.kind[awaited[syncs_known]], rows.device[awaited[syncs_known]] == device
     copy = kind == CODE[Kind.MEMCPY]
-    others = ~copy & (~own | (kind == CODE[Kind.COLLECTIVE]))
-    calls = launch[copies[near[rows.device[copies]]]]
-    for_copies = [_of_host(syncs, real[copy], host), _of_host(launches, calls, host)]
-    for_others = _of_host(syncs, real[others], host)
-    threads = sorted({thread for one in (*for_copies, for_others) for thread in one})
+    other_work = ~copy & (~own_work | (kind == CODE[Kind.COLLECTIVE]))
+    calls = launch[copies[on_same_clock[rows.device[copies]]]]
+    for_copies = [_of_host(syncs, syncs_known[copy], host), _of_host(launches, calls, host)]
+    for_others = _of_host(syncs, syncs_known[other_work], host)
+    threads = sorted({thread for times_by_thread in (*for_copies, for_others) for thread in times_by_thread})
     return {
-        thread: (iv.union(*(one.get(thread, iv.EMPTY) for one in for_copies)), for_others.get(thread, iv.EMPTY))
+        thread: (
+            iv.union(*(times_by_thread.get(thread, iv.EMPTY) for times_by_thread in for_copies)),
+            for_others.get(thread, iv.EMPTY),
+        )
         for thread in threads
     }
 
