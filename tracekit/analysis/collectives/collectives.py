@@ -139,7 +139,7 @@ class Collectives:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _HiddenAndExposed:
     """Of each row (c,), in ps inside the window: its time behind its device's compute, beside it, and of its wait that
     beside it."""
 
@@ -157,144 +157,157 @@ def collectives(timeline: Timeline) -> Collectives:
     wait, skew, transfer or last device; its bandwidth, and that of one of which some ranks are not shown, is a lower
     bound (`at_least`).
     """
-    rows, unions, found = timeline.rows, timeline.unions, timeline.collectives
-    if not (found.instance >= 0).any():
+    rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
+    if not (instances.instance >= 0).any():
         table, by_device, by_op, total = (
             frame(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
         )
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
-    part = waits(rows, found.instance)
-    beside = _beside(rows, part, unions)
-    table = _table(rows, part, beside, found)
-    by_device = _by_device(rows, part, beside, table["last"].notna().to_numpy(), unions)
-    total = _total(part, beside)
-    return Collectives(table, by_device, _by_op(part, table), total, _alone(table, by_device), found.notes, "")
+    members = waits(rows, instances.instance)
+    hidden_and_exposed = _hidden_and_exposed(rows, members, unions)
+    table = _table(rows, members, hidden_and_exposed, instances)
+    by_device = _by_device(rows, members, hidden_and_exposed, table["last"].notna().to_numpy(), unions)
+    total = _total(members, hidden_and_exposed)
+    return Collectives(
+        table, by_device, _by_op(members, table), total, _unknown_waiting(table, by_device), instances.notes, ""
+    )
 
 
-def _beside(rows: Rows, part: Waits, seen: Unions) -> _Beside:
+def _hidden_and_exposed(rows: Rows, members: Waits, unions: Unions) -> _HiddenAndExposed:
     """What of each row ran behind its device's compute, and what beside it."""
-    hidden, exposed, waited = (np.zeros(len(part), np.int64) for _ in range(3))
-    for mine, device in _devices(part):
+    hidden, exposed, exposed_wait = (np.zeros(len(members), np.int64) for _ in range(3))
+    for device_members, device in _devices(members):
         name = rows.devices[device]
-        window = seen.windows.get(rows.clocks[device], iv.EMPTY)
-        compute = seen.devices[name].compute if name in seen.devices else iv.EMPTY
-        whole = iv.intervals(part.start[mine], part.end[mine])
-        hidden[mine] = iv.within(compute, whole)
-        exposed[mine] = iv.within(window, whole) - hidden[mine]
-        waiting = iv.intervals(part.start[mine], part.start[mine] + part.wait[mine])
-        waited[mine] = iv.within(window, waiting) - iv.within(compute, waiting)
-    return _Beside(hidden, exposed, waited)
+        window = unions.windows.get(rows.clocks[device], iv.EMPTY)
+        compute = unions.devices[name].compute if name in unions.devices else iv.EMPTY
+        spans = iv.intervals(members.start[device_members], members.end[device_members])
+        hidden[device_members] = iv.within(compute, spans)
+        exposed[device_members] = iv.within(window, spans) - hidden[device_members]
+        waiting = iv.intervals(
+            members.start[device_members], members.start[device_members] + members.wait[device_members]
+        )
+        exposed_wait[device_members] = iv.within(window, waiting) - iv.within(compute, waiting)
+    return _HiddenAndExposed(hidden, exposed, exposed_wait)
 
 
-def _devices(part: Waits) -> list[tuple[Column, int]]:
+def _devices(members: Waits) -> list[tuple[Column, int]]:
     """The rows of each device that has any, by start."""
-    order = np.argsort(part.device.astype(np.min_scalar_type(part.device.max())), kind="stable")
-    begins = np.flatnonzero(np.diff(part.device[order], prepend=-1))
-    return [(mine, int(part.device[mine[0]])) for mine in np.split(order, begins[1:])]
+    order = np.argsort(members.device.astype(np.min_scalar_type(members.device.max())), kind="stable")
+    begins = np.flatnonzero(np.diff(members.device[order], prepend=-1))
+    return [(device_members, int(members.device[device_members[0]])) for device_members in np.split(order, begins[1:])]
 
 
-def _table(rows: Rows, part: Waits, beside: _Beside, found: CollectiveInstances) -> pd.DataFrame:
+def _table(
+    rows: Rows, members: Waits, hidden_and_exposed: _HiddenAndExposed, instances: CollectiveInstances
+) -> pd.DataFrame:
     """One row per instance."""
-    at = rows.at[part.at]
-    one = at[part.first]
-    size = part.size[part.first]
-    many = size > 1
-    start, end = part.over(np.minimum, part.start), part.over(np.maximum, part.end)
-    last_start = part.last_start[part.first]
-    told = rows.events["wait_ps"].array.take(at)
-    moved = rows.events["bytes"].array.take(at)
+    events_at = rows.at[members.at]
+    first_event = events_at[members.first]
+    size = members.size[members.first]
+    is_shared = size > 1
+    start, end = members.over(np.minimum, members.start), members.over(np.maximum, members.end)
+    last_start = members.last_start[members.first]
+    stated_wait = rows.events["wait_ps"].array.take(events_at)
+    sizes = rows.events["bytes"].array.take(events_at)
     # Where ranks send differently much, the one that sends most decides.
-    largest = part.over(np.maximum, moved.to_numpy(np.int64, na_value=-1))
+    largest = members.over(np.maximum, sizes.to_numpy(np.int64, na_value=-1))
     data: dict[str, Any] = {
         "instance": np.arange(len(size)),
-        "op": _ops(rows, one),
-        "category": np.array(found.operations, object)[found.operation],
-        "group": _texts(rows, "group", one),
-        "clock": np.array(rows.clocks, object)[part.device[part.first]],
-        "matched_by": np.array([by.value for by in MATCHED_BY], object)[found.matched_by],
+        "op": _ops(rows, first_event),
+        "category": np.array(instances.operations, object)[instances.operation],
+        "group": _texts(rows, "group", first_event),
+        "clock": np.array(rows.clocks, object)[members.device[members.first]],
+        "matched_by": np.array([by.value for by in MATCHED_BY], object)[instances.matched_by],
         "devices": size,
-        "ranks": _nullable(found.ranks, found.ranks > 0),
+        "ranks": _nullable(instances.ranks, instances.ranks > 0),
         "start_ps": start,
-        "last_start_ps": _nullable(last_start, many),
+        "last_start_ps": _nullable(last_start, is_shared),
         "end_ps": end,
-        "skew_ps": _nullable(last_start - start, many),
-        "end_skew_ps": _nullable(end - part.over(np.minimum, part.end), many),
-        "last": _last(rows, part),
-        "wait_ps": _nullable(part.over(np.add, part.wait), many),
-        "exposed_wait_ps": _nullable(part.over(np.add, beside.exposed_wait), many),
+        "skew_ps": _nullable(last_start - start, is_shared),
+        "end_skew_ps": _nullable(end - members.over(np.minimum, members.end), is_shared),
+        "last": _last_device(rows, members),
+        "wait_ps": _nullable(members.over(np.add, members.wait), is_shared),
+        "exposed_wait_ps": _nullable(members.over(np.add, hidden_and_exposed.exposed_wait), is_shared),
         "told_wait_ps": _nullable(
-            part.over(np.add, told.to_numpy(np.int64, na_value=0)),
-            np.logical_and.reduceat(~np.asarray(told.isna()), part.first),
+            members.over(np.add, stated_wait.to_numpy(np.int64, na_value=0)),
+            np.logical_and.reduceat(~np.asarray(stated_wait.isna()), members.first),
         ),
-        "transfer_ps": _nullable(end - last_start, many),
-        "device_time_ps": part.over(np.add, part.end - part.start),
-        "shortest_ps": part.over(np.minimum, part.end - part.start),
-        "longest_ps": part.over(np.maximum, part.end - part.start),
-        "hidden_ps": part.over(np.add, beside.hidden),
-        "exposed_ps": part.over(np.add, beside.exposed),
+        "transfer_ps": _nullable(end - last_start, is_shared),
+        "device_time_ps": members.over(np.add, members.end - members.start),
+        "shortest_ps": members.over(np.minimum, members.end - members.start),
+        "longest_ps": members.over(np.maximum, members.end - members.start),
+        "hidden_ps": members.over(np.add, hidden_and_exposed.hidden),
+        "exposed_ps": members.over(np.add, hidden_and_exposed.exposed),
         "bytes": _nullable(largest, largest >= 0),
     }
-    time = end - np.where(many, last_start, start)
-    return frame(COLLECTIVE_COLUMNS, data | rates(found.operations, found.operation, largest, time, found.ranks, size))
+    time = end - np.where(is_shared, last_start, start)
+    return frame(
+        COLLECTIVE_COLUMNS,
+        data | rates(instances.operations, instances.operation, largest, time, instances.ranks, size),
+    )
 
 
-def _ops(rows: Rows, at: Column) -> NDArray[np.object_]:
-    """The HLO op of each of the rows `at` of the frame, else its kernel's name without arguments."""
-    ops = _texts(rows, "hlo_op", at)
+def _ops(rows: Rows, places: Column) -> NDArray[np.object_]:
+    """The HLO op of each of the rows `places` of the frame, else its kernel's name without arguments."""
+    ops = _texts(rows, "hlo_op", places)
     names = np.array([function(name) for name in rows.labels("name")], object)
-    return np.asarray(np.where(pd.isna(ops), names[rows.events["name"].cat.codes.to_numpy()[at]], ops), object)
+    return np.asarray(np.where(pd.isna(ops), names[rows.events["name"].cat.codes.to_numpy()[places]], ops), object)
 
 
-def _texts(rows: Rows, column: str, at: Column) -> NDArray[np.object_]:
-    """A categorical column at the rows `at` of the frame; None where it is null."""
-    return np.array([*rows.labels(column), None], object)[rows.events[column].cat.codes.to_numpy()[at]]
+def _texts(rows: Rows, column: str, places: Column) -> NDArray[np.object_]:
+    """A categorical column at the rows `places` of the frame; None where it is null."""
+    return np.array([*rows.labels(column), None], object)[rows.events[column].cat.codes.to_numpy()[places]]
 
 
-def _last(rows: Rows, part: Waits) -> NDArray[np.object_]:
+def _last_device(rows: Rows, members: Waits) -> NDArray[np.object_]:
     """The device that started last in each instance (m,); None where several did, or where there is no other."""
-    place = part.over(np.maximum, np.where(part.late, part.device, -1))
+    place = members.over(np.maximum, np.where(members.late, members.device, -1))
     names = np.array([*rows.devices, None], object)
-    return np.asarray(names[np.where((part.lates == 1)[part.first] & (part.size > 1)[part.first], place, -1)], object)
+    return np.asarray(
+        names[np.where((members.lates == 1)[members.first] & (members.size > 1)[members.first], place, -1)], object
+    )
 
 
-def _by_device(rows: Rows, part: Waits, beside: _Beside, told: Mask, seen: Unions) -> pd.DataFrame:
+def _by_device(
+    rows: Rows, members: Waits, hidden_and_exposed: _HiddenAndExposed, has_last: Mask, unions: Unions
+) -> pd.DataFrame:
     """One row per device: how often it was last, what that cost the others, and where its own time went.
 
-    `told` (m,): whether one device was last in the instance.
+    `has_last` (m,): whether one device was last in the instance.
     """
-    cost, exposed_cost = part.cost(part.wait), part.cost(beside.exposed_wait)
-    alone, one_last = part.size == 1, part.each(told)
+    cost, exposed_cost = members.cost(members.wait), members.cost(hidden_and_exposed.exposed_wait)
+    is_single, has_one_last = members.size == 1, members.each(has_last)
     data = []
-    for mine, device in _devices(part):
-        shared = mine[~alone[mine]]
-        chance = 1 / part.size[shared[one_last[shared]]]
-        last = int((part.late & one_last)[shared].sum())
-        window = iv.total(seen.windows.get(rows.clocks[device], iv.EMPTY))
-        lost = float((exposed_cost[shared] / (part.size[shared] - 1)).sum())
-        ratio = lost / window if window else 0.0
-        some = len(shared) > 0
+    for device_members, device in _devices(members):
+        shared_members = device_members[~is_single[device_members]]
+        chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
+        last_count = int((members.late & has_one_last)[shared_members].sum())
+        window = iv.total(unions.windows.get(rows.clocks[device], iv.EMPTY))
+        lost_ps = float((exposed_cost[shared_members] / (members.size[shared_members] - 1)).sum())
+        ratio = lost_ps / window if window else 0.0
+        any_shared = len(shared_members) > 0
         row = (
             rows.devices[device],
-            len(mine),
-            len(shared),
-            last,
-            float(chance.sum()) if some else None,
-            iv.sum_exactly(cost[shared]) if some else None,
-            iv.sum_exactly(exposed_cost[shared]) if some else None,
-            ratio if some and window else None,
-            straggles(last, chance, ratio),
-            iv.sum_exactly(part.wait[shared]) if some else None,
-            iv.sum_exactly((part.end - part.start - part.wait)[shared]) if some else None,
-            iv.sum_exactly((part.end - part.start)[mine]),
-            iv.sum_exactly(beside.hidden[mine]),
-            iv.sum_exactly(beside.exposed[mine]),
+            len(device_members),
+            len(shared_members),
+            last_count,
+            float(chance.sum()) if any_shared else None,
+            iv.sum_exactly(cost[shared_members]) if any_shared else None,
+            iv.sum_exactly(exposed_cost[shared_members]) if any_shared else None,
+            ratio if any_shared and window else None,
+            straggles(last_count, chance, ratio),
+            iv.sum_exactly(members.wait[shared_members]) if any_shared else None,
+            iv.sum_exactly((members.end - members.start - members.wait)[shared_members]) if any_shared else None,
+            iv.sum_exactly((members.end - members.start)[device_members]),
+            iv.sum_exactly(hidden_and_exposed.hidden[device_members]),
+            iv.sum_exactly(hidden_and_exposed.exposed[device_members]),
         )
         data.append(row)
     return frame(DEVICE_COLUMNS, data)
 
 
-def straggles(last: int, chance: NDArray[np.float64], held_up_ratio: float) -> bool:
-    """Whether a device that was last `last` times is a straggler.
+def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float) -> bool:
+    """Whether a device that was last `times_last` times is a straggler.
 
     `chance` (n,): how likely it is last in each of its n collectives in which one device was, if all are alike: one
     over their number. It must have been last DEVIATIONS standard deviations more often than that gives, in FEWEST
@@ -302,50 +315,55 @@ def straggles(last: int, chance: NDArray[np.float64], held_up_ratio: float) -> b
     """
     if len(chance) < FEWEST or held_up_ratio < WORTH_TELLING:
         return False
-    return last - float(chance.sum()) >= DEVIATIONS * math.sqrt(float((chance * (1 - chance)).sum()))
+    return times_last - float(chance.sum()) >= DEVIATIONS * math.sqrt(float((chance * (1 - chance)).sum()))
 
 
-def _by_op(part: Waits, table: pd.DataFrame) -> pd.DataFrame:
+def _by_op(members: Waits, table: pd.DataFrame) -> pd.DataFrame:
     """One row per category, number of ranks and size, the one that took most device time first."""
-    many = (table["devices"] > 1).to_numpy()
-    moved = table["bytes"].to_numpy(np.int64, na_value=0)
-    power = np.where(moved > 0, np.int64(1) << np.maximum(np.frexp(moved.astype(float))[1] - 1, 0), 0)
+    is_shared = (table["devices"] > 1).to_numpy()
+    sizes = table["bytes"].to_numpy(np.int64, na_value=0)
+    power = np.where(sizes > 0, np.int64(1) << np.maximum(np.frexp(sizes.astype(float))[1] - 1, 0), 0)
     keyed = table.assign(
-        ranks=table["ranks"].fillna(table["devices"].where(many)),
+        ranks=table["ranks"].fillna(table["devices"].where(is_shared)),
         size_bytes=_nullable(power, table["bytes"].notna().to_numpy()),
-        shared_time_ps=table["device_time_ps"].where(many, 0),
+        shared_time_ps=table["device_time_ps"].where(is_shared, 0),
     )
     groups = keyed.groupby(["category", "ranks", "size_bytes"], dropna=False, sort=False)
     sums = ["bytes", "wait_ps", "shared_time_ps", "device_time_ps", "exposed_ps"]
-    found = groups[sums].sum(min_count=1).join(groups[["algorithm_bytes_per_s", "bus_bytes_per_s"]].median())
-    found = found.assign(n=groups.size(), at_least=groups["at_least"].any()).reset_index()
-    durations = pd.Series(part.end - part.start).groupby(part.each(groups.ngroup().to_numpy())).median()
-    found["duration_ps"] = durations.to_numpy().round()
-    found["wait_ratio"] = (found["wait_ps"] / found["shared_time_ps"]).where(found["shared_time_ps"] > 0)
-    found = found.sort_values("device_time_ps", ascending=False, kind="stable", ignore_index=True)
-    return frame(OP_COLUMNS, found)
+    table_by_op = groups[sums].sum(min_count=1).join(groups[["algorithm_bytes_per_s", "bus_bytes_per_s"]].median())
+    table_by_op = table_by_op.assign(n=groups.size(), at_least=groups["at_least"].any()).reset_index()
+    durations = pd.Series(members.end - members.start).groupby(members.each(groups.ngroup().to_numpy())).median()
+    table_by_op["duration_ps"] = durations.to_numpy().round()
+    table_by_op["wait_ratio"] = (table_by_op["wait_ps"] / table_by_op["shared_time_ps"]).where(
+        table_by_op["shared_time_ps"] > 0
+    )
+    table_by_op = table_by_op.sort_values("device_time_ps", ascending=False, kind="stable", ignore_index=True)
+    return frame(OP_COLUMNS, table_by_op)
 
 
-def _total(part: Waits, beside: _Beside) -> pd.DataFrame:
+def _total(members: Waits, hidden_and_exposed: _HiddenAndExposed) -> pd.DataFrame:
     """All collectives in one row; the wait's ratio is over the device time of those seen on several devices."""
-    shared = part.size > 1
-    waiting, of = iv.sum_exactly(part.wait[shared]), iv.sum_exactly((part.end - part.start)[shared])
+    is_shared = members.size > 1
+    waiting, shared_ps = (
+        iv.sum_exactly(members.wait[is_shared]),
+        iv.sum_exactly((members.end - members.start)[is_shared]),
+    )
     row = {
-        "collectives": len(part.first),
-        "shared": int(shared[part.first].sum()),
-        "devices": len(np.unique(part.device)),
-        "device_time_ps": iv.sum_exactly(part.end - part.start),
-        "shared_time_ps": of,
-        "waiting_ps": waiting if shared.any() else None,
-        "exposed_wait_ps": iv.sum_exactly(beside.exposed_wait[shared]) if shared.any() else None,
-        "wait_ratio": waiting / of if of else None,
-        "hidden_ps": iv.sum_exactly(beside.hidden),
-        "exposed_ps": iv.sum_exactly(beside.exposed),
+        "collectives": len(members.first),
+        "shared": int(is_shared[members.first].sum()),
+        "devices": len(np.unique(members.device)),
+        "device_time_ps": iv.sum_exactly(members.end - members.start),
+        "shared_time_ps": shared_ps,
+        "waiting_ps": waiting if is_shared.any() else None,
+        "exposed_wait_ps": iv.sum_exactly(hidden_and_exposed.exposed_wait[is_shared]) if is_shared.any() else None,
+        "wait_ratio": waiting / shared_ps if shared_ps else None,
+        "hidden_ps": iv.sum_exactly(hidden_and_exposed.hidden),
+        "exposed_ps": iv.sum_exactly(hidden_and_exposed.exposed),
     }
     return frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 
 
-def _alone(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
+def _unknown_waiting(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
     """Why nothing is known of waiting; "" if it is."""
     if (table["devices"] > 1).any():
         return ""
@@ -355,5 +373,5 @@ def _alone(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
     return f"No collective could be matched over the devices of the trace: {unknown}."
 
 
-def _nullable(values: Column, known: Mask) -> pd.arrays.IntegerArray:
-    return pd.arrays.IntegerArray(np.where(known, values, 0), ~known)
+def _nullable(values: Column, valid: Mask) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(np.where(valid, values, 0), ~valid)

@@ -36,8 +36,8 @@ class Waits:
 
     def over(self, function: np.ufunc, values: Column) -> Column:
         """`function` over the values (c,) of each instance, shape (m,)."""
-        found: Column = function.reduceat(values, self.first)
-        return found
+        reduced: Column = function.reduceat(values, self.first)
+        return reduced
 
     def each(self, values: NDArray[Any]) -> NDArray[Any]:
         """The value (m,) of its instance for every row."""
@@ -50,8 +50,8 @@ class Waits:
         the waits, exactly.
         """
         sums = self.each(self.over(np.add, waits))
-        before: Column = np.cumsum(self.late) - self.late
-        turn = before - self.each(before[self.first])
+        lates_before: Column = np.cumsum(self.late) - self.late
+        turn = lates_before - self.each(lates_before[self.first])
         return np.where(self.late, sums // self.lates + (turn < sums % self.lates), 0)
 
 

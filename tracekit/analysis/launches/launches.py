@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.launches.distance import distances, quantiles
+from tracekit.analysis.launches.distance import launch_intervals, quantiles
 from tracekit.analysis.launches.queues import DEPTH_COLUMNS, queue
-from tracekit.analysis.launches.tiny_kernels import by_name, tiny
+from tracekit.analysis.launches.tiny_kernels import costs_by_name, tiny_kernels
 from tracekit.analysis.launches.work import Work
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
@@ -99,23 +99,25 @@ def launches(timeline: Timeline) -> Launches:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
     elif not (launch >= 0).any():
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
-    called = calls["start_ps"].to_numpy()
-    counts = np.bincount(launch[launch >= 0], minlength=len(calls))
-    interval, threads = distances(np.flatnonzero(counts), calls)
-    placed = [device for device, good in enumerate(rows.placed) if good and (launch[rows.of(device)] >= 0).any()]
+    call_starts = calls["start_ps"].to_numpy()
+    rows_of_launch = np.bincount(launch[launch >= 0], minlength=len(calls))
+    interval, threads = launch_intervals(np.flatnonzero(rows_of_launch), calls)
+    devices = [
+        device for device, is_placed in enumerate(rows.placed) if is_placed and (launch[rows.of(device)] >= 0).any()
+    ]
     queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
     delays, kernels = [], []
-    for device in placed:
-        work, inside = _first(timeline, device, counts, called), _inside(timeline, device)
+    for device in devices:
+        work, reach = _first_rows(timeline, device, rows_of_launch, call_starts), _reach(timeline, device)
         unlinked = int((launch[rows.of(device)] < 0).sum())
-        delays.append((work.launch, work.start - work.called))
+        delays.append((work.launch, work.start - work.call_time))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
-        line, means, stretches = queue(rows, device, work, inside)
+        line, means, stretches = queue(rows, device, work, reach)
         queues.append(line)
         depth.append(means)
         bound += stretches
-        held, line = tiny(rows, device, work, counts, interval, inside)
-        kernels.append(held)
+        costs, line = tiny_kernels(rows, device, work, rows_of_launch, interval, reach)
+        kernels.append(costs)
         tiny_by_device.append(line)
     return Launches(
         frame(BY_DEVICE_COLUMNS, by_device),
@@ -124,42 +126,44 @@ def launches(timeline: Timeline) -> Launches:
         pd.concat(depth, ignore_index=True) if depth else frame(DEPTH_COLUMNS),
         frame(BOUND_COLUMNS, bound),
         frame(THREAD_COLUMNS, threads),
-        frame(TINY_COLUMNS, by_name(rows, kernels)),
+        frame(TINY_COLUMNS, costs_by_name(rows, kernels)),
         frame(TINY_BY_DEVICE_COLUMNS, tiny_by_device),
         lacking,
     )
 
 
-def _first(timeline: Timeline, device: int, counts: NDArray[np.int64], called: NDArray[np.int64]) -> Work:
-    """The work of a device; `counts` has the rows of each launch."""
+def _first_rows(
+    timeline: Timeline, device: int, rows_of_launch: NDArray[np.int64], call_starts: NDArray[np.int64]
+) -> Work:
+    """The work of a device; `rows_of_launch` has the rows of each launch."""
     rows, launch = timeline.rows, timeline.launch
-    of = rows.of(device)
-    row = np.flatnonzero(launch[of] >= 0) + of.start
-    by = launch[row]
-    if counts.max() > 1:
-        seen = np.full(len(called), -1)
+    device_rows = rows.of(device)
+    row = np.flatnonzero(launch[device_rows] >= 0) + device_rows.start
+    launch_of_row = launch[row]
+    if rows_of_launch.max() > 1:
+        first_row = np.full(len(call_starts), -1)
         # The last to be written stays, so the first row of each launch is written last.
-        seen[by[::-1]] = row[::-1]
-        row = row[seen[by] == row]
-        by = launch[row]
-    return Work(row, rows.start[row], by, called[by], *timeline.gaps(device))
+        first_row[launch_of_row[::-1]] = row[::-1]
+        row = row[first_row[launch_of_row] == row]
+        launch_of_row = launch[row]
+    return Work(row, rows.start[row], launch_of_row, call_starts[launch_of_row], *timeline.gaps(device))
 
 
-def _inside(timeline: Timeline, device: int) -> Intervals:
+def _reach(timeline: Timeline, device: int) -> Intervals:
     """The part of the windows between a device's first start and last end."""
     rows = timeline.rows
-    of = rows.of(device)
-    reach = iv.intervals([rows.start[of.start]], [rows.end[of].max()])
+    device_rows = rows.of(device)
+    reach = iv.intervals([rows.start[device_rows.start]], [rows.end[device_rows].max()])
     return iv.intersection(reach, timeline.unions.windows.get(rows.clocks[device], iv.EMPTY))
 
 
 def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None, int | None]:
     """How many delays, how many of them negative, and median, p90 and p99 of the rest, None if there is none."""
-    good = delay[delay >= 0]
-    if len(good) == 0:
+    nonnegative = delay[delay >= 0]
+    if len(nonnegative) == 0:
         return len(delay), len(delay), None, None, None
-    median, p90, p99 = quantiles(good, (50, 90, 99))
-    return len(delay), len(delay) - len(good), median, p90, p99
+    median, p90, p99 = quantiles(nonnegative, (50, 90, 99))
+    return len(delay), len(delay) - len(nonnegative), median, p90, p99
 
 
 def _by_call(
@@ -167,11 +171,11 @@ def _by_call(
 ) -> list[tuple[Any, ...]]:
     """The delays by name of the host call, the most frequent first; each device gives its launches and delays."""
     names = launches["name"].cat
-    empty = np.empty(0, np.int64)
+    no_values = np.empty(0, np.int64)
     launch, delay = (
-        (np.concatenate([empty, *column]) for column in zip(*delays, strict=True)) if delays else (empty,) * 2
+        (np.concatenate([no_values, *column]) for column in zip(*delays, strict=True)) if delays else (no_values,) * 2
     )
     code = names.codes.to_numpy()[launch]
-    called = np.flatnonzero(np.bincount(code)).tolist()
-    found = [(str(names.categories[one]), *_delays(delay[code == one])) for one in called]
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+    call_codes = np.flatnonzero(np.bincount(code)).tolist()
+    table = [(str(names.categories[call]), *_delays(delay[code == call])) for call in call_codes]
+    return sorted(table, key=lambda entry: (-entry[1], entry[0]))

@@ -14,6 +14,6 @@ class Work:
     row: NDArray[np.int64]
     start: NDArray[np.int64]
     launch: NDArray[np.int64]
-    called: NDArray[np.int64]
+    call_time: NDArray[np.int64]
     before: NDArray[np.int64]
     after: NDArray[np.int64]
