@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
-from tracekit.analysis.phases import marked, phases
+from tracekit.analysis.phases import phase_marks, phases
 
 APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
 
@@ -102,7 +102,7 @@ def test_any_annotation_can_be_made_a_phase_and_compared():
         tracekit=APART_AND_TOGETHER["tracekit"].cat.remove_categories("phase"), alone=None
     )
     marks["alone"] = marks["alone"].astype("category")
-    assert len(marked(marks)) == 0
+    assert len(phase_marks(marks)) == 0
     rows = [("gpu:0", "compute", start, start + 10) for start in (0, 10, 20)]
     table, _ = run(marks, *rows, names=["a", "b", "both"], alone=["a", "b"])
     assert table["speedup"].isna().tolist() == [True, True, False]

@@ -69,24 +69,24 @@ class Advice:
     xla: bool
 
     def __repr__(self) -> str:
-        return notebook.line(self, ", ".join(one.rule for one in self.findings) or "no finding")
+        return notebook.line(self, ", ".join(finding.rule for finding in self.findings) or "no finding")
 
     def _repr_html_(self) -> str:
         rows = [
             [
-                one.rule,
-                notebook.cell("cost_ps", one.cost_ps),
-                notebook.cell("share", one.share),
-                ", ".join(f"{name} {notebook.cell(name, value)}" for name, value in one.evidence.items()),
+                finding.rule,
+                notebook.cell("cost_ps", finding.cost_ps),
+                notebook.cell("share", finding.share),
+                ", ".join(f"{name} {notebook.cell(name, value)}" for name, value in finding.evidence.items()),
             ]
-            for one in self.findings
+            for finding in self.findings
         ]
-        said = counted(len(rows), "finding")
+        summary = counted(len(rows), "finding")
         table = notebook.table("", ["rule", "cost_ps", "share", "evidence"], rows, [False, True, True, False])
-        return notebook.block(notebook.heading("Advice", said), table if rows else "")
+        return notebook.block(notebook.heading("Advice", summary), table if rows else "")
 
 
-def advice(found: Sequence[Finding | None], rows: Rows) -> Advice:
+def advice(findings: Sequence[Finding | None], rows: Rows) -> Advice:
     """What the rules found, in order of cost, for the devices and the compiler that `rows` show.
 
     A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
@@ -94,9 +94,9 @@ def advice(found: Sequence[Finding | None], rows: Rows) -> Advice:
     """
     backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
-    kept = [one for one in found if one and not (backend == "cpu" and one.rule in _NEVER_ON_CPU)]
-    kept.sort(key=lambda one: -(one.cost_ps or 0))
-    return Advice(tuple(kept), backend, bool((rows.codes("hlo_op") >= 0).any()))
+    relevant = [finding for finding in findings if finding and not (backend == "cpu" and finding.rule in _NEVER_ON_CPU)]
+    relevant.sort(key=lambda finding: -(finding.cost_ps or 0))
+    return Advice(tuple(relevant), backend, bool((rows.codes("hlo_op") >= 0).any()))
 
 
 def exposed_collectives(partition: pd.DataFrame, total: pd.DataFrame) -> Finding | None:
@@ -106,12 +106,15 @@ def exposed_collectives(partition: pd.DataFrame, total: pd.DataFrame) -> Finding
     """
     exposed = partition[["collective", "collective+memory"]].sum(axis=1)
     cost, share = _cost(exposed, partition)
-    waited = sum(map(int, total["exposed_wait_ps"].dropna()))
-    if share < EXPOSED_COLLECTIVES or 2 * waited > cost:
+    waited_ps = sum(map(int, total["exposed_wait_ps"].dropna()))
+    if share < EXPOSED_COLLECTIVES or 2 * waited_ps > cost:
         return None
-    at = int(np.argmax((exposed / partition["window_ps"]).to_numpy()))
-    most = {"device": str(partition["device"].iloc[at]), "most": float((exposed / partition["window_ps"]).iloc[at])}
-    return Finding("exposed_collectives", cost, share, most)
+    worst = int(np.argmax((exposed / partition["window_ps"]).to_numpy()))
+    evidence = {
+        "device": str(partition["device"].iloc[worst]),
+        "most": float((exposed / partition["window_ps"]).iloc[worst]),
+    }
+    return Finding("exposed_collectives", cost, share, evidence)
 
 
 def late_peer(by_device: pd.DataFrame, partition: pd.DataFrame) -> Finding | None:
@@ -119,33 +122,41 @@ def late_peer(by_device: pd.DataFrame, partition: pd.DataFrame) -> Finding | Non
 
     `by_device` is as analysis.collectives gives it.
     """
-    late = by_device[by_device["straggler"]] if len(by_device) else by_device
-    if not len(late):
+    stragglers = by_device[by_device["straggler"]] if len(by_device) else by_device
+    if not len(stragglers):
         return None
-    worst = records(late.sort_values("exposed_cost_ps", ascending=False, kind="stable"))[0]
-    cost, share = _cost([worst["exposed_cost_ps"]], partition)
+    straggler = records(stragglers.sort_values("exposed_cost_ps", ascending=False, kind="stable"))[0]
+    cost, share = _cost([straggler["exposed_cost_ps"]], partition)
     if share < LATE_PEER:
         return None
     return Finding(
-        "late_peer", cost, share, {"device": worst["device"], "last": int(worst["last"]), "n": int(worst["n"])}
+        "late_peer",
+        cost,
+        share,
+        {"device": straggler["device"], "last": int(straggler["last"]), "n": int(straggler["n"])},
     )
 
 
-def exposed_copies(partition: pd.DataFrame, seen: Unions) -> Finding | None:
+def exposed_copies(partition: pd.DataFrame, unions: Unions) -> Finding | None:
     """Copies beside which nothing ran, and the direction that was most of it, None where no row tells one."""
     cost, share = _cost(partition["memory"], partition)
     if share < EXPOSED_COPIES:
         return None
-    by_way: dict[str, int] = {}
-    for device in seen.devices.values():
-        other = device.union_of(COMPUTE | COLLECTIVE)
-        for way, held in device.directions.items():
-            by_way[way] = by_way.get(way, 0) + iv.total(held) - iv.sum_exactly(iv.within(other, held))
+    by_direction: dict[str, int] = {}
+    for device in unions.devices.values():
+        other_work = device.union_of(COMPUTE | COLLECTIVE)
+        for direction, copies in device.directions.items():
+            by_direction[direction] = (
+                by_direction.get(direction, 0) + iv.total(copies) - iv.sum_exactly(iv.within(other_work, copies))
+            )
     return Finding(
         "exposed_copies",
         cost,
         share,
-        {"direction": max(by_way, key=lambda way: by_way[way], default=None), "by_direction_ps": by_way},
+        {
+            "direction": max(by_direction, key=lambda direction: by_direction[direction], default=None),
+            "by_direction_ps": by_direction,
+        },
     )
 
 
@@ -159,72 +170,77 @@ def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | Non
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
     computes = np.bincount(lane[rows.kind == CODE[Kind.COMPUTE]], minlength=len(rows.devices) * lanes) > 0
-    part = _ratio(rows, copies[computes[lane[copies]]], copies)
-    return Finding("copies_in_compute_lane", cost, share, {"ratio": part}) if part >= IN_COMPUTE_LANE else None
+    ratio = _ratio(rows, copies[computes[lane[copies]]], copies)
+    return Finding("copies_in_compute_lane", cost, share, {"ratio": ratio}) if ratio >= IN_COMPUTE_LANE else None
 
 
 def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
     """Exposed copies that go, for most of the copies' time, through pageable host memory: `host_memory` tells it, or
     the name."""
     cost, share = _cost(partition["memory"], partition)
-    told = {
+    is_pageable = {
         column: np.array([*("pageable" in label.lower() for label in rows.labels(column)), False], bool)
         for column in ("host_memory", "name")
     }
-    if share < EXPOSED_COPIES or not any(one.any() for one in told.values()):
+    if share < EXPOSED_COPIES or not any(mask.any() for mask in is_pageable.values()):
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    pageable = told["host_memory"][rows.codes("host_memory")] | told["name"][rows.codes("name")]
-    part = _ratio(rows, copies & pageable, copies)
-    return Finding("pageable_copies", cost, share, {"ratio": part}) if part >= PAGEABLE else None
+    pageable = is_pageable["host_memory"][rows.codes("host_memory")] | is_pageable["name"][rows.codes("name")]
+    ratio = _ratio(rows, copies & pageable, copies)
+    return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 
 def idle(by_device: pd.DataFrame, partition: pd.DataFrame) -> list[Finding]:
     """Idle time of a cause that a user can act on; `by_device` is as analysis.idle gives it."""
-    found = []
+    findings = []
     for cause, (rule, threshold) in IDLE.items():
         rows = by_device[by_device["cause"] == cause]
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
-            found.append(Finding(rule, cost, share, {"gaps": int(rows["gaps"].sum())}))
-    return found
+            findings.append(Finding(rule, cost, share, {"gaps": int(rows["gaps"].sum())}))
+    return findings
 
 
 def contention(phases: pd.DataFrame, pairs: Mapping[str, pd.DataFrame], stretch: pd.DataFrame) -> list[Finding]:
     """Compared phases in which devices ran at once and slowed each other down; `pairs` are those of each phase."""
-    found = []
+    findings = []
     for name in phases["name"]:
-        mine = stretch[(stretch["name"] == name) & stretch["stretch"].notna()]
+        stretches = stretch[(stretch["name"] == name) & stretch["stretch"].notna()]
         overlap = pairs[name]["ratio_min"].max()
-        if not len(mine) or pd.isna(overlap) or overlap < CONTENDED_OVERLAP:
+        if not len(stretches) or pd.isna(overlap) or overlap < CONTENDED_OVERLAP:
             continue
-        worst = records(mine.sort_values("stretch", ascending=False, kind="stable"))[0]
-        if worst["stretch"] >= CONTENDED_STRETCH:
-            told = {key: worst[key] for key in ("device", "kind")}
-            figures = {"phase": name, "overlap_ratio": float(overlap), "stretch": float(worst["stretch"]), **told}
-            found.append(Finding("contention", int(worst["busy_ps"]) - int(worst["alone_ps"]), None, figures))
-    return found
+        largest = records(stretches.sort_values("stretch", ascending=False, kind="stable"))[0]
+        if largest["stretch"] >= CONTENDED_STRETCH:
+            device_and_kind = {key: largest[key] for key in ("device", "kind")}
+            figures = {
+                "phase": name,
+                "overlap_ratio": float(overlap),
+                "stretch": float(largest["stretch"]),
+                **device_and_kind,
+            }
+            findings.append(Finding("contention", int(largest["busy_ps"]) - int(largest["alone_ps"]), None, figures))
+    return findings
 
 
 def took_turns(partition: pd.DataFrame, pairs: pd.DataFrame) -> Finding | None:
     """Devices that all worked, and hardly ever at once. Not for a trace with phases, which may want just that."""
     busy = partition[partition["busy_ps"] >= TURNS_BUSY * partition["window_ps"]]
-    among = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
-    ratio = among["ratio_min"].max()
-    if not len(among) or among["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:
+    busy_pairs = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
+    ratio = busy_pairs["ratio_min"].max()
+    if not len(busy_pairs) or busy_pairs["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:
         return None
     cost, share = _cost([sum(map(int, busy["busy_ps"])) - int(busy["busy_ps"].max())], partition)
     return Finding("took_turns", cost, share, {"devices": len(busy), "ratio_min": float(ratio)})
 
 
-def _cost(lasted: Any, partition: pd.DataFrame) -> tuple[int, float]:
+def _cost(times: Any, partition: pd.DataFrame) -> tuple[int, float]:
     """The time summed over the devices, and its share of their windows."""
-    cost, whole = sum(map(int, lasted)), sum(map(int, partition["window_ps"]))
-    return cost, cost / whole if whole else 0.0
+    cost, window_ps = sum(map(int, times)), sum(map(int, partition["window_ps"]))
+    return cost, cost / window_ps if window_ps else 0.0
 
 
 def _ratio(rows: Rows, part: Any, whole: Any) -> float:
     """The durations of the rows `part` over those of `whole`, 0 without any."""
-    lasted = rows.end - rows.start
-    total = iv.sum_exactly(lasted[whole])
-    return iv.sum_exactly(lasted[part]) / total if total else 0.0
+    lengths = rows.end - rows.start
+    total = iv.sum_exactly(lengths[whole])
+    return iv.sum_exactly(lengths[part]) / total if total else 0.0

@@ -29,12 +29,12 @@ def known_by(source: Source) -> pd.DataFrame:
     known_by is null or no level counts as NOTHING. Rows on unknown devices (`cpu:?`) count in no busy time.
     """
     rows = timeline_of(source).rows
-    told = _told(rows)
-    busy: list[int] = []
+    level_of_row = _levels(rows)
+    busy_ps: list[int] = []
     for level in reversed(range(len(LEVELS))):
         # What ran at this level or at one less trustworthy, less what ran at those alone.
-        busy.append(_busy(rows, told >= level) - sum(busy) if (told == level).any() else 0)
-    return _table({"level": [level.value for level in LEVELS], "busy_ps": busy[::-1]}, sum(busy))
+        busy_ps.append(_busy_time(rows, level_of_row >= level) - sum(busy_ps) if (level_of_row == level).any() else 0)
+    return _table({"level": [level.value for level in LEVELS], "busy_ps": busy_ps[::-1]}, sum(busy_ps))
 
 
 def guessed(source: Source) -> pd.DataFrame:
@@ -46,43 +46,43 @@ def guessed(source: Source) -> pd.DataFrame:
     share that time, so the ratios may sum to more than 1.
     """
     rows = timeline_of(source).rows
-    told = _told(rows)
-    guess = told >= _GUESS
+    level_of_row = _levels(rows)
+    guess = level_of_row >= _GUESS
     kinds = KIND_DTYPE.categories
     name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in rows.labels("name")], object))
-    what = name_of[rows.codes("name")[guess]] * len(kinds)
-    what = (what + rows.kind[guess]) * len(LEVELS) + told[guess]
-    which, found = pd.factorize(what)
-    rest, level = np.divmod(found, len(LEVELS))
-    name, kind = np.divmod(rest, len(kinds))
+    keys = name_of[rows.codes("name")[guess]] * len(kinds)
+    keys = (keys + rows.kind[guess]) * len(LEVELS) + level_of_row[guess]
+    group_of_guess, group_keys = pd.factorize(keys)
+    remainder, level = np.divmod(group_keys, len(LEVELS))
+    name, kind = np.divmod(remainder, len(kinds))
     group = np.full(len(rows), -1)
-    group[guess] = which
+    group[guess] = group_of_guess
     table = _table(
         {
             "name": names[name],
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
-            "intervals": np.bincount(which, minlength=len(found)),
-            "device_time_ps": _times(rows, group, len(found)),
+            "intervals": np.bincount(group_of_guess, minlength=len(group_keys)),
+            "device_time_ps": _times(rows, group, len(group_keys)),
         },
-        _busy(rows, told >= 0),
+        _busy_time(rows, level_of_row >= 0),
     )
     return table.sort_values(["device_time_ps", "name"], ascending=[False, True], ignore_index=True)
 
 
-def _told(rows: Rows) -> NDArray[np.int64]:
+def _levels(rows: Rows) -> NDArray[np.int64]:
     """The level that told each row's kind, a place in LEVELS, -1 on unknown devices; (n,)."""
     level = [
         LEVELS.index(KnownBy(name)) if name in list(LEVELS) else len(LEVELS) - 1 for name in rows.labels("known_by")
     ]
-    told = np.array([*level, len(LEVELS) - 1])[rows.codes("known_by")]
-    return told if all(rows.placed) else np.where(np.array(rows.placed)[rows.device], told, -1)
+    level_of_row = np.array([*level, len(LEVELS) - 1])[rows.codes("known_by")]
+    return level_of_row if all(rows.placed) else np.where(np.array(rows.placed)[rows.device], level_of_row, -1)
 
 
-def _busy(rows: Rows, held: NDArray[np.bool_]) -> int:
+def _busy_time(rows: Rows, mask: NDArray[np.bool_]) -> int:
     """The unions of the held rows on each device, summed over the devices, in ps."""
-    (busy,) = _times(rows, held - 1, 1)
-    return busy
+    (busy_ps,) = _times(rows, mask - 1, 1)
+    return busy_ps
 
 
 def _times(rows: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
@@ -105,22 +105,22 @@ def union_times(
     high, low = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
     reach, on = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
     for row in range(len(group)):
-        one = group[row]
-        if one < 0:
+        row_group = group[row]
+        if row_group < 0:
             continue
-        if on[one] != device[row]:
-            on[one], reach[one] = device[row], start[row]
-        added = end[row] - max(start[row], reach[one])
-        if added > 0:
-            high[one] += added >> 32
-            low[one] += added & 0xFFFFFFFF
-            reach[one] = end[row]
+        if on[row_group] != device[row]:
+            on[row_group], reach[row_group] = device[row], start[row]
+        added_ps = end[row] - max(start[row], reach[row_group])
+        if added_ps > 0:
+            high[row_group] += added_ps >> 32
+            low[row_group] += added_ps & 0xFFFFFFFF
+            reach[row_group] = end[row]
     return high, low
 
 
-def _table(columns: Mapping[str, Any], whole: int) -> pd.DataFrame:
-    """A frame of the columns, the last of them a time in Python ints, and `ratio`, that time over the `whole`."""
+def _table(columns: Mapping[str, Any], total_ps: int) -> pd.DataFrame:
+    """A frame of the columns, the last of them a time in Python ints, and `ratio`, that time over the `total_ps`."""
     *_, time = columns
-    made = pd.DataFrame({**columns, time: pd.Series(columns[time], dtype=object)})
-    made["ratio"] = pd.array([part / whole if whole else None for part in columns[time]], "Float64")
-    return made.astype({column: "str" for column in ("name", "kind", "level") if column in made})
+    table = pd.DataFrame({**columns, time: pd.Series(columns[time], dtype=object)})
+    table["ratio"] = pd.array([time_ps / total_ps if total_ps else None for time_ps in columns[time]], "Float64")
+    return table.astype({column: "str" for column in ("name", "kind", "level") if column in table})

@@ -35,14 +35,16 @@ def overlap(source: Source, window: Windows | None = None) -> pd.DataFrame:
     for name, device in [*unions.devices.items(), *unions.unplaced.items()]:
         compute, behind = device.compute, "compute"
         if name in unions.unplaced:
-            compute = iv.union(*(one.compute for one in unions.devices.values() if one.host == device.host))
+            compute = iv.union(
+                *(other_device.compute for other_device in unions.devices.values() if other_device.host == device.host)
+            )
             behind = "compute of any device"
         whats = {"collective": device.collective, "memory": device.memory, **device.directions}
-        for what, held in whats.items():
-            if what == "collective" and name in unions.unplaced and not len(held):
+        for what, spans in whats.items():
+            if what == "collective" and name in unions.unplaced and not len(spans):
                 continue
-            total = iv.total(held)
-            hidden = iv.total(iv.intersection(held, compute))
+            total = iv.total(spans)
+            hidden = iv.total(iv.intersection(spans, compute))
             ratio = hidden / total if total else None
             rows.append((name, what, behind, hidden, total, ratio, None if total else f"no {what} work in the window"))
     return frame(OVERLAP_COLUMNS, rows)
@@ -67,44 +69,53 @@ def device_pairs(source: Source, window: Windows | None = None) -> pd.DataFrame:
     """
     unions = timeline_of(source, window).unions
     lengths = {name: iv.total(device.busy) for name, device in unions.devices.items()}
-    shared = _shared([device.busy for device in unions.devices.values()])
+    overlap_of = _overlaps([device.busy for device in unions.devices.values()])
     rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
-    for (one, a), (other, b) in combinations(enumerate(unions.devices), 2):
+    for (place_a, a), (place_b, b) in combinations(enumerate(unions.devices), 2):
         if unions.devices[a].clock != unions.devices[b].clock:
             rows.append((a, b, None, None, None, "their hosts' clocks are not aligned"))
             continue
-        both = int(shared[one, other])
+        overlap_ps = int(overlap_of[place_a, place_b])
         shorter = min(lengths[a], lengths[b])
-        either = lengths[a] + lengths[b] - both
+        either = lengths[a] + lengths[b] - overlap_ps
         idle = " and ".join(name for name in (a, b) if not lengths[name])
         reason = f"{idle} did nothing in the window" if idle else None
-        rows.append((a, b, both, both / shorter if shorter else None, both / either if shorter else None, reason))
+        rows.append(
+            (
+                a,
+                b,
+                overlap_ps,
+                overlap_ps / shorter if shorter else None,
+                overlap_ps / either if shorter else None,
+                reason,
+            )
+        )
     return frame(PAIR_COLUMNS, rows)
 
 
-def _shared(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
+def _overlaps(sets: Sequence[iv.Intervals]) -> NDArray[np.int64]:
     """For how long each two of k merged sets hold the same points, in ps, shape (k, k); only above the diagonal."""
-    first = np.cumsum([0, *map(len, sets)])
+    offsets = np.cumsum([0, *map(len, sets)])
     start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()
     # A step of this loop is short, and there are as many as intervals times devices.
-    return loop(shared_times, len(start) * len(sets) // 16)(first, start, end)
+    return loop(shared_times, len(start) * len(sets) // 16)(offsets, start, end)
 
 
-def shared_times(first: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+def shared_times(offsets: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
     """For how long each two of k merged sets, rows first[k]:first[k + 1], hold the same points: (k, k), above the
     diagonal."""
-    sets = len(first) - 1
+    sets = len(offsets) - 1
     shared = np.zeros((sets, sets), np.int64)
     for a in range(sets):
         for b in range(a + 1, sets):
-            one, other, both = first[a], first[b], 0
-            while one < first[a + 1] and other < first[b + 1]:
-                both += max(0, min(end[one], end[other]) - max(start[one], start[other]))
-                if end[one] < end[other]:
-                    one += 1
+            i, j, time = offsets[a], offsets[b], 0
+            while i < offsets[a + 1] and j < offsets[b + 1]:
+                time += max(0, min(end[i], end[j]) - max(start[i], start[j]))
+                if end[i] < end[j]:
+                    i += 1
                 else:
-                    other += 1
-            shared[a, b] = both
+                    j += 1
+            shared[a, b] = time
     return shared
 
 

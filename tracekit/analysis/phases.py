@@ -89,7 +89,7 @@ class _Phase:
         return max(map(len, self.spans.values()))
 
 
-def marked(
+def phase_marks(
     spans: pd.DataFrame, extra: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None
 ) -> pd.DataFrame:
     """The spans that are phases: columns host, name, start_ps, end_ps, alone (tuple of names), baseline, by start.
@@ -97,56 +97,69 @@ def marked(
     `tracekit.phase` marks its own. `extra` names annotations to take as phases too; `alone` or `baseline` then say what
     the last of them is compared with.
     """
-    own = (spans["tracekit"] == "phase").to_numpy(bool)
-    named = spans["name"].isin(list(extra)).to_numpy(bool)
-    found = spans[own | named].sort_values("start_ps", kind="stable")
-    names = found["name"].astype("str")
-    last = names == extra[-1] if extra else pd.Series(False, index=found.index)
+    is_phase = (spans["tracekit"] == "phase").to_numpy(bool)
+    is_named = spans["name"].isin(list(extra)).to_numpy(bool)
+    phase_spans = spans[is_phase | is_named].sort_values("start_ps", kind="stable")
+    names = phase_spans["name"].astype("str")
+    is_last = names == extra[-1] if extra else pd.Series(False, index=phase_spans.index)
     return pd.DataFrame(
         {
-            "host": found["host"].astype("str"),
+            "host": phase_spans["host"].astype("str"),
             "name": names,
-            "start_ps": found["start_ps"],
-            "end_ps": found["end_ps"],
+            "start_ps": phase_spans["start_ps"],
+            "end_ps": phase_spans["end_ps"],
             "alone": [
-                tuple(alone) if given and alone else tuple(text.split(";")) if isinstance(text, str) and text else ()
-                for text, given in zip(found["alone"], last, strict=True)
+                tuple(alone)
+                if is_last_phase and alone
+                else tuple(text.split(";"))
+                if isinstance(text, str) and text
+                else ()
+                for text, is_last_phase in zip(phase_spans["alone"], is_last, strict=True)
             ],
             "baseline": [
-                baseline if given and baseline else text if isinstance(text, str) and text else None
-                for text, given in zip(found["baseline"], last, strict=True)
+                baseline if is_last_phase and baseline else text if isinstance(text, str) and text else None
+                for text, is_last_phase in zip(phase_spans["baseline"], is_last, strict=True)
             ],
         }
     ).reset_index(drop=True)
 
 
-def _rounds(marked: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
-    """`marked` with one row a round (ROUND_COLUMNS, alone, baseline), by start; `clocks` has the clock of every host.
+def _rounds(phase_spans: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
+    """`phase_spans` with one row a round (ROUND_COLUMNS, alone, baseline), by start; `clocks` has the clock of every
+    host.
 
     Where several hosts run a phase, each marks its own span of every round: the k-th spans of all hosts on one clock
     are one, from the first start to the last end. Where hosts marked a phase differently often, spans that overlap are
     one round.
     """
-    only = next(iter(clocks.values()), "") if len(set(clocks.values())) < 2 else None
+    only_clock = next(iter(clocks.values()), "") if len(set(clocks.values())) < 2 else None
     # Without device rows to compare it with, a host among unaligned ones stands apart.
-    clock = marked["host"].map(lambda host: clocks.get(host, host if only is None else only))
-    found = []
-    for (on, name), spans in marked.groupby([clock, marked["name"]], sort=False):
-        each = [iv.intervals(one["start_ps"], one["end_ps"]) for _, one in spans.groupby("host", sort=False)]
-        if len(each) > 1:
-            same = len({len(one) for one in each}) == 1
-            joined = (
+    clock = phase_spans["host"].map(lambda host: clocks.get(host, host if only_clock is None else only_clock))
+    rounds = []
+    for (clock_name, name), spans in phase_spans.groupby([clock, phase_spans["name"]], sort=False):
+        spans_by_host = [
+            iv.intervals(host_spans["start_ps"], host_spans["end_ps"])
+            for _, host_spans in spans.groupby("host", sort=False)
+        ]
+        if len(spans_by_host) > 1:
+            same_count = len({len(host_set) for host_set in spans_by_host}) == 1
+            merged = (
                 np.column_stack(
-                    [np.min([one[:, 0] for one in each], axis=0), np.max([one[:, 1] for one in each], axis=0)]
+                    [
+                        np.min([host_set[:, 0] for host_set in spans_by_host], axis=0),
+                        np.max([host_set[:, 1] for host_set in spans_by_host], axis=0),
+                    ]
                 )
-                if same
-                else iv.union(*each)
+                if same_count
+                else iv.union(*spans_by_host)
             )
         else:
-            joined = each[0]
-        last = spans.iloc[-1]
-        found += [(on, name, int(start), int(end), last["alone"], last["baseline"]) for start, end in joined]
-    table = pd.DataFrame(found, columns=[*ROUND_COLUMNS, "alone", "baseline"])
+            merged = spans_by_host[0]
+        last_span = spans.iloc[-1]
+        rounds += [
+            (clock_name, name, int(start), int(end), last_span["alone"], last_span["baseline"]) for start, end in merged
+        ]
+    table = pd.DataFrame(rounds, columns=[*ROUND_COLUMNS, "alone", "baseline"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"}).sort_values(
         "start_ps", kind="stable", ignore_index=True
     )
@@ -155,19 +168,19 @@ def _rounds(marked: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFrame:
 def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]]:
     """The windows of each phase by name and clock, shape (n, 2) ps: each round, reaching to the last end of the work
     begun inside it."""
-    found: dict[str, dict[str, Intervals]] = {}
-    for (name, on), spans in rounds.groupby(["name", "clock"], sort=False):
+    windows: dict[str, dict[str, Intervals]] = {}
+    for (name, clock_name), spans in rounds.groupby(["name", "clock"], sort=False):
         round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
         reach = round_of.copy()
-        for device in _on_clock(rows, str(on)):
-            mine = rows.of(device)
-            first, stop = np.searchsorted(rows.start[mine], round_of).T
+        for device in _on_clock(rows, str(clock_name)):
+            device_rows = rows.of(device)
+            first_row, stop = np.searchsorted(rows.start[device_rows], round_of).T
             # One more end, so that a round may begin after the last row; of an empty one this gives a row outside it.
-            ends = np.append(rows.end[mine], 0)
-            last = np.maximum.reduceat(ends, np.column_stack([first, stop]).ravel())[::2]
-            reach[:, 1] = np.maximum(reach[:, 1], np.where(first < stop, last, reach[:, 1]))
-        found.setdefault(str(name), {})[str(on)] = reach
-    return found
+            ends = np.append(rows.end[device_rows], 0)
+            last_end = np.maximum.reduceat(ends, np.column_stack([first_row, stop]).ravel())[::2]
+            reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
+        windows.setdefault(str(name), {})[str(clock_name)] = reach
+    return windows
 
 
 def _on_clock(rows: Rows, clock: str) -> list[int]:
@@ -185,25 +198,25 @@ def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (),
     equally often. What cannot be said is null with a `reason`.
     """
     timeline = timeline_of(source)
-    marks = marked(timeline.trace.spans, names, alone, baseline)
+    marks = phase_marks(timeline.trace.spans, names, alone, baseline)
     rounds = _rounds(marks, dict(zip(timeline.rows.hosts, timeline.rows.clocks, strict=True)))
     windows = _windows(rounds, timeline.rows)
-    known = _measured(rounds, windows, timeline)
+    phases_by_name = _measure(rounds, windows, timeline)
     table, stretches = [], []
-    for name, phase in known.items():
-        others = phase.alone or ((phase.baseline,) if phase.baseline else ())
-        missing = [other for other in others if other not in known]
+    for name, phase in phases_by_name.items():
+        compared = phase.alone or ((phase.baseline,) if phase.baseline else ())
+        missing = [name_compared for name_compared in compared if name_compared not in phases_by_name]
         speedup = efficiency = reason = None
-        if not others:
+        if not compared:
             reason = "the phase names no other to be compared with"
         elif missing:
             reason = f"the trace holds no phase {missing[0]!r} to compare with"
         elif phase.wall == 0:
             reason = "the phase took no time"
         else:
-            speedup = sum(known[other].wall for other in others) / phase.wall
-            if phase.baseline and phase.devices and known[phase.baseline].devices:
-                efficiency = speedup * known[phase.baseline].devices / phase.devices
+            speedup = sum(phases_by_name[name_compared].wall for name_compared in compared) / phase.wall
+            if phase.baseline and phase.devices and phases_by_name[phase.baseline].devices:
+                efficiency = speedup * phases_by_name[phase.baseline].devices / phase.devices
         table.append(
             (
                 name,
@@ -212,48 +225,53 @@ def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (),
                 round(phase.wall),
                 phase.late,
                 phase.devices,
-                ", ".join(others) or None,
+                ", ".join(compared) or None,
                 speedup,
                 efficiency,
                 reason,
             )
         )
-        solos = [known[other] for other in phase.alone if other in known]
+        solos = [phases_by_name[name_compared] for name_compared in phase.alone if name_compared in phases_by_name]
         stretches += [(name, *row) for row in _stretch(phase, solos)]
     return Phases(frame(PHASE_COLUMNS, table), frame(STRETCH_COLUMNS, stretches), frame(ROUND_COLUMNS, rounds), windows)
 
 
-def _measured(
+def _measure(
     rounds: pd.DataFrame, windows: Mapping[str, Mapping[str, Intervals]], timeline: Timeline
 ) -> dict[str, _Phase]:
-    seen = timeline.unions
-    devices = {**seen.devices, **seen.unplaced}
-    found = {}
+    unions = timeline.unions
+    devices = {**unions.devices, **unions.unplaced}
+    measured = {}
     for name, reach in windows.items():
-        mine = rounds[rounds["name"] == name]
-        spans = {str(clock): iv.intervals(one["start_ps"], one["end_ps"]) for clock, one in mine.groupby("clock")}
-        baseline = mine["baseline"].iloc[-1]
+        phase_rounds = rounds[rounds["name"] == name]
+        spans = {
+            str(clock): iv.intervals(clock_rounds["start_ps"], clock_rounds["end_ps"])
+            for clock, clock_rounds in phase_rounds.groupby("clock")
+        }
+        baseline = phase_rounds["baseline"].iloc[-1]
         busy = {
-            (device, kind): int(np.median(iv.within(getattr(one, kind), reach[one.clock])))
-            for device, one in devices.items()
-            if one.clock in reach
+            (device, kind): int(np.median(iv.within(getattr(device_unions, kind), reach[device_unions.clock])))
+            for device, device_unions in devices.items()
+            if device_unions.clock in reach
             for kind in _KINDS
         }
         work = _work(timeline.rows, spans)
-        if any(one.clock in reach for one in seen.unplaced.values()) and len(reach) == 1:
-            everywhere = iv.union(*(one.memory for one in devices.values() if one.clock in reach))
+        if any(device_unions.clock in reach for device_unions in unions.unplaced.values()) and len(reach) == 1:
+            everywhere = iv.union(
+                *(device_unions.memory for device_unions in devices.values() if device_unions.clock in reach)
+            )
             busy[ANY_DEVICE, "memory"] = int(np.median(iv.within(everywhere, *reach.values())))
-            work[ANY_DEVICE, "memory"] = _added(ops for (_, kind), ops in work.items() if kind == "memory")
-        found[name] = _Phase(
+            work[ANY_DEVICE, "memory"] = _add_counts(ops for (_, kind), ops in work.items() if kind == "memory")
+        measured[name] = _Phase(
             spans=spans,
             windows=reach,
-            alone=mine["alone"].iloc[-1],
+            alone=phase_rounds["alone"].iloc[-1],
             baseline=baseline if isinstance(baseline, str) else None,
             busy=busy,
             work=work,
-            devices=len({device for (device, _), time in busy.items() if time and device in seen.devices}),
+            devices=len({device for (device, _), time in busy.items() if time and device in unions.devices}),
         )
-    return found
+    return measured
 
 
 def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], dict[int, Fraction]]:
@@ -261,49 +279,49 @@ def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], d
     n = max(map(len, spans.values()))
     names, kinds = len(rows.labels("name")), len(_KINDS)
     op = rows.codes("name") * kinds + _KIND_OF[rows.kind]
-    found: dict[tuple[str, str], dict[int, Fraction]] = {}
+    runs_by_op: dict[tuple[str, str], dict[int, Fraction]] = {}
     for clock, of_clock in spans.items():
         # Merged, so that what began in two rounds at once counts once.
-        begun = iv.union(of_clock)
+        merged_spans = iv.union(of_clock)
         for device in _on_clock(rows, clock):
-            mine = rows.of(device)
-            parts = np.searchsorted(rows.start[mine], begun).tolist()
-            ran = np.concatenate([op[:0], *(op[mine][first:stop] for first, stop in parts)])
-            counts = np.bincount(ran, minlength=names * kinds)
-            for one in np.flatnonzero(counts).tolist():
-                name, kind = divmod(one, kinds)
-                ops = found.setdefault((rows.devices[device], _KINDS[kind]), {})
-                ops[name] = Fraction(int(counts[one]), n)
-    return found
+            device_rows = rows.of(device)
+            row_ranges = np.searchsorted(rows.start[device_rows], merged_spans).tolist()
+            ops_run = np.concatenate([op[:0], *(op[device_rows][low:high] for low, high in row_ranges)])
+            run_counts = np.bincount(ops_run, minlength=names * kinds)
+            for key in np.flatnonzero(run_counts).tolist():
+                name, kind = divmod(key, kinds)
+                ops = runs_by_op.setdefault((rows.devices[device], _KINDS[kind]), {})
+                ops[name] = Fraction(int(run_counts[key]), n)
+    return runs_by_op
 
 
-def _added(parts: Iterable[Mapping[int, Fraction]]) -> dict[int, Fraction]:
-    """The counts of all `parts`, added op by op."""
-    found: dict[int, Fraction] = {}
-    for part in parts:
-        for op, count in part.items():
-            found[op] = found.get(op, Fraction(0)) + count
-    return found
+def _add_counts(count_maps: Iterable[Mapping[int, Fraction]]) -> dict[int, Fraction]:
+    """The counts of all `count_maps`, added op by op."""
+    sums: dict[int, Fraction] = {}
+    for counts in count_maps:
+        for op, count in counts.items():
+            sums[op] = sums.get(op, Fraction(0)) + count
+    return sums
 
 
 def _stretch(
     phase: _Phase, solos: Sequence[_Phase]
 ) -> list[tuple[str, str, int, int | None, float | None, str | None]]:
     rows: list[tuple[str, str, int, int | None, float | None, str | None]] = []
-    for (device, kind), here in phase.busy.items():
-        if not here:
+    for (device, kind), busy_ps in phase.busy.items():
+        if not busy_ps:
             continue
-        apart: int | None = None
+        alone_ps: int | None = None
         ratio: float | None = None
         reason: str | None = None
         if not solos:
             reason = "stretch compares with solo phases (alone=), and none is named"
         else:
-            apart = sum(solo.busy.get((device, kind), 0) for solo in solos)
-            work = _added(solo.work.get((device, kind), {}) for solo in solos)
-            if work == phase.work.get((device, kind), {}) and apart:
-                ratio = here / apart
+            alone_ps = sum(solo.busy.get((device, kind), 0) for solo in solos)
+            work = _add_counts(solo.work.get((device, kind), {}) for solo in solos)
+            if work == phase.work.get((device, kind), {}) and alone_ps:
+                ratio = busy_ps / alone_ps
             else:
                 reason = "the work differs from that of the phases it is compared with"
-        rows.append((device, kind, here, apart, ratio, reason))
+        rows.append((device, kind, busy_ps, alone_ps, ratio, reason))
     return rows

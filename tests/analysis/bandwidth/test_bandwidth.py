@@ -11,7 +11,7 @@ from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.data import schedule
 from tests.frames import events
 from tracekit import jit
-from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, add_up
+from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, add_union_lengths
 from tracekit.columns import frame
 from tracekit.trace import EVENT_COLUMNS
 
@@ -314,7 +314,7 @@ def test_the_loop_gives_the_same_compiled(drawn):
         return length.tolist()
 
     wanted = [len(set().union(*(range(a, a + size) for key, a, size in drawn if key == one))) for one in range(3)]
-    assert run(add_up) == run(jit.compiled(add_up)) == wanted
+    assert run(add_union_lengths) == run(jit.compiled(add_union_lengths)) == wanted
 
 
 def plainly(table: pd.DataFrame, device: str, way: str) -> tuple[int, int, int]:

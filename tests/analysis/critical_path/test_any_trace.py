@@ -109,7 +109,7 @@ def lengths(dag, s, e, op, what):
         if dag.instance[i] >= 0:
             low = min(max(low, int(dag.gate[dag.instance[i]])), high)
         own = 0 if dag.kind[i] in what.kinds or (op[i] >= 0 and op[i] == what.op) else high - low
-        if dag.instance[i] >= 0 and not what.apart:
+        if dag.instance[i] >= 0 and not what.unsynchronised:
             return max(begun(x) for x in nodes if dag.instance[x] == dag.instance[i]) + own
         return begun(i) + own
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tests.offender_frames import handed_out
 from tracekit import intervals as iv
-from tracekit.analysis.offenders.exposed import exposed, remains
+from tracekit.analysis.offenders.exposed import exposed, subtract_blocks
 from tracekit.analysis.partition import partition
 from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
@@ -67,7 +67,7 @@ spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda one
 @given(spans, spans)
 def test_what_remains_of_each_span_is_what_the_blocks_do_not_hold(some, blocks):
     blocked = iv.union(iv.intervals([a for a, _ in blocks], [b for _, b in blocks]))
-    parts, owner = remains(iv.intervals([a for a, _ in some], [b for _, b in some]), blocked)
+    parts, owner = subtract_blocks(iv.intervals([a for a, _ in some], [b for _, b in some]), blocked)
     free = set(range(40)) - {point for a, b in blocks for point in range(a, b)}
     assert owner.tolist() == sorted(owner.tolist())
     for one, (start, end) in enumerate(some):

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from tests.frames import events
-from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, where
+from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, locate
 from tracekit.columns import frame
 from tracekit.timeline.rows import rows
 from tracekit.trace import OP_COLUMNS
@@ -32,7 +32,7 @@ def some():
 
 def test_a_row_has_its_source_and_bytes_and_a_gap_the_source_of_what_came_next():
     held, ops = some()
-    told = where(spots((0, 5, 9, 0, -1), (0, 0, 5, -1, 0), (0, 9, 12, -1, 1), (0, 20, 30, -1, -1)), held, steps(), ops)
+    told = locate(spots((0, 5, 9, 0, -1), (0, 0, 5, -1, 0), (0, 9, 12, -1, 1), (0, 20, 30, -1, -1)), held, steps(), ops)
     assert {name: list(column) for name, column in told.items() if name != "bytes"} == {
         "step": [None] * 4,
         "source": ["model.py:42", "model.py:42", None, None],
@@ -48,12 +48,12 @@ def test_the_step_is_the_one_that_holds_the_start_on_the_clock_of_the_device():
         ("", 8, "train", 6, 10), ("", 7, "train", 0, 5), ("", None, "module", 10, 12), ("other", 1, "x", 0, 99)
     )
     at = [(0, start, start + 1, -1, -1) for start in (0, 4, 5, 6, 9, 11, 12)]
-    assert where(spots(*at), held, table, ops)["step"] == ["7", "7", None, "8", "8", "module", None]
+    assert locate(spots(*at), held, table, ops)["step"] == ["7", "7", None, "8", "8", "module", None]
 
 
 def test_without_ops_and_steps_nothing_is_told():
     held, _ = some()
-    told = where(spots((0, 5, 9, 0, -1)), held, steps(), frame(OP_COLUMNS))
+    told = locate(spots((0, 5, 9, 0, -1)), held, steps(), frame(OP_COLUMNS))
     # The row names an operation, but no frame of operations is there to hold it.
     assert [list(told[name]) for name in ("step", "source", "framework_op")] == [[None]] * 3
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.any_rows import KINDS, some_rows
 from tests.frames import events
 from tracekit import intervals as iv
-from tracekit.analysis.steps.windows import spent
+from tracekit.analysis.steps.windows import time_spent
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE
 
@@ -17,7 +17,7 @@ from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE
 def test_every_cell_counts_points(rows, some):
     windows = [(start, start + size) for start, size in some]
     for name, device in timeline_of(events(*rows)).unions.devices.items():
-        did = spent(device, iv.intervals([a for a, _ in windows], [b for _, b in windows]))
+        did = time_spent(device, iv.intervals([a for a, _ in windows], [b for _, b in windows]))
         for place, window in enumerate(windows):
             ran = [{KINDS[row[1]] for row in rows if row[0] == name and row[2] <= p < row[3]} for p in range(*window)]
             for code, cell in enumerate(CELLS):
@@ -32,4 +32,4 @@ def test_every_cell_counts_points(rows, some):
 
 def test_a_device_that_did_nothing_idles_in_every_window():
     device = timeline_of(events(("gpu:0", "compute", 3, 3))).unions.devices["gpu:0"]
-    assert spent(device, np.array([[0, 10], [5, 5]])).cells[0].tolist() == [10, 0]
+    assert time_spent(device, np.array([[0, 10], [5, 5]])).cells[0].tolist() == [10, 0]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
-from tracekit.analysis.phases import marked
+from tracekit.analysis.phases import phase_marks
 from tracekit.readers import read
 
 DATA = Path(__file__).parents[2] / "data"
@@ -33,7 +33,7 @@ def trace(request):
 
 def test_every_phase_holds_the_work_the_program_asked_for_and_no_other(trace):
     found: dict = {}
-    phases = marked(trace.spans)
+    phases = phase_marks(trace.spans)
     for row in trace.events.itertuples():
         for phase in phases.itertuples():
             if phase.start_ps <= row.start_ps < phase.end_ps:
@@ -66,7 +66,7 @@ def test_every_row_leads_back_to_the_call_that_the_program_made(trace):
     events = trace.events.merge(
         trace.launches, on=["host", "correlation_id"], suffixes=("", "_of_call"), validate="many_to_one"
     )
-    for phase in marked(trace.spans).itertuples():
+    for phase in phase_marks(trace.spans).itertuples():
         mine = events[events["start_ps_of_call"].between(phase.start_ps, phase.end_ps)]
         assert mine["start_ps"].between(phase.start_ps, phase.end_ps).all()
         assert (mine["start_ps_of_call"] <= mine["start_ps"]).all()
@@ -149,7 +149,7 @@ def test_a_device_that_computes_all_the_time_is_busy_all_the_time(tmp_path):
         [sys.executable, "-m", "tracekit", "capture", "--out", "trace", "script.py"], cwd=tmp_path, check=True
     )
     trace = read(tmp_path / "trace")
-    (phase,) = marked(trace.spans).itertuples()
+    (phase,) = phase_marks(trace.spans).itertuples()
     (row,) = tracekit.partition(trace.events, (phase.start_ps, phase.end_ps)).itertuples()
     assert row.busy_ps / row.window_ps > 0.9
     assert len(trace.events[trace.events["start_ps"].between(phase.start_ps, phase.end_ps)]) == 5

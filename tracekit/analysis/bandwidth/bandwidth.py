@@ -140,63 +140,67 @@ def bandwidth(timeline: Timeline) -> Bandwidth:
     return Bandwidth(copies, rates, by_device, occupancy, low, reasons, lacking)
 
 
-def _table(columns: Mapping[str, str], made: list[dict[str, Any]]) -> pd.DataFrame:
-    return frame(columns, {name: [row.get(name) for row in made] for name in columns})
+def _table(columns: Mapping[str, str], records: list[dict[str, Any]]) -> pd.DataFrame:
+    return frame(columns, {name: [row.get(name) for row in records] for name in columns})
 
 
-def _placed(rows: Rows, held: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The places of the rows that are `held` and whose device is known."""
-    at = np.flatnonzero(held)
-    return at if all(rows.placed) else at[np.array(rows.placed, bool)[rows.device[at]]]
+def _on_known_devices(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The places of the rows that are `mask` and whose device is known."""
+    places = np.flatnonzero(mask)
+    return places if all(rows.placed) else places[np.array(rows.placed, bool)[rows.device[places]]]
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _copies(rows: Rows, able: Mapping[str, Limits]) -> pd.DataFrame:
-    ways: list[str | None] = [*DIRECTION_DTYPE.categories, None]
-    at = _placed(rows, rows.kind == CODE[Kind.MEMCPY])
+def _copies(rows: Rows, limits_of: Mapping[str, Limits]) -> pd.DataFrame:
+    directions: list[str | None] = [*DIRECTION_DTYPE.categories, None]
+    places = _on_known_devices(rows, rows.kind == CODE[Kind.MEMCPY])
     size, sized = rows.numbers("bytes")
-    key = rows.device[at] * len(ways) + rows.codes("direction")[at] % len(ways)
-    made = []
-    for one in np.unique(key).tolist():
-        mine, device, way = at[key == one], rows.devices[one // len(ways)], ways[one % len(ways)]
-        known = able.get(device, UNKNOWN)
-        memory = None if way in ("D2D", None) else known.memory.per_s
-        spans = iv.intervals(rows.start[mine], rows.end[mine])
-        row = _rates(spans, size[mine], sized[mine], known.of_copies(way), memory)
-        made.append({"device": device, "direction": way or "unknown", "n": len(mine), **row})
-    return _table(COPY_COLUMNS, made)
+    key = rows.device[places] * len(directions) + rows.codes("direction")[places] % len(directions)
+    records = []
+    for pair in np.unique(key).tolist():
+        copies, device, direction = (
+            places[key == pair],
+            rows.devices[pair // len(directions)],
+            directions[pair % len(directions)],
+        )
+        device_limits = limits_of.get(device, UNKNOWN)
+        memory = None if direction in ("D2D", None) else device_limits.memory.per_s
+        spans = iv.intervals(rows.start[copies], rows.end[copies])
+        row = _rates(spans, size[copies], sized[copies], device_limits.of_copies(direction), memory)
+        records.append({"device": device, "direction": direction or "unknown", "n": len(copies), **row})
+    return _table(COPY_COLUMNS, records)
 
 
 def _rates(
     spans: iv.Intervals, size: NDArray[np.int64], sized: NDArray[np.bool_], limit: Limit, memory: float | None
 ) -> dict[str, Any]:
     """The rates of copies in one direction; none of them can be faster than the `memory` that it ends or begins in."""
-    busy, small = iv.total(spans), sized & (size < SMALL_BYTES)
+    busy_ps, small = iv.total(spans), sized & (size < SMALL_BYTES)
     time = (spans[:, 1] - spans[:, 0])[sized & ~small]
     reasons = []
     with np.errstate(divide="ignore"):
         single = size[sized & ~small] / time * _PS
     possible = single <= (memory or np.finfo(float).max)
     if not possible.all():
-        what = "no time at all" if memory is None else "less time than the memory needs"
-        reasons.append(f"{(~possible).sum():,} of {len(size):,} take {what}: best and median leave them out")
+        duration = "no time at all" if memory is None else "less time than the memory needs"
+        reasons.append(f"{(~possible).sum():,} of {len(size):,} take {duration}: best and median leave them out")
     single = single[possible]
     total = iv.sum_exactly(size) if sized.all() else None
     if total is None:
         reasons.append(f"{(~sized).sum():,} of {len(size):,} copies state no bytes")
-    elif not busy:
+    elif not busy_ps:
         reasons.append("the copies take no time")
-    rate = total * _PS / busy if total is not None and busy else None
+    rate = total * _PS / busy_ps if total is not None and busy_ps else None
     if limit.reason:
         reasons.append(limit.reason)
     if rate and limit.per_s and rate > limit.per_s:
         reasons.append("more than the limit: out of a cache, or the limit is not that of this device")
     return {
         "bytes": total,
-        "busy_ps": busy,
+        "busy_ps": busy_ps,
         "bytes_per_s": rate,
         "median_bytes_per_s": float(np.median(single)) if len(single) else None,
         "best_bytes_per_s": float(single.max()) if len(single) else None,
@@ -210,105 +214,122 @@ def _rates(
     }
 
 
-def _ops(rows: Rows, ops: pd.DataFrame, able: Mapping[str, Limits], seen: Unions) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _ops(
+    rows: Rows, ops: pd.DataFrame, limits_of: Mapping[str, Limits], unions: Unions
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rates of each op with a known cost on each device, and of the devices."""
     costed = (ops["flops"].notna() | ops["bytes_accessed"].notna()).to_numpy(bool)
     number, has_op = rows.numbers("op")
-    at = _placed(rows, has_op & (rows.kind == CODE[Kind.COMPUTE])) if costed.any() else np.empty(0, np.int64)
-    at = at[costed[number[at]]]
-    if not len(at):
+    places = (
+        _on_known_devices(rows, has_op & (rows.kind == CODE[Kind.COMPUTE])) if costed.any() else np.empty(0, np.int64)
+    )
+    places = places[costed[number[places]]]
+    if not len(places):
         return frame(OP_RATE_COLUMNS), frame(DEVICE_RATE_COLUMNS)
-    device, begun, done = rows.device[at], rows.start[at], rows.end[at]
+    device, starts, ends = rows.device[places], rows.start[places], rows.end[places]
     # An op may start several kernels: how often it ran is told by how often each of them did.
     names = len(rows.labels("name"))
-    kernel = (device * len(ops) + number[at]) * names + rows.codes("name")[at]
-    kernel_of, kernels = _numbered(kernel, len(rows.devices) * len(ops) * names)
-    op_of, found = pd.factorize(kernels // names)
+    kernel = (device * len(ops) + number[places]) * names + rows.codes("name")[places]
+    kernel_of, kernels = _number(kernel, len(rows.devices) * len(ops) * names)
+    op_of, op_keys = pd.factorize(kernels // names)
     counts = np.bincount(kernel_of)
-    most, least = np.zeros(len(found), np.int64), np.full(len(found), len(at))
-    np.maximum.at(most, op_of, counts)
-    np.minimum.at(least, op_of, counts)
-    busy = _added_up(op_of[kernel_of], len(found), begun, done)
+    most_runs, fewest_runs = np.zeros(len(op_keys), np.int64), np.full(len(op_keys), len(places))
+    np.maximum.at(most_runs, op_of, counts)
+    np.minimum.at(fewest_runs, op_of, counts)
+    busy_ps = _union_lengths(op_of[kernel_of], len(op_keys), starts, ends)
 
-    order = np.argsort(-busy, kind="stable")
-    which, op = np.divmod(found[order], len(ops))
-    told = ops.iloc[op].reset_index(drop=True)
-    made = pd.DataFrame({"device": np.array(rows.devices, object)[which], "op": op, "busy_ps": busy[order]})
-    made = made.assign(hlo_op=told["hlo_op"].astype(object), program=told["program"].astype(object))
-    made = made.assign(flops=told["flops"], bytes=told["bytes_accessed"])
-    made["n"] = pd.arrays.IntegerArray(most[order], most[order] != least[order])
-    able_of = [able.get(name, UNKNOWN) for name in rows.devices]
-    n, flops, moved = (made[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
-    peak, memory = _per_s(one.flops for one in able_of), _per_s(one.memory for one in able_of)
-    placed = place(n, flops, moved, made["busy_ps"].to_numpy() / _PS, peak[which], memory[which])
-    made = frame(OP_RATE_COLUMNS, made.assign(**placed))
-    costed_ps = _added_up(device, len(rows.devices), begun, done)
+    order = np.argsort(-busy_ps, kind="stable")
+    device_number, op = np.divmod(op_keys[order], len(ops))
+    op_table = ops.iloc[op].reset_index(drop=True)
+    table = pd.DataFrame({"device": np.array(rows.devices, object)[device_number], "op": op, "busy_ps": busy_ps[order]})
+    table = table.assign(hlo_op=op_table["hlo_op"].astype(object), program=op_table["program"].astype(object))
+    table = table.assign(flops=op_table["flops"], bytes=op_table["bytes_accessed"])
+    table["n"] = pd.arrays.IntegerArray(most_runs[order], most_runs[order] != fewest_runs[order])
+    limits_by_device = [limits_of.get(name, UNKNOWN) for name in rows.devices]
+    n, flops, bytes_moved = (table[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
+    peak, memory = (
+        _per_s(device_limits.flops for device_limits in limits_by_device),
+        _per_s(device_limits.memory for device_limits in limits_by_device),
+    )
+    rate_columns = place(
+        n, flops, bytes_moved, table["busy_ps"].to_numpy() / _PS, peak[device_number], memory[device_number]
+    )
+    table = frame(OP_RATE_COLUMNS, table.assign(**rate_columns))
+    costed_ps = _union_lengths(device, len(rows.devices), starts, ends)
     totals = [
-        _device(rows.devices[one], int(costed_ps[one]), able_of[one], made[which == one], seen)
-        for one in np.unique(which).tolist()
+        _device(
+            rows.devices[number],
+            int(costed_ps[number]),
+            limits_by_device[number],
+            table[device_number == number],
+            unions,
+        )
+        for number in np.unique(device_number).tolist()
     ]
-    return made, _table(DEVICE_RATE_COLUMNS, totals)
+    return table, _table(DEVICE_RATE_COLUMNS, totals)
 
 
-def _numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _number(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Keys 0..count-1 numbered without gaps, and the key of each number."""
     if count > len(key):
         return pd.factorize(key)
-    held = np.bincount(key, minlength=count) > 0
-    return (np.cumsum(held) - 1)[key], np.flatnonzero(held)
+    is_used = np.bincount(key, minlength=count) > 0
+    return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)
 
 
-def _added_up(key: NDArray[Any], count: int, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+def _union_lengths(
+    key: NDArray[Any], count: int, start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """The length of the union of the rows of each key 0..count-1, in ps; the rows of a key stand in order of start."""
     length, reach = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).min)
-    loop(add_up, len(key))(key, start, end, length, reach)
+    loop(add_union_lengths, len(key))(key, start, end, length, reach)
     return length
 
 
-def add_up(key: Any, start: Any, end: Any, length: Any, reach: Any) -> None:
+def add_union_lengths(key: Any, start: Any, end: Any, length: Any, reach: Any) -> None:
     """Add to the `length` of each row's key what it holds past `reach`, where the rows of the key before it ended."""
     for row in range(len(key)):
-        one = key[row]
-        begun = max(start[row], reach[one])
-        if end[row] > begun:
-            length[one] += end[row] - begun
-            reach[one] = end[row]
+        row_key = key[row]
+        counted_from = max(start[row], reach[row_key])
+        if end[row] > counted_from:
+            length[row_key] += end[row] - counted_from
+            reach[row_key] = end[row]
 
 
 def _per_s(limits: Iterable[Limit]) -> NDArray[np.float64]:
-    return np.array([np.nan if one.per_s is None else one.per_s for one in limits])
+    return np.array([np.nan if limit.per_s is None else limit.per_s for limit in limits])
 
 
-def _device(name: str, costed_ps: int, able: Limits, ops: pd.DataFrame, seen: Unions) -> dict[str, Any]:
+def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame, unions: Unions) -> dict[str, Any]:
     """The FLOP/s of a device, of the ops whose number is known."""
-    told = ops[ops["n"].notna() & ops["flops"].notna()]
-    flops = sum(n * cost for n, cost in zip(told["n"].tolist(), told["flops"].tolist(), strict=True))
-    device = seen.devices[name]
-    busy, window, compute = iv.total(device.busy), iv.total(seen.windows[device.clock]), iv.total(device.compute)
-    known = flops if len(told) else None
-    reasons = [able.flops.reason] if len(told) else []
-    if len(told) < len(ops):
+    known_ops = ops[ops["n"].notna() & ops["flops"].notna()]
+    flops = sum(n * cost for n, cost in zip(known_ops["n"].tolist(), known_ops["flops"].tolist(), strict=True))
+    device = unions.devices[name]
+    busy_ps, window, compute = iv.total(device.busy), iv.total(unions.windows[device.clock]), iv.total(device.compute)
+    known_flops = flops if len(known_ops) else None
+    reasons = [device_limits.flops.reason] if len(known_ops) else []
+    if len(known_ops) < len(ops):
         reasons.append(
-            f"left out are {len(ops) - len(told):,} of {len(ops):,} ops without FLOPs or a known number of runs"
+            f"left out are {len(ops) - len(known_ops):,} of {len(ops):,} ops without FLOPs or a known number of runs"
         )
     if costed_ps < compute:
         reasons.append(f"no cost is stated for {100 - 100 * costed_ps / compute:.1f} % of the compute time")
-    rate = known * _PS / busy if known is not None and busy else None
-    if rate and able.flops.per_s and rate > able.flops.per_s:
+    rate = known_flops * _PS / busy_ps if known_flops is not None and busy_ps else None
+    if rate and device_limits.flops.per_s and rate > device_limits.flops.per_s:
         reasons.append("more than the peak: the cost of an op, how often it ran, or the peak is not right")
     return {
         "device": name,
         "window_ps": window,
-        "busy_ps": busy,
+        "busy_ps": busy_ps,
         "costed_ps": costed_ps,
-        "flops": known,
-        "window_flops_per_s": known * _PS / window if known is not None and window else None,
+        "flops": known_flops,
+        "window_flops_per_s": known_flops * _PS / window if known_flops is not None and window else None,
         "busy_flops_per_s": rate,
-        "peak_flops_per_s": able.flops.per_s,
-        "peak_from": able.flops.told_by,
-        "busy_flops_ratio": _ratio(rate, able.flops.per_s),
-        "memory_bytes_per_s": able.memory.per_s,
-        "memory_from": able.memory.told_by,
+        "peak_flops_per_s": device_limits.flops.per_s,
+        "peak_from": device_limits.flops.told_by,
+        "busy_flops_ratio": _ratio(rate, device_limits.flops.per_s),
+        "memory_bytes_per_s": device_limits.memory.per_s,
+        "memory_from": device_limits.memory.told_by,
         "reason": "; ".join(reason for reason in reasons if reason) or None,
     }
 
@@ -321,31 +342,33 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     ratio = rows.events["occupancy_ratio"].to_numpy(float, na_value=np.nan)[rows.at]
     computes = rows.kind == CODE[Kind.COMPUTE]
-    at = _placed(rows, computes & ~np.isnan(ratio))
-    if not len(at):
+    places = _on_known_devices(rows, computes & ~np.isnan(ratio))
+    if not len(places):
         return frame(OCCUPANCY_COLUMNS), frame(LOW_COLUMNS)
-    ratio, device, took = ratio[at], rows.device[at], rows.end[at] - rows.start[at]
+    ratio, device, duration = ratio[places], rows.device[places], rows.end[places] - rows.start[places]
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
-    name_of, found = _numbered(device * len(names) + rows.codes("name")[at], len(devices) * len(names))
-    which, name = np.divmod(found, len(names))
-    low = pd.DataFrame({"device": devices[which], "name": names[name], **_weighed(name_of, took, ratio)})
+    name_of, keys = _number(device * len(names) + rows.codes("name")[places], len(devices) * len(names))
+    device_number, name = np.divmod(keys, len(names))
+    low = pd.DataFrame(
+        {"device": devices[device_number], "name": names[name], **_weighted_means(name_of, duration, ratio)}
+    )
     low = low[low["mean_ratio"] < LOW_OCCUPANCY_RATIO].sort_values("time_ps", ascending=False, kind="stable")
 
-    whole = pd.DataFrame({"device": devices, **_weighed(device, took, ratio, len(devices))})
-    low_ps = np.bincount(device, took * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
+    by_device = pd.DataFrame({"device": devices, **_weighted_means(device, duration, ratio, len(devices))})
+    low_ps = np.bincount(device, duration * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
     kernels = np.bincount(rows.device[computes], minlength=len(devices))
     with np.errstate(divide="ignore", invalid="ignore"):
-        whole["low_time_ratio"], whole["told_ratio"] = low_ps / whole["time_ps"], whole["n"] / kernels
-    whole = whole[whole["n"] > 0]
-    return frame(OCCUPANCY_COLUMNS, whole), frame(LOW_COLUMNS, low)
+        by_device["low_time_ratio"], by_device["told_ratio"] = low_ps / by_device["time_ps"], by_device["n"] / kernels
+    by_device = by_device[by_device["n"] > 0]
+    return frame(OCCUPANCY_COLUMNS, by_device), frame(LOW_COLUMNS, low)
 
 
-def _weighed(
-    key: NDArray[Any], took: NDArray[np.int64], ratio: NDArray[np.float64], count: int = 0
+def _weighted_means(
+    key: NDArray[Any], duration: NDArray[np.int64], ratio: NDArray[np.float64], count: int = 0
 ) -> dict[str, NDArray[Any]]:
     """How many rows each key 0..count-1 has, their times summed in ps, and their ratio's mean over that time."""
     n = np.bincount(key, minlength=count)
     time = np.zeros(len(n), np.int64)
-    np.add.at(time, key, took)
+    np.add.at(time, key, duration)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {"n": n, "time_ps": time, "mean_ratio": np.bincount(key, took * ratio, len(n)) / time}
+        return {"n": n, "time_ps": time, "mean_ratio": np.bincount(key, duration * ratio, len(n)) / time}

@@ -54,12 +54,12 @@ def _limits(row: dict[str, Any]) -> Limits:
     sheet = PEAKS.get(model, Peaks())
     source = f"no datasheet is known for {model!r}" if model else "nor which model the device is"
 
-    def limit(what: str, told: Any, known: int | None) -> Limit:
-        if not pd.isna(told) and told > 0:
-            return Limit(float(told), TRACE)
-        if known is not None:
-            return Limit(float(known), DATASHEET)
-        return Limit(None, None, f"the trace does not state the {what}, {'and ' if model else ''}{source}")
+    def limit(quantity: str, stated: Any, datasheet: int | None) -> Limit:
+        if not pd.isna(stated) and stated > 0:
+            return Limit(float(stated), TRACE)
+        if datasheet is not None:
+            return Limit(float(datasheet), DATASHEET)
+        return Limit(None, None, f"the trace does not state the {quantity}, {'and ' if model else ''}{source}")
 
     memory = limit("memory bandwidth", row["memory_bandwidth_bytes_per_s"], sheet.memory_bytes)
     # A copy within a GPU moves every byte twice: out of the memory and into it.

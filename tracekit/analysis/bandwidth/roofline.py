@@ -15,29 +15,33 @@ Numbers = NDArray[np.float64]
 
 
 def place(
-    n: Numbers, flops: Numbers, moved: Numbers, seconds: Numbers, peak: Numbers, memory: Numbers
+    n: Numbers, flops: Numbers, bytes_moved: Numbers, seconds: Numbers, peak: Numbers, memory: Numbers
 ) -> dict[str, Any]:
     """Rates of ops that ran `n` times in `seconds` together, against `peak` FLOP/s and `memory` bytes/s; all (m,).
 
-    `flops` and `moved` (bytes) are those of one run; what is not known is NaN. Gives the columns flops_per_s,
+    `flops` and `bytes_moved` (bytes) are those of one run; what is not known is NaN. Gives the columns flops_per_s,
     flops_ratio (of the peak), bytes_per_s, bytes_ratio (of the memory's), flops_per_byte, roof_ratio, bound (the limit
     that is nearer: "compute" or "memory") and the reason why the last two are null.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        some = np.where(seconds > 0, seconds, np.nan)
-        flop_rate, byte_rate = n * flops / some, n * moved / some
-        of_peak, of_memory, intensity = flop_rate / peak, byte_rate / memory, np.where(moved > 0, flops / moved, np.nan)
+        positive_seconds = np.where(seconds > 0, seconds, np.nan)
+        flop_rate, byte_rate = n * flops / positive_seconds, n * bytes_moved / positive_seconds
+        of_peak, of_memory, intensity = (
+            flop_rate / peak,
+            byte_rate / memory,
+            np.where(bytes_moved > 0, flops / bytes_moved, np.nan),
+        )
     # What is past a limit has no place under the roof.
     roof = np.where((of_peak > 1) | (of_memory > 1), np.nan, np.maximum(of_peak, of_memory))
     reasons = {
         "its kernels ran unequally often, so how often it ran is not known": np.isnan(n),
-        "it takes no time": np.isnan(some),
+        "it takes no time": np.isnan(positive_seconds),
         "more FLOP/s than the peak: its cost, how often it ran, or the peak is not right": of_peak > 1,
         "more bytes/s than the memory moves: part of them stayed on the chip, or that limit is too low": of_memory > 1,
-        "the trace states its FLOPs or its bytes alone": np.isnan(flops) | np.isnan(moved),
+        "the trace states its FLOPs or its bytes alone": np.isnan(flops) | np.isnan(bytes_moved),
         "the peak FLOP/s or the memory bandwidth of the device is not known": np.isnan(peak) | np.isnan(memory),
     }
-    none: NDArray[Any] = np.full(len(n), None)
+    nulls: NDArray[Any] = np.full(len(n), None)
     rates = {
         "flops_per_s": flop_rate,
         "flops_ratio": of_peak,
@@ -47,6 +51,6 @@ def place(
         "roof_ratio": roof,
     }
     return {name: pd.arrays.FloatingArray(rate, np.isnan(rate)) for name, rate in rates.items()} | {
-        "bound": np.select([np.isnan(roof), of_peak >= of_memory], [none, "compute"], "memory"),
-        "reason": np.select([*reasons.values()], [np.full(len(n), why, object) for why in reasons], none),
+        "bound": np.select([np.isnan(roof), of_peak >= of_memory], [nulls, "compute"], "memory"),
+        "reason": np.select([*reasons.values()], [np.full(len(n), reason, object) for reason in reasons], nulls),
     }

@@ -33,30 +33,30 @@ def throughput(rows: Rows) -> Iterator[Throughput]:
     A row's bytes are spread evenly over its time, in whole bytes a second (rounded down), and rows that run at once
     add up. A collective's bytes are those of its message, so its rate is the algorithm's, with the wait in it.
     """
-    size, known = rows.numbers("bytes")
-    ways = [*rows.labels("direction"), "unknown"]
-    way = np.where(rows.kind == CODE[Kind.COLLECTIVE], len(ways), rows.codes("direction") % len(ways))
-    moved = known & ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.COLLECTIVE]))
+    size, has_bytes = rows.numbers("bytes")
+    directions = [*rows.labels("direction"), "unknown"]
+    direction = np.where(rows.kind == CODE[Kind.COLLECTIVE], len(directions), rows.codes("direction") % len(directions))
+    is_moved = has_bytes & ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.COLLECTIVE]))
     for device, name in enumerate(rows.devices):
-        mine = rows.of(device)
-        held = mine.start + np.flatnonzero(moved[mine])
-        for code, what in enumerate([*ways, "collective"]):
-            at = held[way[held] == code]
-            if len(at):
-                yield _steps(name, what, rows.start[at], rows.end[at], size[at])
+        device_rows = rows.of(device)
+        moving_rows = device_rows.start + np.flatnonzero(is_moved[device_rows])
+        for code, label in enumerate([*directions, "collective"]):
+            places = moving_rows[direction[moving_rows] == code]
+            if len(places):
+                yield _steps(name, label, rows.start[places], rows.end[places], size[places])
 
 
 def _steps(
-    device: str, what: str, start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
+    device: str, direction: str, start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
 ) -> Throughput:
     lasting = np.flatnonzero(end > start)
     instant = len(start) - len(lasting)
     start, end, size = start[lasting], end[lasting], size[lasting]
     # Python's integers: sums of such rates may pass int64, and must come back to 0 exactly.
-    rate = [moved * _PS // time for moved, time in zip(size.tolist(), (end - start).tolist(), strict=True)]
+    rate = [byte_count * _PS // time for byte_count, time in zip(size.tolist(), (end - start).tolist(), strict=True)]
     times = np.concatenate([start, end])
     order = np.argsort(times, kind="stable")
-    changes = np.array([*rate, *(-one for one in rate)], object)[order]
+    changes = np.array([*rate, *(-drop for drop in rate)], object)[order]
     times = times[order]
-    last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
-    return Throughput(device, what, times[last], np.cumsum(changes)[last].tolist(), instant)
+    is_last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
+    return Throughput(device, direction, times[is_last], np.cumsum(changes)[is_last].tolist(), instant)

@@ -30,49 +30,50 @@ class Exposed:
     cost: NDArray[np.int64]
 
 
-def blocking(seen: Unions, device: str, kind: Kind) -> Intervals:
+def blocking(unions: Unions, device: str, kind: Kind) -> Intervals:
     """What hides a row of a kind on a device: its compute; of copies and memsets also its collectives."""
-    held = seen.devices[device]
-    return held.compute if kind is Kind.COLLECTIVE else held.union_of(COMPUTE | COLLECTIVE)
+    device_unions = unions.devices[device]
+    return device_unions.compute if kind is Kind.COLLECTIVE else device_unions.union_of(COMPUTE | COLLECTIVE)
 
 
-def exposed(rows: Rows, seen: Unions) -> Exposed:
-    """What each row exposes; `seen` are the unions of the whole trace. Rows on unknown devices (`cpu:?`) are left out.
+def exposed(rows: Rows, unions: Unions) -> Exposed:
+    """What each row exposes; `unions` are the unions of the whole trace. Rows on unknown devices (`cpu:?`) are left
+    out.
 
     The costs of a device's collectives sum to |N - C|, those of its copies and memsets to |M - (C | N)|.
     """
-    parts = [np.zeros((4, 0), np.int64)]
+    tables = [np.zeros((4, 0), np.int64)]
     for number, name in enumerate(rows.devices):
-        if name not in seen.devices:
+        if name not in unions.devices:
             continue
         kind = rows.kind[rows.of(number)]
         copying = (kind == CODE[Kind.MEMCPY]) | (kind == CODE[Kind.MEMSET])
-        for one, held in ((Kind.COLLECTIVE, kind == CODE[Kind.COLLECTIVE]), (Kind.MEMCPY, copying)):
-            at = np.flatnonzero(held) + rows.of(number).start
-            if not len(at):
+        for blocked_kind, is_kind in ((Kind.COLLECTIVE, kind == CODE[Kind.COLLECTIVE]), (Kind.MEMCPY, copying)):
+            places = np.flatnonzero(is_kind) + rows.of(number).start
+            if not len(places):
                 continue
-            reach = np.maximum.accumulate(rows.end[at])
-            start = np.append(rows.start[at[:1]], np.maximum(rows.start[at[1:]], reach[:-1]))
-            end = np.maximum(rows.end[at], start)
-            hidden = iv.within(blocking(seen, name, one), iv.intervals(start, end))
-            parts.append(np.stack([at, start, end, end - start - hidden]))
-    found = np.concatenate(parts, axis=1)
-    return Exposed(*found[:, np.argsort(found[0], kind="stable")])
+            reach = np.maximum.accumulate(rows.end[places])
+            start = np.append(rows.start[places[:1]], np.maximum(rows.start[places[1:]], reach[:-1]))
+            end = np.maximum(rows.end[places], start)
+            hidden = iv.within(blocking(unions, name, blocked_kind), iv.intervals(start, end))
+            tables.append(np.stack([places, start, end, end - start - hidden]))
+    columns = np.concatenate(tables, axis=1)
+    return Exposed(*columns[:, np.argsort(columns[0], kind="stable")])
 
 
-def remains(spans: Intervals, blocked: Intervals) -> tuple[Intervals, NDArray[np.int64]]:
+def subtract_blocks(spans: Intervals, blocked: Intervals) -> tuple[Intervals, NDArray[np.int64]]:
     """The parts of each row of `spans` that the merged set `blocked` does not hold, and the row each is a part of.
 
     The parts of one row stand in order; rows of `spans` may be in any order and overlap.
     """
     # Each row is cut by the blocks that end after its start and start before its end; k blocks leave k + 1 parts.
-    first = np.searchsorted(blocked[:, 1], spans[:, 0], side="right")
-    cuts = np.maximum(np.searchsorted(blocked[:, 0], spans[:, 1], side="left") - first, 0)
+    first_block = np.searchsorted(blocked[:, 1], spans[:, 0], side="right")
+    cuts = np.maximum(np.searchsorted(blocked[:, 0], spans[:, 1], side="left") - first_block, 0)
     owner = np.repeat(np.arange(len(spans)), cuts + 1)
-    part = np.arange(len(owner)) - np.repeat(np.cumsum(cuts + 1) - (cuts + 1), cuts + 1)
+    number = np.arange(len(owner)) - np.repeat(np.cumsum(cuts + 1) - (cuts + 1), cuts + 1)
     edges = np.concatenate([blocked, np.zeros((1, 2), np.int64)])
-    block = first[owner] + part
-    start = np.where(part == 0, spans[owner, 0], edges[block - 1, 1])
-    end = np.where(part == cuts[owner], spans[owner, 1], edges[block, 0])
-    kept = np.flatnonzero(end > start)
-    return iv.intervals(start[kept], end[kept]), owner[kept]
+    block = first_block[owner] + number
+    start = np.where(number == 0, spans[owner, 0], edges[block - 1, 1])
+    end = np.where(number == cuts[owner], spans[owner, 1], edges[block, 0])
+    nonempty = np.flatnonzero(end > start)
+    return iv.intervals(start[nonempty], end[nonempty]), owner[nonempty]

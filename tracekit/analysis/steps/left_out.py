@@ -17,7 +17,9 @@ _CUT_BELOW = 0.9
 
 def series(table: pd.DataFrame) -> list[NDArray[np.int64]]:
     """The rows of the table by clock and name."""
-    return [its.index.to_numpy(np.int64) for _, its in table.groupby(["clock", "name"], sort=False)]
+    return [
+        rows_of_series.index.to_numpy(np.int64) for _, rows_of_series in table.groupby(["clock", "name"], sort=False)
+    ]
 
 
 def outliers(wall: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -26,8 +28,8 @@ def outliers(wall: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.zeros(len(wall), bool)
     middle = np.median(wall)
     off = np.abs(wall - middle)
-    found: NDArray[np.bool_] = (_PER_MAD * off > _Z * np.median(off)) & (off > _DIFFERS * middle)
-    return found
+    is_outlier: NDArray[np.bool_] = (_PER_MAD * off > _Z * np.median(off)) & (off > _DIFFERS * middle)
+    return is_outlier
 
 
 def left_out(
@@ -40,31 +42,31 @@ def left_out(
     unless it did in more than half of the steps of that name. "warm-up": one of the first that are left, and an outlier
     to the long side. Where all steps of a name would be left out, none is. `number` (devices, steps) counts the rows.
     """
-    why: list[str | None] = [None] * len(table)
-    for place in _cut(rows, table, number):
-        why[place] = "cut"
+    reasons: list[str | None] = [None] * len(table)
+    for place in _cut_steps(rows, table, number):
+        reasons[place] = "cut"
     notes: dict[tuple[str, str], str] = {}
     compiles, wall = table["compile_ps"].to_numpy() > 0, table["wall_ps"].to_numpy()
-    for its in series(table):
+    for members in series(table):
         note = []
-        often = int(compiles[its].sum())
-        if 2 * often > len(its) > 1:
-            note.append(f"a compiler ran in {often} of {len(its)} steps, so that these count")
+        often = int(compiles[members].sum())
+        if 2 * often > len(members) > 1:
+            note.append(f"a compiler ran in {often} of {len(members)} steps, so that these count")
         else:
-            for place in its[compiles[its]]:
-                why[place] = "compiles"
-        left = its[[why[place] is None for place in its]]
-        for place in left[: _first_ordinary(wall[left])]:
-            why[place] = "warm-up"
-        if all(why[place] for place in its):
-            reasons = " or ".join(dict.fromkeys(str(why[place]) for place in its))
-            note.append(f"each would be left out ({reasons}), so that all count")
-            for place in its:
-                why[place] = None
+            for place in members[compiles[members]]:
+                reasons[place] = "compiles"
+        remaining = members[[reasons[place] is None for place in members]]
+        for place in remaining[: _first_ordinary(wall[remaining])]:
+            reasons[place] = "warm-up"
+        if all(reasons[place] for place in members):
+            listed_reasons = " or ".join(dict.fromkeys(str(reasons[place]) for place in members))
+            note.append(f"each would be left out ({listed_reasons}), so that all count")
+            for place in members:
+                reasons[place] = None
         if note:
-            first = int(its[0])
+            first = int(members[0])
             notes[str(table["clock"].iloc[first]), str(table["name"].iloc[first])] = "; ".join(note)
-    return why, notes
+    return reasons, notes
 
 
 def _first_ordinary(wall: NDArray[np.int64]) -> int:
@@ -75,22 +77,22 @@ def _first_ordinary(wall: NDArray[np.int64]) -> int:
     return int(np.argmin(np.append(slow, False)))
 
 
-def _cut(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64]) -> list[int]:
+def _cut_steps(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64]) -> list[int]:
     """The steps at the edges of each clock's steps that lack rows of a device, or marks of a host."""
     usual = np.zeros(number.shape)
-    for its in series(table):
-        if len(its) > 2:
-            usual[:, its] = np.median(number[:, its], axis=1, keepdims=True)
+    for members in series(table):
+        if len(members) > 2:
+            usual[:, members] = np.median(number[:, members], axis=1, keepdims=True)
     usual[~np.array(rows.placed)] = 0
     hosts = table["hosts"].to_numpy(np.int64, na_value=0)
-    short: NDArray[np.bool_] = np.any(number < _CUT_BELOW * usual, axis=0)
+    lacks_rows: NDArray[np.bool_] = np.any(number < _CUT_BELOW * usual, axis=0)
     annotated = table["hosts"].notna().to_numpy(bool)
-    found: list[int] = []
-    for _, mine in table.groupby("clock", sort=False):
-        places = mine.index.to_numpy(np.int64)
+    cut_steps: list[int] = []
+    for _, clock_steps in table.groupby("clock", sort=False):
+        places = clock_steps.index.to_numpy(np.int64)
         unmarked: NDArray[np.bool_] = hosts[places] < int(hosts[places].max())
-        begun = np.flatnonzero(~(unmarked | short[places] & ~annotated[places]))
-        ended = np.flatnonzero(~(unmarked | short[places]))
-        if len(begun) and len(ended):
-            found += [*places[: begun[0]].tolist(), *places[ended[-1] + 1 :].tolist()]
-    return found
+        whole_starts = np.flatnonzero(~(unmarked | lacks_rows[places] & ~annotated[places]))
+        whole_ends = np.flatnonzero(~(unmarked | lacks_rows[places]))
+        if len(whole_starts) and len(whole_ends):
+            cut_steps += [*places[: whole_starts[0]].tolist(), *places[whole_ends[-1] + 1 :].tolist()]
+    return cut_steps

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.steps.left_out import FEWEST, left_out, outliers, series
-from tracekit.analysis.steps.windows import spent
+from tracekit.analysis.steps.windows import time_spent
 from tracekit.columns import frame
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, StepBoundaries
@@ -114,75 +114,80 @@ def steps(timeline: Timeline) -> Steps:
     ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them is what they do, and
     leaves none out.
     """
-    rows, found = timeline.rows, timeline.steps
-    if found.lacking:
+    rows, boundaries = timeline.rows, timeline.steps
+    if boundaries.lacking:
         return Steps(
             frame(STEP_COLUMNS),
             frame(DEVICE_COLUMNS),
             frame(SUMMARY_COLUMNS),
             frame(TYPICAL_COLUMNS),
-            lacking=found.lacking,
+            lacking=boundaries.lacking,
         )
-    table = found.table
-    number = _row_counts(rows, found)
-    why, notes = left_out(rows, table, number)
-    counted = np.array([one is None for one in why])
+    table = boundaries.table
+    number = _row_counts(rows, boundaries)
+    reasons, notes = left_out(rows, table, number)
+    is_counted = np.array([reason is None for reason in reasons])
     outlier = np.zeros(len(table), bool)
-    for its in series(table):
-        its = its[counted[its]]
-        outlier[its] = outliers(table["wall_ps"].to_numpy()[its])
-    measured = _measured(rows, table, number, timeline.unions)
-    slow = _slow(table, measured, counted, outlier)
-    lazy = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
-    more: dict[str, Any] = {"left_out": why, "outlier": outlier, **slow, "did_nothing": lazy.to_numpy()}
-    full = table.assign(**more)
+    for members in series(table):
+        members = members[is_counted[members]]
+        outlier[members] = outliers(table["wall_ps"].to_numpy()[members])
+    measured = _by_device(rows, table, number, timeline.unions)
+    slow = _slow(table, measured, is_counted, outlier)
+    idle_devices = measured.groupby("place")["did_nothing"].sum().reindex(range(len(table)), fill_value=0)
+    further_columns: dict[str, Any] = {
+        "left_out": reasons,
+        "outlier": outlier,
+        **slow,
+        "did_nothing": idle_devices.to_numpy(),
+    }
+    full_table = table.assign(**further_columns)
     return Steps(
-        frame(STEP_COLUMNS, full),
+        frame(STEP_COLUMNS, full_table),
         measured,
-        _summary(full, notes),
-        _typical(full, measured),
-        nested=found.nested,
+        _summary(full_table, notes),
+        _typical(full_table, measured),
+        nested=boundaries.nested,
     )
 
 
-def _row_counts(rows: Rows, found: StepBoundaries) -> NDArray[np.int64]:
+def _row_counts(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
     """How many rows of each step each device has, shape (devices, steps)."""
-    size = len(rows.devices), len(found.table)
-    of = rows.device * size[1] + found.step_of
-    return np.bincount(of[found.step_of >= 0], minlength=size[0] * size[1]).reshape(size)
+    size = len(rows.devices), len(boundaries.table)
+    cell = rows.device * size[1] + boundaries.step_of
+    return np.bincount(cell[boundaries.step_of >= 0], minlength=size[0] * size[1]).reshape(size)
 
 
-def _measured(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], seen: Unions) -> pd.DataFrame:
+def _by_device(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unions: Unions) -> pd.DataFrame:
     """One row per step and device of its clock (DEVICE_COLUMNS)."""
-    parts = []
+    tables = []
     for code, device in enumerate(rows.devices):
         places = np.flatnonzero((table["clock"] == rows.clocks[code]).to_numpy(bool))
         if not rows.placed[code] or len(places) == 0:
             continue
         windows = table[["start_ps", "end_ps"]].to_numpy()[places]
-        did = spent(seen.devices[device], windows)
-        parts.append(
+        spent_time = time_spent(unions.devices[device], windows)
+        tables.append(
             pd.DataFrame(
                 {
                     "place": places,
                     "device": device,
                     "wall_ps": windows[:, 1] - windows[:, 0],
-                    "busy_ps": did.busy,
-                    **dict(zip(CELLS, did.cells, strict=True)),
-                    "hidden_collective_ps": did.of(COMPUTE | COLLECTIVE),
-                    "exposed_collective_ps": did.exposed_collective,
-                    "hidden_memory_ps": did.of(COMPUTE | MEMORY),
-                    "exposed_memory_ps": did.exposed_memory,
+                    "busy_ps": spent_time.busy,
+                    **dict(zip(CELLS, spent_time.cells, strict=True)),
+                    "hidden_collective_ps": spent_time.of(COMPUTE | COLLECTIVE),
+                    "exposed_collective_ps": spent_time.exposed_collective,
+                    "hidden_memory_ps": spent_time.of(COMPUTE | MEMORY),
+                    "exposed_memory_ps": spent_time.exposed_memory,
                     "rows": number[code, places],
                     "did_nothing": number[code, places] == 0,
                 }
             )
         )
-    return frame(DEVICE_COLUMNS, pd.concat(parts, ignore_index=True))
+    return frame(DEVICE_COLUMNS, pd.concat(tables, ignore_index=True))
 
 
 def _slow(
-    table: pd.DataFrame, measured: pd.DataFrame, counted: NDArray[np.bool_], outlier: NDArray[np.bool_]
+    table: pd.DataFrame, measured: pd.DataFrame, is_counted: NDArray[np.bool_], outlier: NDArray[np.bool_]
 ) -> dict[str, list[object]]:
     """Of each slow outlier, the device and the part of its time that made it slow, and by how much that grew.
 
@@ -191,28 +196,30 @@ def _slow(
     the step took longer, compute is named before memory, idle and collective; then the device that grew most, or all
     devices where each grew by that half.
     """
-    found: dict[str, list[object]] = {name: [None] * len(table) for name in ("slow_device", "slow_part", "slow_ps")}
+    columns: dict[str, list[object]] = {name: [None] * len(table) for name in ("slow_device", "slow_part", "slow_ps")}
     wall = table["wall_ps"].to_numpy()
-    for its in series(table):
-        if not outlier[its].any():
+    for members in series(table):
+        if not outlier[members].any():
             continue
-        ordinary = its[counted[its] & ~outlier[its]]
+        ordinary = members[is_counted[members] & ~outlier[members]]
         middle = np.median(wall[ordinary])
-        slow = its[outlier[its] & (wall[its] > middle)]
+        slow = members[outlier[members] & (wall[members] > middle)]
         # One row per device of the clock and step, the steps of a device in order.
-        mine = measured[measured["place"].isin(its)]
-        devices = mine["device"].drop_duplicates().tolist()
-        parts = np.stack([mine[cells].to_numpy().sum(axis=1).reshape(len(devices), -1) for cells in PARTS.values()])
-        usual = np.median(parts[:, :, np.searchsorted(its, ordinary)], axis=2)
+        device_steps = measured[measured["place"].isin(members)]
+        devices = device_steps["device"].drop_duplicates().tolist()
+        parts = np.stack(
+            [device_steps[cells].to_numpy().sum(axis=1).reshape(len(devices), -1) for cells in PARTS.values()]
+        )
+        usual = np.median(parts[:, :, np.searchsorted(members, ordinary)], axis=2)
         for place in slow:
-            growth = parts[:, :, np.searchsorted(its, place)] - usual
-            best = _blamed(growth, devices, (wall[place] - middle) / 2)
-            for name, value in zip(found, best, strict=True):
-                found[name][place] = value
-    return found
+            growth = parts[:, :, np.searchsorted(members, place)] - usual
+            blame = _blame(growth, devices, (wall[place] - middle) / 2)
+            for name, value in zip(columns, blame, strict=True):
+                columns[name][place] = value
+    return columns
 
 
-def _blamed(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:
+def _blame(growth: NDArray[np.float64], devices: list[str], enough: float) -> tuple[str, str, int]:
     """The device (or "all devices"), the part and the growth to blame; `growth` (4, devices) in ps."""
     explains = (growth >= enough).any(axis=1)
     part = int(np.argmax(explains)) if explains.any() else int(np.argmax(growth.max(axis=1)))
@@ -221,22 +228,22 @@ def _blamed(growth: NDArray[np.float64], devices: list[str], enough: float) -> t
     return device, list(PARTS)[part], int(growth[part].max())
 
 
-def _summary(full: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFrame:
+def _summary(full_table: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFrame:
     """One row per clock and name (SUMMARY_COLUMNS); quantiles are interpolated linearly, the spread is the distance of
     the quartiles over the median, null of fewer than five steps."""
-    made = []
-    for (clock, name), its in full.groupby(["clock", "name"], sort=False):
-        counts = its[its["left_out"].isna()]
-        wall = counts["wall_ps"].to_numpy()
+    table = []
+    for (clock, name), members in full_table.groupby(["clock", "name"], sort=False):
+        counted_steps = members[members["left_out"].isna()]
+        wall = counted_steps["wall_ps"].to_numpy()
         low, middle, high, p90 = np.quantile(wall, [0.25, 0.5, 0.75, 0.9])
-        made.append(
+        table.append(
             {
                 "clock": clock,
                 "name": name,
-                "told_by": its["told_by"].iloc[0],
-                "steps": len(its),
-                "counted": len(counts),
-                "outliers": int(counts["outlier"].sum()),
+                "told_by": members["told_by"].iloc[0],
+                "steps": len(members),
+                "counted": len(counted_steps),
+                "outliers": int(counted_steps["outlier"].sum()),
                 "median_ps": round(middle),
                 "mean_ps": round(iv.sum_exactly(wall) / len(wall)),
                 "min_ps": int(wall.min()),
@@ -246,21 +253,21 @@ def _summary(full: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.DataFr
                 "note": notes.get((str(clock), str(name))),
             }
         )
-    return frame(SUMMARY_COLUMNS, pd.DataFrame(made))
+    return frame(SUMMARY_COLUMNS, pd.DataFrame(table))
 
 
-def _typical(full: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
+def _typical(full_table: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     """What the steps that count and are no outlier were made of, by clock, name and device (TYPICAL_COLUMNS)."""
-    ordinary = (full["left_out"].isna() & ~full["outlier"]).to_numpy(bool)
-    which = measured["place"].to_numpy()
-    mine = measured.assign(
-        clock=full["clock"].to_numpy()[which],
-        name=full["name"].to_numpy()[which],
+    ordinary = (full_table["left_out"].isna() & ~full_table["outlier"]).to_numpy(bool)
+    places = measured["place"].to_numpy()
+    ordinary_steps = measured.assign(
+        clock=full_table["clock"].to_numpy()[places],
+        name=full_table["name"].to_numpy()[places],
         steps=1,
         **{f"{part}_ps": measured[cells].sum(axis=1) for part, cells in PARTS.items()},
-    )[ordinary[which]]
+    )[ordinary[places]]
     summed = [name for name, dtype in TYPICAL_COLUMNS.items() if dtype == "int64"]
-    made = mine.groupby(["clock", "name", "device"], sort=False, as_index=False)[summed].sum()
-    wall = made["wall_ps"].where(made["wall_ps"] > 0).astype("Float64")
-    made = made.assign(**{f"{part}_ratio": made[f"{part}_ps"] / wall for part in PARTS})
-    return frame(TYPICAL_COLUMNS, made)
+    typical_table = ordinary_steps.groupby(["clock", "name", "device"], sort=False, as_index=False)[summed].sum()
+    wall = typical_table["wall_ps"].where(typical_table["wall_ps"] > 0).astype("Float64")
+    typical_table = typical_table.assign(**{f"{part}_ratio": typical_table[f"{part}_ps"] / wall for part in PARTS})
+    return frame(TYPICAL_COLUMNS, typical_table)

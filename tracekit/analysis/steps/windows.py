@@ -11,7 +11,7 @@ from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, DeviceUnions
 
 
 @dataclass(frozen=True)
-class Spent:
+class TimeSpent:
     """What a device did in w windows, in ps: `cells` (8, w) by code, which sum to each window's length."""
 
     cells: NDArray[np.int64]
@@ -36,32 +36,32 @@ class Spent:
         return _total(self.cells[[MEMORY]])
 
 
-def spent(device: DeviceUnions, windows: Intervals) -> Spent:
+def time_spent(device: DeviceUnions, windows: Intervals) -> TimeSpent:
     """The cells of `device` in each row of `windows` (w, 2), start <= end; windows may overlap.
 
     Before its first and after its last work a device is idle. That the cells sum to the windows, and those but idle to
     the device's busy time in them, is checked here.
     """
     edges, code = device.cells
-    found = np.zeros((8, len(windows)), np.int64)
+    cells = np.zeros((8, len(windows)), np.int64)
     if len(code):
         points = np.clip(windows, edges[0], edges[-1])
-        at = np.minimum(np.searchsorted(edges, points, side="right"), len(code)) - 1
-        past = points - edges[at]
-        for one in range(len(found)):
-            mine = np.flatnonzero(code == one)
+        cell = np.minimum(np.searchsorted(edges, points, side="right"), len(code)) - 1
+        past = points - edges[cell]
+        for cell_code in range(len(cells)):
+            cells_of_code = np.flatnonzero(code == cell_code)
             # Up to each point: the cells of this code that end before it, and what is past of the one that holds it.
-            ended = np.append(0, np.cumsum(edges[mine + 1] - edges[mine]))
-            before = ended[np.searchsorted(mine, at)] + np.where(code[at] == one, past, 0)
-            found[one] = before[:, 1] - before[:, 0]
-    outside = windows[:, 1] - windows[:, 0] - _total(found)
-    found[0] += outside
-    made = Spent(found)
-    if (outside < 0).any() or (made.busy != iv.within(device.busy, windows)).any():
+            ended_ps = np.append(0, np.cumsum(edges[cells_of_code + 1] - edges[cells_of_code]))
+            elapsed = ended_ps[np.searchsorted(cells_of_code, cell)] + np.where(code[cell] == cell_code, past, 0)
+            cells[cell_code] = elapsed[:, 1] - elapsed[:, 0]
+    outside_ps = windows[:, 1] - windows[:, 0] - _total(cells)
+    cells[0] += outside_ps
+    spent_time = TimeSpent(cells)
+    if (outside_ps < 0).any() or (spent_time.busy != iv.within(device.busy, windows)).any():
         raise AssertionError("the cells of a device do not sum to its busy time in the windows")
-    return made
+    return spent_time
 
 
 def _total(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = cells.sum(axis=0)
-    return found
+    summed: NDArray[np.int64] = cells.sum(axis=0)
+    return summed
