@@ -140,7 +140,7 @@ def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplaine
     # The pieces of each step cover it, one after the other, and none leaves its node.
     for step in range(len(start)):
         mine = path.step == step
-        since, until, node, part = (column[mine] for column in (path.since, path.until, path.node, path.part))
+        since, until, node, part = (column[mine] for column in (path.start, path.end, path.node, path.part))
         assert [end[step], *since[:-1].tolist()] == until.tolist()
         assert since[-1] == start[step]
         own = np.isin(part, [*range(WORK + 1), Part.ALONE_COLLECTIVE]) & (part != WORK)

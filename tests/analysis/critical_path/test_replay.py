@@ -127,8 +127,8 @@ def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
     assert found.parts[0].sum() == ran.end
     named = {Part(part).name: int(time) for part, time in enumerate(found.parts[0]) if time}
     assert tuple(sorted(named.items())) in longest_chains(ran, program)
-    assert (found.until - found.since).sum() == ran.end
-    assert found.until[1:].tolist() == found.since[:-1].tolist()
+    assert (found.end - found.start).sum() == ran.end
+    assert found.end[1:].tolist() == found.start[:-1].tolist()
 
 
 def longest_chains(ran, program):
