@@ -95,7 +95,7 @@ CASES = {
     ),
     "no collectives": (
         Without((Part.COLLECTIVE,), unsynchronised=True),
-        lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0), unsynchronised=True),
+        lambda program: run(without(program, lambda do: do.kind == "collective", ticks=0), apart=True),
     ),
     "copies": (
         Without((Part.MEMCPY,)),
