@@ -86,7 +86,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Recommendation:
     """What a rule of the advice found: what is so, and the next thing to try.
 
     `cost_ps` is the time it stands for, summed over the devices, and `share` that of the sum of their windows, both
@@ -113,7 +113,7 @@ class Section:
     key: str
     title: str
     sentences: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Recommendation, ...] = ()
     tables: tuple[Table, ...] = ()
     data: Any = None
     lacking: str = ""

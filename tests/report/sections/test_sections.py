@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.frames import events, spans, trace
 from tracekit.report.build import analyse
 from tracekit.report.markdown import markdown
-from tracekit.report.section import Finding, Section
+from tracekit.report.section import Recommendation, Section
 from tracekit.report.sections.sections import MOST, Highlight, highlights
 from tracekit.report.summary import summary
 from tracekit.report.terminal import printout
@@ -79,7 +79,7 @@ def test_the_costliest_findings_lead_and_the_path_follows():
 
 
 def test_three_findings_leave_room_for_what_else_matters():
-    found = tuple(Finding("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
+    found = tuple(Recommendation("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
     findings = Section("findings", "What to try", findings=found)
     path = Section("critical_path", "Path", ("The path.", "More of it.", "The rest."))
     assert highlights([findings, path]) == [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracekit.analysis import advice
-from tracekit.report.section import Finding, Section
+from tracekit.report.section import Recommendation, Section
 from tracekit.units import counted, factor, percent, time
 
 _BY_DIRECTION = {
@@ -48,8 +48,8 @@ def section(result: advice.Advice) -> Section:
     )
 
 
-def _finding(found: advice.Finding, result: advice.Advice) -> Finding:
-    return Finding(
+def _finding(found: advice.Finding, result: advice.Advice) -> Recommendation:
+    return Recommendation(
         rule=found.rule,
         sentence=f"{_SENTENCES[found.rule](found, found.evidence)}.",
         action=f"{_ACTIONS[found.rule](found.evidence, result)}.",

@@ -11,6 +11,7 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats, read
+from tracekit.readers.find import runs_note
 from tracekit.report.contents import Clock, Contents, Device, contents
 from tracekit.units import compact_count, count, counted, percent, time
 from tracekit.vocabulary.kinds import Kind
@@ -65,7 +66,8 @@ def lines(found: Contents, width: int = WIDTH) -> list[str]:
     made += _labelled("known of", known, width) if (known := _known(found)) else []
     made += _labelled("kinds by", told, width) if (told := _told(found)) else []
     # The line `runs` says the same.
-    notes = [note for note in found.notes if len(found.runs) < 2 or not note.endswith("--run NAME picks another.")]
+    told_above = runs_note(found.source, found.runs, found.runs[0]) if found.runs else ""
+    notes = [note for note in found.notes if note != told_above]
     for label, sentences in (("missing", found.missing), ("notes", notes)):
         made += _sentences(label, sentences, max(HEIGHT - len(made), MIN_NOTE_LINES), width)
     return made
