@@ -55,7 +55,7 @@ def two_devices() -> Trace:
         launches=launches(("h", 5 * MS, 6 * MS, 1), ("h", 7 * MS, 8 * MS, 9)),
         devices=devices(("h", "gpu:0", "H200"), ("h", "gpu:1", "H200"), ("h", "gpu:2", "H200")),
         hosts=hosts(("h", 1_700_000_000_123_456_789, None, None, None)),
-        notes=("traces/test holds 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
+        notes=("traces/test contains 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
         runs=("new", "old"),
     )
 
@@ -88,7 +88,7 @@ def test_all_facts_of_a_trace_are_told():
             "No row names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, "
             "which XLA_FLAGS=--xla_gpu_enable_command_buffer= turns off.",
         ),
-        notes=("traces/test holds 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
+        notes=("traces/test contains 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
     )
 
 
@@ -248,7 +248,7 @@ def test_a_trace_of_host_threads_only_says_so_first(form, said):
     report = analyse(given)
     assert (report.headline, report.verdicts) == (
         sentence,
-        {"whole trace": sentence, "train": "no device worked."},
+        {"whole trace": sentence, "train": "no device was busy."},
     )
 
 
