@@ -54,9 +54,8 @@ _QUICK = (
     "data/jax_two_cpu_devices.trace.json.gz",
     "cases/steps_kineto_3",
 )
-# Beside the traces: what is no trace, and what is only read.
+# What stands beside traces.
 _NO_TRACE = re.compile(r"\.(md|py|toml)$|^(expected.*|truth)\.json$|^\.")
-_MUTANTS = "mutants"
 _EVENTS = 200_000  # of the large XSpace: some 65,000 device rows, where loops are compiled from 50,000 on
 _LONGEST_S = 600
 
@@ -70,9 +69,9 @@ class Unit:
     path: str
 
     @property
-    def only(self) -> str | None:
-        """The one part that is dumped of it, None for all."""
-        return "trace" if _MUTANTS in Path(self.name).parts else None
+    def is_mutant(self) -> bool:
+        """Whether it is only read, and may end in a traceback."""
+        return "mutants" in Path(self.name).parts
 
     @property
     def files(self) -> list[Path]:
@@ -88,7 +87,7 @@ class Unit:
     @property
     def digest(self) -> str:
         """A digest of what both versions read."""
-        total = hashlib.sha256(f"{self.path} {self.only}".encode())
+        total = hashlib.sha256(self.path.encode())
         for path in self.files:
             total.update(f"{path.relative_to(self.at)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
         return total.hexdigest()
@@ -160,10 +159,10 @@ class Process:
         )  # fmt: skip
         self.facts = self._answer()
 
-    def ask(self, unit: Unit, out: Path) -> dict[str, Any]:
-        """Dump `unit` to `out`; raises VersionError where the process ends instead."""
+    def ask(self, unit: Unit, parts: Sequence[str], out: Path) -> dict[str, Any]:
+        """Dump the `parts` of `unit` to `out`; raises VersionError where the process ends instead."""
         assert self._process.stdin
-        job = {"at": str(unit.at), "trace": unit.path, "only": unit.only, "out": str(out)}
+        job = {"at": str(unit.at), "trace": unit.path, "parts": parts, "out": str(out)}
         print(json.dumps(job), file=self._process.stdin, flush=True)
         return self._answer()
 
@@ -204,14 +203,14 @@ class Version:
             raise VersionError(f"{python} imports {package}, not the tracekit in {tree}")
         self._idle.put(process)
 
-    def dump(self, unit: Unit, out: Path) -> None:
-        """Dump `unit` to `out`, in an idle process or a new one; one that dies leaves a dump that says so."""
+    def dump(self, unit: Unit, parts: Sequence[str], out: Path) -> None:
+        """Dump the `parts` of `unit` to `out`, in an idle process or a new one; where it dies, the dump says so."""
         try:
             process = self._idle.get_nowait()
         except queue.Empty:
             process = Process(self.python, self.tree)
         try:
-            process.ask(unit, out)
+            process.ask(unit, parts, out)
         except VersionError as error:
             died = {"trace": ("failure", {"class": "the process ended", "sentence": str(error)})}
             out.write_bytes(zlib.compress(pickle.dumps(died)))
@@ -271,8 +270,8 @@ class Outcome:
     orders: list[tuple[str, Difference]] = field(default_factory=list)
     refused: int = 0
 
-    def add(self, trace: str, before: Dump, after: Dump, comparison: Comparison) -> None:
-        """Count what comparing one trace gave."""
+    def add(self, trace: str, before: Dump, after: Dump, comparison: Comparison) -> int:
+        """Count what comparing one trace gave, and return how many items differ that are not known to."""
         self.compared += comparison.compared
         self.equal += comparison.equal
         self.refused += before.get("trace", ("", None))[0] == "refusal"
@@ -290,6 +289,7 @@ class Outcome:
             kind = (before.get(key) or after[key])[0]
             self.meant[kind] += key not in unknown
             self.worded[kind] += unknown.get(key) == {WORDING}
+        return len(unknown)
 
     @property
     def different(self) -> Counter[str]:
@@ -325,16 +325,21 @@ def show(outcome: Outcome, traces: int, most: int) -> None:
 
 
 def dump_all(
-    pair: tuple[Version, Version], traces: Sequence[Unit], scratch: Path, cache: Path | None, jobs: int
+    pair: tuple[Version, Version],
+    traces: Sequence[Unit],
+    parts: Sequence[str],
+    scratch: Path,
+    cache: Path | None,
+    jobs: int,
 ) -> Iterator[tuple[Unit, Dump, Dump]]:
-    """The dumps of every trace by the old and the new version, in the order in which both are there.
+    """The dumps of the `parts` of every trace by the old and the new version, in the order in which both are there.
 
     Those of the old version are kept in `cache`, if given, by everything that they depend on.
     """
     programs = [_DUMP, _HERE / "version_first.py"]
     if pair[0].facts["digest"] != DIGEST:
         programs.append(_HERE / "version_today.py")
-    base = json.dumps([pair[0].facts, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)])
+    base = json.dumps([pair[0].facts, *parts, *(hashlib.sha256(path.read_bytes()).hexdigest() for path in programs)])
     names = {unit: hashlib.sha256((base + unit.digest).encode()).hexdigest() for unit in traces}
     old = {unit: (cache or scratch) / f"{names[unit]}.dump" for unit in traces}
     new = {unit: scratch / f"{place}.dump" for place, unit in enumerate(traces)}
@@ -345,7 +350,7 @@ def dump_all(
         for unit in sorted(traces, key=lambda unit: -unit.size):
             for version, out in ((pair[0], old[unit]), (pair[1], new[unit])):
                 if not out.exists():
-                    waiting[pool.submit(version.dump, unit, out)] = unit
+                    waiting[pool.submit(version.dump, unit, () if unit.is_mutant else parts, out)] = unit
                     left[unit] += 1
         for done in as_completed(waiting):
             done.result()
@@ -371,6 +376,7 @@ def main() -> int:
     parser.add_argument("--traces", type=Path, nargs="+", metavar="PATH", help="trace files, or directories of them")
     parser.add_argument("--only", nargs="+", metavar="GLOB", help="only traces of such a name, as in 'traces/nsys/*'")
     parser.add_argument("--quick", action="store_true", help="only a small trace of each format")
+    parser.add_argument("--parts", nargs="+", default=["*"], metavar="GLOB", help="only such parts, as in 'report'")
     parser.add_argument("--figures-only", action="store_true", help="leave out what differs in wording only")
     parser.add_argument("--known", type=Path, default=_KNOWN, metavar="FILE", help="differences that are meant")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep the dumps of the old version here")
@@ -403,10 +409,11 @@ def main() -> int:
         for place in () if options.traces else _PLACES:
             if not place.exists():
                 print(f"not here, so not compared: {place}")
-        for number, (unit, before, after) in enumerate(dump_all(pair, traces, scratch, options.cache, options.jobs), 1):
-            comparison = compare(before, after, options.figures_only, errors_too=unit.only is not None)
-            outcome.add(unit.name, before, after, comparison)
-            said = f"{len(comparison.differences)} differences" if comparison.differences else "equal"
+        every = dump_all(pair, traces, options.parts, scratch, options.cache, options.jobs)
+        for number, (unit, before, after) in enumerate(every, 1):
+            comparison = compare(before, after, options.figures_only, errors_too=unit.is_mutant)
+            unknown = outcome.add(unit.name, before, after, comparison)
+            said = f"{unknown} differ" if unknown else "as known" if comparison.differences else "equal"
             print(f"{number} of {len(traces)}: {unit.name}: {said}", file=sys.stderr, flush=True)
         for version in pair:
             version.end()

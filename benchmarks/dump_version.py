@@ -1,7 +1,7 @@
 """Write down everything that one version of tracekit says of a trace, as plain data that needs no tracekit to be read.
 
 `compare_versions.py` runs this program once with each version. It prints which tracekit it found, then reads one job a
-line from stdin, {"at", "trace", "only", "out"}, and writes for each the pickle `out`: key -> Item. How a
+line from stdin, {"at", "trace", "parts", "out"}, and writes for each the pickle `out`: key -> Item. How a
 version is asked stands in version_first.py for 54ffded, and in version_today.py for the tree.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 import time
 import zlib
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatch
 from fractions import Fraction
@@ -238,14 +238,14 @@ def _integers(content: str, length: int, planes: int, signed: bool) -> np.ndarra
     return ((values >> 1) ^ (0 - (values & 1))).view(np.int64) if signed else values.view(np.int64)
 
 
-def dump(path: str, only: str | None, first: bool) -> dict[str, Item]:
-    """Everything that the tracekit of this process says of the trace at `path`; of `only` one part, if given."""
+def dump(path: str, parts: Sequence[str], first: bool) -> dict[str, Item]:
+    """What the tracekit of this process says of the trace at `path`: reading it, and of `parts` (globs on keys)."""
     answers: dict[str, Item] = {}
     ways = version_first.WAYS if first else version_first.WAYS | version_today.WAYS
     with tempfile.TemporaryDirectory() as scratch:
         subject = (version_first if first else version_today).Subject(path, Path(scratch))
         for part, ask in ways.items():
-            if only not in (None, part):
+            if part != "trace" and not any(fnmatch(part, glob) for glob in parts):
                 continue
             try:
                 answer = ask(subject)
@@ -324,7 +324,7 @@ def main() -> None:
         job = json.loads(line)
         os.chdir(job["at"])
         began = time.perf_counter()
-        dumped = dump(job["trace"], job["only"], modules == version_first.DIGEST)
+        dumped = dump(job["trace"], job["parts"], modules == version_first.DIGEST)
         draft = Path(job["out"] + ".draft")
         draft.write_bytes(zlib.compress(pickle.dumps({key: tuple(item) for key, item in dumped.items()}, 5), 1))
         draft.replace(job["out"])

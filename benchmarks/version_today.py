@@ -43,23 +43,35 @@ _REPORTED = [
 ]
 
 
-def _explanation(found: Any, timeline: Any) -> dict[str, Any]:
-    ordered = {
-        "seen": timeline.unions,
-        "place": timeline.place,
-        "launch": timeline.launch,
-        "step": timeline.steps.step_of,
-    }
-    return {**ordered, **fields(found, "devices", "rows"), "rows": fields(timeline.rows, "events")}
+def _unions(unions: Any, stretches: bool) -> dict[str, Any]:
+    """The unions; of stretches without what did nothing in them, which 54ffded left out."""
+    inside = fields(unions)
+    for name in ("devices", "unplaced"):
+        devices = {device: fields(sets) for device, sets in inside[name].items()}
+        for sets in devices.values():
+            directions = sets["directions"].items()
+            sets["directions"] = {way: each for way, each in directions if len(each) or not stretches}
+        kinds = ("compute", "collective", "memory")
+        inside[name] = {
+            device: sets for device, sets in devices.items() if not stretches or any(len(sets[kind]) for kind in kinds)
+        }
+    return inside
+
+
+def _explanation(answers: Any, timeline: Any, stretches: bool = False) -> dict[str, Any]:
+    ordered = {"place": timeline.place, "launch": timeline.launch, "step": timeline.steps.step_of}
+    rows = fields(timeline.rows, "events")
+    return {**ordered, "seen": _unions(timeline.unions, stretches), **fields(answers, "devices", "rows"), "rows": rows}
 
 
 def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     if report is None:
         return None
-    looked_at = timeline if report.compared_rounds is None else timeline.inside(report.compared_rounds)
+    stretches = report.compared_rounds is not None
+    of = timeline.inside(report.compared_rounds) if stretches else timeline
     inside = {name: getattr(report, name) for name in _REPORTED}
     sections = [_section(section) for section in report.sections]
-    return {**inside, "sections": sections, "explanation": _explanation(report.explanation, looked_at)}
+    return {**inside, "sections": sections, "explanation": _explanation(report.explanation, of, stretches)}
 
 
 def _section(section: Any) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def test_what_stands_below_an_answer_that_failed_is_told_once():
 def test_a_type_that_is_not_known_is_no_agreement(monkeypatch):
     dump, first = (importlib.import_module(name) for name in ("dump_version", "version_first"))
     monkeypatch.setattr(first, "WAYS", {"it": lambda at: {"it": object()}})
-    assert dump.dump("", None, True)["it"].kind == "failure"
+    assert dump.dump("", ["*"], True)["it"].kind == "failure"
 
 
 def test_known_differences_are_accepted_and_no_others(tmp_path):
@@ -291,7 +291,7 @@ def test_files_of_one_set_are_a_trace_together_and_each_for_itself(tmp_path):
 
 def test_every_part_of_the_tree_is_asked_for_and_answers():
     dump, first = (importlib.import_module(name) for name in ("dump_version", "version_first"))
-    items = dump.dump(str(KINETO), None, dump.digest(Path(tracekit.__file__).parent) == first.DIGEST)
+    items = dump.dump(str(KINETO), ["*"], dump.digest(Path(tracekit.__file__).parent) == first.DIGEST)
     assert {key: item.value for key, item in items.items() if item.kind == "failure"} == {}
     answered = {part for part in first.WAYS if any(f"{key}/".startswith(f"{part}/") for key in items)}
     # A trace with steps has a picture of one, and one with phases is compared as it is.
@@ -332,7 +332,7 @@ def test_a_picosecond_between_two_trees_is_found_where_it_is(tmp_path):
             *(sys.executable, BENCHMARKS / "compare_versions.py", "--old", sys.executable, "--old-path", ROOT),
             *("--new", sys.executable, "--new-path", tmp_path / "tree", "--traces", ROOT / "tests" / "data"),
             *("--only", "data/kineto*", "data/mxnet_two_contexts_naive*", "--known", tmp_path / "known.toml"),
-            *("--figures-only", "--json", out),
+            *("--parts", "partition", "report", "pictures/gantt", "exports/csv", "--figures-only", "--json", out),
         ],
         capture_output=True,
         text=True,
@@ -344,6 +344,6 @@ def test_a_picosecond_between_two_trees_is_found_where_it_is(tmp_path):
     (row,) = [one for one in result["differences"] if one["key"] == "trace/events"]
     assert (row["where"], row["what"]) == ("end_ps", "value")
     keys = {one["key"] for one in result["differences"]}
-    assert {"partition", "files/summary.json", "exports/csv/events.csv"} <= keys
-    assert result["compared"]["panel"] > 10
+    assert {"partition", "report/whole/partition", "exports/csv/events.csv"} <= keys
+    assert result["compared"]["panel"] == 2
     assert "1 rows differ" in row["detail"]
