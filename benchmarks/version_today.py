@@ -90,7 +90,11 @@ def _section(section: Any) -> dict[str, Any]:
 
 def _phases(at: Subject) -> dict[str, Any]:
     found = resolve("phases")(at.trace)
-    return {"marked": resolve("analysis.phases:marked")(at.trace.spans), "table": found.table, "stretch": found.stretch}
+    return {
+        "marked": resolve("analysis.phases:phase_marks")(at.trace.spans),
+        "table": found.table,
+        "stretch": found.stretch,
+    }
 
 
 def _figure(what: str) -> Callable[[Subject], Any]:
