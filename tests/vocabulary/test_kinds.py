@@ -18,7 +18,6 @@ from tracekit.vocabulary.kinds import (
     Kind,
     KnownBy,
     classify,
-    copy_direction,
     is_control_flow,
 )
 
@@ -220,19 +219,6 @@ def test_a_copy_takes_its_direction_from_its_record_then_its_name_then_its_strea
     assert classify("copy", typed=Kind.MEMCPY, lane=stream).direction == "D2H"
     assert classify("copy", typed=Kind.MEMCPY, lane="Stream #3(MemcpyD2H,MemcpyH2D)").direction is None
     assert classify("k", typed=Kind.COMPUTE, direction="H2D").direction is None
-
-
-@pytest.mark.parametrize(
-    ("text", "way"),
-    [
-        ("Memcpy DtoH (Device -> Pinned)", "D2H"),
-        ("cudaMemcpyHostToDevice", "H2D"),
-        ("both H2D and D2H", None),
-        ("", None),
-    ],
-)
-def test_directions_are_read_from_labels_that_name_exactly_one(text, way):
-    assert copy_direction(text) == way
 
 
 @pytest.mark.parametrize(

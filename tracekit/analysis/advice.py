@@ -17,6 +17,7 @@ from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
 from tracekit.units import counted
+from tracekit.vocabulary.copies import host_memory
 from tracekit.vocabulary.kinds import Kind
 
 # Shares of the devices' windows from which on a finding is told.
@@ -179,7 +180,7 @@ def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
     the name."""
     cost, share = _cost(partition["memory"], partition)
     is_pageable = {
-        column: np.array([*("pageable" in label.lower() for label in rows.labels(column)), False], bool)
+        column: np.array([*(host_memory(label) == "pageable" for label in rows.labels(column)), False], bool)
         for column in ("host_memory", "name")
     }
     if share < EXPOSED_COPIES or not any(mask.any() for mask in is_pageable.values()):

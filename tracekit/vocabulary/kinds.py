@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tracekit.vocabulary import names
+from tracekit.vocabulary import copies, names
 
 
 class Kind(StrEnum):
@@ -153,11 +153,6 @@ CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
-_DIRECTION = re.compile(
-    r"(H2D|HtoD|Host[-_ ]?to[-_ ]?Device|CPU2GPU)|(D2H|DtoH|Device[-_ ]?to[-_ ]?Host|GPU2CPU)"
-    r"|(D2D|DtoD|Device[-_ ]?to[-_ ]?Device)|(P2P|PtoP|Peer[-_ ]?to[-_ ]?Peer)",
-    re.IGNORECASE,
-)
 
 
 def _compiled(row: Row) -> re.Pattern[str]:
@@ -177,14 +172,6 @@ def is_control_flow(opcode: str | None, name: str) -> bool:
     return opcode in CONTROL_FLOW if opcode else bool(_CONTROL_NAME.fullmatch(name))
 
 
-def copy_direction(text: str) -> str | None:
-    """The copy direction a label such as `MemcpyH2D` or `Memcpy DtoH` names, if it names exactly one."""
-    found = {
-        ("H2D", "D2H", "D2D", "P2P")[match.lastindex - 1] for match in _DIRECTION.finditer(text) if match.lastindex
-    }
-    return found.pop() if len(found) == 1 else None
-
-
 def classify(
     name: str, *, opcode: str | None = None, typed: Kind | None = None, direction: str | None = None, lane: str = ""
 ) -> Judged:
@@ -198,7 +185,7 @@ def classify(
     found = row(name, opcode, typed, lane)
     way = None
     if found.kind == Kind.MEMCPY:
-        way = found.which or direction or copy_direction(name) or copy_direction(lane)
+        way = found.which or direction or copies.direction(name, lane)
     return Judged(found.kind, way, found.level)
 
 

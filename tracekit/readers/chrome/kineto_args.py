@@ -28,11 +28,8 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
 ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
-_COPY = re.compile(r"Memcpy ([A-Z])(?:to|2)([A-Z])\b")
 # Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
 _HALF_A_PERCENT_WARPS = 0.32
-# H: host, M: host memory that is not pinned (Intel); D: device, A: a CUDA array, on the device.
-_HOST, _DEVICE = frozenset("HM"), frozenset("DA")
 
 
 class Work(msgspec.Struct):
@@ -82,26 +79,11 @@ class Annotation(msgspec.Struct):
     types: Any = msgspec.field(name="Input type", default=None)
 
 
-def between(work: Work) -> str | None:
-    """The direction of a copy whose args name two devices; None if they do not."""
+def apart(work: Work) -> bool | None:
+    """Whether the args of a copy name two devices, or one for both ends; None if they do not name both."""
     if work.from_device is None or work.to_device is None:
         return None
-    return "D2D" if work.from_device == work.to_device else "P2P"
-
-
-def direction(name: str) -> str | None:
-    """The direction of a copy that its name tells; None for what is within the host, or unknown."""
-    match = _COPY.match(name)
-    if not match:
-        return None
-    source, target = match[1], match[2]
-    if source in _HOST and target in _DEVICE:
-        return "H2D"
-    if source in _DEVICE and target in _HOST:
-        return "D2H"
-    if source in _DEVICE and target in _DEVICE:
-        return "D2D"
-    return "P2P" if (source, target) == ("P", "P") else None
+    return bool(work.from_device != work.to_device)
 
 
 def term(collective: object, kernel: str) -> str | None:

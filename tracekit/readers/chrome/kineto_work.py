@@ -14,7 +14,7 @@ from tracekit.readers.chrome import Document, kineto_args
 from tracekit.readers.chrome.kineto_args import Annotation, Call, Work, integers, whole
 from tracekit.readers.distinct import distinct
 from tracekit.trace import EVENT_COLUMNS
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
@@ -83,15 +83,16 @@ def names(document: Document, rows: Rows) -> pd.Categorical:
 
 def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[Work]) -> dict[str, pd.Categorical]:
     """Kind, direction and what told the kind, for each row."""
-    ways, _ = pd.factorize(np.array([kineto_args.between(record) for record in records], object))
+    apart = [kineto_args.apart(record) for record in records]
+    ends = np.array([-1 if known is None else int(known) for known in apart], np.int64)
     # NCCL's arguments stand on the kernels that a collective launched.
     is_collective = np.array([record.collective is not None for record in records], bool)
-    which, first = distinct(name.codes, category.codes, is_collective, ways)
+    which, first = distinct(name.codes, category.codes, is_collective, ends)
     verdicts = [
         kinds.classify(
             name[row],
             typed=Kind.COLLECTIVE if is_collective[row] else KINDS[category[row].lower()],
-            direction=kineto_args.between(records[row]) or kineto_args.direction(name[row]),
+            direction=copies.direction(name[row], apart=apart[row]),
         )
         for row in first
     ]

@@ -35,10 +35,9 @@ _PYTHON = "::pure_python"
 _CLOSES = {"B": "E", "b": "e", "(": ")"}
 
 _COPY = re.compile(
-    r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)(?P<way>[CG]PU2[CG]PU)"
+    r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)[CG]PU2[CG]PU"
     r"|_copyto|CopyTo|_CrossDeviceCopy|KVStoreCopyRetainedRowsToGPU"
 )
-_DIRECTIONS = {"CPU2GPU": "H2D", "GPU2CPU": "D2H"}
 _COLLECTIVE = re.compile(
     r"KVStore(Reduce|BCast|StreamSync|Dist\w*)|P3StoreDist\w*|BytePSPushPull"
     r"|horovod_(allreduce|allgather|broadcast|alltoall|reducescatter)"
@@ -142,9 +141,8 @@ def _bare(name: str) -> str:
 def _judged(name: str) -> kinds.Judged:
     """What an operator is: MXNet's own names of copies and collectives are records of what it did."""
     bare = _bare(name)
-    if match := _COPY.fullmatch(bare):
-        # From one context to another of its type, or within one: the file does not say.
-        return kinds.classify(bare, typed=Kind.MEMCPY, direction=_DIRECTIONS.get(match["way"] or ""))
+    if _COPY.fullmatch(bare):  # from one context to another of its type, or within one, the file does not say
+        return kinds.classify(bare, typed=Kind.MEMCPY)
     return kinds.classify(bare, typed=Kind.COLLECTIVE if _COLLECTIVE.fullmatch(bare) else Kind.COMPUTE)
 
 

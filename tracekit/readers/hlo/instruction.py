@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tracekit.vocabulary import collectives, kinds
+from tracekit.vocabulary import collectives, copies, kinds
 
 # Layout::kHostMemorySpace: the host's memory, in every backend.
 HOST_SPACE = 5
@@ -17,7 +17,7 @@ ASYNC = "async"
 DETAILED = collectives.OPCODES | MOVES | {"infeed", "outfeed", "custom-call", ASYNC}
 
 # Custom calls that annotate a copy from or to the host, should one be left in a program.
-_MOVING_CALLS = {"MoveToHost": "D2H", "MoveToDevice": "H2D"}
+_MOVING_CALLS = frozenset({"MoveToHost", "MoveToDevice"})
 
 _BITS = re.compile(r"bf(\d+)|[suf](\d+)|c(\d+)")
 
@@ -126,7 +126,7 @@ def describe(instruction: Instruction) -> Op:
         by_wrapper = instruction.inner.shape is None or work.does in MOVES
         return _sized(replace(work, opcode=instruction.opcode), instruction if by_wrapper else instruction.inner)
     if instruction.target in _MOVING_CALLS:
-        return _sized(Op(instruction.opcode, base, _MOVING_CALLS[instruction.target]), instruction)
+        return _sized(Op(instruction.opcode, base, copies.direction(instruction.target)), instruction)
     if base in collectives.OPCODES:
         group = None if instruction.channel is None else f"channel {instruction.channel}"
         return _sized(Op(instruction.opcode, base, ranks=instruction.ranks, group=group), instruction)
@@ -140,7 +140,7 @@ def _sized(op: Op, instruction: Instruction) -> Op:
     way, payload = None, None
     if op.does in ("send", "recv"):
         payload = result
-        way = ("D2H" if op.does == "send" else "H2D") if instruction.host_transfer else None
+        way = kinds.row("", f"host {op.does}").which if instruction.host_transfer else None
     elif op.does in MOVES:
         # An update copies its second operand into its first.
         source = sources[op.does == "dynamic-update-slice"] if len(sources) > 1 else sources[0] if sources else None
@@ -148,7 +148,7 @@ def _sized(op: Op, instruction: Instruction) -> Op:
         way = _direction(source, result)
     elif op.does in ("infeed", "outfeed"):
         payload = result if op.does == "infeed" else sources[:1] or None
-        way = "H2D" if op.does == "infeed" else "D2H"
+        way = kinds.row("", op.does).which
     elif op.does == "collective-permute":
         payload = result
     elif op.direction is not None:  # a custom call that moves its operand
@@ -188,10 +188,10 @@ def _result(instruction: Instruction) -> Shape | None:
     return shape
 
 
-def _direction(source: Shape | None, target: Shape | None) -> str | None:
+def _direction(moved: Shape | None, result: Shape | None) -> str | None:
     """From which memory into which a copy goes; None if either is not told."""
-    from_array, to_array = next(arrays(source), None), next(arrays(target), None)
+    from_array, to_array = next(arrays(moved), None), next(arrays(result), None)
     if from_array is None or to_array is None:
         return None
-    from_host, to_host = from_array.space == HOST_SPACE, to_array.space == HOST_SPACE
-    return "D2D" if from_host == to_host else "D2H" if to_host else "H2D"
+    source, target = ("host" if array.space == HOST_SPACE else "device" for array in (from_array, to_array))
+    return copies.direction(source=source, target=target)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
-from tracekit.vocabulary import kinds
+from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.kinds import Kind
 
@@ -220,7 +220,8 @@ def _copies(export: Export, table: str) -> Work:
     labels = []
     for row in first:
         symbol = symbols.get(int(found["copyKind"][row]), _COPY_KINDS[0])
-        way = _direction(symbol, bool(apart[row]))
+        # Old exports write 0 for a device that they do not know, which proves nothing.
+        way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
         name = _copy_name(symbol, int(found["srcKind"][row]), int(found["dstKind"][row]))
         told = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
         unified = symbol.startswith(_UNIFIED)
@@ -236,22 +237,6 @@ def _symbols(export: Export) -> dict[int, str]:
         if isinstance(key, int) and str(name).startswith(_COPY_SYMBOL)
     }
     return dict(enumerate(_COPY_KINDS)) | said
-
-
-def _direction(symbol: str, between_devices: bool) -> str | None:
-    """H2D, D2H, D2D (within a device), P2P (between two), None between hosts or where it is unknown.
-
-    `between_devices`: whether the record names two different devices.
-    """
-    source, _, target = symbol.removeprefix(_UNIFIED).partition("TO")
-    ends = ("H" if source == "H" else "D") + ("H" if target == "H" else "D")
-    if not target or ends == "HH":
-        return None
-    if ends != "DD":
-        return f"{ends[0]}2{ends[1]}"
-    # Peer copies and migrations are between two devices; old exports write 0 for the ids they do not know.
-    between_devices |= symbol == "PTOP" or symbol.startswith(_UNIFIED)
-    return "P2P" if between_devices else "D2D"
 
 
 def _copy_name(symbol: str, source: int, target: int) -> str:

@@ -6,6 +6,7 @@ that kind stands in it (xla/backends/profiler/gpu/cupti_collector.cc, rocm_colle
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,8 @@ from tracekit.readers.xspace import memcpy, plane_ops
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
-from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
-from tracekit.vocabulary import kinds
+from tracekit.trace import EVENT_COLUMNS
+from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.kinds import Kind
 
 # Records of memory that was held, allocated or given back: they last as long as that, and nothing runs.
@@ -43,10 +44,10 @@ DERIVED = frozenset(
 _WAITS = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)\w*(Synchronize|WaitEvent)\w*|unknown synchroni.*")
 # Of `kernel_details`; older versions write no occupancy there.
 _OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
-_UNIFIED = "UM_"
+# Copies of unified memory stand on streams of their own; its page faults and the like are no copies.
+_UNIFIED, _UNIFIED_COPY = "UM_", "UM_BYTES_TRANSFER_"
 _GRAPH_AS_A_WHOLE = "CudaGraphExec:"
 _ROCM = ("kind:", "__amd_rocclr")
-_WAYS: list[str | None] = [None, *DIRECTION_DTYPE.categories]
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,13 @@ class Gpu:
     calls: Calls
 
 
-@dataclass(frozen=True)
-class _Copies:
-    """Which of n rows are copies, which of these stay within the device by their HLO op, and which go to another one by
-    their record, should they go from device to device; all (n,)."""
+class _Evidence(NamedTuple):
+    """What tells the direction of a copy: texts that do, whether it is known to stay within the device, and whether its
+    record names another device, should it go from device to device."""
 
-    rows: NDArray[np.bool_]
-    within: NDArray[np.bool_]
-    leaving: NDArray[np.bool_]
+    texts: tuple[str, str]
+    within: bool
+    leaves: bool
 
 
 def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
@@ -79,11 +79,11 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
     hlo = plane_ops.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]
-    copies = [*(memcpy.details(str(text), gpu.ordinal) for text in details.categories), memcpy.Details()]
+    known = [*(memcpy.details(str(text), gpu.ordinal) for text in details.categories), memcpy.Details()]
     # Rows that are alike in all of this are judged once.
     which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
     ops = [hlo.ops[at][1] for at in hlo.which[first]]
-    records = [copies[code] if code >= 0 else None for code in details.codes[first]]
+    records = [known[code] if code >= 0 else None for code in details.codes[first]]
     judged = [
         _judge(*row)
         for row in zip(data["name"][first], data["lane"][first], ops, records, is_memset[first], strict=True)
@@ -91,19 +91,11 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
     data |= plane_ops.hlo_columns([(op, verdict.kind) for op, verdict in zip(ops, judged, strict=True)], which)
     data["kind"] = categorical([verdict.kind.value for verdict in judged], which)
     data["known_by"] = categorical([verdict.known_by.value for verdict in judged], which)
-    data["host_memory"] = categorical([copy.host_memory for copy in copies], details.codes)
-    way, unproven = _directions(
-        gpu,
-        events,
-        np.array([_WAYS.index(verdict.direction) for verdict in judged], np.int64)[which],
-        _Copies(
-            np.array([verdict.kind == Kind.MEMCPY for verdict in judged], bool)[which],
-            within=hlo.mask(lambda name, op: op is not None and op.does in MOVES and not op.to_or_from_host),
-            leaving=np.array([copy.leaves for copy in copies], bool)[details.codes],
-        ),
+    data["host_memory"] = categorical([copy.host_memory for copy in known], details.codes)
+    data["direction"], unproven = _directions(
+        gpu, events, [_evidence(*row) for row in zip(judged, ops, records, strict=True)], which
     )
-    data["direction"] = categorical(_WAYS, way)
-    sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in copies], np.int64)[details.codes]
+    sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in known], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
@@ -122,9 +114,17 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
 
 def _judge(name: str, lane: str, op: Op | None, copy: memcpy.Details | None, is_memset: bool) -> kinds.Judged:
     """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
-    way = (copy.direction if copy else None) or memcpy.unified(name)
-    typed = Kind.MEMCPY if copy or way else Kind.MEMSET if is_memset else None
+    typed = Kind.MEMCPY if copy or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
+    way = copies.direction(source=copy.source, target=copy.target) if copy else None
     return plane_ops.judge(name, op, typed=typed, direction=way, lane=lane)
+
+
+def _evidence(judged: kinds.Judged, op: Op | None, copy: memcpy.Details | None) -> _Evidence | None:
+    """What tells the direction of a copy but for the call that launched it; None of what is no copy."""
+    if judged.kind != Kind.MEMCPY:
+        return None
+    within = op is not None and op.does in MOVES and not op.to_or_from_host
+    return _Evidence((judged.direction or "", "D2D" if within else ""), within, bool(copy and copy.leaves))
 
 
 def waits(plane: Plane) -> NDArray[np.int64]:
@@ -147,7 +147,7 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
     waits = [
-        bool(_WAITS.fullmatch(name)) or (name.startswith(_UNIFIED) and memcpy.unified(name) is None)
+        bool(_WAITS.fullmatch(name)) or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
         for name in plane.names.categories
     ]
     idle = np.isin(plane.names.codes[rows], np.flatnonzero(waits)) if any(waits) else np.zeros(len(rows), bool)
@@ -170,28 +170,32 @@ def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def _directions(
-    gpu: Gpu, events: PlaneEvents, way: NDArray[np.int64], copies: _Copies
-) -> tuple[NDArray[np.int64], int]:
-    """The direction of each row as an index into `_WAYS`, where `way` (n,) is what its kind told, and how many copies
-    between devices have none for being of ROCm.
+    gpu: Gpu, events: PlaneEvents, evidence: list[_Evidence | None], which: NDArray[np.int64]
+) -> tuple[pd.Categorical, int]:
+    """The direction of each row, and how many copies between devices have none for being of ROCm.
 
-    A copy that does not tell has that of the call that launched it; one from device to device that leaves its own is
-    P2P.
+    `which` (n,) tells the evidence of each row. A copy of which that tells nothing has the direction of the call that
+    launched it.
     """
     plane = events.plane
-    way[copies.rows & copies.within & (way == 0)] = _WAYS.index("D2D")
-    untold = np.flatnonzero(copies.rows & (way == 0))
-    if len(untold):
+    moves = np.flatnonzero(np.array([one is not None for one in evidence], bool)[which])
+    mute = np.array([one is not None and not any(one.texts) for one in evidence], bool)[which[moves]]
+    code, calls = np.full(len(moves), -1), [""]
+    if mute.any():
         ids, has_id = plane.numbers("correlation_id")
-        call = gpu.calls.of(ids[events.rows[untold]], has_id[events.rows[untold]])
-        ways = np.array([_WAYS.index(memcpy.launched(name)) for name in call.categories] + [0], np.int64)
-        way[untold] = ways[call.codes]
-    way[copies.rows & copies.leaving & ((way == 0) | (way == _WAYS.index("D2D")))] = _WAYS.index("P2P")
-    if gpu.alone or not _of_rocm(plane):
-        return way, 0
-    unproven = copies.rows & ~copies.within & (way == _WAYS.index("D2D"))
-    way[unproven] = 0
-    return way, int(unproven.sum())
+        call = gpu.calls.of(ids[events.rows[moves[mute]]], has_id[events.rows[moves[mute]]])
+        code[mute], calls = call.codes, [*map(str, call.categories), ""]
+    pair, first = distinct(which[moves], code)
+    of_rocm = not gpu.alone and _of_rocm(plane)
+    ways, unproven = [], []
+    for at in first:
+        if (one := evidence[which[moves[at]]]) is not None:
+            texts, apart = (*one.texts, calls[code[at]]), True if one.leaves else None
+            ways.append(copies.direction(*texts, apart=apart, either=of_rocm and not one.within))
+            unproven.append(ways[-1] is None and copies.direction(*texts, apart=apart) is not None)
+    of_row = np.full(len(which), len(ways))
+    of_row[moves] = pair
+    return categorical([*ways, None], of_row), int(np.array(unproven, bool)[pair].sum())
 
 
 def _of_rocm(plane: Plane) -> bool:
