@@ -1,6 +1,5 @@
 """The threads of the host: which of them take turns, and when they are proven to have been at work."""
 
-import re
 from itertools import combinations
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
+from tracekit.vocabulary.host_calls import says_waiting
 
 Column = NDArray[np.int64]
 # Host and name of a thread, and its number.
@@ -17,12 +17,6 @@ Names = dict[tuple[str, str], int]
 # Thread, start and end, all (n,).
 Times = tuple[Column, Column, Column]
 
-# Names of calls and spans in which a thread waits for something that the name does not tell. `cudaStreamWaitEvent` and
-# `cuStreamWaitValue` tell a stream to wait, and return at once.
-WAITING = re.compile(
-    r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*rendezvous|.*blockhostuntil"
-    r"|\$.*\b(acquire|join|poll|select)$|\$queue\.py:\d+ get$)"
-)
 # Threads that change places after ten calls or more on average take turns; those that work beside each other mix.
 _CALLS_A_TURN = 10
 # A thread that launched so often while another one stood still may be what that one waited for.
@@ -55,7 +49,7 @@ def numbers_of_threads(table: pd.DataFrame, names: Names, column: str = "thread"
 
 def waits_by_name(table: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether the name of each row says that its thread waited."""
-    is_waiting = np.array([bool(WAITING.match(str(name))) for name in table["name"].cat.categories] or [False])
+    is_waiting = np.array([says_waiting(str(name)) for name in table["name"].cat.categories] or [False])
     waits: NDArray[np.bool_] = is_waiting[table["name"].cat.codes.to_numpy()]
     return waits
 

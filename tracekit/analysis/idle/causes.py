@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.idle.pieces import Pieces, by_start, concatenate, cut
-from tracekit.analysis.idle.threads import Activity, Thread, activity_times, dispatchers
+from tracekit.analysis.idle.threads import Thread, activity_times, dispatchers
 from tracekit.analysis.idle.waits import awaited_rows, blocked_times, lane_waits, same_clock
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Timeline
+from tracekit.vocabulary.host_calls import Activity
 from tracekit.vocabulary.kinds import Kind
 
 
@@ -35,10 +36,10 @@ class Cause(StrEnum):
 
 CAUSES = tuple(Cause)
 CAUSE_CODE = {cause: code for code, cause in enumerate(CAUSES)}
-_ACTIVITY_CAUSE = {
-    Activity.MEETING: Cause.OTHERS,
-    Activity.COMPILING: Cause.COMPILING,
-    Activity.LOADING: Cause.INPUT,
+_ACTIVITIES = {
+    Cause.OTHERS: (Activity.MEETING,),
+    Cause.COMPILING: (Activity.COMPILING, Activity.INSTALLING),
+    Cause.INPUT: (Activity.LOADING,),
 }
 
 # Work that was ready starts within this time: on V100, A100 and H100 the largest delay between a launch call's return
@@ -196,8 +197,8 @@ def _claims(activity: HostActivity, host: str, device: int, thread: str) -> list
         (Cause.COPY, iv.union(*(copy for copy, _ in blocked))),
         (Cause.OTHERS, iv.union(*(other_times for _, other_times in blocked))),
         *(
-            (cause, iv.union(*(by_kind.get(kind, iv.EMPTY) for by_kind in activities)))
-            for kind, cause in _ACTIVITY_CAUSE.items()
+            (cause, iv.union(*(by_kind.get(kind, iv.EMPTY) for by_kind in activities for kind in kinds)))
+            for cause, kinds in _ACTIVITIES.items()
         ),
     ]
     return [(cause, times) for cause, times in claims if len(times)]

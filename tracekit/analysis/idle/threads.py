@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 
 import numpy as np
 import pandas as pd
@@ -10,58 +9,13 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
+from tracekit.vocabulary.host_calls import Activity, activity_of
 
 # Host and name of a thread.
 Thread = tuple[str, str]
 
-
-class Activity(StrEnum):
-    """What a span's name proves of the thread that it stands on."""
-
-    MEETING = "meeting the threads of other devices"
-    COMPILING = "compiling a program, or loading one"
-    LOADING = "loading data"
-
-
-# The first pattern that a name holds decides. A span that other threads run for the program, such as tf.data's
-# prefetching, counts only for its own thread: it shows no wait of the thread that launches.
-_NAMES: tuple[tuple[Activity, str], ...] = (
-    # XLA's participants wait for each other: xla/service/rendezvous.h, xla/backends/cpu/collectives.
-    (Activity.MEETING, r"^(InvokeRendezvous|Rendezvous\b|RendezvousSingle|Wait: pending_threads|Wait for rendezvous)"),
-    # JAX (jax/_src/compiler.py: backend_compile, today backend_compile_and_load) and PJRT clients.
-    (
-        Activity.COMPILING,
-        r"^(backend_compile|(Pj[Rr]t|Tfrt)\w*Client::Compile|lower_sharding_computation$)",
-    ),
-    # The TPU runtime brings a program to the device before its first run.
-    (Activity.COMPILING, r"^LoadProgram"),
-    # PyTorch: torch/_dynamo/utils.py (dynamo_timed).
-    (Activity.COMPILING, r" \(dynamo_timed\)$|^entire_frame_compile$"),
-    # PyTorch: torch/utils/data/dataloader.py (_profile_name), torch/utils/data/datapipes/_hook_iterator.py.
-    (Activity.LOADING, r"^enumerate\(Data(Loader|Pipe)\)#"),
-    # Lightning's loops: profiler actions `[_TrainingEpochLoop].train_dataloader_next`.
-    (Activity.LOADING, r"dataloader_next$"),
-    # tf.data: https://www.tensorflow.org/guide/data_performance_analysis, and xprof's host event types.
-    (Activity.LOADING, r"^Iterator::|^(MultiDevice)?IteratorGetNext\w*::|:(MultiDevice)?IteratorGetNext\w*$"),
-    # TPU infeed: xla/tsl/profiler/utils/tf_op_utils.h (IsInfeedEnqueueOp).
-    (Activity.LOADING, r"(^|:)InfeedEnqueue"),
-    # What people call it: TraceAnnotation("data_load"), record_function("## load_batch ##").
-    (Activity.LOADING, r"(?i)^\W*(\w+[ /.:])?(data[ _-]?load(er|ing)?|(next|load|fetch|read)[ _-]?(batch|data))\W*$"),
-    # Python's own frames in JAX's profile: `$dataloader.py:733 __next__`.
-    (Activity.LOADING, r"(?i)^\$\w*data_?(loader|set|iterator)\w*\.py:\d+ __next__$"),
-)
-# A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
-_HINTS = ("rendezvous", "pending", "compile", "lower_", "dynamo", "next", "load", "iterator", "infeed", "batch", "data")
 # The calls of jitted functions; a pool's threads may launch what the calling thread dispatched.
 _CALLS = re.compile(r"^(PjitFunction\(|PJRT_LoadedExecutable_Execute$)")
-
-
-def activity_of(name: str) -> Activity | None:
-    """What a span of this name proves of its thread, None if nothing."""
-    lowered = name.lower()
-    if not any(hint in lowered for hint in _HINTS):
-        return None
-    return next((doing for doing, pattern in _NAMES if re.search(pattern, name)), None)
 
 
 def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Intervals]]:

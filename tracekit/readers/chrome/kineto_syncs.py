@@ -5,7 +5,6 @@ A call's name says that it waits. For what, CUPTI's own records say (`cuda_sync`
 (libkineto/src/CuptiActivityProfiler.cpp). Without them cudaStreamWaitEvent tells nothing, not even its event.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,8 +17,8 @@ from tracekit.readers.chrome import Document
 from tracekit.readers.chrome.kineto_args import Sync, integers, whole
 from tracekit.readers.chrome.kineto_work import device, lane
 from tracekit.trace import SYNC_COLUMNS
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
 
-_CALL = re.compile(r"(?:cuda|hip|cu)(StreamWaitEvent|(?:Stream|Event|Device|Ctx|Thread)Synchronize)(?![A-Za-z])")
 _NO_STREAM = 2**32 - 1
 
 
@@ -39,8 +38,7 @@ def read(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.
     `devices` are those that worked. What a host call waits for is null where nothing proves it; a stream that waits for
     what is not proven is left out.
     """
-    matches = [_CALL.match(name) for name in calls["name"].cat.categories]
-    kinds = [match[1] if match else "" for match in matches]
+    kinds = [sync_call(str(name)) for name in calls["name"].cat.categories]
     codes = calls["name"].cat.codes.to_numpy()
     ids, starts = calls["correlation_id"].to_numpy(np.int64), calls["start_ps"].to_numpy()
     at = np.flatnonzero(np.array([*map(bool, kinds), False], bool)[codes])
@@ -65,7 +63,7 @@ def read(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.
 
 
 def _wait(
-    kind: str, args: Sync, number: int, start_ps: int, started: Mapping[int, int], only: str | None
+    kind: SyncCall | None, args: Sync, number: int, start_ps: int, started: Mapping[int, int], only: str | None
 ) -> _Wait | None:
     """What the call of this kind, id and start says with the args of its record; None for what is to be left out.
 
@@ -73,16 +71,16 @@ def _wait(
     """
     known = None if args.device is None else device(str(args.device))
     where = known if known and is_known(known) else None
-    if kind == "StreamSynchronize":
+    if kind is SyncCall.STREAM:
         on_lane = _stream(args.stream)
         return _Wait(None, None, where, on_lane, start_ps) if where and on_lane else _Wait()
-    if kind not in ("StreamWaitEvent", "EventSynchronize"):
+    if kind not in (SyncCall.STREAM_WAIT, SyncCall.EVENT):
         where = where or only
         return _Wait(None, None, where, None, start_ps) if where else _Wait()
     by, on_lane, waiting = whole(args.recorded_by) or 0, _stream(args.wait_on_stream), _stream(args.stream)
     # A later id would be of a later use of the same event.
     proven = where and on_lane and by < number and by in started
-    if kind == "EventSynchronize":
+    if kind is SyncCall.EVENT:
         return _Wait(None, None, where, on_lane, started[by]) if proven else _Wait()
     return _Wait(where, waiting, where, on_lane, started[by]) if proven and waiting else None
 

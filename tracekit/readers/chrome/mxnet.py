@@ -40,7 +40,7 @@ _COPY = re.compile(
 )
 _COLLECTIVE = re.compile(
     r"KVStore(Reduce|BCast|StreamSync|Dist\w*)|P3StoreDist\w*|BytePSPushPull"
-    r"|horovod_(allreduce|allgather|broadcast|alltoall|reducescatter)"
+    r"|horovod_\w+"
 )
 # The engine's own errands: they free memory, wait, or prepare an operator.
 _ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "SetupExec"})

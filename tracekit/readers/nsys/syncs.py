@@ -17,15 +17,15 @@ from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, strings
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
 
 Integers = NDArray[np.int64]
 
 _SYNCS, _EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 _COLUMNS = ("globalPid", "contextId", "streamId", "correlationId", "eventId", "eventSyncId")
-_WAIT = re.compile(r"(?:cuda|cu)(StreamWaitEvent|(?:Stream|Event|Device|Ctx|Thread)Synchronize)(?![A-Za-z])")
 _RECORDING = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _LANE, _STREAM, _EVENT, _DEVICE = range(4)
-_KINDS = {"StreamWaitEvent": _LANE, "StreamSynchronize": _STREAM, "EventSynchronize": _EVENT}
+_KINDS = {SyncCall.STREAM_WAIT: _LANE, SyncCall.STREAM: _STREAM, SyncCall.EVENT: _EVENT, SyncCall.DEVICE: _DEVICE}
 # CUPTI's correlation ids have 32 bits; above them `Calls` holds the process.
 _ID_BITS = 32
 _NO_RECORD = -2
@@ -80,8 +80,8 @@ def _kinds(export: Export, calls: Calls) -> Integers:
     """What each call waits for, -1 for one that does not."""
     which, names = pd.factorize(calls.name_id)
     texts = strings(export, names)
-    found = [_WAIT.match(texts.get(one, "")) for one in names.tolist()]
-    return np.array([_KINDS.get(one[1], _DEVICE) if one else -1 for one in found], np.int64)[which]
+    found = [sync_call(texts.get(one, "")) for one in names.tolist()]
+    return np.array([-1 if one is None else _KINDS.get(one, -1) for one in found], np.int64)[which]
 
 
 def _numbers(correlation: Integers) -> Integers:

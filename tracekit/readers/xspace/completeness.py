@@ -4,13 +4,12 @@ Profilers write the planes in an order of their own, but `Task Environment` (sin
 after all others (tsl/profiler/lib/profiler_session.cc): a file with either was not cut.
 """
 
-import re
-
 import numpy as np
 
 from tracekit.devices import type_of
 from tracekit.readers.xspace import device_planes, host_events
 from tracekit.readers.xspace.planes import Plane, XSpace
+from tracekit.vocabulary.host_calls import launches
 
 SESSION = "Task Environment"
 HOST = "/host:CPU"
@@ -19,7 +18,6 @@ METADATA = "/host:metadata"
 # What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
 _LATER_PLANES = frozenset({"/host:__ScopeRangeCallStack__"})
 _LATER_STATS = frozenset({"gpu_device_name", "core_details", "jax_version", "jaxlib_version"})
-_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _ENQUEUED = ("tpu::System::Execute", "DoEnqueueProgram", "EnqueueProgram")
 # At the end of a profile some kernels have not run yet; more than this share of the launches is no such remainder.
 _REMAINDER = 0.1
@@ -65,7 +63,7 @@ def missing(space: XSpace) -> list[str]:
 
 def _lost_launches(space: XSpace, has_gpu: bool) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
-    launched = host_events.calls(space).ids(lambda name: bool(_LAUNCH.search(name)))
+    launched = host_events.calls(space).ids(launches)
     executed = [np.zeros(0, np.int64)]
     for plane in space.planes:
         if type_of(device_planes.name(plane.name) or "") == "gpu":

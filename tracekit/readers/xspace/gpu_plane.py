@@ -22,6 +22,7 @@ from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
+from tracekit.vocabulary.host_calls import sync_call
 from tracekit.vocabulary.kinds import Kind
 
 # Records of memory that was held, allocated or given back: they last as long as that, and nothing runs.
@@ -41,7 +42,6 @@ DERIVED = frozenset(
         *("TensorFlow Ops", "TensorFlow Name Scope", "Launch Stats", "Host Offload Ops", "_counters_"),
     }
 )
-_WAITS = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)\w*(Synchronize|WaitEvent)\w*|unknown synchroni.*")
 # Of `kernel_details`; older versions write no occupancy there.
 _OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
 # Copies of unified memory stand on streams of their own; its page faults and the like are no copies.
@@ -129,7 +129,7 @@ def _evidence(judged: kinds.Judged, op: Op | None, copy: memcpy.Details | None) 
 
 def waits(plane: Plane) -> NDArray[np.int64]:
     """The events that record waiting: they are no work."""
-    codes = np.flatnonzero([bool(_WAITS.fullmatch(name)) for name in plane.names.categories])
+    codes = np.flatnonzero([sync_call(name) is not None for name in plane.names.categories])
     return np.flatnonzero(np.isin(plane.names.codes, codes)) if len(codes) else codes
 
 
@@ -147,7 +147,7 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
     waits = [
-        bool(_WAITS.fullmatch(name)) or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
+        sync_call(name) is not None or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
         for name in plane.names.categories
     ]
     idle = np.isin(plane.names.codes[rows], np.flatnonzero(waits)) if any(waits) else np.zeros(len(rows), bool)

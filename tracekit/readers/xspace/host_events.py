@@ -1,7 +1,6 @@
 """The host's events as columns that several rules share, what joins those of different threads, and which calls carry
 the correlation ids that device events share."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +14,9 @@ from tracekit import intervals
 from tracekit.columns import categorical, constant
 from tracekit.readers.xspace import plane_ops
 from tracekit.readers.xspace.planes import Plane, XSpace
+from tracekit.vocabulary.host_calls import launches_graph
 
 LISTENER = "ThreadpoolListener::"
-
-_GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 
 
 class HostEvents:
@@ -127,7 +125,7 @@ class Calls:
     @cached_property
     def graphs(self) -> NDArray[np.int64]:
         """The correlation ids of the calls that launch a CUDA graph, which its kernels share."""
-        return self.ids(lambda name: bool(_GRAPH.match(name)))
+        return self.ids(launches_graph)
 
     @property
     def highest(self) -> int:

@@ -6,7 +6,6 @@ written what it waited for as a record on the stream, with the call's correlatio
 for an event is left out: no XSpace says which event that is.
 """
 
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,17 +16,18 @@ from tracekit.columns import categorical, frame
 from tracekit.readers.xspace import host_events
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
 
 STATS = ("_p", "_c", "correlation_id")
 
-_AWAITS = re.compile(r"\w+::Await")
-_SYNCHRONIZES = re.compile(r"(cu|cuda|hip)(Stream|Event|Ctx|Context|Device)Synchronize\w*|\w+::BlockHostUntilReady")
+# A future's wait is two events, and of a stream that waits no XSpace says for which event.
+_WHOLE = (SyncCall.STREAM, SyncCall.EVENT, SyncCall.DEVICE, SyncCall.OTHER)
 
 
 def waits(host: str, events: HostEvents, waited: Mapping[int, tuple[str, str]]) -> pd.DataFrame:
     """The waits of the host's threads (SYNC_COLUMNS); `waited` gives device and lane by correlation id."""
     begins, ends = _pairs(events)
-    whole = np.flatnonzero(events.with_name(lambda name: bool(_SYNCHRONIZES.fullmatch(name))))
+    whole = np.flatnonzero(events.with_name(lambda name: sync_call(name) in _WHOLE))
     rows = np.concatenate([begins, whole])
     end = np.concatenate([events.end[ends], events.end[whole]])
     order = np.argsort(events.start[rows], kind="stable")
@@ -38,7 +38,7 @@ def waits(host: str, events: HostEvents, waited: Mapping[int, tuple[str, str]]) 
         for correlation_id, has_one in zip(ids[rows].tolist(), has_id[rows].tolist(), strict=True)
     ]
     # Only a stream is waited for as one lane.
-    stream = ["Stream" in str(name) for name in events.names[rows]]
+    stream = [sync_call(str(name)) is SyncCall.STREAM for name in events.names[rows]]
     each = np.arange(len(rows))
     data = host_events.host_columns(host, events, rows) | {
         "end_ps": end,
@@ -54,7 +54,7 @@ def _pairs(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The events with which a wait begins and those with which it ends, in pairs of one name and thread."""
     produced, produces = events.plane.numbers("_p")
     consumed, consumes = events.plane.numbers("_c")
-    awaits = events.with_name(lambda name: bool(_AWAITS.fullmatch(name)))
+    awaits = events.with_name(lambda name: sync_call(name) is SyncCall.FUTURE)
     begins = {int(produced[row]): int(row) for row in np.flatnonzero(awaits & produces)}
     pairs = []
     for row in np.flatnonzero(awaits & consumes).tolist():

@@ -1,6 +1,5 @@
 """The windows of a run's steps, and the step that each row of a device belongs to."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.steps.marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
+from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
 
 BOUNDARY_COLUMNS = {
@@ -31,12 +31,6 @@ BOUNDARY_COLUMNS = {
     "told_by": "str",
 }
 
-# What XLA's, JAX's and PyTorch's compilers call their own work on the host. A program of the user may well be called
-# `compile`, so nothing else is believed.
-_COMPILING = re.compile(
-    r"(TSL:)?(backend_compile\w*|\w*Client::Compile\w*|\w+Compiler::(Compile|RunBackend|RunHloPasses)\w*"
-    r"|Compile\w*Executable|XlaCompil(e|ation)[\w:]*)([:#(].*)?|[\w.]*compile[\w.]* \(dynamo_timed\)"
-)
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -290,7 +284,7 @@ def _compile_times(
     """For how long, in ps, a compiler ran on any host of the clock in each step's host time, or else in its window."""
     compile_ps = np.zeros(len(start), np.int64)
     names = spans["name"].cat
-    compiler = [bool(_COMPILING.fullmatch(str(name))) for name in names.categories]
+    compiler = [activity_of(str(name)) is Activity.COMPILING for name in names.categories]
     places = np.flatnonzero(np.append(compiler, False)[names.codes.to_numpy()])
     if len(places) == 0:
         return compile_ps

@@ -1,0 +1,152 @@
+"""Which of the host's calls wait, compile, load data or meet, by their names."""
+
+import pytest
+
+from tracekit.vocabulary.host_calls import (
+    Activity,
+    SyncCall,
+    activity_of,
+    launches,
+    launches_graph,
+    says_waiting,
+    sync_call,
+)
+
+SYNC_CALLS = {
+    "cudaStreamSynchronize": SyncCall.STREAM,
+    "cudaStreamSynchronize_v3020": SyncCall.STREAM,
+    "cuStreamSynchronize_ptsz": SyncCall.STREAM,
+    "hipStreamSynchronize": SyncCall.STREAM,
+    "cudaEventSynchronize": SyncCall.EVENT,
+    "hipEventSynchronize": SyncCall.EVENT,
+    "cudaDeviceSynchronize": SyncCall.DEVICE,
+    "hipDeviceSynchronize": SyncCall.DEVICE,
+    "cuCtxSynchronize": SyncCall.DEVICE,
+    "cuContextSynchronize": SyncCall.DEVICE,
+    "cudaThreadSynchronize": SyncCall.DEVICE,
+    "cudaStreamWaitEvent": SyncCall.STREAM_WAIT,
+    "cuStreamWaitEvent_ptsz": SyncCall.STREAM_WAIT,
+    "CommonPjRtBuffer::Await": SyncCall.FUTURE,
+    "PjRtStreamExecutorBuffer::BlockHostUntilReady": SyncCall.OTHER,
+}
+NO_SYNC_CALLS = [
+    *("cudaEventRecord", "cudaEventQuery", "cudaStreamQuery", "cuStreamWaitValue32", "cudaLaunchKernel", "cudaMalloc"),
+    *("my_cudaStreamSynchronize_wrapper", "cudaStreamSynchronizeAll", "Synchronize", "await", ""),
+]
+# Whoever calls these waits, for what only their name does not tell.
+WAITING = [
+    *("block_until_ready", "jax.block_until_ready", "torch.cuda.synchronize", "KVStore wait", "Rendezvous: all-reduce"),
+    *("InvokeRendezvous", "Wait: pending_threads=1/2", "$threading.py:323 wait", "$<built-in method acquire"),
+    *("$select.py poll", "$queue.py:171 get"),
+]
+
+
+def test_the_record_of_an_unknown_synchronisation_is_one():
+    assert sync_call("unknown synchronization") is SyncCall.OTHER
+
+
+@pytest.mark.parametrize(("name", "call"), SYNC_CALLS.items())
+def test_synchronising_calls_tell_what_they_wait_for(name, call):
+    assert sync_call(name) == call
+    assert says_waiting(name) == (call is not SyncCall.STREAM_WAIT)
+
+
+@pytest.mark.parametrize("name", NO_SYNC_CALLS)
+def test_other_calls_synchronise_nothing(name):
+    assert sync_call(name) is None
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_more_calls_say_that_their_thread_waits(name):
+    assert says_waiting(name)
+    assert sync_call(name) is None
+
+
+@pytest.mark.parametrize("name", ["cudaStreamWaitEvent", "cuStreamWaitValue32", "waiter", "get", "$dict get", "matmul"])
+def test_telling_a_stream_to_wait_is_no_waiting(name):
+    assert not says_waiting(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["InvokeRendezvous", "Rendezvous", "Wait: pending_threads=1/2", "Wait for rendezvous callback"]
+)
+def test_threads_that_meet_wait(name):
+    assert activity_of(name) is Activity.MEETING
+    assert says_waiting(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "asks", "graph"),
+    [
+        ("cudaLaunchKernel", True, False),
+        ("cuLaunchKernelEx", True, False),
+        ("hipMemcpyAsync", True, False),
+        ("cuMemsetD32Async", True, False),
+        ("cudaGraphLaunch", True, True),
+        ("hipGraphLaunch", True, True),
+        ("cudaStreamSynchronize", False, False),
+        ("cudaMalloc", False, False),
+    ],
+)
+def test_launches_ask_a_device_for_work(name, asks, graph):
+    assert (launches(name), launches_graph(name)) == (asks, graph)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Activity.LOADING),
+        ("enumerate(DataPipe)#MapperIterDataPipe", Activity.LOADING),
+        ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", Activity.LOADING),
+        ("Iterator::Prefetch::Generator", Activity.LOADING),
+        ("IteratorGetNextAsOptionalOp::DoCompute", Activity.LOADING),
+        ("IteratorGetNextAsOptional_4:IteratorGetNextAsOptional", Activity.LOADING),
+        ("MultiDeviceIteratorGetNextFromShard:MultiDeviceIteratorGetNextFromShard", Activity.LOADING),
+        ("input_pipeline_task0/while/body/_1/InfeedQueue/enqueue/1:InfeedEnqueueTuple", Activity.LOADING),
+        ("## data_load ##", Activity.LOADING),
+        ("data loading", Activity.LOADING),
+        ("load_batch", Activity.LOADING),
+        ("train/next_batch", Activity.LOADING),
+        ("$dataloader.py:733 __next__", Activity.LOADING),
+        ("backend_compile", Activity.COMPILING),
+        ("backend_compile_and_load", Activity.COMPILING),
+        ("PjRtCpuClient::Compile", Activity.COMPILING),
+        ("TfrtGpuClient::CompileAndLoad", Activity.COMPILING),
+        ("lower_sharding_computation", Activity.COMPILING),
+        ("_compile.compile_inner (dynamo_timed)", Activity.COMPILING),
+        ("LoadProgram", Activity.INSTALLING),
+        ("LoadProgramCacheMiss", Activity.INSTALLING),
+        ("entire_frame_compile", Activity.COMPILING),
+        ("create_aot_dispatcher_function (dynamo_timed)", Activity.COMPILING),
+        ("TSL:backend_compile", Activity.COMPILING),
+        ("TSL:XlaCompile:#module=jit_f#", Activity.COMPILING),
+        ("XlaCompile:#module=jit_f#", Activity.COMPILING),
+        ("XlaCompilationCache::Compile", Activity.COMPILING),
+        ("LocalClient::Compile", Activity.COMPILING),
+        ("NVPTXCompiler::RunBackend", Activity.COMPILING),
+        ("GpuCompiler::RunHloPasses(jit_f)", Activity.COMPILING),
+        ("CpuCompiler::Compile", Activity.COMPILING),
+        ("CompileToLocalExecutable", Activity.COMPILING),
+        ("Rendezvous: all-reduce", Activity.MEETING),
+        ("Wait: pending_threads=1/2", Activity.MEETING),
+        ("Wait for rendezvous callback", Activity.MEETING),
+        # A tensor passed on, kernels, frames and steps load no data.
+        ("_send_IteratorGetNextAsOptional_6/_51_0:_Send", None),
+        ("IteratorGetNextAsOptional_4/_40:_Send", None),
+        ("cond_4/IteratorGetNextAsOptional_4/_53:Switch", None),
+        ("## copy_batch_to_gpu ##", None),
+        ("download_batch_norm", None),
+        ("batch_norm", None),
+        ("next", None),
+        ("$builtins next", None),
+        ("CompiledFunction", None),
+        ("XlaCompiledCpuFunction::Run", None),
+        ("compile", None),
+        ("compile_step", None),
+        ("lower_sharding_computation_of_mine", None),
+        ("PjitFunction(compile)", None),
+        ("Torch-Compiled Region", None),
+    ],
+)
+def test_a_name_proves_what_its_writer_meant(name, what):
+    assert activity_of(name) == what

@@ -1,0 +1,65 @@
+"""What profilers call things stands in the vocabulary once: no other module holds a second list of it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tracekit.vocabulary.collectives import OPERATIONS
+
+SOURCES = Path(__file__).parents[2] / "tracekit"
+MODULES = sorted(
+    path
+    for path in SOURCES.rglob("*")
+    if path.suffix in (".py", ".js") and "vocabulary" not in path.relative_to(SOURCES).parts
+)
+# What only the vocabulary may seek in a name, and what makes a string a pattern.
+WORDS = re.compile(
+    r"all[\W_]*(reduce|gather|to[\W_]*all)|reduce[\W_]*scatter|permute|[nr]ccl(?!:)|nvshmem|synchroni|compil|memcpy|memset|h(2|to)d\b|d(2|to)h\b",
+    re.IGNORECASE,
+)
+PATTERN = re.compile(r"[\\^$|*+?]|\(\?|\[[^]]*\]")
+# Those that are no list of what others call things.
+EXCEPTIONS = {
+    # Which collectives PyTorch's older annotations count wrongly: they tell only the tensors that go in.
+    "readers/chrome/kineto_args.py": {("all-gather", "gather", "scatter")},
+}
+
+
+def strings(tree: ast.AST) -> list[str]:
+    """The string constants of a module that are neither docstrings nor parts of a sentence."""
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    said = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | said
+    ]
+
+
+def is_pattern(text: str) -> bool:
+    """A sentence has spaces and ends in none of these; a pattern holds characters that only patterns hold."""
+    return bool(PATTERN.search(text)) and not re.search(r"[a-z,] [a-z]+ [a-z]", text)
+
+
+def lists(tree: ast.AST) -> list[tuple[str, ...]]:
+    """The collections of constants that hold three or more operations."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            parts = node.keys if isinstance(node, ast.Dict) else node.elts
+            held = tuple(part.value for part in parts if isinstance(part, ast.Constant) and part.value in OPERATIONS)
+            found += [held] if len(held) > 2 else []
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
+def test_no_other_module_holds_a_list_of_names(path):
+    text = path.read_text("utf-8")
+    if path.suffix == ".js":
+        assert [one for one in re.findall(r"/(?:[^/\n\\]|\\.)+/[gimsuy]*(?=[.,;)])", text) if WORDS.search(one)] == []
+        return
+    tree = ast.parse(text)
+    assert [one for one in strings(tree) if is_pattern(one) and WORDS.search(one)] == []
+    assert set(lists(tree)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())

@@ -1,0 +1,127 @@
+"""The host's calls and spans: which launch, wait, compile, load data or meet other threads.
+
+Names are those of the APIs of CUDA and HIP, of XLA and its clients, of JAX, PyTorch and TensorFlow, and of frames of
+Python.
+"""
+
+import re
+from enum import StrEnum
+
+
+class SyncCall(StrEnum):
+    """A synchronising call, by what it waits for; STREAM_WAIT makes a stream wait for an event, not the thread."""
+
+    STREAM_WAIT = "stream wait"
+    STREAM = "stream"
+    EVENT = "event"
+    DEVICE = "device"
+    FUTURE = "future"
+    OTHER = "other"
+
+
+class Activity(StrEnum):
+    """What a span's name proves of the thread that it stands on."""
+
+    MEETING = "meeting the threads of other devices"
+    COMPILING = "compiling a program"
+    INSTALLING = "bringing a program to a device"
+    LOADING = "loading data"
+
+
+_LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+_GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
+# cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
+# are called alike, and the host's calls in nsys and Kineto.
+_SYNC = re.compile(
+    r"(?:cuda|cu|hip)(?:(?P<wait>StreamWaitEvent)|(?P<of>Stream|Event|Device|Ctx|Context|Thread)Synchronize)(?![A-Za-z])"
+)
+_SYNC_OF = {"Stream": SyncCall.STREAM, "Event": SyncCall.EVENT}
+# PjRt: xla/pjrt/pjrt_future.h (`CommonPjRtBuffer::Await`).
+_FUTURE = re.compile(r"\w+::Await")
+# XLA's streams, and XLA's word for a record of CUPTI that it does not know.
+_OTHER = re.compile(r"\w+::BlockHostUntilReady|unknown synchroni.*", re.DOTALL)
+# Threads wait in more calls than those that tell for what: Python's blocking ones, and what programs call waiting.
+# `cudaStreamWaitEvent` and `cuStreamWaitValue` tell a stream to wait, and return at once.
+_WAITING = re.compile(
+    r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*rendezvous|.*blockhostuntil"
+    r"|\$.*\b(acquire|join|poll|select)$|\$queue\.py:\d+ get$)"
+)
+# The first pattern that is found in a name decides.
+_ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
+    (activity, re.compile(says))
+    for activity, says in (
+        # XLA's participants wait for each other: xla/service/rendezvous.h, xla/backends/cpu/collectives.
+        (
+            Activity.MEETING,
+            r"^(InvokeRendezvous|Rendezvous\b|RendezvousSingle|Wait: pending_threads|Wait for rendezvous)",
+        ),
+        # What compilers call their own work. A program of the user may well be called `compile`, so nothing else is
+        # believed. JAX: jax/_src/compiler.py (backend_compile, today backend_compile_and_load), and pxla.py, which
+        # lowers only what is compiled next. `TSL:` is the domain of XLA's ranges in nsys.
+        (Activity.COMPILING, r"^(TSL:)?(backend_compile\w*|lower_sharding_computation)(?!\w)"),
+        # Clients of PjRt and of XLA, XLA's compilers, TensorFlow's (XlaCompilationCache).
+        (
+            Activity.COMPILING,
+            r"^(TSL:)?(\w*Client::Compile|\w+Compiler::(Compile|RunBackend|RunHloPasses)|Compile\w*Executable\b"
+            r"|XlaCompil(e(?!d)|ation))",
+        ),
+        # Before each run the TPU runtime looks whether the program is on the device, for microseconds; where it is not,
+        # that takes as long as compiling, but no compiler runs.
+        (Activity.INSTALLING, r"^LoadProgram"),
+        # PyTorch: all that torch/_dynamo/utils.py times (dynamo_timed) is done once for what it compiles.
+        (Activity.COMPILING, r" \(dynamo_timed\)$|^entire_frame_compile$"),
+        # PyTorch: torch/utils/data/dataloader.py (_profile_name), torch/utils/data/datapipes/_hook_iterator.py.
+        (Activity.LOADING, r"^enumerate\(Data(Loader|Pipe)\)#"),
+        # Lightning's loops: profiler actions `[_TrainingEpochLoop].train_dataloader_next`.
+        (Activity.LOADING, r"dataloader_next$"),
+        # tf.data: https://www.tensorflow.org/guide/data_performance_analysis, and xprof's host event types.
+        (Activity.LOADING, r"^Iterator::|^(MultiDevice)?IteratorGetNext\w*::|:(MultiDevice)?IteratorGetNext\w*$"),
+        # TPU infeed: xla/tsl/profiler/utils/tf_op_utils.h (IsInfeedEnqueueOp).
+        (Activity.LOADING, r"(^|:)InfeedEnqueue"),
+        # What people call it: TraceAnnotation("data_load"), record_function("## load_batch ##").
+        (
+            Activity.LOADING,
+            r"(?i)^\W*(\w+[ /.:])?(data[ _-]?load(er|ing)?|(next|load|fetch|read)[ _-]?(batch|data))\W*$",
+        ),
+        # Python's own frames in JAX's profile: `$dataloader.py:733 __next__`.
+        (Activity.LOADING, r"(?i)^\$\w*data_?(loader|set|iterator)\w*\.py:\d+ __next__$"),
+    )
+)
+# A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
+_HINTS = ("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load", "iterator", "infeed", "batch", "data")
+
+
+def launches(name: str) -> bool:
+    """Whether a call of this name asks a device for work, by kernel, graph, copy or memset."""
+    return bool(_LAUNCH.search(name))
+
+
+def launches_graph(name: str) -> bool:
+    """Whether a call of this name launches a CUDA graph."""
+    return bool(_GRAPH.match(name))
+
+
+def sync_call(name: str) -> SyncCall | None:
+    """Which synchronising call a name is, of a host's call or of its record on a stream; None of any other."""
+    if found := _SYNC.match(name):
+        return SyncCall.STREAM_WAIT if found["wait"] else _SYNC_OF.get(found["of"], SyncCall.DEVICE)
+    if _FUTURE.fullmatch(name):
+        return SyncCall.FUTURE
+    return SyncCall.OTHER if _OTHER.fullmatch(name) else None
+
+
+def says_waiting(name: str) -> bool:
+    """Whether the name of a call or span says that its thread waits, be it for a device or for another thread."""
+    return bool(_WAITING.match(name))
+
+
+def activity_of(name: str) -> Activity | None:
+    """What a span of this name proves of its thread, None if nothing.
+
+    A span that other threads run for the program, such as tf.data's prefetching, counts only for its own thread: it
+    shows no wait of the thread that launches.
+    """
+    lowered = name.lower()
+    if not any(hint in lowered for hint in _HINTS):
+        return None
+    return next((what for what, pattern in _ACTIVITIES if pattern.search(name)), None)
