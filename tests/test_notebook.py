@@ -110,14 +110,14 @@ def test_a_trace_without_device_work_and_its_results_show_themselves():
     report = analyse(made)
     for one in (made, report, report.explanation, report.advice, report.explanation.idle):
         assert words(one._repr_html_())
-    assert repr(made) == "<Trace test: 0 devices, 0 rows, xplane>"
+    assert repr(made) == "<Trace test: 0 devices, 0 events, xplane>"
 
 
 def test_reasons_show_first_what_each_part_found_and_last_what_they_lack():
     found = tracekit.explain(everything("k")[0])
-    assert repr(found) == "<Explanation: 2 devices, 5 rows: critical_path, offenders, collectives, bandwidth>"
+    assert repr(found) == "<Explanation: 2 devices, 5 events: critical_path, offenders, collectives, bandwidth>"
     shown = words(found._repr_html_())
-    assert shown[:2] == ["Explanation", ": 2 devices, 5 rows"]
+    assert shown[:2] == ["Explanation", ": 2 devices, 5 events"]
     assert "collectives: collectives 1, device_time_ps 15.00 ms, wait_ratio 6.7 %, exposed_ps 15.00 ms" in shown
     assert [one.partition(":")[0] for one in shown[-3:]] == ["steps", "idle", "launches"]
 

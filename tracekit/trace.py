@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit import glance, notebook
+from tracekit import notebook, trace_summary
 from tracekit.columns import check, frame
 from tracekit.errors import TraceError
 from tracekit.vocabulary.copies import DIRECTIONS
@@ -182,7 +182,7 @@ class Trace:
                 )
 
     def __repr__(self) -> str:
-        return glance.line(self.source, self.format, self.events)
+        return trace_summary.line(self.source, self.format, self.events)
 
     def _repr_html_(self) -> str:
-        return glance.html(self.source, self.format, notebook.frames(self), self.notes)
+        return trace_summary.html(self.source, self.format, notebook.frames(self), self.notes)

@@ -85,7 +85,7 @@ def test_all_facts_of_a_trace_are_told():
         },
         kinds_known_by={"rule": 0.0, "opcode": 0.0, "stat": 0.0, "stream": 0.0, "name": 0.0, "nothing": 1.0},
         missing=(
-            "No row names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, "
+            "No event names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, "
             "which XLA_FLAGS=--xla_gpu_enable_command_buffer= turns off.",
         ),
         notes=("traces/test contains 2 runs; new was read. --run NAME picks another.", LEFT_OUT),
@@ -98,23 +98,23 @@ def test_the_screen_says_them_in_words():
         "format   xplane: XSpace of the XLA profiler (JAX, TensorFlow)",
         "runs     new (this one); --run NAME picks another: old",
         "hosts    h",
-        "time     60.00 ms in all, 40.00 ms from first to last device row",
+        "time     60.00 ms in all, 40.00 ms from first to last device event",
         "began    2023-11-14 22:13:20.123456 UTC",
         "",
         "devices  3 GPUs, H200; busy = share of those 40.00 ms",
         "       lanes  compute  collective  memcpy  memset    busy",
         "gpu:0      2        1           1       0       0  37.5 %",
         "gpu:1      1        0           0       1       0  50.0 %",
-        "gpu:2 without rows",
+        "gpu:2 without events",
         "",
         "spans    1 host span of 1 name on 1 thread; phases 'train'; no steps",
-        "launches 2 calls; 1 of 2 rows with a correlation id have theirs",
+        "launches 2 calls; 1 of 2 events with a correlation id have theirs",
         "known of copies: direction 100 %, bytes 100 %; collectives: bytes 100 %, ranks",
-        "         0 %; rows: HLO op 0 %",
+        "         0 %; events: HLO op 0 %",
         "kinds by nothing (taken for compute) 100 % of busy time",
-        "missing  No row names its HLO op: the program is no XLA program, or CUDA graphs",
-        "         hide its ops, which XLA_FLAGS=--xla_gpu_enable_command_buffer= turns",
-        "         off.",
+        "missing  No event names its HLO op: the program is no XLA program, or CUDA",
+        "         graphs hide its ops, which XLA_FLAGS=--xla_gpu_enable_command_buffer=",
+        "         turns off.",
         f"notes    {LEFT_OUT}",
     ]
 
@@ -168,9 +168,9 @@ def test_hosts_on_clocks_of_their_own_have_a_time_span_each():
     assert {device.window_ps for device in found.devices} == {MS}
     assert lines(found)[2:6] == [
         "clocks   2 that are not aligned: no time is compared across them",
-        "         rank0: 1.00 ms in all, 1.00 ms from first to last device row; began at",
-        "         an unknown time of day",
-        "         rank1: 1.00 ms in all, 1.00 ms from first to last device row; began at",
+        "         rank0: 1.00 ms in all, 1.00 ms from first to last device event; began",
+        "         at an unknown time of day",
+        "         rank1: 1.00 ms in all, 1.00 ms from first to last device event; began",
     ]
 
 
@@ -215,7 +215,7 @@ def test_devices_without_rows_and_of_other_models_stand_apart():
         "cpu:0       1        1           0       0       0  25.0 %  -",
         "6 GPUs      1        1           0       0       0   100 %  A",
         "3 GPUs      1        1           0       0       0   100 %  B",
-        "3 GPUs without rows",
+        "3 GPUs without events",
     ]
 
 
@@ -300,7 +300,7 @@ def ranges_only(path):
             trace(events(), devices=devices(("h", "gpu:0", None))),
             "The trace names devices, but holds no work of theirs; ",
         ),
-        (trace(events(("gpu:0", "compute", 5, 5))), "All device rows have zero length: "),
+        (trace(events(("gpu:0", "compute", 5, 5))), "All device events have zero length: "),
     ],
     ids=["empty", "empty planes", "zero length"],
 )

@@ -80,7 +80,7 @@ class Explanation:
 
     @property
     def _looked_at(self) -> str:
-        return f"{counted(self.devices, 'device')}, {counted(self.rows, 'row')}"
+        return f"{counted(self.devices, 'device')}, {counted(self.rows, 'event')}"
 
 
 def explain(source: Source, windows: Windows | None = None) -> Explanation:

@@ -85,7 +85,7 @@ FORMATS = (
         recording=Recording(
             device_work=_XLA_DEVICE_WORK,
             spans=_HOST_TRACER,
-            hlo_ops="No row names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, which "
+            hlo_ops="No event names its HLO op: the program is no XLA program, or CUDA graphs hide its ops, which "
             "XLA_FLAGS=--xla_gpu_enable_command_buffer= turns off.",
         ),
         xla=True,

@@ -235,8 +235,8 @@ def test_one_rank_alone_tells_no_waiting_but_a_lower_bound_of_its_bandwidth():
     assert (only["algorithm_bytes_per_s"], only["bus_bytes_per_s"], only["at_least"]) == (1000.0, 1000.0, True)
     assert only["reason"] == "seen on one device only, so its waiting is not known"
     assert found.alone == (
-        "The trace shows the collectives of one device only: waiting, skew, who was last and stragglers are not "
-        "computable from one rank alone."
+        "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
+        "from one rank alone."
     )
     (device,) = plain(found.by_device)
     assert [device[name] for name in ("cost_ps", "held_up_ratio", "expected_last", "waiting_ps", "transfer_ps")] == (
@@ -249,8 +249,7 @@ def test_one_rank_alone_tells_no_waiting_but_a_lower_bound_of_its_bandwidth():
 def test_devices_whose_collectives_were_not_matched_say_so():
     found = analysed(*(row(f"tpu:{k}", 0, 10, ranks="{{0,2},{1,3}}") for k in range(2)))
     assert found.alone == (
-        "No collective could be matched over the devices of the trace: waiting, skew, who was last and stragglers are "
-        "not computable."
+        "No collective could be matched over the devices of the trace: waiting, skew and stragglers cannot be computed."
     )
     assert len(found.notes) == 1
 

@@ -109,7 +109,7 @@ def test_of_copies_whose_device_is_unknown_no_what_if_is_told():
     # cpu:? copies: what waited for them may be anything.
     found = path(trace([("cpu:1", "p", "compute", 0, 10), ("cpu:?", "p", "memcpy", 2, 9)]))
     told = found.what_if.set_index("what")[["predicted_ps", "reason"]]
-    assert told.loc["copies", "reason"] == "the trace does not tell what waited for the 1 copies on cpu:?"
+    assert told.loc["copies", "reason"] == "it is not known what waited for the 1 copies on cpu:?"
     assert told["predicted_ps"].isna().to_dict() == {"copies": True, "op": False}
     assert found.step_what_if["predicted_ps"].isna().tolist() == [True, False]
 
@@ -124,9 +124,8 @@ def test_what_the_times_contradict_is_noted():
         [("gpu:0", "s", "compute", 3, 10, {"correlation_id": 1})], [("t", 5, 6, 1)], [], [("t", 7, 9, *[None] * 5)]
     )
     assert path(made).notes == (
-        'Of the critical path\'s dependencies, 1 of 1 of the sort "launch" contradict the measured times and were '
-        "dropped.",
-        "The trace does not tell what 1 waits of the host waited for: on a critical path their time is unexplained.",
+        "1 of 1 dependencies (launch) contradict the measured times and were dropped.",
+        "1 wait of the host could not be attributed: on a critical path that time is unexplained.",
     )
 
 

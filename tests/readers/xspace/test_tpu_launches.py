@@ -108,8 +108,8 @@ def test_json_of_chips_whose_clocks_are_behind_the_hosts_says_so():
     assert set(rows["name_of_call"]) == {"DoEnqueueProgram"}
     # The chips' clocks are behind the host's: what the profile shows first was asked for after it began.
     assert [note for note in trace.notes if "clocks" in note] == [
-        f"{device}: executions start up to {ahead} us before their launch on the host: the clocks of host and chip "
+        f"{device}: executions start up to {ahead} µs before their launch on the host: the clocks of host and chip "
         "differ by at least that, and launch latencies are meaningless."
-        for device, ahead in (("tpu:0", 536), ("tpu:1", 681))
+        for device, ahead in (("tpu:0", "536.5"), ("tpu:1", "681.0"))
     ]
     assert rows.groupby(["device", "run_id"], observed=True)["correlation_id"].nunique().tolist() == [1] * 8

@@ -185,7 +185,7 @@ def test_phases_may_be_absent(phases):
         ([], "The trace holds neither device work nor named host spans."),
         (
             [("gpu:0", "s", "compute", 5, 5)],
-            "All device rows have zero length: the trace says that they ran, but not for how long.",
+            "All device events have zero length: the trace says that they ran, but not for how long.",
         ),
     ],
 )

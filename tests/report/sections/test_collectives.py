@@ -80,8 +80,8 @@ def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
     found = shown(*(one for one in steps(4, 3, late=3) if one["host"] == "rank0"))
     assert found.sentences == (
         "3 all-reduces on 1 device took 15.00 ms, 100 % of it exposed.",
-        "The trace shows the collectives of one device only: waiting, skew, who was last and stragglers are not "
-        "computable from one rank alone.",
+        "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
+        "from one rank alone.",
     )
     ((title, _, rows),) = brief(found).values()
     assert title == "Collectives by operation and message size"
@@ -96,7 +96,7 @@ def test_what_could_not_be_matched_is_said():
         "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed; 75.0 % of the time of the 8 "
         "seen on several devices was waiting"
     )
-    assert found.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not told")
+    assert found.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
     assert found.data["notes"] == [found.sentences[-1]]
 
 

@@ -217,8 +217,8 @@ def test_groups_that_the_trace_does_not_show_whole_leave_each_device_alone():
     of, told = found(*(row(f"tpu:{k}", 0, 10, ranks="{{0,4},{1,5},{2,6},{3,7}}") for k in range(4)))
     assert (of, told.ranks.tolist()) == ([0, 1, 2, 3], [2, 2, 2, 2])
     assert told.notes == (
-        "Which devices of this trace are the ranks {{0,4},{1,5},{2,6},{3,7}} is not told: those collectives stand "
-        "alone, and nothing is said of their waiting.",
+        "Which devices of this trace are the ranks {{0,4},{1,5},{2,6},{3,7}} is not known: those collectives are not "
+        "matched, and their waiting is not known either.",
     )
 
 

@@ -367,7 +367,7 @@ def _unknown_waiting(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
     """Why nothing is known of waiting; "" if it is."""
     if (table["devices"] > 1).any():
         return ""
-    unknown = "waiting, skew, who was last and stragglers are not computable"
+    unknown = "waiting, skew and stragglers cannot be computed"
     if len(by_device) == 1:
         return f"The trace shows the collectives of one device only: {unknown} from one rank alone."
     return f"No collective could be matched over the devices of the trace: {unknown}."

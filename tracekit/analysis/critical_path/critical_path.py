@@ -23,6 +23,7 @@ from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
+from tracekit.units import counted
 
 Column = NDArray[np.int64]
 
@@ -291,14 +292,13 @@ def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
 def _notes(dag: Graph) -> tuple[str, ...]:
     """What the times contradicted, and which waits are not understood."""
     notes = [
-        f'Of the critical path\'s dependencies, {dropped} of {edges + dropped} of the sort "{edge}" contradict the '
-        "measured times and were dropped."
+        f"{dropped:,} of {edges + dropped:,} dependencies ({edge}) contradict the measured times and were dropped."
         for edge, edges, dropped in dag.edges.itertuples(index=False)
         if dropped
     ]
     if dag.blank_waits:
         notes.append(
-            f"The trace does not tell what {dag.blank_waits} waits of the host waited for: on a critical path their "
-            "time is unexplained."
+            f"{counted(dag.blank_waits, 'wait')} of the host could not be attributed: on a critical path that time is "
+            "unexplained."
         )
     return tuple(notes)

@@ -99,4 +99,4 @@ def unknown_copies(rows: Rows) -> str:
     if not is_unknown.any():
         return ""
     names = ", ".join(name for name, is_placed in zip(rows.devices, rows.placed, strict=True) if not is_placed)
-    return f"the trace does not tell what waited for the {int(is_unknown.sum())} copies on {names}"
+    return f"it is not known what waited for the {int(is_unknown.sum())} copies on {names}"

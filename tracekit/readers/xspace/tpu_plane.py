@@ -24,6 +24,7 @@ from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
 from tracekit.readers.xspace.planes import Plane
 from tracekit.readers.xspace.tpu_launches import ProgramLaunches
 from tracekit.trace import EVENT_COLUMNS
+from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.kinds import Kind
 
@@ -172,7 +173,7 @@ def _execution_columns(
     notes = []
     if (ahead := calls.ahead(call, executions.start)) > 0:
         notes.append(
-            f"executions start up to {ahead / 10**6:.0f} us before their launch on the host: the clocks of host and "
+            f"executions start up to {time(ahead)} before their launch on the host: the clocks of host and "
             "chip differ by at least that, and launch latencies are meaningless."
         )
     call = np.append(call, -1)[run]

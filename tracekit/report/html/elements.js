@@ -10,12 +10,12 @@
       "select what is under the pointer, with its launch and, of a collective, its other devices; without a pointer, the first in view",
     ],
     [", and . and j and k", "select what came before or after it in its lane, or ran in the lane below or above"],
-    ["l", "go to the host call that launched the selected row"],
+    ["l", "go to the host call that launched the selected event"],
     [
       "Shift with drag; or m, and m again",
-      "measure a range; m takes the selected row, or the view, where there is no pointer",
+      "measure a range; without a pointer, m takes the selected event, or the view",
     ],
-    ["f", "fit the measured range or the selected row"],
+    ["f", "fit the measured range or the selected event"],
     ["0", "the whole trace"],
     [
       "/",
@@ -149,7 +149,7 @@
     });
     list.append(
       element("li", {
-        text: "A full column is busy all of its time, a half one half of it; a dot below a lane marks events too short to draw.",
+        text: "A column is filled to its busy share; a dot below a lane marks events too short to draw.",
       }),
     );
     return list;

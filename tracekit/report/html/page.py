@@ -190,20 +190,19 @@ def _listed(parts: list[Markup]) -> Markup:
 def _foot(report: Report) -> Markup:
     runs = report.trace.runs
     reading = [
-        "Busy time is the union of a device's intervals, never a sum of durations: nothing counts twice.",
+        "Busy time is the union of a device's events, never a sum of durations: nothing counts twice.",
         "Hidden means that the same device computed meanwhile; exposed that it did not.",
-        "Overlap says that things ran at the same time; speedup says what that bought, stretch what it cost.",
-        "A dash is a figure that cannot be told: rest the pointer on it for the reason, on a time for its exact value.",
+        "Overlap is what ran at the same time, speedup what that gained, and stretch what it cost each device.",
+        "A dash is a figure that is not known: hover over it for the reason, over a time for its exact value.",
         "Underlined times lead into the timeline, and count from its time 0.",
     ]
     return join(
         [
             tag("h2", "How to read this"),
-            tag("ul", *(tag("li", one) for one in reading)),
+            tag("ul", *(tag("li", line) for line in reading)),
             tag("p", "Run: ", _listed([name(run) for run in runs[:1]]), *_others(runs)) if runs else None,
             tag("p", f"Made by tracekit {__version__} from ", name(report.trace.source, longest=100), ". "
-                "All figures for machines are in summary.json beside this page; tracekit's docs/concepts.md defines "
-                "every word."),
+                "All figures are in summary.json beside this page; tracekit's docs/concepts.md defines every word."),
         ]
     )  # fmt: skip
 

@@ -109,7 +109,7 @@
     tracekit.laneTree.shares(app);
     tracekit.panels.announce(app);
     const { view, data } = app;
-    const text = `Timeline of ${tracekit.units.count(data.device_rows)} intervals on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
+    const text = `Timeline of ${tracekit.units.count(data.device_rows)} events on ${app.index.groups.length} devices and hosts, ${tracekit.units.time((view.to - view.from) * data.unitPs)} in view; press question mark for its keys`;
     app.dom.plot.setAttribute("aria-label", text);
     const hash = tracekit.address.write(app);
     // Opening a page does not change its address.

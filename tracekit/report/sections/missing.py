@@ -15,7 +15,7 @@ def device_work(trace: Trace) -> str | None:
     if len(events):
         if (events["end_ps"] > events["start_ps"]).any():
             return None
-        return "All device rows have zero length: the trace says that they ran, but not for how long."
+        return "All device events have zero length: the trace says that they ran, but not for how long."
     if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
         what = "The trace holds neither device work nor named host spans"
     elif len(trace.devices):
@@ -31,10 +31,10 @@ def sentences(trace: Trace) -> tuple[str, ...]:
     events, recording = trace.events, _recording(trace)
     found = [device_work(trace)]
     if len(events) and not len(trace.spans):
-        found.append(_with("No host spans: phases and steps cannot be told", recording.spans))
+        found.append(_with("No host spans: phases and steps are not known", recording.spans))
     on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())
     if on_gpu and not len(trace.launches) and recording.launches:
-        found.append(_with("No launches: no row leads to the host call that started it", recording.launches))
+        found.append(_with("No launches: no event leads to the host call that started it", recording.launches))
     if on_gpu and not events["hlo_op"].notna().any():
         found.append(recording.hlo_ops)
     return tuple(one for one in found if one)

@@ -31,7 +31,7 @@ _CARRIED = {
     "copy_bytes": ("copies", "bytes"),
     "collective_bytes": ("collectives", "bytes"),
     "collective_ranks": ("collectives", "ranks"),
-    "hlo_op": ("rows", "HLO op"),
+    "hlo_op": ("events", "HLO op"),
 }
 
 
@@ -112,8 +112,8 @@ def _lasted(clock: Clock) -> str:
         return "no event"
     whole = f"{time(clock.end_ps - clock.start_ps)} in all"
     if clock.device_start_ps is None or clock.device_end_ps is None:
-        return f"{whole}, no device row"
-    return f"{whole}, {time(clock.device_end_ps - clock.device_start_ps)} from first to last device row"
+        return f"{whole}, no device event"
+    return f"{whole}, {time(clock.device_end_ps - clock.device_start_ps)} from first to last device event"
 
 
 def _began(clock: Clock) -> str:
@@ -132,7 +132,7 @@ def _devices(found: Contents, width: int) -> list[str]:
     if len(windows) == 1:
         said += f"; busy = share of those {time(next(iter(windows)))}"
     elif windows:
-        said += "; busy = share of the time from first to last row on that clock"
+        said += "; busy = share of the time from first to last event on that clock"
     idle = [one for one in found.devices if not any(one.rows.values())]
     working = [one for one in found.devices if one not in idle]
     several = len({one.model for one in working}) > 1
@@ -140,7 +140,7 @@ def _devices(found: Contents, width: int) -> list[str]:
     for name, group in _groups(working):
         rows.append([name, *_cells(group), *([group[0].model or "-"] if several else [])])
     table = _table(rows, width) if len(rows) > 1 else []
-    return _labelled("devices", said, width) + table + ([f"{_counted(idle)} without rows"] if idle else [])
+    return _labelled("devices", said, width) + table + ([f"{_counted(idle)} without events"] if idle else [])
 
 
 def _models(devices: Sequence[Device]) -> str:
@@ -241,7 +241,7 @@ def _launches(found: Contents) -> str:
     said = counted(found.launches, "call") if found.launches else "none"
     if not joined.of:
         return said
-    return f"{said}; {joined.have:,} of {joined.of:,} rows with a correlation id have theirs"
+    return f"{said}; {joined.have:,} of {joined.of:,} events with a correlation id have theirs"
 
 
 def _known(found: Contents) -> str:

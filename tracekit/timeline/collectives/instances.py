@@ -184,8 +184,8 @@ def _groups(
         )
     if unproven:
         notes.append(
-            f"Which devices of this trace are the ranks {_example(unproven)} is not told: those collectives stand "
-            "alone, and nothing is said of their waiting."
+            f"Which devices of this trace are the ranks {_example(unproven)} is not known: those collectives are not "
+            "matched, and their waiting is not known either."
         )
     return group[on_device], size[on_device], notes
 

@@ -174,7 +174,7 @@ def program_executions(rows: Rows) -> Marks | str:
     if len(executions.start) == 0:
         return (
             "No host span has a step number (jax.profiler.StepTraceAnnotation, ProfilerStep, an NVTX step range), and "
-            "no device row names its step group or its program's execution, so nothing tells the steps."
+            "no device event names its step group or its program's execution, so the steps are not known."
         )
     clock_of, clocks = _clocks(rows)
     label = rows.labels("hlo_module")
@@ -192,7 +192,7 @@ def program_executions(rows: Rows) -> Marks | str:
     if not names:
         return (
             "No host span has a step number, and no program ran three times or more, equally often on each of its "
-            "devices and around half of the device time, so nothing tells the steps."
+            "devices and around half of the device time, so the steps are not known."
         )
     return Marks(
         PROGRAM,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.frames import events, trace
 from tests.notebook_html import words
-from tracekit import glance
+from tracekit import trace_summary
 from tracekit.columns import concat
 from tracekit.report.contents import contents
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -26,7 +26,7 @@ rows = st.tuples(
 
 
 def told(one: Trace) -> list[tuple]:
-    found = glance.devices(one.events)
+    found = trace_summary.devices(one.events)
     columns = found[["device", *KINDS, "busy_ps", "window_ps"]]
     return [tuple(row) for row in columns.itertuples(index=False)]
 
@@ -61,9 +61,9 @@ TWO = events(("gpu:0", "compute", 0, 500), ("gpu:1", "memcpy", 250, 1_000, "copy
 
 def test_a_trace_is_told_in_a_line_and_in_a_table():
     one = replace(trace(TWO, notes=("A note.",)), source="traces/demo")
-    assert repr(one) == "<Trace demo: 2 devices, 2 rows, 1.00 ns, xplane>"
+    assert repr(one) == "<Trace demo: 2 devices, 2 events, 1.00 ns, xplane>"
     assert words(one._repr_html_()) == [
-        "Trace", ": traces/demo, xplane, 1.00 ns from the first to the last device row",
+        "Trace", ": traces/demo, xplane, 1.00 ns from the first to the last device event",
         "device", *KINDS, "busy",
         "gpu:0", "1", "0", "0", "0", "50.0 %",
         "gpu:1", "0", "0", "1", "0", "75.0 %",
@@ -77,7 +77,7 @@ def test_clocks_that_are_not_aligned_are_told_and_never_put_on_one_axis():
         for host, at in (("a", 0), ("b", 10**15))
     ]
     one = trace(concat(EVENT_COLUMNS, parts))
-    assert repr(one) == "<Trace test: 2 devices, 2 rows, several clocks, xplane>"
+    assert repr(one) == "<Trace test: 2 devices, 2 events, several clocks, xplane>"
     shown = words(one._repr_html_())
     assert "2 clocks that are not aligned, 500 ps to 500 ps on each" in shown[1]
     assert [shown[at] for at in (8, 13, 14, 19)] == ["a/gpu:0", "100 %", "b/gpu:0", "100 %"]
@@ -92,7 +92,7 @@ def test_of_many_devices_the_first_are_shown_in_natural_order_and_the_rest_place
 
 def test_what_the_trace_does_not_place_is_no_device_and_a_window_without_length_has_no_share():
     one = trace(events(("cpu:0", "compute", 5, 5), ("cpu:?", "memcpy", 5, 5, "copy", "P2P")))
-    assert repr(one) == "<Trace test: 1 device, 2 rows, 0 ps, xplane>"
+    assert repr(one) == "<Trace test: 1 device, 2 events, 0 ps, xplane>"
     shown = words(one._repr_html_())
     assert [shown[8:14], shown[14:20]] == [["cpu:0", "1", "0", "0", "0", "-"], ["cpu:?", "0", "0", "1", "0", "-"]]
 
@@ -101,4 +101,4 @@ def test_the_frame_is_left_as_it_was():
     before = TWO.copy()
     trace(TWO)._repr_html_()
     pd.testing.assert_frame_equal(TWO, before)
-    assert np.array_equal(glance.devices(TWO)["busy_ps"], [500, 750])
+    assert np.array_equal(trace_summary.devices(TWO)["busy_ps"], [500, 750])
