@@ -180,7 +180,9 @@ def test_every_key_of_the_summary_is_documented():
 
 
 def test_every_column_of_the_tables_is_defined_in_the_docs():
-    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "concepts.md").read_text("utf-8")))
+    docs = Path(__file__).parents[2] / "docs"
+    pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md"))
+    words = set(re.findall(r"`([^`]+)`", pages))
     sources = [path.read_text("utf-8") for path in Path(sections.__file__).parent.glob("*.py")]
     heads = {head for source in sources for head in re.findall(r'Column\(f?"([^"{]+)"', source)}
     assert len(heads) > 80
