@@ -25,7 +25,7 @@ def distinct_bytes(
     """The same for the byte strings buf[start : start + size] of each row (starts and sizes (n,), inside `buf`)."""
     which = np.zeros(len(starts), np.int64)
     firsts: list[NDArray[np.int64]] = []
-    found = 0
+    count = 0
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
         # Eight bytes are compared at once, the last of them padded with zeros: all of one size, so that is exact.
@@ -33,7 +33,7 @@ def distinct_bytes(
         if size:
             padded[:, :size] = sliding_window_view(buf, size)[starts[rows]]
         codes, first = distinct(*np.ascontiguousarray(padded.view(np.uint64).T))
-        which[rows] = codes + found
-        found += len(first)
+        which[rows] = codes + count
+        count += len(first)
         firsts.append(rows[first])
     return which, np.concatenate(firsts) if firsts else np.zeros(0, np.int64)

@@ -138,7 +138,7 @@ FORMATS = (
 
 def named(name: str) -> Format | None:
     """The format that `Trace.format` calls `name`, None for another: a trace may be made of frames."""
-    return next((one for one in FORMATS if one.name == name), None)
+    return next((record for record in FORMATS if record.name == name), None)
 
 
 def file_type(path: Path, sure: bool = False) -> FileType | None:
@@ -161,5 +161,5 @@ def dialect(document: Document) -> tuple[str, Dialect] | None:
 
 def writers(*file_types: FileType) -> str:
     """Who writes files of these types, as words: `JAX, PyTorch or MXNet`."""
-    *names, last = dict.fromkeys(one.writer for one in FORMATS if one.file_type in file_types)
+    *names, last = dict.fromkeys(record.writer for record in FORMATS if record.file_type in file_types)
     return f"{', '.join(names)} or {last}" if names else last

@@ -22,19 +22,19 @@ def innermost(at: Integers, thread: Integers, start: Integers, end: Integers, on
     # jumps double where ranges follow each other, and go up by one where they nest.
     parent = np.arange(-1, len(start) - 1)
     parent[np.flatnonzero(np.diff(on, prepend=on[:1] - 1))] = -1
-    left = np.flatnonzero(parent >= 0)
-    while len(left := left[(parent[left] >= 0) & (end[parent[left]] <= start[left])]):
-        parent[left] = parent[parent[left]]
-    found = np.full(len(at), -1, np.int64)
-    for one in np.unique(thread).tolist():
-        first, last = np.searchsorted(on, (one, one + 1))
-        mine = np.flatnonzero(thread == one)
-        before = np.searchsorted(start[first:last], at[mine], side="right") - 1
-        found[mine] = np.where(before >= 0, first + before, -1)
-    left = np.arange(len(at))
-    while len(left := left[(found[left] >= 0) & (end[found[left]] <= at[left])]):
-        found[left] = parent[found[left]]
-    return np.where(found >= 0, order[found], -1)
+    pending = np.flatnonzero(parent >= 0)
+    while len(pending := pending[(parent[pending] >= 0) & (end[parent[pending]] <= start[pending])]):
+        parent[pending] = parent[parent[pending]]
+    place = np.full(len(at), -1, np.int64)
+    for thread_number in np.unique(thread).tolist():
+        first, last = np.searchsorted(on, (thread_number, thread_number + 1))
+        moments = np.flatnonzero(thread == thread_number)
+        before = np.searchsorted(start[first:last], at[moments], side="right") - 1
+        place[moments] = np.where(before >= 0, first + before, -1)
+    pending = np.arange(len(at))
+    while len(pending := pending[(place[pending] >= 0) & (end[place[pending]] <= at[pending])]):
+        place[pending] = parent[place[pending]]
+    return np.where(place >= 0, order[place], -1)
 
 
 def leaves(
@@ -62,7 +62,7 @@ def leaves(
         while stop < len(order) and on[stop] == on[at] and s[stop] < c[at]:
             stop += 1
         children = intervals.intervals(s[at + 1 : stop], e[at + 1 : stop])
-        own = intervals.difference(intervals.intervals([s[at]], [e[at]]), children)
-        pieces.append(np.column_stack([np.full(len(own), order[at]), own]))
+        remainder = intervals.difference(intervals.intervals([s[at]], [e[at]]), children)
+        pieces.append(np.column_stack([np.full(len(remainder), order[at]), remainder]))
     rows = np.concatenate(pieces).astype(np.int64)
     return rows[np.argsort(rows[:, 1], kind="stable")]

@@ -143,7 +143,7 @@ def test_collectives_that_no_shift_lets_end_after_all_have_started_are_not_used(
     found, notes = aligned(host("a", *ending(100, 2000, 3000, long=5)), host("b", *ending(900, 1200, 3900, long=5)))
     assert [clock.name for clock in found] == ["a", "b"]
     assert notes[0] == (
-        "3 collectives of a and b look shared, but their ends fit no one shift of a clock: they were not used."
+        "3 collectives of a and b look shared, but no single clock offset fits their ends: they were not used."
     )
 
 

@@ -150,7 +150,7 @@ def test_times_without_unix_time_stand_where_the_shared_collectives_put_them():
 def test_a_time_that_no_axis_holds_with_the_others_stands_apart():
     merged = merge([rank("a", 300), rank("b", 300), one("c", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS // 2)])
     assert rows(merged, "device", "start_ps")[-1] == ["c/gpu:0", 0]
-    assert "The times of c lie more than 50 days from the others: no one time axis holds both." in merged.notes
+    assert "The times of c are more than 50 days from the others, too far for one time axis." in merged.notes
 
 
 def test_the_same_file_twice_counts_once():
@@ -158,9 +158,7 @@ def test_the_same_file_twice_counts_once():
     merged = merge([trace, rank("rank0", 300, 500, source="copy of rank0.json"), rank("rank1", 300, 500)])
     assert rows(merged) == rows(merge([trace, rank("rank1", 300, 500)]))
     assert len(merged.launches) == 2
-    assert (
-        "copy of rank0.json holds nothing but what rank0.json holds of rank0: it is not counted twice." in merged.notes
-    )
+    assert "copy of rank0.json only repeats what rank0.json contains of rank0: it is not counted twice." in merged.notes
 
 
 def test_what_two_windows_of_a_rank_both_hold_counts_once():
@@ -177,14 +175,12 @@ def test_what_two_windows_of_a_rank_both_hold_counts_once():
     both = merge([first, later])
     assert rows(both, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 1000, 1010)]
     assert both.notes == (
-        "rank0.json and later.json are taken for windows of one process, rank0: between them nothing was recorded, and "
+        "rank0.json and later.json are read as windows of one process, rank0: nothing was recorded between them, and "
         "that time counts as idle.",
     )
     overlapping = merge([first, second])
     assert rows(overlapping, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 9_990, 10_000)]
-    assert overlapping.notes == (
-        "1 of 3 device rows of second.json stand in rank0.json too, of rank0: they count once.",
-    )
+    assert overlapping.notes == ("1 of 3 device rows of second.json are in rank0.json too, of rank0: they count once.",)
 
 
 def test_two_processes_that_call_their_host_the_same_are_told_apart():
@@ -197,7 +193,7 @@ def test_two_processes_that_call_their_host_the_same_are_told_apart():
         *[["localhost#2", end] for end in (5, 301, 503)],
     ]
     assert merged.notes[1] == (
-        "2 processes call their host localhost, but did different work: localhost is a/localhost.xplane.pb, "
+        "2 processes have the host name localhost, with different work: localhost is a/localhost.xplane.pb, "
         "localhost#2 is b/localhost.xplane.pb."
     )
 
@@ -218,7 +214,8 @@ def test_sessions_of_one_host_that_are_hours_apart_are_processes_of_their_own():
     ]
     assert merged.hosts["clock"].nunique() == 2
     assert (
-        "2 processes call their host node, at times far apart: node is node.json, node#2 is later.json." in merged.notes
+        "2 processes have the host name node, at times far apart: node is node.json, node#2 is later.json."
+        in merged.notes
     )
 
 
@@ -254,7 +251,7 @@ def test_what_all_files_say_is_said_once_and_else_with_the_host():
     ]
     assert merge(traces).notes[1:] == (
         "All 3 hosts: All alike.",
-        "All 3 hosts, each with figures of its own; rank0: 0 rows of rank0.json were cut.",
+        "All 3 hosts, each with different figures; rank0: 0 rows of rank0.json were cut.",
         "rank1: Only here.",
     )
 

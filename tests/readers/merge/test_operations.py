@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tracekit.columns import frame
 from tracekit.readers.merge import merge
-from tracekit.readers.merge.operations import joined
+from tracekit.readers.merge.operations import operations
 from tracekit.trace import HOST_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 
@@ -43,7 +43,7 @@ CHAIN = [(1, 0), (2, 1)]
 
 
 def test_a_program_that_all_hosts_hold_alike_counts_once():
-    found = joined([trace(STEP, CHAIN), trace(STEP, CHAIN), trace(STEP, CHAIN)])
+    found = operations([trace(STEP, CHAIN), trace(STEP, CHAIN), trace(STEP, CHAIN)])
     assert listed(found.ops, "program", "hlo_op", "flops") == [
         ["jit_step", "add", 8],
         ["jit_step", "all-reduce", None],
@@ -66,13 +66,13 @@ def test_a_program_that_all_hosts_hold_alike_counts_once():
     ],
 )
 def test_a_program_that_differs_at_all_stays_a_program_of_its_own(ops, operands):
-    found = joined([trace(STEP, CHAIN), trace(ops, operands)])
+    found = operations([trace(STEP, CHAIN), trace(ops, operands)])
     assert len(found.ops) == 3 + len(ops)
     assert found.operands.values.tolist() == [*map(list, CHAIN), *([a + 3, b + 3] for a, b in operands)]
 
 
 def test_equal_operations_of_no_known_operands_count_once_in_whatever_order():
-    found = joined([trace([(None, "aten::mm"), (None, "aten::add")]), trace([(None, "aten::add"), (None, "x")])])
+    found = operations([trace([(None, "aten::mm"), (None, "aten::add")]), trace([(None, "aten::add"), (None, "x")])])
     assert listed(found.ops, "hlo_op") == [["aten::mm"], ["aten::add"], ["x"]]
     assert [one.tolist() for one in found.numbers] == [[0, 1], [1, 2]]
 
@@ -81,7 +81,7 @@ def test_two_programs_of_one_file_stand_apart_and_their_order_does_not_matter():
     other = [("jit_init", "add", 8), ("jit_init", "mul", 8)]
     first = trace([*STEP, *other], [*CHAIN, (4, 3)])
     second = trace([*other, *STEP], [(1, 0), (3, 2), (4, 3)])
-    found = joined([first, second])
+    found = operations([first, second])
     assert len(found.ops) == 5
     assert found.operands.values.tolist() == [[1, 0], [2, 1], [4, 3]]
     assert [one.tolist() for one in found.numbers] == [[0, 1, 2, 3, 4], [3, 4, 0, 1, 2]]
@@ -103,7 +103,7 @@ def test_rows_of_merged_hosts_lead_to_their_operations_and_rows_without_one_to_n
 
 
 def test_traces_without_operations_give_none():
-    found = joined([trace([]), trace([])])
+    found = operations([trace([]), trace([])])
     assert (len(found.ops), len(found.operands), [len(one) for one in found.numbers]) == (0, 0, [0, 0])
 
 
@@ -127,7 +127,7 @@ def told(table, number):
 @settings(deadline=None, max_examples=40)
 @given(st.lists(traces(), min_size=2, max_size=4))
 def test_joining_keeps_what_every_row_and_every_operand_is(found):
-    after = joined(found)
+    after = operations(found)
     wanted, pairs = set(), set()
     for one, number in zip(found, after.numbers, strict=True):
         assert [told(after.ops, number[at]) for at in range(len(one.ops))] == [

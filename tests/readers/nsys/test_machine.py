@@ -60,7 +60,7 @@ def test_parts_of_one_gpu_with_ids_of_their_own_are_devices_of_their_own(read):
 def test_where_nothing_tells_the_gpus_of_two_processes_apart_they_are_taken_for_one_and_that_is_said(read):
     trace = read(Tables().kernel("a", 0, 10, process=7).kernel("b", 5, 15, process=8))
     assert trace.devices["device"].tolist() == ["gpu:0"]
-    assert trace.notes[-1].startswith("Several processes worked on device 0; the export does not say")
+    assert trace.notes[-1].startswith("Several processes worked on device 0: the export does not say")
 
 
 def test_models_and_bandwidths_of_old_and_new_tables_are_in_bytes_per_second(read):
@@ -82,7 +82,7 @@ def test_rows_without_a_device_stand_on_no_device_that_is_places_by_count(read):
     trace = read(tables)
     assert trace.events["device"].tolist() == ["gpu:?"]
     assert timeline_of(trace).unions.devices == {}
-    assert trace.notes == ("1 rows do not say on which GPU they ran; they count in no device.",)
+    assert trace.notes == ("The GPU of 1 rows is unknown: they count in no device.",)
 
 
 def test_negative_times_are_before_the_sessions_start(read):

@@ -120,7 +120,7 @@ def test_waits_events_overhead_and_page_faults_are_never_rows(read):
 
 def test_tables_that_look_like_device_work_but_are_unknown_are_noted(read):
     trace = read(Tables().kernel("k", 0, 1).activity("TELEPORT", 0, 9))
-    assert trace.notes == ("Left out, being of no known meaning: the rows of CUPTI_ACTIVITY_KIND_TELEPORT.",)
+    assert trace.notes == ("Skipped rows of unknown meaning: CUPTI_ACTIVITY_KIND_TELEPORT.",)
 
 
 def test_whole_graphs_are_compute_known_by_nothing_with_a_note(read):
@@ -161,7 +161,9 @@ def test_equal_correlation_ids_of_two_processes_do_not_join(read):
     joined = trace.events.merge(trace.launches, on="correlation_id")
     assert rows(joined, "name_x", "name_y") == [["a", "launchA"], ["b", "launchB"]]
     assert trace.events["correlation_id"].tolist() == [5, 5 + 2**32]
-    assert trace.notes[0].startswith("Correlation ids count for each process; to tell the 2 processes (7, 8) apart")
+    assert trace.notes[0].startswith(
+        "Correlation ids are unique only within a process: of the 2 processes (7, 8), k * 2^32"
+    )
 
 
 def test_rows_that_name_no_process_join_where_there_is_only_one(read):
@@ -174,7 +176,7 @@ def test_rows_that_name_no_process_among_several_have_no_launch(read):
     tables = Tables().kernel("k", 50, 60, correlationId=5).call("launch", 0, 1, 5).call("launch", 0, 1, 5, process=8)
     trace = read(tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"))
     assert len(trace.launches) == 0
-    assert trace.notes == ("1 device rows do not say which process they are of, so their launches are not known.",)
+    assert trace.notes == ("The process of 1 device rows is unknown, and with it their launches.",)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -202,14 +204,14 @@ def test_rows_without_a_valid_time_are_left_out_and_noted(read):
     tables = Tables().kernel("ok", 5, 5).kernel("backwards", 9, 7).kernel("not collected", 0, 0).kernel("open", 3, None)
     trace = read(tables)
     assert trace.events["name"].tolist() == ["ok"]
-    assert trace.notes == ("3 device rows without a valid time were left out.",)
+    assert trace.notes == ("3 device rows without a valid time were skipped.",)
 
 
 def test_an_export_without_cuda_says_what_records_it(read):
     trace = read(Tables().range("step", 10, 20))
     assert (len(trace.events), len(trace.devices), len(trace.spans)) == (0, 0, 1)
     assert trace.notes == (
-        "The export holds no CUDA work: no table of kernels, copies or memsets is in it. "
+        "The export contains no CUDA work (no table of kernels, copies or memsets). "
         "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA.",
     )
 
@@ -217,11 +219,11 @@ def test_an_export_without_cuda_says_what_records_it(read):
 def test_an_export_with_copies_alone_says_that_kernels_are_missing(read):
     trace = read(Tables().copy(1, 0, 1))
     assert len(trace.events) == 1
-    assert trace.notes[0].startswith("The export holds copies or memsets but no kernels")
+    assert trace.notes[0].startswith("The export contains copies or memsets but no kernels")
 
 
 def test_times_that_no_axis_holds_are_an_error(read):
-    with pytest.raises(TraceError, match=r"has events \d+ ns apart; no one time axis holds them"):
+    with pytest.raises(TraceError, match=r"has events \d+ ns apart, too far for one time axis"):
         read(Tables().kernel("a", 5, 6).kernel("b", 2**62, 2**62 + 1))
 
 

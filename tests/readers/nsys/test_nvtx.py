@@ -42,7 +42,7 @@ def test_older_tables_of_ranges_give_the_same_span(read, absent):
 def test_marks_are_no_ranges_and_ranges_that_never_ended_are_noted(read):
     trace = read(Tables().kernel("k", 0, 1).range("mark", 1, None, kind=34).range("open", 2, None).range("ok", 3, 4))
     assert trace.spans["name"].tolist() == ["ok"]
-    assert trace.notes == ("1 NVTX ranges without a valid end were left out: they were open when the profile ended.",)
+    assert trace.notes == ("1 NVTX ranges without a valid end were skipped: they were open when the profile ended.",)
 
 
 def test_a_byte_that_is_no_utf_8_costs_no_more_than_itself(read):
@@ -170,9 +170,7 @@ def test_kernels_that_one_call_launched_together_or_a_group_later_have_no_size(r
 def test_payloads_that_are_not_laid_out_as_their_schema_are_noted_and_not_believed(read, payload):
     trace = read(nccl((12, ALL_REDUCE), payload=payload))
     assert rows(trace.events, "bytes", "group") == [[None, None]]
-    assert trace.notes == (
-        "1 payloads of NCCL calls are not laid out as their schemas say; their message sizes are unknown.",
-    )
+    assert trace.notes == ("1 payloads of NCCL calls do not match their schemas: their message sizes are unknown.",)
 
 
 def test_schemas_that_two_processes_registered_differently_are_not_believed(read):
@@ -186,5 +184,5 @@ def test_sizes_that_were_left_behind_by_the_export_are_told_how_to_be_brought(re
     assert rows(trace.events, "bytes") == [[None]]
     assert trace.notes == (
         "The message sizes of the collectives were recorded but not exported: "
-        "`nsys export --include-blobs=true` brings them.",
+        "`nsys export --include-blobs=true` exports them.",
     )

@@ -29,10 +29,10 @@ def said(path) -> str:
     ("content", "sentence"),
     [
         (b"", "is empty (0 bytes)."),
-        (b"hello, world" * 99, "is no SQLite database."),
-        (bytes(5000), "is no SQLite database."),
-        (b"SQLite format 3\0", "is cut short: 16 of 100 bytes are there."),
-        (b"SQLite", "is cut short: 6 of 100 bytes are there."),
+        (b"hello, world" * 99, "is not an SQLite database."),
+        (bytes(5000), "is not an SQLite database."),
+        (b"SQLite format 3\0", "is truncated: it has 16 of 100 bytes."),
+        (b"SQLite", "is truncated: it has 6 of 100 bytes."),
     ],
 )
 def test_what_is_no_database_is_told_from_one_that_is_cut_short(tmp_path, content, sentence):
@@ -46,25 +46,27 @@ def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, left):
     whole = export.read_bytes()
     export.write_bytes(whole[:left])
     size = len(whole[:left])
-    assert said(export).startswith(f" is cut short: {size} of {max(len(whole), 100) if size >= 32 else 100} bytes")
+    assert said(export).startswith(
+        f" is truncated: it has {size} of {max(len(whole), 100) if size >= 32 else 100} bytes"
+    )
 
 
 def test_a_page_of_rubbish_is_a_broken_database(export):
     whole = export.read_bytes()
     export.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
-    assert said(export).startswith(" is a broken SQLite database: ")
+    assert said(export).startswith(" is a corrupt SQLite database: ")
 
 
 def test_a_message_of_sqlite_that_quotes_rubbish_is_still_one_sentence(export):
     export.write_bytes(export.read_bytes().replace(b"CREATE TABLE", b"CREATE T\xffBLE"))
-    assert said(export).startswith(" is a broken SQLite database: malformed database schema")
+    assert said(export).startswith(" is a corrupt SQLite database: malformed database schema")
 
 
 @pytest.mark.parametrize(
     ("tables", "sentence"),
     [
-        ("CREATE TABLE notes (line)", " is an SQLite database, but no Nsight Systems export (its tables: notes)."),
-        ("", " is an SQLite database, but no Nsight Systems export (its tables: none)."),
+        ("CREATE TABLE notes (line)", " is an SQLite database, but not an Nsight Systems export (its tables: notes)."),
+        ("", " is an SQLite database, but not an Nsight Systems export (its tables: none)."),
         (
             "CREATE TABLE StringTable (_id_, value); CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (start)",
             " is a profile of nvprof, not an Nsight Systems export.",
@@ -82,7 +84,7 @@ def test_a_database_of_something_else_is_named(tmp_path, tables, sentence):
 def test_a_time_that_is_no_integer_is_said(tmp_path):
     for number, odd in enumerate(("soon", 1.5)):
         path = Tables().kernel("k", odd, 9).write(tmp_path / f"{number}.sqlite")
-        assert said(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL holds something that is no integer.")
+        assert said(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL contains a value that is not an integer.")
 
 
 def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
@@ -92,13 +94,13 @@ def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
     writer.commit()
     text = said(export)
     writer.close()
-    assert text.startswith(" is not complete: report.sqlite-wal beside it holds changes that are not in the file yet.")
+    assert text.startswith(" is incomplete: report.sqlite-wal beside it contains changes that are not in the file yet.")
     assert len(nsys.read(export).events) == 1
 
 
 def test_a_journal_beside_the_file_is_an_unfinished_export(export):
     export.with_name("report.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9")
-    assert said(export).startswith(" is not complete: report.sqlite-journal beside it holds an unfinished change.")
+    assert said(export).startswith(" is incomplete: report.sqlite-journal beside it contains an unfinished change.")
 
 
 def test_reading_writes_nothing_into_the_file_or_beside_it(export):
@@ -119,7 +121,7 @@ def test_names_that_a_uri_would_misread_are_read(export):
 @pytest.mark.parametrize("name", ["report.nsys-rep", "report.qdrep"])
 def test_a_report_of_nsys_is_told_how_to_export_it(name):
     assert nsys.export_hint(Path("runs") / name) == (
-        f'runs/{name} is a report that only Nsight Systems reads: run `nsys export --type sqlite "runs/{name}"` '
+        f'runs/{name} is a report that only Nsight Systems can read: run `nsys export --type sqlite "runs/{name}"` '
         "and give the .sqlite file that it writes."
     )
 

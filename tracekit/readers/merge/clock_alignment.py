@@ -41,7 +41,7 @@ class _Link:
     """How one host was compared: with which other, and what the ends said."""
 
     via: str
-    said: Compared
+    comparison: Compared
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,19 @@ class _Pairs:
         """What the shared collectives say of `b`'s clock seen from `a`'s; None if nothing that holds together."""
         if (a, b) not in self.known:
             self.known[a, b] = compare(self.hosts[a], self.hosts[b], self.timed[a] and self.timed[b])
-        said = self.known[a, b]
-        return None if said is None or said.contradicts else said
+        comparison = self.known[a, b]
+        return None if comparison is None or comparison.contradicts else comparison
 
     def around(self, root: str, names: Iterable[str]) -> dict[str, _Link | None]:
         """`root` and those of `names` that shared collectives join to it, straight or through others, nearest first."""
-        found: dict[str, _Link | None] = {root: None}
+        links: dict[str, _Link | None] = {root: None}
         reached = [root]
         for via in reached:  # grows while it runs
             for name in names:
-                if name not in found and (said := self.compared(via, name)):
-                    found[name] = _Link(via, said)
+                if name not in links and (comparison := self.compared(via, name)):
+                    links[name] = _Link(via, comparison)
                     reached.append(name)
-        return found
+        return links
 
 
 def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> tuple[list[Clock], list[str]]:
@@ -84,39 +84,39 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
     clocks: dict[str, Clock] = {}
     for host in hosts:
         if host not in clocks:
-            found = pairs.around(host, [other for other in hosts if other not in clocks])
-            ahead = _offsets(found)
+            links = pairs.around(host, [other for other in hosts if other not in clocks])
+            ahead = _offsets(links)
             ranked = sorted(ahead, key=lambda name: ahead[name])
             middle = next(name for name in ahead if name in (ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]))
-            fitted = _fitted(middle, pairs.around(middle, list(found)))
-            first = next(name for name in found if name in fitted and not fitted[name].shift_ps)
-            clocks |= _fitted(first, pairs.around(first, list(found))) if first != middle else fitted
+            fitted_clocks = _fitted(middle, pairs.around(middle, list(links)))
+            first = next(name for name in links if name in fitted_clocks and not fitted_clocks[name].shift_ps)
+            clocks |= _fitted(first, pairs.around(first, list(links))) if first != middle else fitted_clocks
     ordered = [clocks[host] for host in hosts]
     return ordered, _notes(ordered, pairs)
 
 
-def _offsets(found: Mapping[str, _Link | None]) -> dict[str, int]:
+def _offsets(links: Mapping[str, _Link | None]) -> dict[str, int]:
     """By how much each clock seems to be ahead of the first one, ps."""
     ahead: dict[str, int] = {}
-    for name, link in found.items():
-        ahead[name] = ahead[link.via] + link.said.offset if link else 0
+    for name, link in links.items():
+        ahead[name] = ahead[link.via] + link.comparison.offset if link else 0
     return ahead
 
 
-def _fitted(root: str, found: Mapping[str, _Link | None]) -> dict[str, Clock]:
-    """The clocks of the hosts that were `found` around `root`, each fitted to the one it was compared with."""
-    if len(found) == 1:
+def _fitted(root: str, links: Mapping[str, _Link | None]) -> dict[str, Clock]:
+    """The clocks of `root` and of the hosts that `links` join to it, each fitted to the one it was compared with."""
+    if len(links) == 1:
         return {root: Clock(root, root)}
     clocks: dict[str, Clock] = {}
-    for name, link in found.items():
+    for name, link in links.items():
         if link is None:
             clocks[name] = Clock(name, root, 0)
             continue
         base = clocks[link.via].shift_ps or 0
         # As it stands, or one clock with the host it was compared with, or corrected; never to where an end would come
         # before a start.
-        ahead = next((one for one in (base, 0) if link.said.allows(one)), link.said.corrected)
-        clocks[name] = Clock(name, root, base - ahead, link.said.residual(ahead), len(link.said.ends))
+        ahead = next((offset for offset in (base, 0) if link.comparison.allows(offset)), link.comparison.corrected)
+        clocks[name] = Clock(name, root, base - ahead, link.comparison.residual(ahead), len(link.comparison.ends))
     return clocks
 
 
@@ -130,17 +130,17 @@ def _notes(clocks: Sequence[Clock], pairs: _Pairs) -> list[str]:
         others = [clock for clock in group if clock.host != name]
         as_they_stand = [clock for clock in others if not clock.shift_ps]
         if as_they_stand:
-            told = [clock.host for clock in group if not clock.shift_ps]
+            aligned = [clock.host for clock in group if not clock.shift_ps]
             notes.append(
-                f"The clocks of {listed(told)} were compared on the ends of {_counted(as_they_stand)}: one clock, "
+                f"The clocks of {listed(aligned)} were compared on the ends of {_counted(as_they_stand)}: one clock, "
                 f"ends differ from {name}'s by at most {_worst(as_they_stand)}; nothing was shifted."
             )
         notes += _shifted(name, [clock for clock in others if clock.shift_ps], pairs.timed)
     if len(groups) > 1:
-        named = [name if len(group) == 1 else f"{name} (with {len(group) - 1} more)" for name, group in groups.items()]
+        labels = [name if len(group) == 1 else f"{name} (with {len(group) - 1} more)" for name, group in groups.items()]
         notes += _contradictions(groups, pairs)
         notes.append(
-            f"No shared collective compares the clocks of {listed(named)}: they are unaligned, and overlap between "
+            f"No shared collective compares the clocks of {listed(labels)}: they are unaligned, and overlap between "
             "their devices is not computed."
         )
     return notes
@@ -148,24 +148,24 @@ def _notes(clocks: Sequence[Clock], pairs: _Pairs) -> list[str]:
 
 def _shifted(root: str, clocks: Sequence[Clock], timed: Mapping[str, bool]) -> list[str]:
     """The notes on clocks that were corrected."""
-    fitted = [clock for clock in clocks if timed[clock.host] and timed[root]]
-    placed = [clock for clock in clocks if clock not in fitted]
+    corrected = [clock for clock in clocks if timed[clock.host] and timed[root]]
+    aligned = [clock for clock in clocks if clock not in corrected]
     notes = [
         f"The clock of {clock.host} was {_offset(clock)} {root}'s by the ends of {_counted([clock])}: its times were "
         f"shifted to fit, and ends now differ by at most {_worst([clock])}."
-        for clock in fitted[:_NAMED]
+        for clock in corrected[:_NAMED]
     ]
-    if len(fitted) > _NAMED:
-        furthest = max(fitted, key=lambda clock: abs(clock.shift_ps or 0))
+    if len(corrected) > _NAMED:
+        furthest = max(corrected, key=lambda clock: abs(clock.shift_ps or 0))
         notes = [
-            f"The clocks of {listed(clock.host for clock in fitted)} were off from {root}'s by the ends of "
-            f"{_counted(fitted)}, {furthest.host}'s most, which was {_offset(furthest)} it: their times were shifted "
-            f"to fit, and ends now differ by at most {_worst(fitted)}."
+            f"The clocks of {listed(clock.host for clock in corrected)} were off from {root}'s by the ends of "
+            f"{_counted(corrected)}, {furthest.host}'s most, which was {_offset(furthest)} it: their times were "
+            f"shifted to fit, and ends now differ by at most {_worst(corrected)}."
         ]
-    if placed:
+    if aligned:
         notes.append(
-            f"The times of {listed(clock.host for clock in placed)} and {root} are not all Unix times: they were "
-            f"aligned by the ends of {_counted(placed)}, which now differ by at most {_worst(placed)}."
+            f"The times of {listed(clock.host for clock in aligned)} and {root} are not all Unix times: they were "
+            f"aligned by the ends of {_counted(aligned)}, which now differ by at most {_worst(aligned)}."
         )
     return notes
 
@@ -174,16 +174,16 @@ def _contradictions(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> lis
     """The notes on comparisons that held no water, between clocks that stayed unaligned."""
     name_of = {clock.host: name for name, group in groups.items() for clock in group}
     apart = {
-        frozenset((a, b)): (a, b, said)
-        for (a, b), said in pairs.known.items()
-        if said and said.contradicts and name_of[a] != name_of[b]
+        frozenset((a, b)): (a, b, comparison)
+        for (a, b), comparison in pairs.known.items()
+        if comparison and comparison.contradicts and name_of[a] != name_of[b]
     }
     if not apart:
         return []
-    a, b, said = next(iter(apart.values()))
+    a, b, comparison = next(iter(apart.values()))
     return [
-        f"{len(said.ends)} collectives of {a} and {b} look shared, but their ends fit no one shift of a clock"
-        f"{f' (so too for {len(apart) - 1} other pairs)' if len(apart) > 1 else ''}: they were not used."
+        f"{len(comparison.ends)} collectives of {a} and {b} look shared, but no single clock offset fits their ends"
+        f"{f' (as for {len(apart) - 1} other pairs)' if len(apart) > 1 else ''}: they were not used."
     ]
 
 

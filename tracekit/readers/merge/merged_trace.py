@@ -40,43 +40,43 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     cannot be compared has a `clock` of its own. A file that is there twice counts once. `world_size`: how many ranks
     the job had, if that is known; ranks that are missing are noted. One trace keeps its names.
     """
-    parts, notes = _placed(traces)
+    parts, notes = _on_one_axis(traces)
     if len(traces) == 1:
         lacking = _missing(parts, world_size) if world_size else []
         return replace(traces[0], notes=(*lacking, *traces[0].notes)) if lacking else traces[0]
-    parts, more = same_host.tell_apart(parts)
+    parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
-    known, said = _clocks(parts, hosts)
+    known, clock_notes = _clocks(parts, hosts)
     parts = [replace(part, at_ps=part.at_ps + (known[part.host].shift_ps or 0)) for part in parts]
     zero = min(part.at_ps for part in parts)
     several = len(hosts) > 1
-    ops = operations.joined([part.trace for part in parts])
+    ops = operations.operations([part.trace for part in parts])
     events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
     return Trace(
         events=_on_clocks(
             concat(
                 EVENT_COLUMNS,
-                [_moved(part, table, zero, several) for part, table in zip(parts, events, strict=True)],
+                [_shifted(part, table, zero, several) for part, table in zip(parts, events, strict=True)],
             ),
             known,
         ),
-        spans=concat(SPAN_COLUMNS, [_moved(part, part.trace.spans, zero, several) for part in parts]),
-        launches=concat(LAUNCH_COLUMNS, [_moved(part, part.trace.launches, zero, several) for part in parts]),
-        syncs=concat(SYNC_COLUMNS, [_moved(part, part.trace.syncs, zero, several) for part in parts]),
+        spans=concat(SPAN_COLUMNS, [_shifted(part, part.trace.spans, zero, several) for part in parts]),
+        launches=concat(LAUNCH_COLUMNS, [_shifted(part, part.trace.launches, zero, several) for part in parts]),
+        syncs=concat(SYNC_COLUMNS, [_shifted(part, part.trace.syncs, zero, several) for part in parts]),
         ops=ops.ops,
         operands=ops.operands,
-        devices=concat(DEVICE_COLUMNS, [_named(part, part.trace.devices, several) for part in parts])
+        devices=concat(DEVICE_COLUMNS, [_with_host(part, part.trace.devices, several) for part in parts])
         .drop_duplicates("device")
         .reset_index(drop=True),
         hosts=concat(HOST_COLUMNS, [_host(part, known[part.host], zero) for part in parts]),
-        notes=(*said, *_missing(parts, world_size), *notes, *more, *_each_said(parts)),
+        notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
     )
 
 
-def _placed(traces: Sequence[Trace]) -> tuple[list[Part], list[str]]:
+def _on_one_axis(traces: Sequence[Trace]) -> tuple[list[Part], list[str]]:
     """The traces on one axis by their own clocks, and notes."""
     origins = [_origin(trace) for trace in traces]
     usual = sorted(origin for origin in origins if origin is not None)
@@ -90,9 +90,7 @@ def _placed(traces: Sequence[Trace]) -> tuple[list[Part], list[str]]:
         if origin is not None and not good:
             far.append(host)
     notes = (
-        [f"The times of {listed(far)} lie more than 50 days from the others: no one time axis holds both."]
-        if far
-        else []
+        [f"The times of {listed(far)} are more than 50 days from the others, too far for one time axis."] if far else []
     )
     return parts, notes
 
@@ -107,26 +105,26 @@ def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Cloc
     """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison."""
     needed = [part for part in parts if len(part.trace.events)]
     timed = {part.host: part.timed for part in needed}
-    rows = concat(EVENT_COLUMNS, [_moved(part, shared_ends.needed(part.trace.events), 0, True) for part in needed])
-    found, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
-    return {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in found}, notes
+    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), 0, True) for part in needed])
+    aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
+    return {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}, notes
 
 
-def _named(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
+def _with_host(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
     """`table` with the part's host, and with several hosts its devices named after it."""
-    more: dict[str, Any] = {"host": constant(part.host, len(table))}
+    columns: dict[str, Any] = {"host": constant(part.host, len(table))}
     for column in ("device", "on_device") if several else ():
         if column in table:
             devices = {device: on_host(part.host, device) for device in table[column].cat.categories}
-            more[column] = table[column].cat.rename_categories(devices)
-    return table.assign(**more)
+            columns[column] = table[column].cat.rename_categories(devices)
+    return table.assign(**columns)
 
 
-def _moved(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.DataFrame:
+def _shifted(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.DataFrame:
     """`table` with the part's names, its times counted from `zero`."""
     times = [column for column in ("start_ps", "end_ps", "recorded_ps") if column in table]
     by = part.at_ps - zero
-    return _named(part, table, several).assign(**{column: table[column] + by for column in times})
+    return _with_host(part, table, several).assign(**{column: table[column] + by for column in times})
 
 
 def _on_clocks(events: pd.DataFrame, known: Mapping[str, Clock]) -> pd.DataFrame:
@@ -156,20 +154,20 @@ def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
 def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
     """The note on processes that are not there, by their numbers; none where they are not numbered."""
     for names in ([part.host for part in parts], [Path(part.trace.source).name for part in parts]):
-        found = [(one[1].lower(), int(one[2])) for one in map(same_host.NUMBERED.search, names) if one]
-        if len(found) == len(parts) and len({word for word, _ in found}) == 1:
+        numbered = [(match[1].lower(), int(match[2])) for match in map(same_host.NUMBERED.search, names) if match]
+        if len(numbered) == len(parts) and len({word for word, _ in numbered}) == 1:
             break
     else:
         return []
-    word = _SPELT.get(found[0][0], found[0][0])
-    numbers = {number for _, number in found}
+    word = _SPELT.get(numbered[0][0], numbered[0][0])
+    numbers = {number for _, number in numbered}
     first = min(0, *numbers) if word == "rank" else min(1, *numbers)
     absent = sorted({*range(first, max(*numbers, (world_size or 0) - 1) + 1)} - numbers)
     if not absent:
         return []
     of = f"The job had {world_size} ranks" if world_size else f"The files are numbered up to {max(numbers)}"
-    who = f"{word} {absent[0]} is" if len(absent) == 1 else f"{_PLURAL.get(word, f'{word}s')} {_ranges(absent)} are"
-    return [f"{of}: {who} missing."]
+    plural = _PLURAL.get(word, f"{word}s")
+    return [f"{of}: {f'{word} {absent[0]} is' if len(absent) == 1 else f'{plural} {_ranges(absent)} are'} missing."]
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -183,23 +181,23 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _each_said(parts: Sequence[Part]) -> list[str]:
+def _host_notes(parts: Sequence[Part]) -> list[str]:
     """The notes of all parts with their hosts; what several say, with the same or with other figures, is said once."""
     alike: dict[str, list[tuple[Part, str]]] = {}
     for part in parts:
         for note in part.trace.notes:
             bare = note.replace(part.trace.source, "").replace(Path(part.trace.source).name, "")
             alike.setdefault(_FIGURE.sub("#", bare), []).append((part, note))
-    said = []
+    notes = []
     for group in alike.values():
         hosts = list(dict.fromkeys(part.host for part, _ in group))
         first, note = group[0]
         everybody = len(hosts) == len({part.host for part in parts}) > 1
-        who = (f"All {len(hosts)} hosts" if len(hosts) > 2 else "Both hosts") if everybody else listed(hosts)
+        source = (f"All {len(hosts)} hosts" if len(hosts) > 2 else "Both hosts") if everybody else listed(hosts)
         if len({text for _, text in group}) == 1:
-            said.append(f"{who}: {note}")
+            notes.append(f"{source}: {note}")
         elif len(hosts) > _FEW:
-            said.append(f"{who}, each with figures of its own; {first.host}: {note}")
+            notes.append(f"{source}, each with different figures; {first.host}: {note}")
         else:
-            said += dict.fromkeys(f"{part.host}: {text}" for part, text in group)
-    return said
+            notes += dict.fromkeys(f"{part.host}: {text}" for part, text in group)
+    return notes

@@ -36,7 +36,7 @@ class Programs:
         return pd.Series(pd.arrays.IntegerArray(values, ~known), index=op.index)
 
 
-def joined(traces: Sequence[Trace]) -> Programs:
+def operations(traces: Sequence[Trace]) -> Programs:
     """The operations of all `traces`.
 
     Rows with operands, and all rows of their program, count once where another trace holds the same program row for
@@ -82,11 +82,11 @@ def _first_alike(pairs: Numbers, value: Numbers, block: Numbers, linked: NDArray
     for rows in of_block:
         place[rows] = np.arange(len(rows))
     known: dict[tuple[bytes, bytes], Numbers] = {}
-    for one in np.flatnonzero(linked).tolist():
-        rows, (op, operand) = of_block[one], pairs[pairs_of_block[one]].T
-        told = np.stack([place[op], place[operand], value[operand]], 1)
-        told = told[np.lexsort(told.T[::-1])]
-        same[rows] = known.setdefault((value[rows].tobytes(), told.tobytes()), rows)
+    for number in np.flatnonzero(linked).tolist():
+        rows, (op, operand) = of_block[number], pairs[pairs_of_block[number]].T
+        links = np.stack([place[op], place[operand], value[operand]], 1)
+        links = links[np.lexsort(links.T[::-1])]
+        same[rows] = known.setdefault((value[rows].tobytes(), links.tobytes()), rows)
     return same
 
 

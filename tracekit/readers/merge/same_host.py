@@ -59,7 +59,7 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     """
     processes: dict[str, list[list[Part]]] = {}
     notes: list[str] = []
-    for part in sorted(parts, key=lambda one: (one.window() or (one.at_ps, 0))[0]):
+    for part in sorted(parts, key=lambda part: (part.window() or (part.at_ps, 0))[0]):
         known = processes.setdefault(part.host, [])
         home = next(
             (
@@ -73,23 +73,23 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
         if home is None:
             known.append([part])
             continue
-        notes += _said(part, home)
+        notes += _window_note(part, home)
         for other in list(home):
             part = _without_repeats(part, other)
         home.append(part)
-    named = []
+    renamed = []
     for host, known in processes.items():
         labels = _after_directories(known) or [host, *(f"{host}#{number}" for number in range(2, len(known) + 1))]
         if len(known) > 1:
-            told = ", ".join(
+            sources = ", ".join(
                 f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, known, strict=True)
             )
             apart = all(_gap(a[0], b[0]) > _ONE_SESSION_PS for a, b in combinations(known, 2))
-            why = "at times far apart" if apart else "but did different work"
-            notes.append(f"{len(known)} processes call their host {host}, {why}: {told}.")
+            why = "at times far apart" if apart else "with different work"
+            notes.append(f"{len(known)} processes have the host name {host}, {why}: {sources}.")
         for label, process in zip(labels, known, strict=True):
-            named += [replace(part, host=label) for part in process]
-    return named, notes
+            renamed += [replace(part, host=label) for part in process]
+    return renamed, notes
 
 
 def _after_directories(processes: Sequence[Sequence[Part]]) -> list[str] | None:
@@ -128,7 +128,7 @@ def _one_process(a: Part, b: Part) -> bool:
     if start >= end:
         return a.timed
     inside = [_inside(part, start, end) for part in (a, b)]
-    fewer = min(int(one.sum()) for one in inside)
+    fewer = min(int(mask.sum()) for mask in inside)
     repeated = int((_repeats(a, b, "events") & inside[0]).sum())
     return not fewer or 2 * repeated > fewer
 
@@ -141,17 +141,18 @@ def _inside(part: Part, start: int, end: int) -> NDArray[np.bool_]:
 
 def _repeats(part: Part, other: Part, what: str) -> NDArray[np.bool_]:
     """Which rows of `part` stand in `other` too, with the same times."""
-    mine, others = getattr(part.trace, what), getattr(other.trace, what)
-    n = len(mine)
+    table, others = getattr(part.trace, what), getattr(other.trace, what)
+    n = len(table)
     if not n or not len(others):
         return np.zeros(n, bool)
     columns = [
-        np.concatenate([mine[time].to_numpy() + part.at_ps, others[time].to_numpy() + other.at_ps])
+        np.concatenate([table[time].to_numpy() + part.at_ps, others[time].to_numpy() + other.at_ps])
         for time in ("start_ps", "end_ps")
     ]
     for text in _WHAT[what]:
-        both = [one[text].astype(pd.CategoricalDtype(one[text].cat.categories.astype("str"))) for one in (mine, others)]
-        columns.append(union_categoricals(both).codes)
+        values = [each[text] for each in (table, others)]
+        values = [column.astype(pd.CategoricalDtype(column.cat.categories.astype("str"))) for column in values]
+        columns.append(union_categoricals(values).codes)
     which, _ = distinct(*columns)
     return np.isin(which[:n], which[n:])
 
@@ -161,7 +162,7 @@ def _without_repeats(part: Part, other: Part) -> Part:
     return replace(part, trace=replace(part.trace, **tables))
 
 
-def _said(part: Part, home: Sequence[Part]) -> list[str]:
+def _window_note(part: Part, home: Sequence[Part]) -> list[str]:
     """The note on a file that joins the others of its process."""
     repeated = np.zeros(len(part.trace.events), bool)
     for other in home:
@@ -169,14 +170,14 @@ def _said(part: Part, home: Sequence[Part]) -> list[str]:
     files = " and ".join(_file(other, (*home, part)) for other in home)
     here = _file(part, (*home, part))
     if repeated.all() and len(repeated):
-        return [f"{here} holds nothing but what {files} holds of {part.host}: it is not counted twice."]
+        return [f"{here} only repeats what {files} contains of {part.host}: it is not counted twice."]
     if repeated.any():
         return [
-            f"{int(repeated.sum())} of {len(repeated)} device rows of {here} stand in {files} too, of {part.host}: "
-            "they count once."
+            f"{int(repeated.sum())} of {len(repeated)} device rows of {here} are in {files} too, of {part.host}: they "
+            "count once."
         ]
     return [
-        f"{files} and {here} are taken for windows of one process, {part.host}: between them nothing was recorded, and "
+        f"{files} and {here} are read as windows of one process, {part.host}: nothing was recorded between them, and "
         "that time counts as idle."
     ]
 

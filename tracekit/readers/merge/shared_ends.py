@@ -65,10 +65,10 @@ class Host:
         Rows of no known execution or number stay; so do all where the two hosts have none in common.
         """
         keep = np.ones(len(self.rows), bool)
-        for mine, others in ((self.rows["run_id"], other.rows["run_id"]), (self.numbered, other.numbered)):
-            common = mine.isin(others.dropna())
+        for own_column, others in ((self.rows["run_id"], other.rows["run_id"]), (self.numbered, other.numbered)):
+            common = own_column.isin(others.dropna())
             if common.any():
-                keep &= (mine.isna() | common).to_numpy(bool)
+                keep &= (own_column.isna() | common).to_numpy(bool)
         return self if keep.all() else Host(self.rows[keep], self.resolution_ps)
 
 
@@ -134,16 +134,16 @@ def by_host(events: pd.DataFrame, hosts: Sequence[str]) -> dict[str, Host]:
     code = events["host"].cat.codes.to_numpy()
     known = {str(name): at for at, name in enumerate(events["host"].cat.categories)}
     collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
-    found = {}
+    collectives = {}
     for host in hosts:
-        mine = code == known.get(host, -2)
-        rows = events[mine & collective]
+        on_host = code == known.get(host, -2)
+        rows = events[on_host & collective]
         op = _ops(rows)
-        found[host] = Host(
+        collectives[host] = Host(
             rows.assign(op=op)[pd.notna(op)].sort_values("end_ps", kind="stable", ignore_index=True),
-            _resolution(events[["start_ps", "end_ps"]].to_numpy()[np.flatnonzero(mine)[:_SAMPLE]]),
+            _resolution(events[["start_ps", "end_ps"]].to_numpy()[np.flatnonzero(on_host)[:_SAMPLE]]),
         )
-    return found
+    return collectives
 
 
 def compare(a: Host, b: Host, timed: bool) -> Compared | None:
@@ -155,37 +155,37 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     resolution = max(a.resolution_ps, b.resolution_ps)
     if not a.levels[-1].keys() & b.levels[-1].keys():
         return None
-    found: list[tuple[bool, Compared]] = []
-    for mine, others in zip(a.shared_with(b).levels, b.shared_with(a).levels, strict=True):
-        level = _matches(mine, others, resolution, timed)
-        if any(sure and len(one.ends) >= _ENOUGH for sure, one in level):
-            found = level
+    comparisons: list[tuple[bool, Compared]] = []
+    for own_level, others in zip(a.shared_with(b).levels, b.shared_with(a).levels, strict=True):
+        level = _matches(own_level, others, resolution, timed)
+        if any(sure and len(comparison.ends) >= _ENOUGH for sure, comparison in level):
+            comparisons = level
             break
         if any(sure for sure, _ in level):
-            found = found or level
-    sure = [one for is_sure, one in found if is_sure]
+            comparisons = comparisons or level
+    sure = [comparison for is_sure, comparison in comparisons if is_sure]
     if not sure:
         return None
-    sure = [one for one in sure if not one.contradicts] or sure
-    enough = [one for one in sure if len(one.ends) >= _ENOUGH]
+    sure = [comparison for comparison in sure if not comparison.contradicts] or sure
+    enough = [comparison for comparison in sure if len(comparison.ends) >= _ENOUGH]
     if not enough:
         return _joined(sure)
-    steadiest = min(enough, key=lambda one: (one.spread, -len(one.ends)))
-    return _joined([one for _, one in found if _agree(steadiest, one)])
+    steadiest = min(enough, key=lambda comparison: (comparison.spread, -len(comparison.ends)))
+    return _joined([comparison for _, comparison in comparisons if _agree(steadiest, comparison)])
 
 
-def _agree(steadiest: Compared, one: Compared) -> bool:
-    """Whether `one` tells the same offset, and about as exactly."""
-    apart = abs(steadiest.offset - one.offset)
-    return one.spread <= _ALIKE * steadiest.spread and apart <= one.spread + steadiest.spread + one.resolution
+def _agree(steadiest: Compared, other: Compared) -> bool:
+    """Whether `other` tells the same offset, and about as exactly."""
+    apart = abs(steadiest.offset - other.offset)
+    return other.spread <= _ALIKE * steadiest.spread and apart <= other.spread + steadiest.spread + other.resolution
 
 
 def _joined(parts: Sequence[Compared]) -> Compared:
     return Compared(
-        np.sort(np.concatenate([one.ends for one in parts])),
-        max(one.earliest for one in parts),
-        min(one.latest for one in parts),
-        min(one.apart for one in parts),
+        np.sort(np.concatenate([part.ends for part in parts])),
+        max(part.earliest for part in parts),
+        min(part.latest for part in parts),
+        min(part.apart for part in parts),
         parts[0].resolution,
     )
 
@@ -194,13 +194,13 @@ def _ops(rows: pd.DataFrame) -> NDArray[np.object_]:
     """The operation of each row, shape (n,), where no rank ends before every rank has started; else null."""
     category, name = rows["category"].cat, rows["name"].cat
     pair, first = distinct(category.codes.to_numpy(), name.codes.to_numpy())
-    said = []
+    operations = []
     for category_code, name_code in zip(category.codes.iloc[first], name.codes.iloc[first], strict=True):
         op = operation(
             str(name.categories[name_code]), str(category.categories[category_code]) if category_code >= 0 else None
         )
-        said.append(op if op == _UNSURE or (op and OPERATIONS[op].synchronises) else None)
-    return np.asarray(categorical(said, pair), object)
+        operations.append(op if op == _UNSURE or (op and OPERATIONS[op].synchronises) else None)
+    return np.asarray(categorical(operations, pair), object)
 
 
 def _resolution(times: NDArray[np.int64]) -> int:
@@ -214,7 +214,7 @@ def _matches(
 ) -> list[tuple[bool, Compared]]:
     """Every collective that both have, compared, and whether it is surely one over all ranks."""
     shared = [(what[0] != _UNSURE, _aligned(a[what], b[what], resolution, timed)) for what in a if what in b]
-    return [(sure, one) for sure, one in shared if one]
+    return [(sure, comparison) for sure, comparison in shared if comparison]
 
 
 def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occurrences]:
@@ -226,25 +226,25 @@ def _occurrences(rows: pd.DataFrame, columns: Sequence[str]) -> Mapping[Key, Occ
     order = np.argsort(on_device, kind="stable")
     k = np.empty(len(rows), np.int64)
     k[order] = np.arange(len(rows)) - np.searchsorted(on_device[order], on_device[order])
-    one = np.lexsort((k, which))
-    begins = np.flatnonzero(np.diff(which[one], prepend=-1) | np.diff(k[one], prepend=-1))
-    start, end = rows["start_ps"].to_numpy()[one], rows["end_ps"].to_numpy()[one]
+    by_occurrence = np.lexsort((k, which))
+    begins = np.flatnonzero(np.diff(which[by_occurrence], prepend=-1) | np.diff(k[by_occurrence], prepend=-1))
+    start, end = rows["start_ps"].to_numpy()[by_occurrence], rows["end_ps"].to_numpy()[by_occurrence]
     table = np.column_stack(
         [np.minimum.reduceat(end, begins), np.maximum.reduceat(end, begins), np.maximum.reduceat(start, begins)]
     )
     values = rows[list(columns)].astype(object).iloc[first]
-    keys = [tuple(None if pd.isna(one) else one for one in key) for key in values.itertuples(index=False)]
-    return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[one][begins])) + 1), strict=True))
+    keys = [tuple(None if pd.isna(value) else value for value in key) for key in values.itertuples(index=False)]
+    return dict(zip(keys, np.split(table, np.flatnonzero(np.diff(which[by_occurrence][begins])) + 1), strict=True))
 
 
 def _aligned(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
     """`a` and `b` compared occurrence by occurrence; None if nothing tells which is which."""
-    found = _in_order(a, b, resolution, timed)
-    if timed and (not found or found.contradicts or found.spread > _ALIKE * resolution):
+    in_order = _in_order(a, b, resolution, timed)
+    if timed and (not in_order or in_order.contradicts or in_order.spread > _ALIKE * resolution):
         near = _by_time(a, b, resolution)
-        if near and (not found or found.contradicts or found.spread > _ALIKE * near.spread):
+        if near and (not in_order or in_order.contradicts or in_order.spread > _ALIKE * near.spread):
             return near
-    return found
+    return in_order
 
 
 def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> Compared | None:
@@ -254,11 +254,11 @@ def _in_order(a: Occurrences, b: Occurrences, resolution: int, timed: bool) -> C
         return even
     fewer = min(len(a), len(b))
     least = max(min(_ENOUGH, fewer), fewer // 2)
-    tried = {lag: _at(a, b, lag, resolution) for lag in _lags(a, b, least)}
-    steadiest = min(one.spread for one in tried.values())
-    tight = {lag: one for lag, one in tried.items() if one.spread <= _ALIKE * steadiest}
-    near = sorted(tight.values(), key=lambda one: abs(one.offset))
-    if timed and (standing := [one for one in near if _as_they_stand(one)]):
+    compared = {lag: _at(a, b, lag, resolution) for lag in _lags(a, b, least)}
+    steadiest = min(candidate.spread for candidate in compared.values())
+    tight = {lag: candidate for lag, candidate in compared.items() if candidate.spread <= _ALIKE * steadiest}
+    near = sorted(tight.values(), key=lambda candidate: abs(candidate.offset))
+    if timed and (standing := [candidate for candidate in near if _as_they_stand(candidate)]):
         return standing[0]
     if len(a) == len(b) and 0 in tight:
         return even
@@ -276,16 +276,16 @@ def _by_time(a: Occurrences, b: Occurrences, resolution: int) -> Compared | None
     to_b = np.searchsorted((b[1:, 1] + b[:-1, 1]) // 2, a[:, 1])
     mutual = to_b[to_a] == np.arange(len(b))
     a, b = a[to_a[mutual]], b[mutual]
-    both = (a[:, 2] <= b[:, 0]) & (b[:, 2] <= a[:, 0])
-    if both.sum() < max(_ENOUGH, min(len(to_a), len(to_b)) // 2):
+    ordered = (a[:, 2] <= b[:, 0]) & (b[:, 2] <= a[:, 0])
+    if ordered.sum() < max(_ENOUGH, min(len(to_a), len(to_b)) // 2):
         return None
-    found = _at(a[both], b[both], 0, resolution)
-    return found if _RARE * found.spread <= found.apart else None
+    comparison = _at(a[ordered], b[ordered], 0, resolution)
+    return comparison if _RARE * comparison.spread <= comparison.apart else None
 
 
-def _as_they_stand(one: Compared) -> bool:
+def _as_they_stand(comparison: Compared) -> bool:
     """Whether the times as given let each rank end after all have started."""
-    return one.earliest <= one.resolution and one.latest >= -one.resolution
+    return comparison.earliest <= comparison.resolution and comparison.latest >= -comparison.resolution
 
 
 def _lags(a: Occurrences, b: Occurrences, least: int) -> Sequence[int]:

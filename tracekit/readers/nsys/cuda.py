@@ -93,46 +93,46 @@ class Calls:
 
 
 def work(export: Export) -> tuple[Work, list[str]]:
-    """Every device row with a valid time, and notes on what is missing, left out or only guessed."""
+    """Every device row with a valid time, and notes on what is missing, skipped or only guessed."""
     kernels = [_kernels(export, table) for table in named(export, *_KERNELS)]
     copies = [_copies(export, table) for table in named(export, *_COPIES)]
     sets = [_sets(export, table) for table in named(export, *_SETS)]
     graphs = [_graphs(export, table) for table in named(export, *_GRAPHS)]
     if graphs and kernels:
-        graphs = [_without_nodes(one, _joined([*kernels, *copies, *sets])) for one in graphs]
+        graphs = [_without_nodes(part, _joined([*kernels, *copies, *sets])) for part in graphs]
     notes = _missing(bool(kernels or graphs), bool(copies or sets)) + _other(export)
-    whole = sum(len(one.start_ns) for one in graphs)
+    whole = sum(len(part.start_ns) for part in graphs)
     if whole:
         notes.append(
             f"{whole} rows are whole CUDA graphs: what ran inside them was not recorded, and they count as compute. "
             "`nsys profile --cuda-graph-trace=node` records each kernel."
         )
-    found = _joined([*kernels, *copies, *sets, *graphs])
-    good = (found.start_ns != MISSING) & (found.end_ns >= found.start_ns)
+    rows = _joined([*kernels, *copies, *sets, *graphs])
+    valid = (rows.start_ns != MISSING) & (rows.end_ns >= rows.start_ns)
     # CUPTI writes 0 for both where it could not collect the times.
-    good &= (found.start_ns != 0) | (found.end_ns != 0)
-    if not good.all():
-        notes.append(f"{int((~good).sum())} device rows without a valid time were left out.")
-        found = found.where(good)
-    if unplaced := int((found.device == MISSING).sum()):
-        notes.append(f"{unplaced} rows do not say on which GPU they ran; they count in no device.")
-    return found, notes
+    valid &= (rows.start_ns != 0) | (rows.end_ns != 0)
+    if not valid.all():
+        notes.append(f"{int((~valid).sum())} device rows without a valid time were skipped.")
+        rows = rows.where(valid)
+    if unplaced := int((rows.device == MISSING).sum()):
+        notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
+    return rows, notes
 
 
 def _missing(kernels: bool, copies: bool) -> list[str]:
     """What an export lacks, and how to record it."""
     how = "`nsys profile --trace=cuda,nvtx` records it, if the program uses CUDA."
     if not kernels and not copies:
-        return [f"The export holds no CUDA work: no table of kernels, copies or memsets is in it. {how}"]
+        return [f"The export contains no CUDA work (no table of kernels, copies or memsets). {how}"]
     if not kernels:
-        return [f"The export holds copies or memsets but no kernels: no table of kernels is in it. {how}"]
+        return [f"The export contains copies or memsets but no kernels (no table of kernels). {how}"]
     return []
 
 
 def _other(export: Export) -> list[str]:
     """A note on tables that look like device work but are not known."""
-    known = {*_KERNELS, *_COPIES, *_SETS, *_GRAPHS, *_CALLS, *(_ACTIVITY + one for one in _NO_WORK)}
-    left = [
+    known = {*_KERNELS, *_COPIES, *_SETS, *_GRAPHS, *_CALLS, *(_ACTIVITY + kind for kind in _NO_WORK)}
+    skipped = [
         table
         for table, columns in sorted(export.tables.items())
         if table.startswith(_ACTIVITY)
@@ -140,32 +140,32 @@ def _other(export: Export) -> list[str]:
         and {"start", "end", "deviceId"} <= columns
         and has_rows(export, table)
     ]
-    return [f"Left out, being of no known meaning: the rows of {', '.join(left)}."] if left else []
+    return [f"Skipped rows of unknown meaning: {', '.join(skipped)}."] if skipped else []
 
 
 def _joined(parts: Sequence[Work]) -> Work:
     """The rows of all parts, one after the other."""
     nothing = np.zeros(0, np.int64)
     shifts = np.cumsum([0, *(len(part.labels) for part in parts)]).tolist()
-    moved = [replace(part, label=part.label + shift) for part, shift in zip(parts, shifts, strict=False)]
-    columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in moved)]) for name in _WORK}
+    shifted = [replace(part, label=part.label + shift) for part, shift in zip(parts, shifts, strict=False)]
+    columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in shifted)]) for name in _WORK}
     return Work(**columns, labels=tuple(what for part in parts for what in part.labels))
 
 
 def _part(
-    found: dict[str, NDArray[np.int64]],
+    columns: dict[str, NDArray[np.int64]],
     label: NDArray[np.int64],
     labels: Sequence[What],
     size_bytes: NDArray[np.int64] | None = None,
 ) -> Work:
     return Work(
-        start_ns=found["start"],
-        end_ns=found["end"],
-        device=found["deviceId"],
-        context=found["contextId"],
-        stream=found["streamId"],
-        correlation=found["correlationId"],
-        process=process_of(found["globalPid"]),
+        start_ns=columns["start"],
+        end_ns=columns["end"],
+        device=columns["deviceId"],
+        context=columns["contextId"],
+        stream=columns["streamId"],
+        correlation=columns["correlationId"],
+        process=process_of(columns["globalPid"]),
         size_bytes=np.full(len(label), MISSING, np.int64) if size_bytes is None else size_bytes,
         label=label,
         labels=tuple(labels),
@@ -174,75 +174,76 @@ def _part(
 
 def _kernels(export: Export, table: str) -> Work:
     """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
-    columns = [name for name in _NAMES if name in export.tables[table]]
-    found = integers(export, table, (*_COMMON, *columns[:2]))
-    names = [found[name] for name in columns[:2]] or [np.full(len(found["start"]), MISSING, np.int64)]
+    name_columns = [name for name in _NAMES if name in export.tables[table]][:2]
+    columns = integers(export, table, (*_COMMON, *name_columns))
+    names = [columns[name] for name in name_columns] or [np.full(len(columns["start"]), MISSING, np.int64)]
     which, first = distinct(*names)
     texts = strings(export, np.concatenate([ids[first] for ids in names]))
     labels = []
     for row in first:
         name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), _UNNAMED)
-        told = kinds.classify(name, typed=Kind.COMPUTE)
-        category = operation(name) if told.kind == Kind.COLLECTIVE else None
-        labels.append(What(name, told.kind.value, told.direction, told.known_by.value, category))
-    return _part(found, which, labels)
+        verdict = kinds.classify(name, typed=Kind.COMPUTE)
+        category = operation(name) if verdict.kind == Kind.COLLECTIVE else None
+        labels.append(What(name, verdict.kind.value, verdict.direction, verdict.known_by.value, category))
+    return _part(columns, which, labels)
 
 
 def _graphs(export: Export, table: str) -> Work:
     """Launches of whole CUDA graphs (`--cuda-graph-trace=graph`): what they hold is not known."""
-    found = integers(export, table, (*_COMMON, "graphId"))
-    which, ids = pd.factorize(found["graphId"])
+    columns = integers(export, table, (*_COMMON, "graphId"))
+    which, ids = pd.factorize(columns["graphId"])
     labels = []
-    for one in ids.tolist():
-        name = "CUDA graph" if one == MISSING else f"CUDA graph {one}"
-        told = kinds.classify(name, typed=Kind.COMPUTE)
-        labels.append(What(name, told.kind.value, told.direction, told.known_by.value))
-    return _part(found, which, labels)
+    for graph in ids.tolist():
+        name = "CUDA graph" if graph == MISSING else f"CUDA graph {graph}"
+        verdict = kinds.classify(name, typed=Kind.COMPUTE)
+        labels.append(What(name, verdict.kind.value, verdict.direction, verdict.known_by.value))
+    return _part(columns, which, labels)
 
 
 def _without_nodes(graphs: Work, nodes: Work) -> Work:
     """The graphs without those whose nodes are rows too: same process, same correlation id. Rows are leaves."""
     key = np.stack([graphs.process, graphs.correlation], 1)
-    theirs = np.stack([nodes.process, nodes.correlation], 1)
-    both, _ = distinct(*np.concatenate([key, theirs]).T)
-    traced = np.isin(both[: len(key)], both[len(key) :]) & (graphs.correlation > 0)
+    node_key = np.stack([nodes.process, nodes.correlation], 1)
+    owner, _ = distinct(*np.concatenate([key, node_key]).T)
+    traced = np.isin(owner[: len(key)], owner[len(key) :]) & (graphs.correlation > 0)
     return graphs.where(~traced)
 
 
 def _copies(export: Export, table: str) -> Work:
     """Copies, and what the driver moved of unified memory; the direction is that of the record."""
     sides = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-    found = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides))
-    known = (found["srcDeviceId"] != MISSING) & (found["dstDeviceId"] != MISSING)
-    apart = known & (found["srcDeviceId"] != found["dstDeviceId"])
-    which, first = distinct(found["copyKind"], found["srcKind"], found["dstKind"], apart)
+    columns = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides))
+    known = (columns["srcDeviceId"] != MISSING) & (columns["dstDeviceId"] != MISSING)
+    apart = known & (columns["srcDeviceId"] != columns["dstDeviceId"])
+    which, first = distinct(columns["copyKind"], columns["srcKind"], columns["dstKind"], apart)
     symbols = _symbols(export)
     labels = []
     for row in first:
-        symbol = symbols.get(int(found["copyKind"][row]), _COPY_KINDS[0])
+        symbol = symbols.get(int(columns["copyKind"][row]), _COPY_KINDS[0])
         # Old exports write 0 for a device that they do not know, which proves nothing.
         way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
-        name = _copy_name(symbol, int(found["srcKind"][row]), int(found["dstKind"][row]))
-        told = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
+        name = _copy_name(symbol, int(columns["srcKind"][row]), int(columns["dstKind"][row]))
+        verdict = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
         unified = symbol.startswith(_UNIFIED)
-        labels.append(What(name, told.kind.value, way, told.known_by.value, unified=unified))
-    return _part(found, which, labels, found["bytes"])
+        labels.append(What(name, verdict.kind.value, way, verdict.known_by.value, unified=unified))
+    return _part(columns, which, labels, columns["bytes"])
 
 
 def _symbols(export: Export) -> dict[int, str]:
     """Copy kind -> its symbol (`HTOD`), from the export's own table if it has one, else as documented."""
-    said = {
+    own_symbols = {
         key: str(name).removeprefix(_COPY_SYMBOL)
         for key, name in rows(export, "ENUM_CUDA_MEMCPY_OPER", "id", "name")
         if isinstance(key, int) and str(name).startswith(_COPY_SYMBOL)
     }
-    return dict(enumerate(_COPY_KINDS)) | said
+    return dict(enumerate(_COPY_KINDS)) | own_symbols
 
 
 def _copy_name(symbol: str, source: int, target: int) -> str:
     """`CUDA memcpy Host-to-Device (Pageable to Device)`, in nsys's words; pageable memory explains missing overlap."""
-    one, _, other = symbol.removeprefix(_UNIFIED).partition("TO")
-    way = f"{_SIDES[one]}-to-{_SIDES[other]}" if one in _SIDES and other in _SIDES else "Unknown"
+    source_side, _, target_side = symbol.removeprefix(_UNIFIED).partition("TO")
+    known = source_side in _SIDES and target_side in _SIDES
+    way = f"{_SIDES[source_side]}-to-{_SIDES[target_side]}" if known else "Unknown"
     name = f"CUDA memcpy {'Unified ' if symbol.startswith(_UNIFIED) else ''}{way}"
     memories = [_MEMORIES[kind] for kind in (source, target) if 0 <= kind < len(_MEMORIES) - 1]
     return f"{name} ({memories[0]} to {memories[1]})" if len(memories) == 2 else name
@@ -250,10 +251,10 @@ def _copy_name(symbol: str, source: int, target: int) -> str:
 
 def _sets(export: Export, table: str) -> Work:
     """Memsets."""
-    found = integers(export, table, _COMMON)
-    told = kinds.classify("CUDA memset", typed=Kind.MEMSET)
-    what = What("CUDA memset", told.kind.value, told.direction, told.known_by.value)
-    return _part(found, np.zeros(len(found["start"]), np.int64), [what])
+    columns = integers(export, table, _COMMON)
+    verdict = kinds.classify("CUDA memset", typed=Kind.MEMSET)
+    what = What("CUDA memset", verdict.kind.value, verdict.direction, verdict.known_by.value)
+    return _part(columns, np.zeros(len(columns["start"]), np.int64), [what])
 
 
 def calls(export: Export) -> Calls:
@@ -268,5 +269,5 @@ def calls(export: Export) -> Calls:
         np.concatenate([nothing, *(part[column] for part in parts)])
         for column in ("start", "end", "globalTid", "correlationId", "nameId")
     )
-    found = Calls(start, end, thread, process_of(thread), correlation, name)
-    return found.where((start != MISSING) & (end >= start))
+    all_calls = Calls(start, end, thread, process_of(thread), correlation, name)
+    return all_calls.where((start != MISSING) & (end >= start))

@@ -47,11 +47,11 @@ def pid(process: int) -> int:
 
 def host(export: Export) -> str:
     """The name of the machine that was profiled, else the file's stem."""
-    said = [value for name, value in rows(export, "TARGET_INFO_SYSTEM_ENV", "name", "value") if name == "Hostname"]
-    said += [
+    names = [value for name, value in rows(export, "TARGET_INFO_SYSTEM_ENV", "name", "value") if name == "Hostname"]
+    names += [
         value for name, value in rows(export, "META_DATA_CAPTURE", "name", "value") if name == "DEVICE_DISPLAY_NAME"
     ]
-    return next((str(name) for name in said if name is not None and name not in _NO_HOST), export.path.stem)
+    return next((str(name) for name in names if name is not None and name not in _NO_HOST), export.path.stem)
 
 
 def unix_ns(export: Export, time_ns: int) -> int | None:
@@ -72,18 +72,19 @@ def unix_ns(export: Export, time_ns: int) -> int | None:
 
 def threads(export: Export, ids: Sequence[int]) -> list[str]:
     """A label for each serialized thread id: its name and number, `python3/145`."""
-    named = rows(export, "ThreadNames", "globalTid", "nameId")
-    texts = strings(export, np.array([one for _, one in named if isinstance(one, int)], np.int64))
-    names = {tid: texts.get(one, "") for tid, one in named if isinstance(one, int)}
-    return [
-        "thread ?" if one == MISSING else f"{names[one]}/{one & _ID_MASK}" if names.get(one) else str(one & _ID_MASK)
-        for one in ids
-    ]
+    thread_names = rows(export, "ThreadNames", "globalTid", "nameId")
+    texts = strings(export, np.array([name_id for _, name_id in thread_names if isinstance(name_id, int)], np.int64))
+    names = {tid: texts.get(name_id, "") for tid, name_id in thread_names if isinstance(name_id, int)}
+    labels = []
+    for tid in ids:
+        number = tid & _ID_MASK
+        labels.append("thread ?" if tid == MISSING else f"{names[tid]}/{number}" if names.get(tid) else str(number))
+    return labels
 
 
 def warnings(export: Export) -> list[str]:
     """What the profiler itself warned of, as far as it bears on CUDA or NVTX; each text once."""
-    found = dict.fromkeys(
+    texts = dict.fromkeys(
         f"Profiler {_SEVERE[severity]}: {' '.join(str(text).split())}"
         for severity, text in rows(export, "DIAGNOSTIC_EVENT", "severity", "text")
         if isinstance(severity, int)
@@ -91,67 +92,69 @@ def warnings(export: Export) -> list[str]:
         and _RELEVANT.search(str(text))
         and not _NOT_RELEVANT.match(str(text))
     )
-    return list(found)
+    return list(texts)
 
 
-def gpus(export: Export, used: Sequence[tuple[int, int]]) -> tuple[list[Gpu], list[str]]:
-    """The GPU behind each pair of `used` (process, CUDA device number there), and notes.
+def gpus(export: Export, pairs: Sequence[tuple[int, int]]) -> tuple[list[Gpu], list[str]]:
+    """The GPU behind each of the `pairs` (process, CUDA device number there), and notes.
 
     Every process counts its GPUs for itself (CUDA_VISIBLE_DEVICES may hide some), so equal numbers need not be one GPU:
     TARGET_INFO_CUDA_DEVICE tells, in nsys of 2021 TARGET_INFO_CUDA_GPU. Where the numbers are unambiguous they name the
     devices, else nsys's own numbers of the GPUs do. Two processes on one GPU are on one device.
     """
     known = _identities(export)
-    identity = [known.get((pid(process), device), ("device", device)) for process, device in used]
+    identity = [known.get((pid(process), device), ("device", device)) for process, device in pairs]
     by_number: dict[int, set[tuple[object, ...]]] = {}
-    for (_, device), one in zip(used, identity, strict=True):
-        by_number.setdefault(device, set()).add(one)
+    for (_, device), gpu in zip(pairs, identity, strict=True):
+        by_number.setdefault(device, set()).add(gpu)
     plain = all(len(each) == 1 for each in by_number.values()) and len(by_number) == len(set(identity))
     notes = []
     if plain:
-        numbers = {one: device for (_, device), one in zip(used, identity, strict=True)}
+        numbers = {gpu: device for (_, device), gpu in zip(pairs, identity, strict=True)}
     else:
-        numbers = _numbered(set(identity))
-        said = [
-            f"device {device} of process {pid(process)} is gpu:{numbers[one]}"
-            for (process, device), one in zip(used, identity, strict=True)
+        numbers = _gpu_numbers(set(identity))
+        mappings = [
+            f"device {device} of process {pid(process)} is gpu:{numbers[gpu]}"
+            for (process, device), gpu in zip(pairs, identity, strict=True)
         ]
-        more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
-        notes.append(f"The processes number their GPUs differently: {', '.join(said[:_MOST_NAMED])}{more}.")
+        rest = f" and {len(mappings) - _MOST_NAMED} more" if len(mappings) > _MOST_NAMED else ""
+        notes.append(f"The processes number their GPUs differently: {', '.join(mappings[:_MOST_NAMED])}{rest}.")
     unsure = sorted({device for device, each in by_number.items() if ("device", device) in each and device != MISSING})
-    if shared := [device for device in unsure if sum(number == device for _, number in used) > 1]:
+    if shared := [device for device in unsure if sum(number == device for _, number in pairs) > 1]:
         notes.append(
-            f"Several processes worked on device {', '.join(map(str, shared))}; the export does not say whether each "
-            "meant the same GPU, and they are taken for one."
+            f"Several processes worked on device {', '.join(map(str, shared))}: the export does not say whether it was "
+            "the same GPU for each; it counts as one."
         )
     facts = _facts(export)
-    made = []
-    for (process, device), one in zip(used, identity, strict=True):
-        about = next((facts[key] for key in (one[:2], (pid(process), device), device) if key in facts), (None, None))
-        made.append(Gpu(unknown("gpu") if device == MISSING else f"gpu:{numbers[one]}", *about))
-    return made, notes
+    gpus_of_pairs = []
+    for (process, device), gpu in zip(pairs, identity, strict=True):
+        known_facts = next(
+            (facts[key] for key in (gpu[:2], (pid(process), device), device) if key in facts), (None, None)
+        )
+        gpus_of_pairs.append(Gpu(unknown("gpu") if device == MISSING else f"gpu:{numbers[gpu]}", *known_facts))
+    return gpus_of_pairs, notes
 
 
 def _identities(export: Export) -> dict[tuple[object, object], tuple[object, ...]]:
     """(pid, CUDA device number) -> what is the same for all processes on one GPU, or one part (MIG) of it."""
-    found: dict[tuple[object, object], tuple[object, ...]] = {}
+    identities: dict[tuple[object, object], tuple[object, ...]] = {}
     for process, device, bus in rows(export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "pciBusId"):
         if process is not None and device is not None and bus:
-            found[process, device] = ("bus", bus)
-    mapped = rows(export, "TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId", "uuid")
-    without_uuid = {gpu for _, _, gpu, uuid in mapped if not uuid}
-    for process, device, gpu, uuid in mapped:
+            identities[process, device] = ("bus", bus)
+    mappings = rows(export, "TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId", "uuid")
+    without_uuid = {gpu for _, _, gpu, uuid in mappings if not uuid}
+    for process, device, gpu, uuid in mappings:
         if None not in (process, device, gpu):
-            found[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
-    return found
+            identities[process, device] = ("gpu", gpu, None if gpu in without_uuid else uuid)
+    return identities
 
 
-def _numbered(identities: set[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
+def _gpu_numbers(identities: set[tuple[object, ...]]) -> dict[tuple[object, ...], int]:
     """A number for each identity: nsys's own of the GPU if every one has its own, else its place in their order."""
-    own = {one: one[1] for one in identities if one[0] == "gpu" and isinstance(one[1], int)}
-    if len(own) == len(identities) == len(set(own.values())):
-        return {one: int(str(number)) for one, number in own.items()}
-    return {one: place for place, one in enumerate(sorted(identities, key=str))}
+    gpu_ids = {gpu: gpu[1] for gpu in identities if gpu[0] == "gpu" and isinstance(gpu[1], int)}
+    if len(gpu_ids) == len(identities) == len(set(gpu_ids.values())):
+        return {gpu: int(str(number)) for gpu, number in gpu_ids.items()}
+    return {gpu: place for place, gpu in enumerate(sorted(identities, key=str))}
 
 
 def _facts(export: Export) -> dict[object, tuple[str | None, int | None]]:
@@ -160,17 +163,17 @@ def _facts(export: Export) -> dict[object, tuple[str | None, int | None]]:
     The unit of `memoryBandwidth` is B/s, that of `globalMemoryBandwidth` kB/s (CUPTI's): one RTX 3080 has 760080000000
     in the one and 760080000 in the other.
     """
-    found: dict[object, tuple[str | None, int | None]] = {}
+    facts_of: dict[object, tuple[str | None, int | None]] = {}
     for gpu, number, old_number, model, bandwidth in rows(
         export, "TARGET_INFO_GPU", "id", "cuDevice", "deviceId", "name", "memoryBandwidth"
     ):
-        about = (str(model) if model else None, bandwidth if isinstance(bandwidth, int) and bandwidth > 0 else None)
-        found["gpu", gpu] = about
-        device = next((one for one in (number, old_number, gpu) if one is not None), None)
-        found.setdefault(device, about)
+        facts = (str(model) if model else None, bandwidth if isinstance(bandwidth, int) and bandwidth > 0 else None)
+        facts_of["gpu", gpu] = facts
+        device = next((known for known in (number, old_number, gpu) if known is not None), None)
+        facts_of.setdefault(device, facts)
     for process, device, model, bandwidth in rows(
         export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth"
     ):
-        known = bandwidth * _KILO if isinstance(bandwidth, int) and bandwidth > 0 else None
-        found[process, device] = (str(model) if model else None, known)
-    return found
+        bytes_per_s = bandwidth * _KILO if isinstance(bandwidth, int) and bandwidth > 0 else None
+        facts_of[process, device] = (str(model) if model else None, bytes_per_s)
+    return facts_of

@@ -46,14 +46,14 @@ def messages(
     if fields and not len(size) and not notes and collective.any():
         notes.append(
             "The message sizes of the collectives were recorded but not exported: `nsys export --include-blobs=true` "
-            "brings them."
+            "exports them."
         )
     inside = np.append(nvtx.enclosing(calls.start_ns, calls.thread, ranges), -1)[launch]
     inside = np.where(collective, inside, -1)
     single = np.bincount(inside[inside >= 0], minlength=len(size)) == 1
     inside = np.where(np.append(single, False)[inside], inside, -1)
     codes, values = pd.factorize(communicator)
-    groups = categorical([*(f"{one:#x}" for one in values.tolist()), None], np.append(codes, len(values))[inside])
+    groups = categorical([*(f"{value:#x}" for value in values.tolist()), None], np.append(codes, len(values))[inside])
     parts = np.array([bool(what.category and OPERATIONS[what.category].in_parts) for what in work.labels], bool)
     parts = parts[work.label]
     return np.where(parts, MISSING, np.append(size, MISSING)[inside]), groups, notes
@@ -61,19 +61,19 @@ def messages(
 
 def _nccl_calls(export: Export, fields: _Fields) -> tuple[Ranges, NDArray[np.int64], NDArray[np.uint64], list[str]]:
     """The NCCL calls that tell their message: range, size in bytes and communicator of each; and notes."""
-    tables = [one for one in named(export, nvtx.TABLE) if "binaryData" in export.tables[one]]
+    tables = [table for table in named(export, nvtx.TABLE) if "binaryData" in export.tables[table]]
     if not tables or not fields:
         return nvtx.NO_RANGES, np.zeros(0, np.int64), np.zeros(0, np.uint64), []
-    domains = ", ".join(str(one) for one in sorted({domain for domain, _ in fields}))
+    domains = ", ".join(map(str, sorted({domain for domain, _ in fields})))
     conditions = [f"length(binaryData) > 0 AND domainId IN ({domains})", nvtx.where(export, tables[0])]
-    where = " AND ".join(one for one in conditions if one)
-    found = integers(export, tables[0], ("start", "end", "globalTid", "domainId"), where)
-    blobs = [one or b"" for one in texts(export, tables[0], "binaryData", where)]
-    size, communicator, odd = _payloads(blobs, found["domainId"], fields)
-    good = (size != MISSING) & (found["end"] >= found["start"])
+    where = " AND ".join(filter(None, conditions))
+    columns = integers(export, tables[0], ("start", "end", "globalTid", "domainId"), where)
+    blobs = [blob or b"" for blob in texts(export, tables[0], "binaryData", where)]
+    size, communicator, odd = _payloads(blobs, columns["domainId"], fields)
+    good = (size != MISSING) & (columns["end"] >= columns["start"])
     unnamed = np.zeros(len(good), np.int64)
-    ranges = Ranges(found["start"], found["end"], found["globalTid"], unnamed, good, ("",)).where(good)
-    notes = [f"{odd} payloads of NCCL calls are not laid out as their schemas say; their message sizes are unknown."]
+    ranges = Ranges(columns["start"], columns["end"], columns["globalTid"], unnamed, good, ("",)).where(good)
+    notes = [f"{odd} payloads of NCCL calls do not match their schemas: their message sizes are unknown."]
     return ranges, size[good], communicator[good], notes if odd else []
 
 
@@ -91,15 +91,15 @@ def _fields(export: Export) -> _Fields:
     sizes: dict[tuple[object, object], set[object]] = {}
     for domain, schema, size in rows(export, "NVTX_PAYLOAD_SCHEMAS", "domainId", "schemaId", "payloadSize"):
         sizes.setdefault((domain, schema), set()).add(size)
-    found = {}
+    fields = {}
     for (domain, schema), each in offsets.items():
-        told = [sizes.get((domain, schema), set()), each.get(_SIZE, set()), each.get(_COMMUNICATOR, set())]
-        values = [next(iter(one)) for one in told if len(one) == 1]
-        if len(values) == len(told) and isinstance(domain, int) and isinstance(schema, int):
+        candidates = [sizes.get((domain, schema), set()), each.get(_SIZE, set()), each.get(_COMMUNICATOR, set())]
+        values = [next(iter(value_set)) for value_set in candidates if len(value_set) == 1]
+        if len(values) == len(candidates) and isinstance(domain, int) and isinstance(schema, int):
             size, at, group_at = (value if isinstance(value, int) else 0 for value in values)
             if 0 <= max(at, group_at) <= size - 8:
-                found[domain, schema] = (size, at, group_at)
-    return found
+                fields[domain, schema] = (size, at, group_at)
+    return fields
 
 
 def _payloads(
@@ -112,20 +112,21 @@ def _payloads(
     odd = int((lengths < _HEADER).sum())
     for length in np.unique(lengths[lengths >= _HEADER]).tolist():
         at = np.flatnonzero(lengths == length)
-        packed = np.frombuffer(b"".join(blobs[one] for one in at.tolist()), np.uint8).reshape(len(at), length)
+        joined = b"".join(blobs[place] for place in at.tolist())
+        packed = np.frombuffer(joined, np.uint8).reshape(len(at), length)
         schema, payload = _word(packed, 8), _word(packed, 16)
         which, first = distinct(domain[at], schema, payload)
         for kind, row in enumerate(first):
             known = fields.get((int(domain[at[row]]), int(schema[row])))
             if known is None:
                 continue
-            mine = np.flatnonzero(which == kind)
+            alike = np.flatnonzero(which == kind)
             if payload[row] != known[0] or length < _HEADER + known[0]:
-                odd += len(mine)
+                odd += len(alike)
                 continue
-            told = _word(packed[mine], _HEADER + known[1])
-            size[at[mine]] = np.where(told < _LARGEST, told.view(np.int64), MISSING)
-            communicator[at[mine]] = _word(packed[mine], _HEADER + known[2])
+            sizes = _word(packed[alike], _HEADER + known[1])
+            size[at[alike]] = np.where(sizes < _LARGEST, sizes.view(np.int64), MISSING)
+            communicator[at[alike]] = _word(packed[alike], _HEADER + known[2])
     return size, communicator, odd
 
 

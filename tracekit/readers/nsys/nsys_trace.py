@@ -50,15 +50,15 @@ def read(path: Path) -> Trace:
     """
     with opened(path) as export:
         work, notes = cuda.work(export)
-        ranges, more = nvtx.read(export)
+        ranges, nvtx_notes = nvtx.read(export)
         host = machine.host(export)
-        work, every, said = _joined(work, cuda.calls(export))
+        work, every, id_notes = _with_unique_ids(work, cuda.calls(export))
         calls = every.where(pd.Index(every.correlation).isin(work.correlation) & (every.correlation != MISSING))
-        device, devices, placed = _devices(export, host, work)
+        device, devices, device_notes = _devices(export, host, work)
         waits = syncs.read(export, work, every, device.codes.astype(np.int64))
         waiting = every.where(waits.call)
         zero = _earliest(path, work, calls, ranges, waiting)
-        events, ops, told = _events(export, host, work, calls, ranges, zero, device)
+        events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         return Trace(
             events=events,
             spans=_spans(export, host, ranges, zero),
@@ -70,33 +70,34 @@ def read(path: Path) -> Trace:
                 HOST_COLUMNS,
                 {"host": [host], "source": [str(path)], "origin_ns": [machine.unix_ns(export, zero)]},
             ),
-            notes=(*machine.warnings(export), *notes, *more, *said, *placed, *told),
+            notes=(*machine.warnings(export), *notes, *nvtx_notes, *id_notes, *device_notes, *event_notes),
             source=str(path),
             format="nsys",
         )
 
 
-def _joined(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
+def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     """Rows and calls with correlation ids that are unique over the processes, and notes."""
     notes = []
-    process, called = work.process, calls.process
-    owners, callers = _known(process), _known(called)
+    process, call_process = work.process, calls.process
+    owners, callers = _known(process), _known(call_process)
     # Some exports do not say whose a row or a call is; with one process there is no doubt.
     if len(callers) == 1:
         process = np.where(process == MISSING, callers[0], process)
     elif len(owners) == 1:
-        called = np.where(called == MISSING, owners[0], called)
+        call_process = np.where(call_process == MISSING, owners[0], call_process)
     elif len(callers) and (unowned := int((process == MISSING).sum())):
-        notes.append(f"{unowned} device rows do not say which process they are of, so their launches are not known.")
+        notes.append(f"The process of {unowned} device rows is unknown, and with it their launches.")
     order = _known(process)
     if len(order) > 1:
-        pids = ", ".join(str(machine.pid(one)) for one in order.tolist())
+        pids = ", ".join(str(machine.pid(process_id)) for process_id in order.tolist())
         notes.append(
-            f"Correlation ids count for each process; to tell the {len(order)} processes ({pids}) apart, k * 2^32 was "
+            f"Correlation ids are unique only within a process: of the {len(order)} processes ({pids}), k * 2^32 was "
             "added to those of the k-th after the first."
         )
     work = replace(work, process=process, correlation=_unique(process, work.correlation, order))
-    return work, replace(calls, process=called, correlation=_unique(called, calls.correlation, order)), notes
+    calls = replace(calls, process=call_process, correlation=_unique(call_process, calls.correlation, order))
+    return work, calls, notes
 
 
 def _known(process: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -115,15 +116,15 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
 
 def _earliest(path: Path, *events: Work | Calls | Ranges) -> int:
     """The time of the first event in ns, 0 without any. TraceError if int64 picoseconds cannot hold what follows it."""
-    starts = [one.start_ns.min() for one in events if len(one.start_ns)]
-    ends = [one.end_ns.max() for one in events if len(one.end_ns)]
+    starts = [table.start_ns.min() for table in events if len(table.start_ns)]
+    ends = [table.end_ns.max() for table in events if len(table.end_ns)]
     if not starts:
         return 0
     first, last = int(min(starts)), int(max(ends))
     if last - first > _LONGEST_NS:
         raise TraceError(
-            f"{path} has events {last - first} ns apart; no one time axis holds them. Profile once more, or export a "
-            "part of the report with `nsys export --times`."
+            f"{path} has events {last - first} ns apart, too far for one time axis. Profile again, or export a part of "
+            "the report with `nsys export --times`."
         )
     return first
 
@@ -158,7 +159,7 @@ def _events(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """The device rows (EVENT_COLUMNS), their operations (OP_COLUMNS) and notes."""
     launch = _launch_of(work, calls)
-    size, group, said = nccl.messages(export, work, calls, launch)
+    size, group, size_notes = nccl.messages(export, work, calls, launch)
     hlo, ops, op = nvtx.operations(calls.start_ns, calls.thread, ranges, launch)
     data = {
         "host": constant(host, len(launch)),
@@ -177,7 +178,7 @@ def _events(
         **hlo,
         "op": op,
     }
-    return frame(EVENT_COLUMNS, data), ops, said
+    return frame(EVENT_COLUMNS, data), ops, size_notes
 
 
 def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:
@@ -198,14 +199,14 @@ def _lanes(work: Work, device: pd.Categorical) -> pd.Categorical:
     on = device.codes.astype(np.int64)
     which, first = distinct(on, stream, unified, work.process, context)
     same: dict[tuple[int, int, bool], set[tuple[int, int]]] = {}
-    seen = [
+    streams = [
         ((int(on[row]), int(stream[row]), bool(unified[row])), (int(work.process[row]), int(context[row])))
         for row in first
     ]
-    for number, owner in seen:
+    for number, owner in streams:
         same.setdefault(number, set()).add(owner)
     labels = []
-    for number, (process, in_context) in seen:
+    for number, (process, in_context) in streams:
         label = "unified memory" if number[2] else "stream ?" if number[1] == MISSING else f"stream {number[1]}"
         owners = same[number]
         if len({owner for owner, _ in owners}) > 1:
@@ -241,7 +242,7 @@ def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFram
             "host": constant(host, len(which)),
             "thread": _threads(export, calls.thread),
             "name": categorical(
-                [_API_VERSION.sub("", texts.get(one, "")) or "CUDA call" for one in ids.tolist()], which
+                [_API_VERSION.sub("", texts.get(name_id, "")) or "CUDA call" for name_id in ids.tolist()], which
             ),
             "start_ps": _ps(calls.start_ns, zero),
             "end_ps": _ps(calls.end_ns, zero),

@@ -54,8 +54,8 @@ class Ranges:
 
     def steps(self) -> pd.Series:
         """The step number in each name (`ProfilerStep#3`, `train#step_num=3#`), null elsewhere, Int64."""
-        found = [_STEP.search(name) for name in self.names]
-        numbers = np.array([int(one[1] or one[2]) if one else -1 for one in found], np.int64)[self.name]
+        matches = [_STEP.search(name) for name in self.names]
+        numbers = np.array([int(match[1] or match[2]) if match else -1 for match in matches], np.int64)[self.name]
         return pd.Series(numbers, dtype="Int64").where(numbers >= 0)
 
 
@@ -74,13 +74,13 @@ def read(export: Export) -> tuple[Ranges, list[str]]:
     if not tables:
         return NO_RANGES, notes
     condition = where(export, tables[0])
-    found = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
-    good = (found["start"] != MISSING) & (found["end"] >= found["start"])
-    if left := int((~good).sum()):
-        notes.append(f"{left} NVTX ranges without a valid end were left out: they were open when the profile ended.")
-    name, names = _names(export, tables[0], condition, found)
-    pushed = np.isin(found["eventType"], (*_PUSHED, MISSING))
-    return Ranges(found["start"], found["end"], found["globalTid"], name, pushed, names).where(good), notes
+    columns = integers(export, tables[0], ("start", "end", "globalTid", "textId", "domainId", "eventType"), condition)
+    good = (columns["start"] != MISSING) & (columns["end"] >= columns["start"])
+    if unended := int((~good).sum()):
+        notes.append(f"{unended} NVTX ranges without a valid end were skipped: they were open when the profile ended.")
+    name, names = _names(export, tables[0], condition, columns)
+    pushed = np.isin(columns["eventType"], (*_PUSHED, MISSING))
+    return Ranges(columns["start"], columns["end"], columns["globalTid"], name, pushed, names).where(good), notes
 
 
 def where(export: Export, table: str, types: Sequence[int] = _RANGES) -> str:
@@ -89,13 +89,13 @@ def where(export: Export, table: str, types: Sequence[int] = _RANGES) -> str:
 
 
 def _names(
-    export: Export, table: str, condition: str, found: dict[str, NDArray[np.int64]]
+    export: Export, table: str, condition: str, columns: dict[str, NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The name of each range, as a place in the names: its own text, else the registered string `textId`."""
     # Where nsys 2021 had no text it wrote an empty one.
-    own = [text or None for text in texts(export, table, "text", condition)] or [None] * len(found["start"])
-    codes, values = pd.factorize(np.array([*own, None], object)[:-1])
-    ids, registered_ids = pd.factorize(np.where(codes < 0, found["textId"], MISSING))
+    texts_of_rows = [text or None for text in texts(export, table, "text", condition)] or [None] * len(columns["start"])
+    codes, values = pd.factorize(np.array([*texts_of_rows, None], object)[:-1])
+    ids, registered_ids = pd.factorize(np.where(codes < 0, columns["textId"], MISSING))
     registered = strings(export, registered_ids)
     labels = [decoded(one) or _UNNAMED for one in values]
     labels += [registered.get(one) or _UNNAMED for one in registered_ids.tolist()]
@@ -103,9 +103,9 @@ def _names(
     domains = _domains(export, table)
     if not domains:
         return label, tuple(labels)
-    process = process_of(found["globalTid"])
-    which, first = distinct(label, process, found["domainId"])
-    named_in = [domains.get((int(process[row]), int(found["domainId"][row]))) for row in first]
+    process = process_of(columns["globalTid"])
+    which, first = distinct(label, process, columns["domainId"])
+    named_in = [domains.get((int(process[row]), int(columns["domainId"][row]))) for row in first]
     full = [
         f"{domain}:{labels[label[row]]}" if domain else labels[label[row]]
         for row, domain in zip(first, named_in, strict=True)
@@ -118,11 +118,14 @@ def _domains(export: Export, table: str) -> dict[tuple[int, int], str]:
     if "eventType" not in export.tables[table]:
         return {}
     condition = where(export, table, (_DOMAIN,))
-    found = integers(export, table, ("globalTid", "domainId", "textId"), condition)
-    own = texts(export, table, "text", condition) or [None] * len(found["textId"])
-    registered = strings(export, found["textId"])
-    names = [decoded(text) or registered.get(one) for text, one in zip(own, found["textId"].tolist(), strict=True)]
-    keys = zip(process_of(found["globalTid"]).tolist(), found["domainId"].tolist(), strict=True)
+    columns = integers(export, table, ("globalTid", "domainId", "textId"), condition)
+    texts_of_rows = texts(export, table, "text", condition) or [None] * len(columns["textId"])
+    registered = strings(export, columns["textId"])
+    names = [
+        decoded(text) or registered.get(text_id)
+        for text, text_id in zip(texts_of_rows, columns["textId"].tolist(), strict=True)
+    ]
+    keys = zip(process_of(columns["globalTid"]).tolist(), columns["domainId"].tolist(), strict=True)
     return {key: name for key, name in zip(keys, names, strict=True) if name}
 
 
@@ -138,18 +141,17 @@ def operations(
 
     They are those of the launch, a moment and a thread, that stands at the place `launch`, shape (rows,), -1 for none.
     """
-    told = {**_xla(at_ns, thread, ranges), "framework_op": _framework(at_ns, thread, ranges)}
-    codes = [np.append(values.codes.astype(np.int64), -1)[launch] for values in told.values()]
+    columns = {**_xla(at_ns, thread, ranges), "framework_op": _framework(at_ns, thread, ranges)}
+    codes = [np.append(values.codes.astype(np.int64), -1)[launch] for values in columns.values()]
     which, first = distinct(*codes)
     op, _, framework = (code[first] for code in codes)
     # A module alone is no operation.
     known = (op >= 0) | (framework >= 0)
     row = np.append(np.where(known, np.cumsum(known) - 1, -1), -1)[which]
-    of_row = {
-        name: pd.Categorical.from_codes(code, dtype=told[name].dtype) for name, code in zip(told, codes, strict=True)
-    }
-    named = {"program": "hlo_module", "hlo_op": "hlo_op", "framework_op": "framework_op"}
-    ops = frame(OP_COLUMNS, {name: of_row[column][first[known]] for name, column in named.items()})
+    pairs = zip(columns.items(), codes, strict=True)
+    of_row = {name: pd.Categorical.from_codes(code, dtype=column.dtype) for (name, column), code in pairs}
+    sources = {"program": "hlo_module", "hlo_op": "hlo_op", "framework_op": "framework_op"}
+    ops = frame(OP_COLUMNS, {name: of_row[column][first[known]] for name, column in sources.items()})
     return {name: of_row[name] for name in _XLA}, ops, pd.arrays.IntegerArray(row, row < 0)
 
 
@@ -161,17 +163,17 @@ def _framework(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Rang
     """
     marks = (_STEP, *_XLA.values())
     label = [None if any(mark.search(name) for mark in marks) else _CALL.sub("", name) for name in ranges.names]
-    some = ranges.where(ranges.pushed & np.array([one is not None for one in label], bool)[ranges.name])
-    return categorical([*label, None], np.append(some.name, len(label))[enclosing(at_ns, thread, some)])
+    named = ranges.where(ranges.pushed & np.array([text is not None for text in label], bool)[ranges.name])
+    return categorical([*label, None], np.append(named.name, len(label))[enclosing(at_ns, thread, named)])
 
 
 def _xla(at_ns: NDArray[np.int64], thread: NDArray[np.int64], ranges: Ranges) -> dict[str, pd.Categorical]:
     """`hlo_op` and `hlo_module` of each launch (moment and thread), null where XLA marked none around it."""
     columns = {}
     for column, pattern in _XLA.items():
-        found = [pattern.search(name) if column in name else None for name in ranges.names]
-        label = [one[1] if one else None for one in found]
-        some = ranges.where(np.array([one is not None for one in label], bool)[ranges.name])
-        which = enclosing(at_ns, thread, some)
-        columns[column] = categorical([*label, None], np.append(some.name, len(label))[which])
+        matches = [pattern.search(name) if column in name else None for name in ranges.names]
+        label = [match[1] if match else None for match in matches]
+        marks = ranges.where(np.array([text is not None for text in label], bool)[ranges.name])
+        which = enclosing(at_ns, thread, marks)
+        columns[column] = categorical([*label, None], np.append(marks.name, len(label))[which])
     return columns

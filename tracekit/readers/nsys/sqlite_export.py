@@ -31,7 +31,7 @@ _STRINGS = "StringIds"
 _IDS_AT_ONCE = 10_000
 _ROWS_AT_ONCE = 1 << 18
 _NOTHING = np.zeros(0, np.int64)
-_AGAIN = "Export the report once more with `nsys export --type sqlite`."
+_AGAIN = "Export the report again with `nsys export --type sqlite`."
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def export_hint(path: Path) -> str:
     """The sentence for a report in nsys's own format (`.nsys-rep`, `.qdrep`, `.qdstrm`): how to export it."""
     if path.suffix == ".qdstrm":
         return (
-            f"{path} is a raw stream of Nsight Systems: let nsys finish it to a .nsys-rep (open it in Nsight Systems, "
+            f"{path} is a raw stream of Nsight Systems: convert it to a .nsys-rep first (open it in Nsight Systems, "
             f'or run QdstrmImporter), then run `nsys export --type sqlite "{path.with_suffix(".nsys-rep")}"` and give '
             "the .sqlite file."
         )
     return (
-        f'{path} is a report that only Nsight Systems reads: run `nsys export --type sqlite "{path}"` and give the '
+        f'{path} is a report that only Nsight Systems can read: run `nsys export --type sqlite "{path}"` and give the '
         ".sqlite file that it writes."
     )
 
@@ -101,7 +101,7 @@ def opened(path: Path) -> Iterator[Export]:
         connection.text_factory = bytes
         yield Export(path, connection, _tables(path, connection))
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise TraceError(f"{path} is a broken SQLite database: {_first_line(error)}. {_AGAIN}") from None
+        raise TraceError(f"{path} is a corrupt SQLite database: {_first_line(error)}. {_AGAIN}") from None
     finally:
         connection.close()
 
@@ -117,18 +117,18 @@ def _check_file(path: Path) -> None:
     if not head:
         raise TraceError(f"{path} is empty (0 bytes). {_AGAIN}")
     if not head.startswith(_MAGIC) and not _MAGIC.startswith(head):
-        raise TraceError(f"{path} is no SQLite database. {_AGAIN}")
+        raise TraceError(f"{path} is not an SQLite database. {_AGAIN}")
     # Bytes 16, 24, 28 and 92: page size, change counter, pages, and the change for which the pages were counted.
     page = int.from_bytes(head[16:18], "big")
     expected = int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
     if size < _HEADER or (head[24:28] == head[92:96] and size < expected):
-        raise TraceError(f"{path} is cut short: {size} of {max(expected, _HEADER)} bytes are there. {_AGAIN}")
+        raise TraceError(f"{path} is truncated: it has {size} of {max(expected, _HEADER)} bytes. {_AGAIN}")
     for suffix, what in (("-journal", "an unfinished change"), ("-wal", "changes that are not in the file yet")):
         beside = path.with_name(path.name + suffix)
         if beside.is_file() and beside.stat().st_size:
             raise TraceError(
-                f"{path} is not complete: {beside.name} beside it holds {what}. Open it once with the sqlite3 program, "
-                "which settles that, or export the report once more."
+                f"{path} is incomplete: {beside.name} beside it contains {what}. Open it once with the sqlite3 "
+                "program, which applies or undoes that, or export the report again."
             )
 
 
@@ -142,9 +142,9 @@ def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[s
     if "StringTable" in tables and any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in tables):
         raise TraceError(f"{path} is a profile of nvprof, not an Nsight Systems export. Profile with nsys instead.")
     if _STRINGS not in tables:
-        shown = ", ".join(sorted(tables)[:4]) or "none"
+        names = ", ".join(sorted(tables)[:4]) or "none"
         raise TraceError(
-            f"{path} is an SQLite database, but no Nsight Systems export (its tables: {shown}). "
+            f"{path} is an SQLite database, but not an Nsight Systems export (its tables: {names}). "
             "Give a file that `nsys export --type sqlite` wrote."
         )
     return {name: frozenset(columns) for name, columns in tables.items()}
@@ -152,18 +152,18 @@ def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[s
 
 def named(export: Export, *names: str) -> list[str]:
     """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
-    found = []
+    tables = []
     for name in names:
         versions = [match for table in export.tables if (match := re.fullmatch(rf"{name}(?:_V(\d+))?", table))]
         if versions:
-            found.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
-    return found
+            tables.append(max(versions, key=lambda match: (match[1] is None, int(match[1] or 0)))[0])
+    return tables
 
 
 def integers(export: Export, table: str, columns: Sequence[str], where: str = "") -> dict[str, NDArray[np.int64]]:
     """Each of `columns` of a table as int64, shape (rows,), in the table's order; NULL and absent ones are MISSING.
 
-    `where` is a condition in SQL. Raises TraceError if a column holds something that is no integer.
+    `where` is a condition in SQL. Raises TraceError if a column contains a value that is not an integer.
     """
     # SQLite writes each column as one text and numpy reads it: no Python object a value (1 M rows of 9 columns take
     # 0.75 s, 1.3 s as tuples of int). Some rows at a time, for the memory and for SQLite's longest text.
@@ -174,9 +174,9 @@ def integers(export: Export, table: str, columns: Sequence[str], where: str = ""
     parts: list[list[NDArray[np.int64]]] = [[] for _ in have]
     rows_read, at = 0, MISSING
     while (chunk := export.connection.execute(query, (MISSING, at)).fetchone())[-2]:
-        *found, length, at = chunk
+        *text_of_columns, length, at = chunk
         rows_read += length
-        for part, text in zip(parts, found, strict=True):
+        for part, text in zip(parts, text_of_columns, strict=True):
             part.append(_parsed(export, table, text, length))
     values = {name: np.concatenate([_NOTHING, *part]) for name, part in zip(have, parts, strict=True)}
     return {name: values.get(name, np.full(rows_read, MISSING, np.int64)) for name in columns}
@@ -190,7 +190,7 @@ def _parsed(export: Export, table: str, text: bytes, length: int) -> NDArray[np.
         values = _NOTHING
     # What is no integer ends the reading early, with a warning that Python hides.
     if len(values) != length:
-        raise TraceError(f"{export.path}: {table} holds something that is no integer. {_AGAIN}")
+        raise TraceError(f"{export.path}: {table} contains a value that is not an integer. {_AGAIN}")
     return values
 
 
@@ -203,19 +203,19 @@ def texts(export: Export, table: str, column: str, where: str = "") -> list[byte
 
 def _select(what: str, table: str, where: str, after: str = "") -> str:
     # In this order always, so that columns which were asked for one after the other fit together.
-    conditions = [f"({one})" for one in (where, f"rowid > {after}" if after else "") if one]
+    conditions = [f"({condition})" for condition in (where, f"rowid > {after}" if after else "") if condition]
     return f'SELECT {what} FROM "{table}"{" WHERE " + " AND ".join(conditions) if conditions else ""} ORDER BY rowid'
 
 
 def strings(export: Export, ids: NDArray[np.int64]) -> dict[int, str]:
     """The texts of the string ids that exist among `ids`; of millions of strings only those are read."""
-    wanted = np.sort(pd.unique(ids[ids != MISSING])).tolist()
-    found: dict[int, str] = {}
-    for at in range(0, len(wanted), _IDS_AT_ONCE):
-        some = ",".join(map(str, wanted[at : at + _IDS_AT_ONCE]))
-        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({some})"):
-            found[key] = decoded(value) or ""
-    return found
+    wanted_ids = np.sort(pd.unique(ids[ids != MISSING])).tolist()
+    texts_by_id: dict[int, str] = {}
+    for at in range(0, len(wanted_ids), _IDS_AT_ONCE):
+        chunk = ",".join(map(str, wanted_ids[at : at + _IDS_AT_ONCE]))
+        for key, value in export.connection.execute(f"SELECT id, value FROM {_STRINGS} WHERE id IN ({chunk})"):
+            texts_by_id[key] = decoded(value) or ""
+    return texts_by_id
 
 
 def decoded(value: object) -> str | None:
@@ -228,8 +228,8 @@ def rows(export: Export, table: str, *columns: str) -> list[tuple[object, ...]]:
     have = export.tables.get(table)
     if have is None:
         return []
-    wanted = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
-    cursor = export.connection.execute(f'SELECT {wanted} FROM "{table}"')
+    selected = ", ".join(f'"{name}"' if name in have else "NULL" for name in columns)
+    cursor = export.connection.execute(f'SELECT {selected} FROM "{table}"')
     return [tuple(decoded(value) if isinstance(value, bytes) else value for value in row) for row in cursor]
 
 

@@ -60,18 +60,19 @@ def read(export: Export, work: Work, calls: Calls, device: Integers) -> Waits:
     at = at[np.sort(distinct(calls.process[at], calls.correlation[at])[1])]
     kind, process = kind[at], calls.process[at]
     # What the driver moved of unified memory is on no stream.
-    asked = np.flatnonzero(~np.array([what.unified for what in work.labels], bool)[work.label])
-    streams = asked[distinct(device[asked], work.process[asked], work.context[asked], work.stream[asked])[1]]
+    on_streams = np.flatnonzero(~np.array([what.unified for what in work.labels], bool)[work.label])
+    keys = (column[on_streams] for column in (device, work.process, work.context, work.stream))
+    streams = on_streams[distinct(*keys)[1]]
     sync = _records(export, _SYNCS, work, calls)
     record = _first((process, _numbers(calls.correlation[at])), (sync["globalPid"], sync["correlationId"]))
-    told = {column: np.append(sync[column], _NO_RECORD)[record] for column in _COLUMNS}
-    own = _stream(work, streams, process, told)
-    recorded_on, recorded_ns = _recorded(export, work, streams, calls, process, told)
+    record_of = {column: np.append(sync[column], _NO_RECORD)[record] for column in _COLUMNS}
+    own_stream = _stream(work, streams, process, record_of)
+    recorded_on, recorded_ns = _recorded(export, work, streams, calls, process, record_of)
     of_event = (kind == _LANE) | (kind == _EVENT)
-    on_lane = np.where(of_event, recorded_on, np.where(kind == _STREAM, own, -1))
-    on_device = np.where(kind == _DEVICE, _whole(work, device, streams, process, told["contextId"]), on_lane)
+    on_lane = np.where(of_event, recorded_on, np.where(kind == _STREAM, own_stream, -1))
+    on_device = np.where(kind == _DEVICE, _whole(work, device, streams, process, record_of["contextId"]), on_lane)
     recorded_ns = np.where(on_device < 0, MISSING, np.where(of_event, recorded_ns, calls.start_ns[at]))
-    lane = np.where(kind == _LANE, own, -1)
+    lane = np.where(kind == _LANE, own_stream, -1)
     keep = (kind != _LANE) | ((lane >= 0) & (on_lane >= 0))
     return Waits(*(column[keep] for column in (at, lane, on_device, on_lane, recorded_ns)))
 
@@ -80,8 +81,8 @@ def _kinds(export: Export, calls: Calls) -> Integers:
     """What each call waits for, -1 for one that does not."""
     which, names = pd.factorize(calls.name_id)
     texts = strings(export, names)
-    found = [sync_call(texts.get(one, "")) for one in names.tolist()]
-    return np.array([-1 if one is None else _KINDS.get(one, -1) for one in found], np.int64)[which]
+    calls_of = [sync_call(texts.get(name_id, "")) for name_id in names.tolist()]
+    return np.array([-1 if call is None else _KINDS.get(call, -1) for call in calls_of], np.int64)[which]
 
 
 def _numbers(correlation: Integers) -> Integers:
@@ -89,10 +90,10 @@ def _numbers(correlation: Integers) -> Integers:
     return correlation & ((1 << _ID_BITS) - 1)
 
 
-def _stream(work: Work, streams: Integers, process: Integers, told: dict[str, Integers]) -> Integers:
+def _stream(work: Work, streams: Integers, process: Integers, record: dict[str, Integers]) -> Integers:
     """That of the rows `streams` which is on the stream of each record, -1 where nothing ran there."""
     known = (work.process[streams], work.context[streams], work.stream[streams])
-    return np.append(streams, -1)[_first((process, told["contextId"], told["streamId"]), known)]
+    return np.append(streams, -1)[_first((process, record["contextId"], record["streamId"]), known)]
 
 
 def _records(export: Export, name: str, work: Work, calls: Calls) -> dict[str, Integers]:
@@ -100,39 +101,39 @@ def _records(export: Export, name: str, work: Work, calls: Calls) -> dict[str, I
     tables = named(export, name)
     if not tables:
         return {column: np.zeros(0, np.int64) for column in _COLUMNS}
-    found = integers(export, tables[0], _COLUMNS)
-    process = process_of(found["globalPid"])
+    columns = integers(export, tables[0], _COLUMNS)
+    process = process_of(columns["globalPid"])
     # Some exports do not say whose a record is; with one process there is no doubt.
     owners = np.unique(np.concatenate([work.process, calls.process]))
     owners = owners[owners != MISSING]
-    return {**found, "globalPid": np.where(process == MISSING, owners[0], process) if len(owners) == 1 else process}
+    return {**columns, "globalPid": np.where(process == MISSING, owners[0], process) if len(owners) == 1 else process}
 
 
 def _recorded(
-    export: Export, work: Work, streams: Integers, calls: Calls, process: Integers, told: dict[str, Integers]
+    export: Export, work: Work, streams: Integers, calls: Calls, process: Integers, record: dict[str, Integers]
 ) -> tuple[Integers, Integers]:
     """On which stream the event was recorded that each wait is for, as one of `streams`, and when that call began.
 
-    -1 and MISSING where that is not known. `told` is the record of each wait.
+    -1 and MISSING where that is not known. `record` is the record of each wait.
     """
     event = _records(export, _EVENTS, work, calls)
-    found = _first((process, told["eventSyncId"]), (event["globalPid"], event["eventSyncId"]))
-    found = np.where(told["eventSyncId"] > 0, found, -1)
-    found = np.where(found < 0, _latest(process, told, event), found)
-    about = {column: np.append(event[column], _NO_RECORD)[found] for column in _COLUMNS}
-    on = _stream(work, streams, process, about)
+    event_record = _first((process, record["eventSyncId"]), (event["globalPid"], event["eventSyncId"]))
+    event_record = np.where(record["eventSyncId"] > 0, event_record, -1)
+    event_record = np.where(event_record < 0, _latest(process, record, event), event_record)
+    event_columns = {column: np.append(event[column], _NO_RECORD)[event_record] for column in _COLUMNS}
+    on = _stream(work, streams, process, event_columns)
     which, names = pd.factorize(calls.name_id)
     texts = strings(export, names)
-    recording = np.array([bool(_RECORDING.match(texts.get(one, ""))) for one in names.tolist()], bool)[which]
+    recording = np.array([bool(_RECORDING.match(texts.get(name_id, ""))) for name_id in names.tolist()], bool)[which]
     order = np.flatnonzero(recording)
     order = order[np.argsort(calls.start_ns[order], kind="stable")]
     known = (calls.process[order], _numbers(calls.correlation[order]))
-    by = np.append(order, -1)[_first((process, about["correlationId"]), known)]
+    by = np.append(order, -1)[_first((process, event_columns["correlationId"]), known)]
     proven = (on >= 0) & (by >= 0)
     return np.where(proven, on, -1), np.where(proven, np.append(calls.start_ns, MISSING)[by], MISSING)
 
 
-def _latest(process: Integers, told: dict[str, Integers], event: dict[str, Integers]) -> Integers:
+def _latest(process: Integers, record: dict[str, Integers], event: dict[str, Integers]) -> Integers:
     """The last record of the same event of the same context before each wait, -1 where there is none.
 
     Events are used again and again; exports without `eventSyncId` tell the use only by the order of correlation ids.
@@ -140,15 +141,15 @@ def _latest(process: Integers, told: dict[str, Integers], event: dict[str, Integ
     count = len(event["eventId"])
     which, _ = distinct(
         np.concatenate([event["globalPid"], process]),
-        np.concatenate([event["contextId"], told["contextId"]]),
-        np.concatenate([event["eventId"], told["eventId"]]),
+        np.concatenate([event["contextId"], record["contextId"]]),
+        np.concatenate([event["eventId"], record["eventId"]]),
     )
-    number = np.concatenate([event["correlationId"], told["correlationId"]])
+    number = np.concatenate([event["correlationId"], record["correlationId"]])
     key = (which << _ID_BITS) + np.where(number > 0, number, 0)
     order = np.argsort(key[:count], kind="stable")
     before = np.searchsorted(key[order], key[count:]) - 1
-    found = np.append(order, -1)[before]
-    return np.where((before >= 0) & (np.append(which[:count], -1)[found] == which[count:]), found, -1)
+    last_record = np.append(order, -1)[before]
+    return np.where((before >= 0) & (np.append(which[:count], -1)[last_record] == which[count:]), last_record, -1)
 
 
 def _whole(work: Work, device: Integers, streams: Integers, process: Integers, context: Integers) -> Integers:
@@ -160,10 +161,10 @@ def _whole(work: Work, device: Integers, streams: Integers, process: Integers, c
     return np.where(alone, np.append(streams, -1)[row], -1)
 
 
-def _first(wanted: Sequence[Integers], known: Sequence[Integers]) -> Integers:
-    """For each row of the columns `wanted` the first equal row of `known`, -1 where there is none."""
+def _first(queries: Sequence[Integers], known: Sequence[Integers]) -> Integers:
+    """For each row of the columns `queries` the first equal row of `known`, -1 where there is none."""
     count = len(known[0])
-    which, _ = distinct(*(np.concatenate(both) for both in zip(known, wanted, strict=True)))
+    which, _ = distinct(*(np.concatenate(columns) for columns in zip(known, queries, strict=True)))
     first = np.full(which.max(initial=-1) + 1, -1)
     first[which[:count][::-1]] = np.arange(count)[::-1]
     return first[which[count:]]
