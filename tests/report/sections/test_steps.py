@@ -34,7 +34,7 @@ def test_steps_alike_are_one_sentence_and_one_table():
     assert list(brief(made).values()) == [
         (
             "Time of a typical step",
-            ["device", "compute", "exposed comm.", "exposed copies", "idle"],
+            ["device", "compute", "exposed comm.", "exposed copy", "idle"],
             [["gpu:0", "90.0 %", "0 %", "0 %", "10.0 %"]],
         )
     ]

@@ -196,7 +196,7 @@ def _time(report: Report) -> Section:
             Column("busy", Unit.TIME),
             Column("compute only", Unit.RATIO),
             Column("exposed comm.", Unit.RATIO),
-            Column("exposed copies", Unit.RATIO),
+            Column("exposed copy", Unit.RATIO),
             Column("overlapped", Unit.RATIO),
             Column("idle", Unit.RATIO),
         ],

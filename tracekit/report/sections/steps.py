@@ -131,7 +131,7 @@ def _parts(result: Steps) -> Table:
             Column("device", Unit.NAME),
             Column("compute", Unit.RATIO),
             Column("exposed comm.", Unit.RATIO),
-            Column("exposed copies", Unit.RATIO),
+            Column("exposed copy", Unit.RATIO),
             Column("idle", Unit.RATIO),
         ],
         [
