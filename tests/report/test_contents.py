@@ -248,7 +248,7 @@ def test_a_trace_of_host_threads_only_says_so_first(form, said):
     report = analyse(given)
     assert (report.headline, report.verdicts) == (
         sentence,
-        {"whole trace": sentence, "train": "no device was busy."},
+        {"whole trace": sentence, "train": "No device was busy."},
     )
 
 

@@ -109,14 +109,14 @@ def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
     said = analyse(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
     assert said == {
         "p": "gpu:0 was busy 100 % of the time (the trace holds one device).",
-        "copy": "no device was busy.",
+        "copy": "No device was busy.",
     }
 
 
 def test_a_phase_with_nothing_but_unplaced_copies_says_so():
     rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
     said = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
-    assert said == "only copies ran (9 ps), no compute."
+    assert said == "Only copies ran (9 ps), no compute."
 
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():

@@ -85,9 +85,6 @@ class Selection:
         """The verdict on it, in a sentence."""
         few_cores = too_few_cores(self.trace, self.unions)
         sentence = self.headline or self.lacking or verdict.whole(self.stretch, few_cores)
-        # Names of devices stay as they are.
-        if sentence.startswith(("only ", "no ")):
-            sentence = sentence[0].upper() + sentence[1:]
         return sentence.removesuffix(".")
 
 

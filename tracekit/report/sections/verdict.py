@@ -77,13 +77,13 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
         )
     if len(busy) == 0:
         copied = int(inside.overlap.loc[inside.overlap["what"] == "memory", "total_ps"].sum())
-        return f"only copies ran ({time(copied)}), no compute" if copied else "no device was busy"
+        return f"Only copies ran ({time(copied)}), no compute" if copied else "No device was busy"
     if len(busy) == 1:
         row = busy.iloc[0]
         share = percent(row["busy_ps"], row["window_ps"])
         if len(inside.partition) == 1:
             return f"{row['device']} was busy {share} of the time (the trace holds one device)"
-        return f"only {row['device']} was busy, {share} of the time"
+        return f"Only {row['device']} was busy, {share} of the time"
     if inside.parallelism is None:
         return f"{len(busy)} devices were busy, on clocks that are not aligned: how far they overlapped is not known"
     pairs = inside.pairs.dropna(subset=["ratio_min"])
