@@ -12,7 +12,7 @@ from tracekit.timeline.timeline import Source, Timeline, part
 
 PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__version__"]
 # What modules import only for type checkers.
-NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Diagnosis": tracekit.Diagnosis}
+NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Check": tracekit.Check}
 # A command whose function is what others are made of, and the other way round: none.
 COMMANDS = {"capture", "read", "report", "figure", "export", "view", "doctor"}
 

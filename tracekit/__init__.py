@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.phases import Phases, phases
     from tracekit.analysis.steps.steps import Steps
     from tracekit.capture.capture import Captured
-    from tracekit.doctor.diagnosis import Check, Diagnosis
+    from tracekit.doctor.checks import Check
+    from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
     from tracekit.readers import read
     from tracekit.report.build import analyse
@@ -51,13 +52,13 @@ _WHERE = {
     "Bandwidth": "analysis.bandwidth.bandwidth",
     "CaptureError": "errors",
     "Captured": "capture.capture",
-    "Check": "doctor.diagnosis",
+    "Check": "doctor.checks",
     "CollectiveInstances": "timeline.collectives.instances",
     "Collectives": "analysis.collectives.collectives",
     "Column": "report.section",
     "CriticalPath": "analysis.critical_path.critical_path",
     "DeviceUnions": "timeline.unions",
-    "Diagnosis": "doctor.diagnosis",
+    "Diagnosis": "doctor.doctor",
     "Drawing": "report.figures.drawing",
     "Explanation": "analysis.explain",
     "Finding": "analysis.advice",

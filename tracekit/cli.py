@@ -306,8 +306,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the check
     import json
 
     from tracekit.console import console
-    from tracekit.doctor.diagnosis import show
     from tracekit.doctor.doctor import doctor as diagnose
+    from tracekit.doctor.doctor import show
 
     if sys.stderr.isatty():
         print("Querying jax and capturing a test program ...", file=sys.stderr)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.doctor.machines import CPU, CUDA, GPU, VERSIONS, devices, read
-from tracekit.doctor.checks import check, version
-from tracekit.doctor.diagnosis import Check, Diagnosis
+from tracekit.doctor.checks import Check, check, version
+from tracekit.doctor.doctor import Diagnosis
 from tracekit.doctor.facts import Facts, Nvidia, Outcome
 
 

@@ -12,9 +12,9 @@ from rich.cells import cell_len
 import tracekit
 from tests.doctor.machines import CPU
 from tracekit.console import console
-from tracekit.doctor import facts, probes
+from tracekit.doctor import facts
 from tracekit.doctor.checks import check
-from tracekit.doctor.diagnosis import Diagnosis, show
+from tracekit.doctor.doctor import Diagnosis, show
 from tracekit.doctor.facts import Nvidia, Outcome
 
 
@@ -47,7 +47,7 @@ def test_each_check_is_a_line_with_its_remedy_below_and_the_last_line_is_the_ans
 
 def test_the_function_is_the_command_and_its_answer_is_plain_data(monkeypatch):
     monkeypatch.setattr(facts, "gather", lambda: CPU)
-    monkeypatch.setattr(probes, "probe", lambda facts: facts)
+    monkeypatch.setattr(facts, "probe", lambda facts: facts)
     diagnosis = tracekit.doctor()
     assert isinstance(diagnosis, tracekit.Diagnosis)
     assert (diagnosis.works, diagnosis.checks) == (True, tuple(check(CPU)))

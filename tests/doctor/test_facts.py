@@ -1,12 +1,16 @@
 """Facts of a machine, gathered from files that stand in for its own."""
 
 import os
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.doctor.machines import CPU
 from tracekit.doctor import facts
-from tracekit.doctor.facts import Nvidia
+from tracekit.doctor.facts import Nvidia, Outcome
 
 
 def write(root: Path, **files: str) -> Path:
@@ -96,3 +100,38 @@ def test_another_project_called_tracekit_is_found(tmp_path, monkeypatch, directo
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     summary = "An oscilloscope tool" if "Summary" in tags else ""
     assert facts.namesake() == (("2.0", summary) if found else None)
+
+
+def test_a_process_that_hangs_is_stopped_at_its_time_limit_with_all_that_it_started():
+    begun = time.monotonic()
+    # The grandchild holds the output open, and none of them heeds SIGTERM.
+    hung = "trap '' TERM INT; echo begun; sleep 600 & echo $!; wait"
+    done = facts.run(["sh", "-c", hung], limit_s=0.5)
+    assert time.monotonic() - begun < 10
+    assert done.code is None
+    first, number = done.out.split()
+    assert first == "begun"
+    deadline = time.monotonic() + 5
+    while _runs(number) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(number)
+
+
+def _runs(process: str) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_a_process_that_crashes_is_reported_with_its_signal():
+    done = facts.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    assert done.code == -11
+
+
+def test_nothing_is_captured_where_jax_gives_no_devices(monkeypatch):
+    monkeypatch.setattr(facts, "_DEVICES", "raise SystemExit('driver is broken')")
+    monkeypatch.setattr(facts, "_VIEWER", "")
+    machine = facts.probe(replace(CPU, capture=None, read=None))
+    assert (machine.devices, machine.capture, machine.read) == (Outcome(1, "", "driver is broken\n"), None, None)

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from tracekit.devices import is_known, type_of
-from tracekit.doctor.diagnosis import Check
 from tracekit.doctor.facts import PACKAGES, Facts, Outcome
 
 # The jax that tracekit's hooks are tested with (tracekit/capture/session.py).
@@ -14,6 +15,22 @@ _NEEDED = ("jax", "jaxlib", "numpy", "pandas", "pyarrow", "numba")
 # The platforms of jax's devices by what carries them.
 _NVIDIA, _AMD, _TPU = {"gpu", "cuda"}, {"gpu", "rocm"}, {"tpu"}
 _NEXT = "see what stderr says of: tracekit capture YOUR_SCRIPT.py"
+
+State = Literal["ok", "warning", "missing"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question: its state, the finding in one line, and the command or step that fixes what is not ok.
+
+    `needed`: without it tracekit's main job, to capture and to report, does not work here.
+    """
+
+    name: str
+    state: State
+    finding: str
+    remedy: str = ""
+    needed: bool = True
 
 
 def check(facts: Facts) -> list[Check]:
@@ -128,11 +145,11 @@ def _unseen(facts: Facts) -> tuple[str, str] | None:
     if facts.nvidia.gpus and not platforms & _NVIDIA:
         # CUDA 13 needs a driver of 580 or newer (https://docs.jax.dev/en/latest/installation.html).
         cuda = "cuda13" if version(facts.nvidia.driver or "")[:1] >= (580,) else "cuda12"
-        return f"the {counted(facts.nvidia.gpus, 'NVIDIA GPU')}", f'pip install -U "jax[{cuda}]"'
+        return f"the {count_of(facts.nvidia.gpus, 'NVIDIA GPU')}", f'pip install -U "jax[{cuda}]"'
     if facts.amd and not platforms & _AMD:
-        return f"the {counted(facts.amd, 'AMD GPU')}", 'pip install -U "jax[rocm7-local]"'
+        return f"the {count_of(facts.amd, 'AMD GPU')}", 'pip install -U "jax[rocm7-local]"'
     if facts.tpu and not platforms & _TPU:
-        return f"the {counted(facts.tpu, 'TPU chip')}", 'pip install -U "jax[tpu]"'
+        return f"the {count_of(facts.tpu, 'TPU chip')}", 'pip install -U "jax[tpu]"'
     return None
 
 
@@ -222,7 +239,7 @@ def capture(facts: Facts) -> Check | None:
         finding = f"a test program was captured, but the trace has no rows of {', '.join(sorted(silent))}"
         return Check("capture", "missing", finding, _no_rows(facts))
     fewer = len(facts.jax_devices()) - len([name for name in rows if rows[name]])
-    finding = f"a test program was captured and read back: {sum(rows.values())} rows on {counted(len(rows), 'device')}"
+    finding = f"a test program was captured and read back: {sum(rows.values())} rows on {count_of(len(rows), 'device')}"
     if fewer > 0:
         finding += f", none on {fewer} more"
         return Check("capture", "warning", finding, "capture your own program, and see", needed=False)
@@ -312,6 +329,6 @@ def failure(what: str, outcome: Outcome) -> str:
     return f"{what} {how}: {outcome.last_line}" if outcome.last_line else f"{what} {how}"
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
