@@ -3,7 +3,7 @@
 import pandas as pd
 
 from tests.frames import events
-from tracekit.analysis.bandwidth.bandwidth import Bandwidth, bandwidth
+from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.columns import frame
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DEVICE_COLUMNS, OP_COLUMNS, Trace

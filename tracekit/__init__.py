@@ -15,8 +15,8 @@ from tracekit.view.view import view
 
 if TYPE_CHECKING:
     from tracekit.analysis.advice import Advice, Finding
-    from tracekit.analysis.bandwidth.bandwidth import Bandwidth
-    from tracekit.analysis.collectives.collectives import Collectives
+    from tracekit.analysis.bandwidth import Bandwidth
+    from tracekit.analysis.collectives import Collectives
     from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
     from tracekit.analysis.idle.idle import Idle
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 _WHERE = {
     "Advice": "analysis.advice",
     "AtLeast": "report.section",
-    "Bandwidth": "analysis.bandwidth.bandwidth",
+    "Bandwidth": "analysis.bandwidth",
     "CaptureError": "errors",
     "Captured": "capture.capture",
     "Check": "doctor.checks",
     "CollectiveInstances": "timeline.collectives.instances",
-    "Collectives": "analysis.collectives.collectives",
+    "Collectives": "analysis.collectives",
     "Column": "report.section",
     "CriticalPath": "analysis.critical_path.critical_path",
     "DeviceUnions": "timeline.unions",

@@ -7,8 +7,8 @@ from threading import Condition
 from typing import Any, NamedTuple
 
 from tracekit import notebook
-from tracekit.analysis.bandwidth.bandwidth import Bandwidth, bandwidth
-from tracekit.analysis.collectives.collectives import Collectives, collectives
+from tracekit.analysis.bandwidth import Bandwidth, bandwidth
+from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
 from tracekit.analysis.idle.idle import Idle, idle
 from tracekit.analysis.launches.launches import Launches, launches

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.analysis.bandwidth.throughput import throughput
+from tracekit.analysis.bandwidth import throughput
 from tracekit.devices import natural
 from tracekit.export.device_slices import device_slice_packets, device_slices
 from tracekit.export.host_slices import host_slices

@@ -2,7 +2,7 @@ import json
 
 from tests.collective_frames import row, table
 from tests.report.sections.brief import brief, printed
-from tracekit.analysis.collectives.collectives import collectives
+from tracekit.analysis.collectives import collectives
 from tracekit.report.section import Section
 from tracekit.report.sections.collectives import section
 from tracekit.timeline.timeline import timeline_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.bandwidth.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
+from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
 from tracekit.report.section import Column, Section, Table, Unit, known, plain, table
 from tracekit.units import count, counted, percent, rate, size, time

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.collectives.collectives import FEWEST, Collectives
+from tracekit.analysis.collectives import FEWEST, Collectives
 from tracekit.columns import records
 from tracekit.report.section import AtLeast, Column, Section, Table, Unit, instant, known, plain, table
 from tracekit.units import counted, percent, time

@@ -1,6 +1,6 @@
-"""How fast copies and ops went against what their device can do, and how occupied kernels kept it."""
+"""How fast copies and ops went against what their device can do, how occupied kernels kept it, and what moved when."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.bandwidth.limits import UNKNOWN, Limit, Limits, limits
-from tracekit.analysis.bandwidth.roofline import place
+from tracekit.analysis.roofline import UNKNOWN, Limit, Limits, limits, under_roof
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -46,6 +45,7 @@ COPY_COLUMNS = {
     "limit_ratio": "Float64",
     "reason": "str",
 }
+
 OP_RATE_COLUMNS = {
     "device": "str",
     "op": "int64",
@@ -64,6 +64,7 @@ OP_RATE_COLUMNS = {
     "roof_ratio": "Float64",
     "reason": "str",
 }
+
 DEVICE_RATE_COLUMNS = {
     "device": "str",
     "window_ps": "int64",
@@ -79,6 +80,7 @@ DEVICE_RATE_COLUMNS = {
     "memory_from": "str",
     "reason": "str",
 }
+
 OCCUPANCY_COLUMNS = {
     "device": "str",
     "n": "int64",
@@ -140,20 +142,6 @@ def bandwidth(timeline: Timeline) -> Bandwidth:
     return Bandwidth(copies, rates, by_device, occupancy, low, reasons, lacking)
 
 
-def _table(columns: Mapping[str, str], records: list[dict[str, Any]]) -> pd.DataFrame:
-    return frame(columns, {name: [row.get(name) for row in records] for name in columns})
-
-
-def _on_known_devices(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The places of the rows that are `mask` and whose device is known."""
-    places = np.flatnonzero(mask)
-    return places if all(rows.placed) else places[np.array(rows.placed, bool)[rows.device[places]]]
-
-
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return part / whole if part is not None and whole else None
-
-
 def _copies(rows: Rows, limits_of: Mapping[str, Limits]) -> pd.DataFrame:
     directions: list[str | None] = [*DIRECTION_DTYPE.categories, None]
     places = _on_known_devices(rows, rows.kind == CODE[Kind.MEMCPY])
@@ -161,11 +149,8 @@ def _copies(rows: Rows, limits_of: Mapping[str, Limits]) -> pd.DataFrame:
     key = rows.device[places] * len(directions) + rows.codes("direction")[places] % len(directions)
     records = []
     for pair in np.unique(key).tolist():
-        copies, device, direction = (
-            places[key == pair],
-            rows.devices[pair // len(directions)],
-            directions[pair % len(directions)],
-        )
+        copies, direction = places[key == pair], directions[pair % len(directions)]
+        device = rows.devices[pair // len(directions)]
         device_limits = limits_of.get(device, UNKNOWN)
         memory = None if direction in ("D2D", None) else device_limits.memory.per_s
         spans = iv.intervals(rows.start[copies], rows.end[copies])
@@ -247,11 +232,9 @@ def _ops(
     table["n"] = pd.arrays.IntegerArray(most_runs[order], most_runs[order] != fewest_runs[order])
     limits_by_device = [limits_of.get(name, UNKNOWN) for name in rows.devices]
     n, flops, bytes_moved = (table[name].to_numpy(float, na_value=np.nan) for name in ("n", "flops", "bytes"))
-    peak, memory = (
-        _per_s(device_limits.flops for device_limits in limits_by_device),
-        _per_s(device_limits.memory for device_limits in limits_by_device),
-    )
-    rate_columns = place(
+    peak = _per_s(device_limits.flops for device_limits in limits_by_device)
+    memory = _per_s(device_limits.memory for device_limits in limits_by_device)
+    rate_columns = under_roof(
         n, flops, bytes_moved, table["busy_ps"].to_numpy() / _PS, peak[device_number], memory[device_number]
     )
     table = frame(OP_RATE_COLUMNS, table.assign(**rate_columns))
@@ -267,14 +250,6 @@ def _ops(
         for number in np.unique(device_number).tolist()
     ]
     return table, _table(DEVICE_RATE_COLUMNS, totals)
-
-
-def _number(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys 0..count-1 numbered without gaps, and the key of each number."""
-    if count > len(key):
-        return pd.factorize(key)
-    is_used = np.bincount(key, minlength=count) > 0
-    return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)
 
 
 def _union_lengths(
@@ -372,3 +347,75 @@ def _weighted_means(
     np.add.at(time, key, duration)
     with np.errstate(divide="ignore", invalid="ignore"):
         return {"n": n, "time_ps": time, "mean_ratio": np.bincount(key, duration * ratio, len(n)) / time}
+
+
+def _table(columns: Mapping[str, str], records: list[dict[str, Any]]) -> pd.DataFrame:
+    return frame(columns, {name: [row.get(name) for row in records] for name in columns})
+
+
+def _on_known_devices(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The places of the rows that are `mask` and whose device is known."""
+    places = np.flatnonzero(mask)
+    return places if all(rows.placed) else places[np.array(rows.placed, bool)[rows.device[places]]]
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _number(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Keys 0..count-1 numbered without gaps, and the key of each number."""
+    if count > len(key):
+        return pd.factorize(key)
+    is_used = np.bincount(key, minlength=count) > 0
+    return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The step function of one device: from `edges[i]` ps until `edges[i + 1]`, `bytes_per_s[i]` moved; both (m,).
+
+    `what` is the direction of copies ("unknown" where the trace does not say) or "collective". The last value is 0.
+    `instant` rows with bytes take no time, so they have no rate and are in none.
+    """
+
+    device: str
+    what: str
+    edges: NDArray[np.int64]
+    bytes_per_s: list[int]
+    instant: int
+
+
+def throughput(rows: Rows) -> Iterator[Throughput]:
+    """The rates of the copies of each device by direction, and of its collectives, where the trace says their bytes.
+
+    A row's bytes are spread evenly over its time, in whole bytes a second (rounded down), and rows that run at once
+    add up. A collective's bytes are those of its message, so its rate is the algorithm's, with the wait in it.
+    """
+    size, has_bytes = rows.numbers("bytes")
+    directions = [*rows.labels("direction"), "unknown"]
+    direction = np.where(rows.kind == CODE[Kind.COLLECTIVE], len(directions), rows.codes("direction") % len(directions))
+    is_moved = has_bytes & ((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.COLLECTIVE]))
+    for device, name in enumerate(rows.devices):
+        device_rows = rows.of(device)
+        moving_rows = device_rows.start + np.flatnonzero(is_moved[device_rows])
+        for code, label in enumerate([*directions, "collective"]):
+            places = moving_rows[direction[moving_rows] == code]
+            if len(places):
+                yield _step_function(name, label, rows.start[places], rows.end[places], size[places])
+
+
+def _step_function(
+    device: str, direction: str, start: NDArray[np.int64], end: NDArray[np.int64], size: NDArray[np.int64]
+) -> Throughput:
+    lasting = np.flatnonzero(end > start)
+    instant = len(start) - len(lasting)
+    start, end, size = start[lasting], end[lasting], size[lasting]
+    # Python's integers: sums of such rates may pass int64, and must come back to 0 exactly.
+    rate = [byte_count * _PS // time for byte_count, time in zip(size.tolist(), (end - start).tolist(), strict=True)]
+    times = np.concatenate([start, end])
+    order = np.argsort(times, kind="stable")
+    changes = np.array([*rate, *(-drop for drop in rate)], object)[order]
+    times = times[order]
+    is_last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
+    return Throughput(device, direction, times[is_last], np.cumsum(changes)[is_last].tolist(), instant)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tracekit.analysis.collectives.bus import rates
+from tracekit.analysis.collectives import rates
 
 PS_PER_S = 10**12
 

@@ -1,10 +1,11 @@
 """What the collectives cost: waiting for the last device against moving data, and who was last.
 
 An instance is one collective on all its devices (tracekit.timeline.collectives). A device waits from its own start to
-that of the last device (tracekit.analysis.collectives.lateness); what is left of its time is transfer.
+that of the last device; what is left of its time is transfer.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,12 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.collectives.bus import rates
-from tracekit.analysis.collectives.lateness import Waits, waits
 from tracekit.columns import frame
 from tracekit.timeline.collectives.instances import MATCHED_BY, CollectiveInstances
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
+from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.names import function
 
 COLLECTIVE_COLUMNS = {
@@ -139,23 +139,58 @@ class Collectives:
 
 
 @dataclass(frozen=True)
-class _HiddenAndExposed:
-    """Of each row (c,), in ps inside the window: its time behind its device's compute, beside it, and of its wait that
-    beside it."""
+class _Members:
+    """The c rows of collectives by instance, then device; columns have shape (c,) unless said, times are in ps.
 
+    `at` is the place of each in Rows. `first` (m,) is where the rows of each of the m instances begin, `size` how many
+    the row's instance has. `wait` is the time from the row's own start to `last_start`, the last start in its instance,
+    or to its own end where the device left before. `late` tells the rows that started last, `lates` how many those are.
+    `hidden` is what of its time inside the window ran behind its device's compute, `exposed` what ran beside it, and
+    `exposed_wait` what of its wait did.
+    """
+
+    at: Column
+    first: Column
+    size: Column
+    device: Column
+    start: Column
+    end: Column
+    last_start: Column
+    wait: Column
+    late: Mask
+    lates: Column
     hidden: Column
     exposed: Column
     exposed_wait: Column
+
+    def over(self, function: np.ufunc, values: Column) -> Column:
+        """`function` over the values (c,) of each instance, shape (m,)."""
+        reduced: Column = function.reduceat(values, self.first)
+        return reduced
+
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The value (m,) of its instance for every row."""
+        return np.repeat(values, self.size[self.first])
+
+    def cost(self, waits: Column) -> Column:
+        """What the lateness of each row cost its instance: `waits` (c,), summed, for the row that started last.
+
+        Rows that started last together share the sum equally, the first of them the odd picoseconds. So the costs are
+        the waits, exactly.
+        """
+        sums = self.each(self.over(np.add, waits))
+        lates_before: Column = np.cumsum(self.late) - self.late
+        turn = lates_before - self.each(lates_before[self.first])
+        return np.where(self.late, sums // self.lates + (turn < sums % self.lates), 0)
 
 
 def collectives(timeline: Timeline) -> Collectives:
     """What each instance, device and kind of collective cost.
 
     Times are in ps, bandwidths in bytes per second. Hidden and exposed time is what lies inside the timeline's windows,
-    behind or beside the device's own compute;
-    collectives that ran at once on a device count each. An instance of which the trace shows one device alone has no
-    wait, skew, transfer or last device; its bandwidth, and that of one of which some ranks are not shown, is a lower
-    bound (`at_least`).
+    behind or beside the device's own compute; collectives that ran at once on a device count each. An instance of which
+    the trace shows one device alone has no wait, skew, transfer or last device; its bandwidth, and that of one of which
+    some ranks are not shown, is a lower bound (`at_least`).
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
@@ -163,43 +198,57 @@ def collectives(timeline: Timeline) -> Collectives:
             frame(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
         )
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
-    members = waits(rows, instances.instance)
-    hidden_and_exposed = _hidden_and_exposed(rows, members, unions)
-    table = _table(rows, members, hidden_and_exposed, instances)
-    by_device = _by_device(rows, members, hidden_and_exposed, table["last"].notna().to_numpy(), unions)
-    total = _total(members, hidden_and_exposed)
-    return Collectives(
-        table, by_device, _by_op(members, table), total, _unknown_waiting(table, by_device), instances.notes, ""
+    members = _members(rows, instances.instance, unions)
+    table = _table(rows, members, instances)
+    by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
+    alone = _unknown_waiting(table, by_device)
+    return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
+
+
+def _members(rows: Rows, instance: Column, unions: Unions) -> _Members:
+    """The rows of collectives, of which there is at least one; `instance` (len(rows),) is -1 for other rows."""
+    at = np.flatnonzero(instance >= 0)
+    at = at[np.argsort(instance[at], kind="stable")]
+    first = np.flatnonzero(np.diff(instance[at], prepend=-1))
+    sizes = np.diff(first, append=len(at))
+    device, start, end = rows.device[at], rows.start[at], rows.end[at]
+    last_start = np.repeat(np.maximum.reduceat(start, first), sizes)
+    late, wait = start == last_start, np.minimum(last_start, end) - start
+    hidden, exposed, exposed_wait = (np.zeros(len(at), np.int64) for _ in range(3))
+    for number, places in _by_number(device):
+        name = rows.devices[number]
+        window = unions.windows.get(rows.clocks[number], iv.EMPTY)
+        compute = unions.devices[name].compute if name in unions.devices else iv.EMPTY
+        spans = iv.intervals(start[places], end[places])
+        hidden[places] = iv.within(compute, spans)
+        exposed[places] = iv.within(window, spans) - hidden[places]
+        waiting = iv.intervals(start[places], start[places] + wait[places])
+        exposed_wait[places] = iv.within(window, waiting) - iv.within(compute, waiting)
+    return _Members(
+        at=at,
+        first=first,
+        size=np.repeat(sizes, sizes),
+        device=device,
+        start=start,
+        end=end,
+        last_start=last_start,
+        wait=wait,
+        late=late,
+        lates=np.repeat(np.add.reduceat(late.astype(np.int64), first), sizes),
+        hidden=hidden,
+        exposed=exposed,
+        exposed_wait=exposed_wait,
     )
 
 
-def _hidden_and_exposed(rows: Rows, members: Waits, unions: Unions) -> _HiddenAndExposed:
-    """What of each row ran behind its device's compute, and what beside it."""
-    hidden, exposed, exposed_wait = (np.zeros(len(members), np.int64) for _ in range(3))
-    for device_members, device in _devices(members):
-        name = rows.devices[device]
-        window = unions.windows.get(rows.clocks[device], iv.EMPTY)
-        compute = unions.devices[name].compute if name in unions.devices else iv.EMPTY
-        spans = iv.intervals(members.start[device_members], members.end[device_members])
-        hidden[device_members] = iv.within(compute, spans)
-        exposed[device_members] = iv.within(window, spans) - hidden[device_members]
-        waiting = iv.intervals(
-            members.start[device_members], members.start[device_members] + members.wait[device_members]
-        )
-        exposed_wait[device_members] = iv.within(window, waiting) - iv.within(compute, waiting)
-    return _HiddenAndExposed(hidden, exposed, exposed_wait)
+def _by_number(device: Column) -> list[tuple[int, Column]]:
+    """Each number in `device`, and where it stands."""
+    order = np.argsort(device.astype(np.min_scalar_type(device.max())), kind="stable")
+    begins = np.flatnonzero(np.diff(device[order], prepend=-1))
+    return [(int(device[places[0]]), places) for places in np.split(order, begins[1:])]
 
 
-def _devices(members: Waits) -> list[tuple[Column, int]]:
-    """The rows of each device that has any, by start."""
-    order = np.argsort(members.device.astype(np.min_scalar_type(members.device.max())), kind="stable")
-    begins = np.flatnonzero(np.diff(members.device[order], prepend=-1))
-    return [(device_members, int(members.device[device_members[0]])) for device_members in np.split(order, begins[1:])]
-
-
-def _table(
-    rows: Rows, members: Waits, hidden_and_exposed: _HiddenAndExposed, instances: CollectiveInstances
-) -> pd.DataFrame:
+def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.DataFrame:
     """One row per instance."""
     events_at = rows.at[members.at]
     first_event = events_at[members.first]
@@ -227,7 +276,7 @@ def _table(
         "end_skew_ps": _nullable(end - members.over(np.minimum, members.end), is_shared),
         "last": _last_device(rows, members),
         "wait_ps": _nullable(members.over(np.add, members.wait), is_shared),
-        "exposed_wait_ps": _nullable(members.over(np.add, hidden_and_exposed.exposed_wait), is_shared),
+        "exposed_wait_ps": _nullable(members.over(np.add, members.exposed_wait), is_shared),
         "told_wait_ps": _nullable(
             members.over(np.add, stated_wait.to_numpy(np.int64, na_value=0)),
             np.logical_and.reduceat(~np.asarray(stated_wait.isna()), members.first),
@@ -236,8 +285,8 @@ def _table(
         "device_time_ps": members.over(np.add, members.end - members.start),
         "shortest_ps": members.over(np.minimum, members.end - members.start),
         "longest_ps": members.over(np.maximum, members.end - members.start),
-        "hidden_ps": members.over(np.add, hidden_and_exposed.hidden),
-        "exposed_ps": members.over(np.add, hidden_and_exposed.exposed),
+        "hidden_ps": members.over(np.add, members.hidden),
+        "exposed_ps": members.over(np.add, members.exposed),
         "bytes": _nullable(largest, largest >= 0),
     }
     time = end - np.where(is_shared, last_start, start)
@@ -259,7 +308,7 @@ def _texts(rows: Rows, column: str, places: Column) -> NDArray[np.object_]:
     return np.array([*rows.labels(column), None], object)[rows.events[column].cat.codes.to_numpy()[places]]
 
 
-def _last_device(rows: Rows, members: Waits) -> NDArray[np.object_]:
+def _last_device(rows: Rows, members: _Members) -> NDArray[np.object_]:
     """The device that started last in each instance (m,); None where several did, or where there is no other."""
     place = members.over(np.maximum, np.where(members.late, members.device, -1))
     names = np.array([*rows.devices, None], object)
@@ -268,17 +317,62 @@ def _last_device(rows: Rows, members: Waits) -> NDArray[np.object_]:
     )
 
 
-def _by_device(
-    rows: Rows, members: Waits, hidden_and_exposed: _HiddenAndExposed, has_last: Mask, unions: Unions
-) -> pd.DataFrame:
+def rates(
+    operations: Sequence[str], operation: Column, size_bytes: Column, time: Column, ranks: Column, size: Column
+) -> dict[str, Any]:
+    """Algorithm and bus bandwidth of m collectives, whether they are lower bounds, and why what is null.
+
+    Algorithm bandwidth is bytes over time. Bus bandwidth is that times a factor, which makes it comparable with the
+    speed of the links whatever the number of ranks, as NCCL's tests count it:
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+
+    `operation` (m,) is a place in `operations`; `size_bytes` (m,) is -1 where that is unknown; `time` in ps, the whole
+    time of those seen on one device. `ranks` is how many take part, 0 where that is unknown, and then the devices seen
+    count, of which there are `size`. A rate is a lower bound if a rank was not seen: it may have started later.
+    """
+    n = np.where(ranks > 0, ranks, np.where(size > 1, size, 0))
+    factor_of_operation = [OPERATIONS[name].bus if name in OPERATIONS else None for name in operations]
+    factors = np.array([-1 if factor is None else factor for factor in factor_of_operation], np.int64)[operation]
+    has_bytes = size_bytes >= 0
+    timed = has_bytes & (time > 0)
+    algorithm = np.where(timed, size_bytes * 1e12 / np.maximum(time, 1), 0)
+    factor = np.where(factors > 0, factors * (n - 1) / np.maximum(n, 1), 1)
+    has_bus_rate = timed & (factors >= 0) & ((n > 1) | (factors == 0))
+    reasons = (
+        ((size == 1) & (n != 1), "seen on one device only, so its waiting is not known"),
+        (~has_bytes, "the trace does not say how many bytes it moved"),
+        (has_bytes & (time == 0), "no time is left after the last start"),
+        (timed & (factors < 0), "which collective its kernel ran is not known, so its bus bandwidth is not"),
+        (timed & (factors > 0) & (n == 0), "how many ranks took part is not known, so its bus bandwidth is not"),
+        (timed & (factors > 0) & (n == 1), "one rank alone moves nothing between ranks"),
+    )
+    return {
+        "algorithm_bytes_per_s": pd.arrays.FloatingArray(algorithm, ~timed),
+        "bus_bytes_per_s": pd.arrays.FloatingArray(np.where(has_bus_rate, algorithm * factor, 0), ~has_bus_rate),
+        "at_least": timed & ((size < n) | (n == 0)),
+        "reason": _join_reasons(reasons),
+    }
+
+
+def _join_reasons(reasons: Sequence[tuple[NDArray[np.bool_], str]]) -> NDArray[np.object_]:
+    """The texts whose masks (m,) are true, joined by `; `; None where none is."""
+    code = np.zeros(len(reasons[0][0]), np.int64)
+    for bit, (mask, _) in enumerate(reasons):
+        code |= mask.astype(np.int64) << bit
+    codes, values = pd.factorize(code)
+    texts = ["; ".join(text for bit, (_, text) in enumerate(reasons) if value >> bit & 1) or None for value in values]
+    return np.array(texts, object)[codes]
+
+
+def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) -> pd.DataFrame:
     """One row per device: how often it was last, what that cost the others, and where its own time went.
 
     `has_last` (m,): whether one device was last in the instance.
     """
-    cost, exposed_cost = members.cost(members.wait), members.cost(hidden_and_exposed.exposed_wait)
+    cost, exposed_cost = members.cost(members.wait), members.cost(members.exposed_wait)
     is_single, has_one_last = members.size == 1, members.each(has_last)
     data = []
-    for device_members, device in _devices(members):
+    for device, device_members in _by_number(members.device):
         shared_members = device_members[~is_single[device_members]]
         chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
         last_count = int((members.late & has_one_last)[shared_members].sum())
@@ -299,8 +393,8 @@ def _by_device(
             iv.sum_exactly(members.wait[shared_members]) if any_shared else None,
             iv.sum_exactly((members.end - members.start - members.wait)[shared_members]) if any_shared else None,
             iv.sum_exactly((members.end - members.start)[device_members]),
-            iv.sum_exactly(hidden_and_exposed.hidden[device_members]),
-            iv.sum_exactly(hidden_and_exposed.exposed[device_members]),
+            iv.sum_exactly(members.hidden[device_members]),
+            iv.sum_exactly(members.exposed[device_members]),
         )
         data.append(row)
     return frame(DEVICE_COLUMNS, data)
@@ -318,7 +412,7 @@ def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float
     return times_last - float(chance.sum()) >= DEVIATIONS * math.sqrt(float((chance * (1 - chance)).sum()))
 
 
-def _by_op(members: Waits, table: pd.DataFrame) -> pd.DataFrame:
+def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
     """One row per category, number of ranks and size, the one that took most device time first."""
     is_shared = (table["devices"] > 1).to_numpy()
     sizes = table["bytes"].to_numpy(np.int64, na_value=0)
@@ -341,13 +435,11 @@ def _by_op(members: Waits, table: pd.DataFrame) -> pd.DataFrame:
     return frame(OP_COLUMNS, table_by_op)
 
 
-def _total(members: Waits, hidden_and_exposed: _HiddenAndExposed) -> pd.DataFrame:
+def _total(members: _Members) -> pd.DataFrame:
     """All collectives in one row; the wait's ratio is over the device time of those seen on several devices."""
     is_shared = members.size > 1
-    waiting, shared_ps = (
-        iv.sum_exactly(members.wait[is_shared]),
-        iv.sum_exactly((members.end - members.start)[is_shared]),
-    )
+    waiting = iv.sum_exactly(members.wait[is_shared])
+    shared_ps = iv.sum_exactly((members.end - members.start)[is_shared])
     row = {
         "collectives": len(members.first),
         "shared": int(is_shared[members.first].sum()),
@@ -355,10 +447,10 @@ def _total(members: Waits, hidden_and_exposed: _HiddenAndExposed) -> pd.DataFram
         "device_time_ps": iv.sum_exactly(members.end - members.start),
         "shared_time_ps": shared_ps,
         "waiting_ps": waiting if is_shared.any() else None,
-        "exposed_wait_ps": iv.sum_exactly(hidden_and_exposed.exposed_wait[is_shared]) if is_shared.any() else None,
+        "exposed_wait_ps": iv.sum_exactly(members.exposed_wait[is_shared]) if is_shared.any() else None,
         "wait_ratio": waiting / shared_ps if shared_ps else None,
-        "hidden_ps": iv.sum_exactly(hidden_and_exposed.hidden),
-        "exposed_ps": iv.sum_exactly(hidden_and_exposed.exposed),
+        "hidden_ps": iv.sum_exactly(members.hidden),
+        "exposed_ps": iv.sum_exactly(members.exposed),
     }
     return frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 

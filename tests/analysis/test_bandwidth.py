@@ -11,7 +11,7 @@ from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.data import schedule
 from tests.frames import events
 from tracekit import jit
-from tracekit.analysis.bandwidth.bandwidth import SMALL_BYTES, add_union_lengths
+from tracekit.analysis.bandwidth import SMALL_BYTES, add_union_lengths
 from tracekit.columns import frame
 from tracekit.trace import EVENT_COLUMNS
 

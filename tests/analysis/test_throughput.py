@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.export.frames_of import rows as frame_of
-from tracekit.analysis.bandwidth.throughput import throughput
+from tracekit.analysis.bandwidth import throughput
 from tracekit.timeline.rows import rows
 
 COPY = {"kind": "memcpy", "direction": "H2D"}

@@ -1,8 +1,7 @@
 import pandas as pd
 import pytest
 
-from tracekit.analysis.bandwidth.limits import UNKNOWN, Limit, limits
-from tracekit.analysis.bandwidth.peaks import PEAKS
+from tracekit.analysis.roofline import PEAKS, UNKNOWN, Limit, limits
 from tracekit.columns import frame
 from tracekit.trace import DEVICE_COLUMNS
 

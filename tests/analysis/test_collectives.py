@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.analysis.collectives.collectives import (
+from tracekit.analysis.collectives import (
     COLLECTIVE_COLUMNS,
     DEVICE_COLUMNS,
     OP_COLUMNS,

@@ -1,1 +1,0 @@
-"""Bandwidth and utilisation against what the hardware can do."""

@@ -1,1 +1,0 @@
-"""Collectives: waiting, transfer, bandwidth, stragglers."""
