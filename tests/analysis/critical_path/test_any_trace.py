@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from tests.graph_traces import graph_of, trace
 from tracekit import jit
-from tracekit.analysis.critical_path import edges
+from tracekit.analysis.critical_path import graph
+from tracekit.analysis.critical_path.dependencies import predecessors
 from tracekit.analysis.critical_path.graph import CALL, WORK
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
-from tracekit.analysis.critical_path.plan import plan
-from tracekit.analysis.critical_path.queues import predecessors
-from tracekit.analysis.critical_path.replay import Without, replay
+from tracekit.analysis.critical_path.replay import Without, plan, replay
 from tracekit.timeline.rows import rows
 
 TIMES = st.integers(0, 60)
@@ -31,7 +30,7 @@ WHAT = [
 def _one_row_tells_the_latency():
     """So that small traces have some."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edges, "LATENCY_FROM_ROWS", 1)
+        patch.setattr(graph, "LATENCY_FROM_ROWS", 1)
         yield
 
 

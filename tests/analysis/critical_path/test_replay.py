@@ -13,8 +13,7 @@ from tests.graph_traces import trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
-from tracekit.analysis.critical_path.plan import plan
-from tracekit.analysis.critical_path.replay import Without, replay
+from tracekit.analysis.critical_path.replay import Without, plan, replay
 from tracekit.timeline.timeline import timeline_of
 
 LENGTHS = st.integers(1, 9)

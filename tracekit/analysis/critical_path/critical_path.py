@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from tracekit import notebook
 from tracekit.analysis.critical_path.graph import Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
-from tracekit.analysis.critical_path.plan import plan
-from tracekit.analysis.critical_path.replay import replay
+from tracekit.analysis.critical_path.replay import plan, replay
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,

@@ -6,25 +6,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.analysis.critical_path.edges import (
-    Tally,
-    collective_members,
-    further_edges,
-    launch_edges,
-    node_order,
-    order_edges,
+from tracekit.analysis.critical_path.dependencies import (
+    Edges,
+    QueueOrder,
+    operand_edges,
+    queue_order,
+    resume_edges,
+    sync_edges,
 )
 from tracekit.analysis.critical_path.host import Calls, calls
-from tracekit.analysis.critical_path.queues import QueueOrder, queue_order
-from tracekit.analysis.critical_path.waits import Edges, operand_edges, resume_edges, sync_edges
+from tracekit.columns import frame
+from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
-from tracekit.trace import Trace
 
 Column = NDArray[np.int64]
 
 # The kinds of nodes of the host, behind the kinds of rows: a call that launched rows, any other work.
 CALL, WORK = len(CODE), len(CODE) + 1
+# From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
+LATENCY_FROM_ROWS = 10
+EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Graph:
     begin before it, by `latency_ps` (d + 1,) of its `device` (N,), which is d for the host. `extra`: further nodes that
     had to end, those of node i in extra[extra_first[i]:extra_first[i + 1]]. -1: none.
 
-    `instance` (N,): the collective that a row is a member of, -1 for none. Its transfer begins when its `last` member
-    (m,) has started, at `gate` (m,) ps; `members` (m,) counts them.
+    `instance` (N,): the collective that a row is a member of, -1 for none. Its transfer begins when its last member has
+    started, at `gate` (m,) ps; `members` (m,) counts them.
 
     `order` (N,): the nodes in an order in which each stands behind all that it waits for. `edges` (EDGE_COLUMNS) counts
     what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits of
@@ -64,7 +66,6 @@ class Graph:
     extra: NDArray[np.int32]
     instance: NDArray[np.int32]
     gate: Column
-    last: NDArray[np.int32]
     members: NDArray[np.int32]
     order: NDArray[np.int32]
     clocks: tuple[str, ...]
@@ -99,63 +100,66 @@ def graph(timeline: Timeline) -> Graph:
     An edge that the measured times contradict (a row that started before its launch, a lane that did not wait) is
     dropped and counted, so no node starts before what it waits for has ended.
     """
-    rows, launch, trace = timeline.rows, timeline.launch, timeline.trace
-    queues = queue_order(rows)
-    waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
-    host = calls(rows, launch, trace.launches, trace.spans, trace.syncs.iloc[waiting])
-    returns = np.flatnonzero(host.held_by >= 0)
-    first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
-    nodes, row_nodes = int(first[5]), slice(int(first[3]), int(first[4]))
-    start, end = _times(rows, queues, host, returns)
-    edges = _edges(rows, launch, trace, queues, host, returns, waiting, first)
-    start, has_end = _move_waits(start, end, edges["a thread waits for a lane"], slice(int(first[1]), int(first[2])))
-    order = node_order(start, end, np.concatenate([host.start, host.start[returns], rows.start, queues.done_ps]))
-    rank = np.empty(nodes, np.int32)
-    rank[order] = np.arange(nodes, dtype=np.int32)
+    rows, trace = timeline.rows, timeline.trace
+    sources = _sources(timeline)
+    host, queues, first = sources.host, sources.queues, sources.first
+    waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
+    start, end = _times(sources)
+    edges = _further_edges(sources)
+    start, has_end = _move_waits(start, end, edges["a thread waits for a lane"], waits)
+    order = _node_order(
+        start, end, np.concatenate([host.start, host.start[sources.returns], rows.start, queues.done_ps])
+    )
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
 
-    tally = Tally()
-    extra_first, extras = further_edges(start, end, rank, edges, tally)
-    predecessor, lag = order_edges(start, end, rank, queues, host, returns, first, tally)
-    call, member = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
-    waits = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
-    call[row_nodes], latency = launch_edges(rows, launch, trace.launches, waits, tally)
-    member[row_nodes], gate, last, members = collective_members(rows, timeline.collectives.instance, tally)
-    device = np.full(nodes, len(rows.devices), np.int16)
+    tally = _Tally()
+    extra_first, extra = _valid_edges(start, end, rank, edges, tally)
+    predecessor, lag_ps = _order_edges(sources, start, end, rank, tally)
+    launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
+    has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
+    launch[row_nodes], latency_ps = _launch_edges(rows, timeline.launch, trace.launches, has_extra, tally)
+    instance[row_nodes], gate, members = _collectives(rows, timeline.collectives.instance, tally)
+    device = np.full(len(order), len(rows.devices), np.int16)
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
-    kind = np.full(nodes, WORK, np.int8)
+    kind = np.full(len(order), WORK, np.int8)
     kind[: first[1]][host.starts_rows] = CALL
     kind[first[2] : first[3]] = CALL
     kind[first[3] :] = np.append(rows.kind, rows.kind[queues.pair])
-    clocks, clock = _clocks(rows, trace, waiting, returns, queues)
-    blank = int((host.blank[: first[1]] & ~host.repeated).sum()) + int((~has_end).sum())
+    clocks, clock = _clocks(sources)
+    blank_waits = int((host.blank[: first[1]] & ~host.repeated).sum()) + int((~has_end).sum())
     return Graph(
-        first, start, end, kind, clock, device, predecessor, lag, call, latency, extra_first, extras, member, gate,
-        last + np.int32(first[3]), members, order, clocks, tally.table(), blank, queues.pair, returns,
+        first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, extra_first, extra, instance,
+        gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
     )  # fmt: skip
 
 
-def _edges(
-    rows: Rows, launch: Column, trace: Trace, queues: QueueOrder, host: Calls, returns: Column, waiting: Column,
-    first: Column,
-) -> dict[str, Edges]:  # fmt: skip
-    """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
-    row = first[3]
-    lanes, threads = sync_edges(rows, launch, trace.launches, trace.syncs)
-    held_up = np.flatnonzero(queues.was_held_up)
-    operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
-    copies, resumed = resume_edges(rows, launch, trace.launches, queues)
-    return {
-        "a lane waits for a lane": (lanes[0] + row, lanes[1] + row),
-        "a thread waits for a lane": (threads[0] + row, np.searchsorted(waiting, threads[1]) + first[1]),
-        "a call returns behind its rows": (host.held_by[returns] + row, np.arange(first[2], row)),
-        "an asynchronous pair's done": (queues.pair[held_up] + row, held_up + first[4]),
-        "an operand": (operand_rows + row, reader_rows + row),
-        "a copy that a program waited for": (copies + row, resumed + row),
-    }
+@dataclass(frozen=True)
+class _Sources:
+    """What the nodes stand for: rows and launches of the `timeline`, `waiting` (w,) of its syncs, launches that
+    `returns` (r,) behind their rows, pairs in `queues`. `first` is that of the Graph."""
+
+    timeline: Timeline
+    queues: QueueOrder
+    host: Calls
+    waiting: Column
+    returns: Column
+    first: Column
 
 
-def _times(rows: Rows, queues: QueueOrder, host: Calls, returns: Column) -> tuple[Column, Column]:
+def _sources(timeline: Timeline) -> _Sources:
+    rows, trace = timeline.rows, timeline.trace
+    queues = queue_order(rows)
+    waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
+    host = calls(rows, timeline.launch, trace.launches, trace.spans, trace.syncs.iloc[waiting])
+    returns = np.flatnonzero(host.awaited_row >= 0)
+    first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
+    return _Sources(timeline, queues, host, waiting, returns, first)
+
+
+def _times(sources: _Sources) -> tuple[Column, Column]:
     """Start and end of every node; a call that waited for its rows has its length in its return."""
+    rows, queues, host, returns = sources.timeline.rows, sources.queues, sources.host, sources.returns
     call_end = host.end.copy()
     call_end[returns] = host.start[returns]
     call_end[host.blank] = host.start[host.blank]
@@ -165,8 +169,26 @@ def _times(rows: Rows, queues: QueueOrder, host: Calls, returns: Column) -> tupl
     row_end[in_flight] = rows.start[in_flight]
     done_end = rows.end[queues.pair]
     done_start = np.where(queues.was_held_up, done_end, queues.done_ps)
-    start = np.concatenate([host.start, rows.end[host.held_by[returns]], rows.start, done_start])
+    start = np.concatenate([host.start, rows.end[host.awaited_row[returns]], rows.start, done_start])
     return start, np.concatenate([call_end, host.end[returns], row_end, done_end])
+
+
+def _further_edges(sources: _Sources) -> dict[str, Edges]:
+    """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
+    timeline, queues, first = sources.timeline, sources.queues, sources.first
+    rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
+    lanes, threads = sync_edges(rows, launch, trace.launches, trace.syncs)
+    held_up = np.flatnonzero(queues.was_held_up)
+    operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
+    copies, resumed = resume_edges(rows, launch, trace.launches, queues)
+    return {
+        "a lane waits for a lane": (lanes[0] + row, lanes[1] + row),
+        "a thread waits for a lane": (threads[0] + row, np.searchsorted(sources.waiting, threads[1]) + first[1]),
+        "a call returns behind its rows": (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
+        "an asynchronous pair's done": (queues.pair[held_up] + row, held_up + first[4]),
+        "an operand": (operand_rows + row, reader_rows + row),
+        "a copy that a program waited for": (copies + row, resumed + row),
+    }
 
 
 def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple[Column, NDArray[np.bool_]]:
@@ -184,10 +206,146 @@ def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple
     return start_moved, has_end
 
 
-def _clocks(
-    rows: Rows, trace: Trace, waiting: Column, returns: Column, queues: QueueOrder
-) -> tuple[tuple[str, ...], NDArray[np.int16]]:
+def _node_order(start: Column, end: Column, begin: Column) -> NDArray[np.int32]:
+    """The nodes by start, those without length first; among those at one moment, what had `begin` first."""
+    key = 2 * start + (end > start)
+    order = np.argsort(key, kind="stable").astype(np.int32)
+    sorted_key = key[order]
+    tied = (sorted_key[1:] == sorted_key[:-1]) & (sorted_key[1:] & 1 == 0)
+    tied_places = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+    tied_nodes = order[tied_places]
+    order[tied_places] = tied_nodes[np.lexsort((tied_nodes, begin[tied_nodes], key[tied_nodes]))]
+    return order
+
+
+class _Tally:
+    """Counts edges by sort, those that hold and those that the times contradict."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}
+
+    def count(self, edge: str, edges: int, valid: int) -> None:
+        """Count `edges` of one sort, of which `valid` are kept."""
+        if edges:
+            valid_before, dropped_before = self._counts.get(edge, (0, 0))
+            self._counts[edge] = valid_before + valid, dropped_before + edges - valid
+
+    def table(self) -> pd.DataFrame:
+        """What was counted, as EDGE_COLUMNS."""
+        return frame(EDGE_COLUMNS, [(edge, *counts) for edge, counts in self._counts.items()])
+
+
+def _valid_edges(
+    start: Column, end: Column, rank: NDArray[np.int32], edges: dict[str, Edges], tally: _Tally
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The further predecessors of all nodes, as offsets (N + 1,) and numbers."""
+    preds, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for name, (pred, node) in edges.items():
+        valid = (end[pred] <= start[node]) & (rank[pred] < rank[node])
+        tally.count(name, len(valid), int(valid.sum()))
+        preds.append(pred[valid])
+        nodes.append(node[valid])
+    pred, node = np.concatenate(preds), np.concatenate(nodes)
+    by_node = np.argsort(node, kind="stable")
+    offsets = np.append(0, np.cumsum(np.bincount(node, minlength=len(start))))
+    return offsets.astype(np.int32), pred[by_node].astype(np.int32)
+
+
+def _order_edges(
+    sources: _Sources, start: Column, end: Column, rank: NDArray[np.int32], tally: _Tally
+) -> tuple[NDArray[np.int32], Column]:
+    """What its queue or thread had to end before each node, -1 for none, and the work or (negative) lead between."""
+    host, queues, returns, first = sources.host, sources.queues, sources.returns, sources.first
+    back = np.arange(first[2], dtype=np.int32)
+    back[returns] = np.arange(first[2], first[3])
+    predecessor = np.full(len(start), -1, np.int32)
+    predecessor[: first[2]] = np.append(back, np.int32(-1))[host.predecessor]
+    predecessor[first[2] : first[3]] = returns
+    predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
+    lag = np.concatenate([host.work_ps, np.zeros(len(returns), np.int64), -queues.lead_ps])
+    for name, low, high in (
+        ("order on a thread of the host", 0, first[2]),
+        ("order in a queue", first[3], first[5]),
+    ):
+        count, valid = loop(drop_contradicted, high - low)(start, end, rank, predecessor, lag, int(low), int(high))
+        tally.count(name, count, valid)
+    return predecessor, lag
+
+
+def drop_contradicted(
+    start: Column,
+    end: Column,
+    rank: NDArray[np.int32],
+    predecessor: NDArray[np.int32],
+    lag: Column,
+    low: int,
+    high: int,
+) -> tuple[int, int]:
+    """Take from `predecessor` and `lag` what the times contradict; how many of low:high had a predecessor and have
+    one."""
+    count, valid = 0, 0
+    for i in range(low, high):
+        x = predecessor[i]
+        if x < 0:
+            continue
+        count += 1
+        if end[x] + lag[i] <= start[i] and rank[x] < rank[i]:
+            valid += 1
+        else:
+            predecessor[i], lag[i] = -1, 0
+    return count, valid
+
+
+def _launch_edges(
+    rows: Rows, launch: Column, launches: pd.DataFrame, waits: NDArray[np.bool_], tally: _Tally
+) -> tuple[NDArray[np.int32], Column]:
+    """The call that launched each row, -1 for none (n,), and the latency of each device and of the host (d + 1,).
+
+    The latency is the shortest delay between the begin of a launch and the start of its row, of those rows of a device
+    that found it idle and do not wait (`waits`) for another, if they are LATENCY_FROM_ROWS or more; else 0.
+    """
+    call, latency = launch.astype(np.int32), np.zeros(len(rows.devices) + 1, np.int64)
+    call_starts = launches["start_ps"].to_numpy()
+    for device in range(len(rows.devices)):
+        device_rows = rows.of(device)
+        launched_rows = np.flatnonzero(call[device_rows] >= 0)
+        if len(launched_rows) == 0:
+            continue
+        called_at = call_starts[call[device_rows][launched_rows]]
+        delay = rows.start[device_rows][launched_rows] - called_at
+        tally.count("launch", len(launched_rows), int((delay >= 0).sum()))
+        call[device_rows][launched_rows[delay < 0]] = -1
+        reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(rows.end[device_rows])[:-1])
+        idle = (reach[launched_rows] <= called_at) & (delay >= 0) & ~waits[device_rows][launched_rows]
+        if int(idle.sum()) >= LATENCY_FROM_ROWS:
+            latency[device] = delay[idle].min()
+    return call, latency
+
+
+def _collectives(rows: Rows, instance: Column, tally: _Tally) -> tuple[NDArray[np.int32], Column, NDArray[np.int32]]:
+    """The collective of each row (n,), and of each collective the last start and how many rows it has.
+
+    No member can end before the last has started; where one did, its rows are no collective.
+    """
+    member_rows = np.flatnonzero(instance >= 0)
+    collective = instance[member_rows]
+    count = int(collective.max(initial=-1)) + 1
+    gate = np.full(count, np.iinfo(np.int64).min)
+    np.maximum.at(gate, collective, rows.start[member_rows])
+    members = np.bincount(collective, minlength=count).astype(np.int32)
+    is_wrong = np.zeros(count, bool)
+    is_wrong[collective[rows.end[member_rows] <= gate[collective]]] = True
+    is_wrong &= members > 1
+    in_several = collective[members[collective] > 1]
+    tally.count("members of a collective", len(in_several), int((~is_wrong[in_several]).sum()))
+    collective_of_row = np.maximum(instance, -1).astype(np.int32)
+    collective_of_row[member_rows[is_wrong[collective]]] = -1
+    return collective_of_row, gate, members
+
+
+def _clocks(sources: _Sources) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """The clocks of the rows, and the one of each node; -1 for the host of a machine that ran no row."""
+    rows, trace = sources.timeline.rows, sources.timeline.trace
     clocks = tuple(dict.fromkeys(rows.clocks))
     of_host = dict(zip(rows.hosts, map(clocks.index, rows.clocks), strict=True))
 
@@ -198,6 +356,6 @@ def _clocks(
         clock_of_row: NDArray[np.int16] = clock_of_code[table["host"].cat.codes.to_numpy()]
         return clock_of_row
 
-    calls = of(trace.launches)
+    call, wait = of(trace.launches), of(trace.syncs.iloc[sources.waiting])
     row = np.array([clocks.index(clock) for clock in rows.clocks] or [-1], np.int16)[rows.device]
-    return clocks, np.concatenate([calls, of(trace.syncs.iloc[waiting]), calls[returns], row, row[queues.pair]])
+    return clocks, np.concatenate([call, wait, call[sources.returns], row, row[sources.queues.pair]])

@@ -1,25 +1,30 @@
 """What the threads of the host did that launch work: their calls, and the time between two of them."""
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.analysis.critical_path.queues import predecessors
-from tracekit.analysis.critical_path.threads import (
-    control_flows,
-    numbers_of_threads,
-    thread_numbers,
-    waits_by_name,
-    work_times,
-)
+from tracekit.analysis.critical_path.dependencies import find_predecessors
+from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.vocabulary.host_calls import says_waiting
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
+# Host and name of a thread, and its number.
+Names = dict[tuple[str, str], int]
+# Thread, start and end, all (n,).
+Times = tuple[Column, Column, Column]
+
+# Threads that change places after ten calls or more on average take turns; those that work beside each other mix.
+_CALLS_A_TURN = 10
+# A thread that launched so often while another one stood still may be what that one waited for.
+_LAUNCHES_MEANWHILE = 3
 
 
 @dataclass(frozen=True)
@@ -30,8 +35,8 @@ class Calls:
     each began, -1 for none. `work_ps` (c + w,): of the time since that call (or, without one, since the trace began),
     how long spans of the flow prove it at work. `starts_rows` (c,): whether it launched rows. `blank` (c + w,): calls
     that are out of this order, since they waited for something that the trace does not name, or, `repeated` (c,), are
-    also waits. `held_by` (c + w,): the row that a call ended behind: a copy that was done when its call returned, or
-    what the call ran on its own thread; -1 for calls that did not wait for their rows.
+    also waits. `awaited_row` (c + w,): the row that a call ended behind: a copy that was done when its call returned,
+    or what the call ran on its own thread; -1 for calls that did not wait for their rows.
     """
 
     start: Column
@@ -41,52 +46,44 @@ class Calls:
     starts_rows: NDArray[np.bool_]
     blank: NDArray[np.bool_]
     repeated: NDArray[np.bool_]
-    held_by: Column
+    awaited_row: Column
 
 
 def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFrame, waits: pd.DataFrame) -> Calls:
     """The calls of `launches` (LAUNCH_COLUMNS) and `waits` (SYNC_COLUMNS, those of threads), in order on their threads.
 
-    `launch` (len(rows),) is what `links.launch_of` gives.
+    `launch` (len(rows),) is that of the Timeline.
     """
     c = len(launches)
     start = np.append(launches["start_ps"].to_numpy(), waits["start_ps"].to_numpy())
     end = np.append(launches["end_ps"].to_numpy(), waits["end_ps"].to_numpy())
-    names = thread_numbers(launches, waits)
-    thread = np.append(numbers_of_threads(launches, names), numbers_of_threads(waits, names))
+    names = _thread_numbers(launches, waits)
+    thread = np.append(_numbers_of_threads(launches, names), _numbers_of_threads(waits, names))
     launching = np.zeros(len(start), bool)
     launching[launch[launch >= 0]] = True
     repeated = _repeated_as_wait(thread, start, end, c) & ~launching[:c]
     blank = np.zeros(len(start), bool)
-    blank[:c] = waits_by_name(launches) & ~launching[:c] | repeated
-    flow = control_flows(names, (thread, start, end), launching)[thread] if len(names) else thread
+    blank[:c] = _waits_by_name(launches) & ~launching[:c] | repeated
+    flow = _control_flows(names, (thread, start, end), launching)[thread] if len(names) else thread
     # A call that stands in the waits again is known by that: it is out of the order.
     order = np.flatnonzero(~blank)
     order = order[np.argsort(start[order], kind="stable")]
     order = order[np.argsort(flow[order].astype(np.min_scalar_type(-len(names))), kind="stable")]
-    predecessor = np.full(len(start), -1)
-    predecessor_place, _ = loop(predecessors, len(order))(
-        flow[order], start[order], end[order], np.zeros(len(order), bool)
-    )
-    predecessor[order] = np.where(
-        predecessor_place >= 0, order[predecessor_place] if len(order) else predecessor_place, -1
-    )
+    predecessor, _ = find_predecessors(order, flow, start, end, np.zeros(len(start), bool))
 
     idle = [(thread[mask], start[mask], end[mask]) for mask in (blank, np.arange(len(start)) >= c)]
     if set(rows.labels("lane")) & {name for _, name in names}:
-        idle.append((numbers_of_threads(rows.events, names, "lane")[rows.at], rows.start, rows.end))
-    name_counts = np.bincount(launches["name"].cat.codes.to_numpy(), minlength=len(launches["name"].cat.categories))
-    call_names = {str(launches["name"].cat.categories[code]) for code in np.flatnonzero(name_counts).tolist()}
-    at_work = work_times(names, thread, flow, spans, call_names, (start, end, launching), idle)
+        idle.append((_numbers_of_threads(rows.events, names, "lane")[rows.at], rows.start, rows.end))
+    call_names = {str(name) for name in launches["name"].unique()}
+    at_work = _work_times(names, thread, flow, spans, call_names, (start, end, launching), idle)
     work_ps = np.zeros(len(start), np.int64)
     for flow_number, work_set in at_work.items():
         flow_calls = order[flow[order] == flow_number]
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
-        work_ps[flow_calls] = iv.within(
-            work_set, iv.intervals(previous_end, np.maximum(previous_end, start[flow_calls]))
-        )
-    held_by = np.append(_held_by(rows, launch, launches), np.full(len(waits), -1))
-    return Calls(start, end, predecessor, work_ps, launching[:c], blank, repeated, held_by)
+        between = iv.intervals(previous_end, np.maximum(previous_end, start[flow_calls]))
+        work_ps[flow_calls] = iv.within(work_set, between)
+    awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1))
+    return Calls(start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row)
 
 
 def _repeated_as_wait(thread: Column, start: Column, end: Column, c: int) -> NDArray[np.bool_]:
@@ -99,14 +96,14 @@ def _repeated_as_wait(thread: Column, start: Column, end: Column, c: int) -> NDA
     return repeated
 
 
-def _held_by(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:
+def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:
     """The row, last to end, that each launch waited for before it returned, -1 for none.
 
     Copies from or to memory that is not pinned are done when their call returns, and others may be by chance; a CPU
     device may run a program on the thread that called it. A call that returned before its last row ended waited for
     none (https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html).
     """
-    held_by = np.full(len(launches), -1)
+    awaited_row = np.full(len(launches), -1)
     lane = rows.events["lane"].cat.categories.astype(str)
     of_thread = lane.get_indexer(launches["thread"].cat.categories.astype(str))
     likely = rows.kind == CODE[Kind.MEMCPY]
@@ -124,5 +121,140 @@ def _held_by(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:
     held_up = (rows_waited_for > 0) & (rows_waited_for == np.bincount(launch[launch >= 0], minlength=len(launches)))
     places = np.flatnonzero(waits & held_up[call])
     places = places[np.argsort(rows.end[candidates[places]], kind="stable")]
-    held_by[call[places]] = candidates[places]  # the last to end is written last
-    return held_by
+    awaited_row[call[places]] = candidates[places]  # the last to end is written last
+    return awaited_row
+
+
+def _thread_numbers(*tables: pd.DataFrame) -> Names:
+    """A number for each thread that the tables hold."""
+    numbers_of: Names = {}
+    for table in tables:
+        hosts, threads = table["host"].cat, table["thread"].cat
+        width = len(threads.categories) + 1
+        keys = hosts.codes.to_numpy().astype(np.int64) * width + threads.codes.to_numpy()
+        for key in np.flatnonzero(np.bincount(keys)).tolist():
+            name = str(hosts.categories[key // width]), str(threads.categories[key % width])
+            numbers_of.setdefault(name, len(numbers_of))
+    return numbers_of
+
+
+def _numbers_of_threads(table: pd.DataFrame, names: Names, column: str = "thread") -> Column:
+    """The number of each row's thread, -1 where `names` lacks it."""
+    hosts, threads = table["host"].cat, table[column].cat
+    grid = np.full((len(hosts.categories) + 1, len(threads.categories) + 1), -1)
+    for row, host in enumerate(hosts.categories):
+        for column_place, thread in enumerate(threads.categories):
+            grid[row, column_place] = names.get((str(host), str(thread)), -1)
+    numbers_of_rows: Column = grid[hosts.codes.to_numpy(), threads.codes.to_numpy()]
+    return numbers_of_rows
+
+
+def _waits_by_name(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether the name of each row says that its thread waited."""
+    is_waiting = np.array([says_waiting(str(name)) for name in table["name"].cat.categories] or [False])
+    waits: NDArray[np.bool_] = is_waiting[table["name"].cat.codes.to_numpy()]
+    return waits
+
+
+def _control_flows(names: Names, calls: Times, launching: NDArray[np.bool_]) -> Column:
+    """The number of the flow of control that each thread belongs to: threads that take turns are one flow.
+
+    They do if both launch, no call of one lies in a call of the other, and they change places seldom: PyTorch's main
+    thread stands still while another one runs the backward pass. `launching` (n,): which of the `calls` launched rows.
+    """
+    flow = np.arange(len(names))
+    hosts = [host for host, _ in names]
+    threads = np.flatnonzero(np.bincount(calls[0][launching], minlength=len(names))).tolist()
+    if len({hosts[thread] for thread in threads}) == len(threads):
+        return flow
+    times = {}
+    for thread in threads:
+        thread_calls = np.flatnonzero(calls[0] == thread)
+        thread_calls = thread_calls[np.argsort(calls[1][thread_calls], kind="stable")]
+        times[thread] = calls[1][thread_calls], np.maximum.accumulate(calls[2][thread_calls])
+    for a, b in combinations(threads, 2):
+        if hosts[a] == hosts[b] and flow[b] == b:
+            fewer_calls = min(len(times[a][0]), len(times[b][0]))
+            changes = loop(count_turns, fewer_calls)(*times[a], *times[b])
+            if 0 <= changes * _CALLS_A_TURN <= fewer_calls:
+                flow[b] = flow[a]
+    return flow
+
+
+def count_turns(start_a: Column, reach_a: Column, start_b: Column, reach_b: Column) -> int:
+    """How often two threads change places, -1 if a call of one lies in a call of the other.
+
+    `start`: when their calls begin, in order; `reach`: when the last so far has ended.
+    """
+    changes, i, j, last_thread = 0, 0, 0, -1
+    while i < len(start_a) or j < len(start_b):
+        a = j >= len(start_b) or (i < len(start_a) and start_a[i] <= start_b[j])
+        if a:
+            if j > 0 and reach_b[j - 1] > start_a[i]:
+                return -1
+            i += 1
+        else:
+            if i > 0 and reach_a[i - 1] > start_b[j]:
+                return -1
+            j += 1
+        this_thread = 0 if a else 1
+        if last_thread >= 0 and this_thread != last_thread:
+            changes += 1
+        last_thread = this_thread
+    return changes
+
+
+def _work_times(
+    names: Names, thread: Column, flow: Column, spans: pd.DataFrame, call_names: set[str],
+    calls: tuple[Column, Column, NDArray[np.bool_]], idle: list[Times],
+) -> dict[int, Intervals]:  # fmt: skip
+    """When each flow is proven to have been at work, merged, for those that ever are.
+
+    `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). Spans of a flow prove it at
+    work. Not so steps and phases, which name a stretch of the program; the span of a call itself, which has one of the
+    `call_names`; spans whose name says that they wait; and the times in `idle`, when a thread waited or ran a device's
+    rows. Where another flow of the host launched while no span and no call of this one began or ended, it may have
+    waited for that one.
+    """
+    back = np.full(len(names) + 1, -1)
+    back[thread] = flow
+    mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
+    waiting = _waits_by_name(spans)
+    is_own = np.array([str(name) in call_names for name in spans["name"].cat.categories] or [False])
+    proving = np.flatnonzero(~mark & ~(is_own[spans["name"].cat.codes.to_numpy()] & ~waiting))
+    of_span = back[_numbers_of_threads(spans, names)[proving]]
+    times = spans["start_ps"].to_numpy()[proving], spans["end_ps"].to_numpy()[proving]
+    waiting = waiting[proving]
+    hosts = [host for host, _ in names]
+    host_of = {int(back[place]): host for place, host in enumerate(hosts)}
+    work_of = {}
+    for flow_number in np.unique(of_span[(of_span >= 0) & ~waiting]).tolist():
+        flow_spans = of_span == flow_number
+        work_time = iv.union(iv.intervals(*_masked(times, flow_spans & ~waiting)))
+        not_work = [iv.intervals(*_masked(times, flow_spans & waiting))]
+        not_work += [iv.intervals(*_masked((start, end), back[threads] == flow_number)) for threads, start, end in idle]
+        for other_flow in {
+            number for number, host in host_of.items() if host == host_of[flow_number] and number != flow_number
+        }:
+            points = np.sort(calls[0][calls[2] & (flow == other_flow)])
+            not_work.append(
+                _still_stretches([*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)], points)
+            )
+        not_work = [excluded for excluded in not_work if len(excluded)]
+        work_time = iv.difference(work_time, iv.union(*not_work)) if not_work else work_time
+        if len(work_time):
+            work_of[flow_number] = work_time
+    return work_of
+
+
+def _still_stretches(edges: list[Column], points: Column) -> Intervals:
+    """The stretches between two `edges` in which many of the sorted `points` lie."""
+    if len(points) < _LAUNCHES_MEANWHILE:
+        return iv.EMPTY
+    moments = np.sort(np.concatenate(edges))
+    is_still = np.diff(np.searchsorted(points, moments)) >= _LAUNCHES_MEANWHILE
+    return iv.intervals(moments[:-1][is_still], moments[1:][is_still])
+
+
+def _masked(times: tuple[Column, Column], mask: NDArray[np.bool_]) -> tuple[Column, Column]:
+    return times[0][mask], times[1][mask]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
-from tracekit.analysis.critical_path.plan import Plan
+from tracekit.analysis.critical_path.replay import Plan
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.vocabulary.kinds import Kind

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import Graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths
-from tracekit.analysis.critical_path.plan import Plan
-from tracekit.analysis.critical_path.replay import Without
+from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import CODE, Rows
