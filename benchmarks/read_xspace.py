@@ -19,6 +19,8 @@ from typing import Any
 from fresh import figures
 from read_peers import PEERS
 
+from tracekit.cores import affinity
+
 # Every peer is compared with these three ways to read, A, B and C.
 BASES = ("tracekit, columns", "tracekit, columns with every stat", "tracekit, Trace")
 # XProf's converter has several outputs, of very different speed: the goal is held against each that has all events.
@@ -41,7 +43,6 @@ def machine() -> dict[str, Any]:
     if cpuinfo.exists():
         lines = (line.partition(":") for line in cpuinfo.read_text(encoding="utf-8").splitlines())
         model = next((value.strip() for key, _, value in lines if key.strip() == "model name"), model)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -50,7 +51,7 @@ def machine() -> dict[str, Any]:
             continue
     return {
         "cpu": model,
-        "cores": cores,
+        "cores": affinity(),
         "load": os.getloadavg()[0],
         "system": platform.platform(),
         "versions": versions,

@@ -19,6 +19,7 @@ from typing import Any
 import tracekit
 from tracekit.analysis.critical_path.critical_path import critical_path
 from tracekit.analysis.steps.steps import steps
+from tracekit.cores import affinity
 from tracekit.timeline.timeline import timeline_of
 
 # What is taken away, the program with it and the one without.
@@ -132,7 +133,7 @@ def main() -> int:
             print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
             rounds.append(one_round(Path(scratch), number, pairs, more))
     result = {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": affinity(),
         "load": os.getloadavg()[0],
         "rounds": given.rounds,
         "steps": given.steps,
