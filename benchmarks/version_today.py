@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import version_first
-from version_first import LARGE, Words, fields, resolve, screen
+from version_first import LARGE, Words, fields, resolve
 
 
 class Subject(version_first.Subject):
@@ -77,7 +77,7 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
 def _section(section: Any) -> dict[str, Any]:
     """A typed section as the texts that it was."""
     findings = [f"{finding.sentence} Try: {finding.action}" for finding in section.findings]
-    tables = [(table.title, resolve("report.cells:brief")(table, 60)) for table in section.tables if table.brief]
+    tables = [(table.title, resolve("report.section:brief_text")(table, 60)) for table in section.tables if table.brief]
     return {
         "key": section.key,
         "title": section.title,
@@ -132,9 +132,14 @@ def _exported(to: str, name: str = "") -> Callable[[Subject], Path | None]:
     return directory
 
 
+def _contents(at: Subject) -> Any:
+    return resolve("report.trace_contents:contents")(at.trace)
+
+
 # Only what changed: all other keys are asked as in version_first.WAYS.
 WAYS: dict[str, Callable[[Subject], Any]] = {
-    "screen": screen("report.terminal.trace_screen:lines"),
+    "contents": lambda at: _contents(at).data,
+    "screen": lambda at: Words("\n".join(resolve("report.terminal.trace_screen:lines")(_contents(at)))),
     "printed": _printed,
     "phases": _phases,
     "explanation": lambda at: _explanation(at.explanation, at.timeline),

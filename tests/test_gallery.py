@@ -14,7 +14,7 @@ from tests.frames import events
 from tests.frames import trace as make_trace
 from tracekit.cli import app
 from tracekit.report.build import analyse
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "reports" / "gallery"

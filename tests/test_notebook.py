@@ -14,7 +14,7 @@ from tests.frames import events, spans, trace
 from tests.notebook_html import words
 from tracekit import notebook
 from tracekit.report.build import analyse
-from tracekit.report.sections.sections import highlights
+from tracekit.report.sections.sections import highlights, in_one_line
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>$\\alpha$ \u202eabc\x1b[31m"
@@ -126,7 +126,7 @@ def test_a_report_shows_the_verdicts_then_what_matters_most_then_everything_else
     report = analyse(everything("k")[0])
     shown = words(report._repr_html_())
     begins = ["Report", f": {report.headline}", *(f"{name}: {said}" for name, said in report.verdicts.items())]
-    begins += ["What matters most", *(line.text for line in highlights(report.sections)), "Phases"]
+    begins += ["What matters most", *map(in_one_line, highlights(report.sections)), "Phases"]
     assert shown[: len(begins)] == begins
     assert [one.title for one in report.sections if not one.lacking and one.title not in shown] == []
     assert [one for one in report.sections if one.lacking and f"{one.title}: {one.lacking}" not in shown] == []

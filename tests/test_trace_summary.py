@@ -13,7 +13,7 @@ from tests.frames import events, trace
 from tests.notebook_html import words
 from tracekit import trace_summary
 from tracekit.columns import concat
-from tracekit.report.contents import contents
+from tracekit.report.trace_contents import contents
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 KINDS = ("compute", "collective", "memcpy", "memset")

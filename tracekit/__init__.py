@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tracekit.report.figures.drawing import Drawing
     from tracekit.report.figures.figure import figure
     from tracekit.report.model import Origin, Report, Stretch
-    from tracekit.report.saved import load
     from tracekit.report.section import AtLeast, Column, Instant, Missing, Recommendation, Section, Table, Unit
+    from tracekit.report.storage import load
     from tracekit.timeline.collectives.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
     from tracekit.timeline.steps.boundaries import StepBoundaries
@@ -90,7 +90,7 @@ _WHERE = {
     "device_pairs": "analysis.overlap",
     "explain": "analysis.explain",
     "figure": "report.figures.figure",
-    "load": "report.saved",
+    "load": "report.storage",
     "overlap": "analysis.overlap",
     "partition": "analysis.partition",
     "phases": "analysis.phases",

@@ -154,18 +154,17 @@ def report(
 
     from tracekit import console
     from tracekit.readers import read
+    from tracekit.report.report import default_directory, file_names
     from tracekit.report.report import report as make
-    from tracekit.report.saved import is_saved
-    from tracekit.report.summary import summary
+    from tracekit.report.storage import is_saved, summary
     from tracekit.report.terminal import printout
-    from tracekit.report.write import default_directory, written
     from tracekit.timeline.timeline import timeline_of
 
     saved = is_saved(trace_dir)
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         timeline = None if saved else timeline_of(read(trace_dir, run, kinds))
-        made = make(
+        result = make(
             timeline or trace_dir,
             out,
             phases=phase or [],
@@ -174,11 +173,11 @@ def report(
             progress=progress,
         )
     if as_json:
-        print(json.dumps(summary(made), indent=1))
+        print(json.dumps(summary(result), indent=1))
     else:
-        printout.show(made, console.console(), full, timeline)
+        printout.show(result, console.console(), full, timeline)
     if out or not saved:
-        print(f"Wrote {out or default_directory(trace_dir)}/ ({', '.join(written(timeline))})", file=sys.stderr)
+        print(f"Wrote {out or default_directory(trace_dir)}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
 
 
 @app.command()

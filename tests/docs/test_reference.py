@@ -8,7 +8,7 @@ from tests.docs.blocks import ROOT
 from tests.frames import events
 from tests.frames import trace as make_trace
 from tracekit.report.build import analyse
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 from tracekit.trace import EVENT_COLUMNS
 
 DOCS = ROOT / "docs"

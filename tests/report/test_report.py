@@ -17,12 +17,12 @@ from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
-from tracekit.report.markdown import markdown
+from tracekit.report.documents import markdown
+from tracekit.report.report import default_directory
 from tracekit.report.sections import sections
 from tracekit.report.sections.overview import CELL_WORDS, overview
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 from tracekit.report.terminal import printout
-from tracekit.report.write import default_directory
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS
 

@@ -10,9 +10,9 @@ import tracekit
 from tests.frames import events, spans, trace
 from tests.report.html.pages import NAMES, report
 from tracekit.errors import TracekitError
+from tracekit.report.documents import markdown
 from tracekit.report.html.page import page
-from tracekit.report.markdown import markdown
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 
 DATA = Path(__file__).parents[1] / "data"
 MS = 10**9

@@ -14,9 +14,9 @@ from tests.readers.xspaces import PlaneText, write
 from tracekit.columns import concat, frame
 from tracekit.readers import read
 from tracekit.report.build import analyse
-from tracekit.report.contents import Clock, Contents, Device, Share, Spans, contents
 from tracekit.report.figures.figure import figure
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
+from tracekit.report.trace_contents import Clock, Contents, Device, Share, Spans, contents
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9

@@ -22,8 +22,8 @@ from tests.stepped import annotated, joined, work
 from tracekit.columns import concat, frame
 from tracekit.errors import TraceError
 from tracekit.report.build import analyse
+from tracekit.report.report import write
 from tracekit.report.terminal import printout
-from tracekit.report.write import write
 from tracekit.timeline import rows as rows_module
 from tracekit.timeline import timeline as module
 from tracekit.timeline.timeline import Timeline, timeline_of
@@ -436,7 +436,7 @@ def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeyp
             monkeypatch.setattr(one, "rows", lambda table: sorts.append(table) or sort(table))
     timeline = timeline_of(given)
     report = analyse(timeline)
-    write(report, timeline, tmp_path / "out", None)
+    write(report, timeline, tmp_path / "out")
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     printout.show(report, console, full=True, timeline=timeline)
     assert sum(table is given.events for table in sorts) == 1

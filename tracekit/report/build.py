@@ -17,7 +17,8 @@ from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, Stretch, compared_rounds
-from tracekit.report.sections import missing, verdict
+from tracekit.report.sections import verdict
+from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -66,7 +67,7 @@ def analyse(
         for row in records(marks.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
-    lacking = missing.device_work(timeline.trace)
+    lacking = no_device_work(timeline.trace)
     if lacking or not verdicts:
         verdicts = {whole.name: lacking or verdict.whole(whole, cores)} | verdicts
     return Report(

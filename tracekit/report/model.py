@@ -112,7 +112,7 @@ class Report:
 
         Raises TracekitError where it cannot be written.
         """
-        from tracekit.report.saved import save  # which stands above what it saves
+        from tracekit.report.storage import save  # which stands above what it saves
 
         return save(self, directory)
 
@@ -125,9 +125,9 @@ class Report:
         return notebook.line(self, self.headline)
 
     def _repr_html_(self) -> str:
-        from tracekit.report.notebook_html import html  # a renderer, which stands above what it shows
+        from tracekit.report.documents import notebook_html  # a renderer, which stands above what it shows
 
-        return html(self)
+        return notebook_html(self)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,13 +1,21 @@
-"""What `tracekit report` does: analyse a trace, and write what was found into files."""
+"""What `tracekit report` does: analyse a trace, and write the report's files.
+
+The package binds `report`, so what is heavy waits inside the functions.
+"""
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.errors import TracekitError
+from tracekit.files import refuse_inside, replaced, trace_name
+
 if TYPE_CHECKING:
     from tracekit.report.model import Report
-    from tracekit.timeline.timeline import Source
+    from tracekit.timeline.timeline import Source, Timeline
+
+_DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 
 
 def report(
@@ -26,29 +34,68 @@ def report(
     with the name of each step. Raises TracekitError where `out` lies inside the trace's own directory, or cannot be
     written, and what `tracekit.read` and `tracekit.analyse` raise.
     """
-    from tracekit.errors import TracekitError
     from tracekit.report.build import analyse
-    from tracekit.report.saved import is_saved, load
-    from tracekit.report.write import default_directory, write
+    from tracekit.report.storage import is_saved, load
     from tracekit.timeline.timeline import timeline_of
 
+    progress = progress or str
     if isinstance(source, str | os.PathLike) and is_saved(source):
         if phases or alone or baseline:
             raise TracekitError(f"{source} is a saved report, whose phases stand. Give the trace to name others.")
         loaded = load(source)
         if out is not None:
-            write(loaded, None, Path(out), _path(loaded.trace.source), progress or str)
+            write(loaded, None, Path(out), progress)
         return loaded
-    progress = progress or str
     progress("reading")
     timeline = timeline_of(source)
     progress("analysing")
     result = analyse(timeline, phases, alone, baseline)
-    path = _path(timeline.trace.source)
-    write(result, timeline, default_directory(path or Path("trace")) if out is None else Path(out), path, progress)
+    write(result, timeline, default_directory(result.trace.source or "trace") if out is None else Path(out), progress)
     return result
 
 
-def _path(source: str) -> Path | None:
-    """Where a trace came from; None for one that came from no file."""
-    return Path(source) if source else None
+def default_directory(trace_path: str | os.PathLike[str]) -> Path:
+    """`reports/<trace>`."""
+    return Path("reports") / trace_name(Path(trace_path))
+
+
+def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
+    """The names of the files that `write` makes, with or without the timeline of the trace."""
+    return ("report.html", "gantt.png", *_DATA, "intervals.parquet") if timeline else ("report.html", *_DATA)
+
+
+def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Callable[[str], object] = str) -> None:
+    """Write the files of `report` into `out`; each is complete or not there.
+
+    Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
+    without its timeline. `progress` is called with each step. Raises TracekitError if `out` lies in the trace's own
+    directory, where nothing is ever written, or if it cannot be written. A file outside a log directory has no
+    directory of its own, and a trace that came from no file has none.
+    """
+    import pandas as pd
+
+    from tracekit.report.documents import markdown
+    from tracekit.report.figures.figure import draw
+    from tracekit.report.figures.selection import select
+    from tracekit.report.html.page import page
+    from tracekit.report.storage import save
+
+    if report.trace.source:
+        refuse_inside(out, Path(report.trace.source))
+    picture = "gantt.png" if timeline else None
+    stretches = [report.whole, *report.inside.values()]
+    overlap = pd.concat([stretch.overlap.assign(phase=stretch.name) for stretch in stretches], ignore_index=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        progress("tables")
+        save(report, out)
+        replaced(out / "overlap.csv", lambda path: overlap.to_csv(path, index=False))
+        if timeline and picture:
+            replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))
+            progress("timeline")
+            draw(select(timeline, report), "gantt").save(out / picture)
+        replaced(out / "report.md", lambda path: path.write_text(markdown(report, picture), "utf-8"))
+        progress("page")
+        replaced(out / "report.html", lambda path: path.write_text(page(report, timeline), "utf-8"))
+    except OSError as error:
+        raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None

@@ -1,15 +1,17 @@
 """What a report shows of one question: sentences, findings, and tables whose cells are values with a unit.
 
 No cell is text that was formatted before a face knew where it will stand: each face formats the values itself, in the
-words of tracekit.units.
+words of tracekit.units; those that print take them from `brief_text`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 import pandas as pd
+
+from tracekit import units
 
 
 class Unit(StrEnum):
@@ -130,11 +132,11 @@ def table(
     """A table of values as the frames have them, nulls included; `brief` is how many rows, or which, are shown where
     there is little room."""
     cells = tuple(tuple(map(_cell, row)) for row in rows)
-    shown = range(min(brief, len(cells))) if isinstance(brief, int) else brief
-    return Table(key, title, tuple(columns), cells, tuple(shown), about)
+    places = range(min(brief, len(cells))) if isinstance(brief, int) else brief
+    return Table(key, title, tuple(columns), cells, tuple(places), about)
 
 
-def known(value: Any, reason: Any = None) -> Any:
+def or_missing(value: Any, reason: Any = None) -> Any:
     """`value`, or if it is null why it is not known."""
     return Missing("" if pd.isna(reason) else str(reason)) if pd.isna(value) else value
 
@@ -142,13 +144,6 @@ def known(value: Any, reason: Any = None) -> Any:
 def instant(row: Any, device: str | None = None, clock: str = "") -> Instant:
     """Where a row with `start_ps` and `end_ps` lies."""
     return Instant(int(row["start_ps"]), int(row["end_ps"]), device, clock)
-
-
-def _cell(value: Any) -> Cell:
-    if isinstance(value, (Instant, AtLeast, Missing)):
-        return value
-    plain: Cell | None = plain_value(value)
-    return Missing() if plain is None else plain
 
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -166,3 +161,48 @@ def plain_value(value: Any) -> Any:
     if pd.isna(value):
         return None
     return value.item() if hasattr(value, "item") else value
+
+
+def brief_text(table: Table, longest: int | Sequence[int]) -> list[list[str]]:
+    """The head and the rows of a table where there is little room, as text; names in at most `longest` characters, of
+    all columns or of each."""
+    at = [place for place, column in enumerate(table.columns) if column.brief]
+    most = [longest] * len(at) if isinstance(longest, int) else longest
+    head = [table.columns[place].head for place in at]
+    rows = [
+        [_text(table.rows[row][place], table.columns[place].unit, size) for place, size in zip(at, most, strict=True)]
+        for row in table.brief
+    ]
+    return [head, *rows]
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, (Instant, AtLeast, Missing)):
+        return value
+    plain: Cell | None = plain_value(value)
+    return Missing() if plain is None else plain
+
+
+_FORMATS: Mapping[Unit, Callable[[Any], str]] = {
+    Unit.TEXT: str,
+    Unit.COUNT: units.count,
+    Unit.MEAN: units.mean,
+    Unit.TIME: units.time,
+    Unit.RATIO: units.percent,
+    Unit.CHANGE: units.change,
+    Unit.FACTOR: units.factor,
+    Unit.BYTES: units.size,
+    Unit.BYTES_PER_S: lambda value: units.rate(value, "B/s"),
+    Unit.FLOPS_PER_S: lambda value: units.rate(value, "FLOP/s"),
+}
+
+
+def _text(cell: Cell, unit: Unit, longest: int) -> str:
+    """A cell as text; a name in at most `longest` characters, an instant as the time since the trace began."""
+    if isinstance(cell, Missing):
+        return units.DASH
+    if isinstance(cell, AtLeast):
+        return f">={_text(cell.value, unit, longest)}"
+    if isinstance(cell, Instant):
+        return units.time(cell.start_ps)
+    return units.short(cell, longest) if unit == Unit.NAME else _FORMATS[unit](cell)

@@ -1,4 +1,4 @@
-"""What a trace holds, as plain data: its hosts and clocks, devices, host spans, launches, and what its rows carry."""
+"""What a trace holds: hosts and clocks, devices, host spans, launches, what its rows carry; and what it lacks."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,13 +8,16 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.analysis.classification import known_by
-from tracekit.devices import known_first, natural
-from tracekit.report.sections import missing
+from tracekit.devices import known_first, natural, type_of
+from tracekit.readers import formats
+from tracekit.readers.formats import Recording
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
 
 SCHEMA = 1
+# Where the devices are there, and only their work is not.
+_NO_WORK = "start the profile before the work, and end it when the results are there"
 
 
 @dataclass(frozen=True)
@@ -116,24 +119,41 @@ def contents(source: Source) -> Contents:
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by=_known_by(timeline),
-        missing=missing.sentences(trace),
+        missing=_missing(trace),
         notes=trace.notes,
     )
 
 
+def no_device_work(trace: Trace) -> str | None:
+    """The sentence that says that no device worked in `trace`, and why; None where one did."""
+    events = trace.events
+    if len(events):
+        if (events["end_ps"] > events["start_ps"]).any():
+            return None
+        return "All device events have zero length: the trace says that they ran, but not for how long."
+    if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
+        what = "The trace holds neither device work nor named host spans"
+    elif len(trace.devices):
+        return f"The trace names devices, but holds no work of theirs; for the next one, {_NO_WORK}."
+    else:
+        what = "The trace holds no device work, only host threads"
+    advice = _recording(trace).device_work
+    return f"{what}; for the next one, {advice}." if advice else f"{what}."
+
+
 def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:
     hosts = trace.hosts.astype(object).where(trace.hosts.notna(), None)
-    made = []
+    clocks = []
     for name in sorted(set(of_host.values()), key=natural):
         mine = [host for host, clock in of_host.items() if clock == name]
         parts = [table[table["host"].isin(mine)] for table in (trace.events, trace.spans, trace.launches)]
         start, end = _span(pd.concat([part[["start_ps", "end_ps"]] for part in parts]))
         device_start, device_end = _span(parts[0])
-        said = hosts[hosts["host"].isin(mine)]
-        timed = said[said["origin_ns"].notna()]
+        files = hosts[hosts["host"].isin(mine)]
+        timed = files[files["origin_ns"].notna()]
         unshifted = timed[~timed["shift_ps"].fillna(0).astype(bool)]
         origin = min(unshifted["origin_ns"] if len(unshifted) else timed["origin_ns"], default=None)
-        made.append(
+        clocks.append(
             Clock(
                 name=name,
                 hosts=tuple(mine),
@@ -142,11 +162,11 @@ def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:
                 device_start_ps=device_start,
                 device_end_ps=device_end,
                 began_ns=None if origin is None or start is None else int(origin) + start // 1000,
-                shift_ps=max(map(abs, said["shift_ps"].dropna()), default=None),
-                residual_ps=max(map(abs, said["residual_ps"].dropna()), default=None),
+                shift_ps=max(map(abs, files["shift_ps"].dropna()), default=None),
+                residual_ps=max(map(abs, files["residual_ps"].dropna()), default=None),
             )
         )
-    return tuple(made)
+    return tuple(clocks)
 
 
 def _span(rows: pd.DataFrame) -> tuple[int, int] | tuple[None, None]:
@@ -155,29 +175,29 @@ def _span(rows: pd.DataFrame) -> tuple[int, int] | tuple[None, None]:
 
 def _devices(timeline: Timeline, of_host: Mapping[str, str]) -> tuple[Device, ...]:
     """Every device that the trace names, with or without rows, in natural order; copies of an unknown one last."""
-    trace, seen = timeline.trace, timeline.unions
-    held = {**seen.devices, **seen.unplaced}
+    trace, unions = timeline.trace, timeline.unions
+    with_rows = {**unions.devices, **unions.unplaced}
     facts = {str(row["device"]): row for row in trace.devices.to_dict("records")}
     counts = trace.events.groupby(["device", "kind"], observed=True).size()
     lanes = trace.events[["device", "lane"]].drop_duplicates()["device"].astype(str).value_counts()
-    windows = {clock: iv.total(window) for clock, window in seen.windows.items()}
-    made = []
-    for name in sorted({*facts, *held}, key=known_first):
-        fact, found = facts.get(name, {}), held.get(name)
-        host = found.host if found else _text(fact.get("host"))
-        clock = found.clock if found else of_host.get(host or "", "")
-        made.append(
+    windows = {clock: iv.total(window) for clock, window in unions.windows.items()}
+    devices = []
+    for name in sorted({*facts, *with_rows}, key=known_first):
+        fact, sets = facts.get(name, {}), with_rows.get(name)
+        host = sets.host if sets else _text(fact.get("host"))
+        clock = sets.clock if sets else of_host.get(host or "", "")
+        devices.append(
             Device(
                 device=name,
                 host=host,
                 model=_text(fact.get("model")),
                 lanes=int(lanes.get(name, 0)),
                 rows={kind.value: int(counts.get((name, kind.value), 0)) for kind in Kind},
-                busy_ps=iv.total(found.busy) if found else 0,
+                busy_ps=iv.total(sets.busy) if sets else 0,
                 window_ps=windows.get(clock),
             )
         )
-    return tuple(made)
+    return tuple(devices)
 
 
 def _text(value: Any) -> str | None:
@@ -217,3 +237,27 @@ def _known_by(timeline: Timeline) -> dict[str, float]:
 
 def _share(column: pd.Series) -> Share:
     return Share(int(column.notna().sum()), len(column))
+
+
+def _missing(trace: Trace) -> tuple[str, ...]:
+    """What `trace` lacks of what its format could hold, the worst first; empty if nothing worth a word is missing."""
+    events, recording = trace.events, _recording(trace)
+    sentences = [no_device_work(trace)]
+    if len(events) and not len(trace.spans):
+        sentences.append(_with("No host spans: phases and steps are not known", recording.spans))
+    on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())
+    if on_gpu and not len(trace.launches) and recording.launches:
+        sentences.append(_with("No launches: no event leads to the host call that started it", recording.launches))
+    if on_gpu and not events["hlo_op"].notna().any():
+        sentences.append(recording.hlo_ops)
+    return tuple(filter(None, sentences))
+
+
+def _with(what: str, advice: str | None) -> str:
+    return f"{what}; for the next trace, {advice}." if advice else f"{what}."
+
+
+def _recording(trace: Trace) -> Recording:
+    """How to record what the trace's format could hold."""
+    form = formats.named(trace.format)
+    return form.recording if form else Recording()

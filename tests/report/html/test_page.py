@@ -14,8 +14,8 @@ from tracekit.report.html.lanes import origins
 from tracekit.report.html.page import page
 from tracekit.report.section import AtLeast, Instant, Missing, Unit
 from tracekit.report.sections.overview import CELL_WORDS, classification, overview
-from tracekit.report.sections.sections import highlights
-from tracekit.report.summary import summary
+from tracekit.report.sections.sections import highlights, in_one_line
+from tracekit.report.storage import summary
 
 FIGURES = ("captured", "stepped", "launched", "phases", "three", "clocks", "many", "several", "one")
 
@@ -78,7 +78,7 @@ def test_verdicts_and_what_matters_most_are_told_word_for_word(name):
     lines = highlights(found.sections)
     if lines:
         items = within(root, "important").findall("ol/li")
-        assert [words(one) for one in items] == [" ".join(visible(line.text).split()) for line in lines]
+        assert [words(one) for one in items] == [" ".join(visible(in_one_line(line)).split()) for line in lines]
 
 
 def visible(said: str) -> str:

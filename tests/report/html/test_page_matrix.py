@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from tests.report.html.pages import report, table, tree, value, within, words
 from tracekit.report.html.matrix import MOST_CELLS, RATIOS
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 
 
 def _pictures():

@@ -3,8 +3,7 @@
 import io
 
 from tracekit import console as terminal
-from tracekit.report import cells
-from tracekit.report.section import Section
+from tracekit.report.section import Section, brief_text
 from tracekit.report.terminal import printout
 
 
@@ -13,7 +12,7 @@ def brief(section: Section) -> dict[str, tuple[str, list[str], list[list[str]]]]
     found = {}
     for table in section.tables:
         if table.brief:
-            head, *rows = cells.brief(table, 60)
+            head, *rows = brief_text(table, 60)
             found[table.key] = (table.title, head, rows)
     return found
 

@@ -15,10 +15,10 @@ from tests.report.sections.brief import brief
 from tracekit.errors import TracekitError
 from tracekit.readers import read
 from tracekit.report.build import analyse
-from tracekit.report.markdown import markdown
+from tracekit.report.documents import markdown
 from tracekit.report.report import report
 from tracekit.report.sections.overview import classification
-from tracekit.report.summary import summary
+from tracekit.report.storage import summary
 from tracekit.report.terminal import printout
 from tracekit.trace import Trace
 

@@ -8,10 +8,10 @@ from rich.console import Console
 
 from tests.frames import events, spans, trace
 from tracekit.report.build import analyse
-from tracekit.report.markdown import markdown
+from tracekit.report.documents import markdown
 from tracekit.report.section import Recommendation, Section
-from tracekit.report.sections.sections import MOST, Highlight, highlights
-from tracekit.report.summary import summary
+from tracekit.report.sections.sections import MOST, Highlight, highlights, in_one_line
+from tracekit.report.storage import summary
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
@@ -47,7 +47,7 @@ def test_the_verdict_and_at_most_five_lines_come_first(given):
     assert " ".join(lines[:blank]).startswith(next(iter(report.verdicts)))
     if first:
         assert lines[blank + 1 : blank + 3][0] == "What matters most"
-        assert lines[blank + 2].startswith(f"1. {first[0].text[:40]}")
+        assert lines[blank + 2].startswith(f"1. {in_one_line(first[0])[:40]}")
 
 
 @pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
@@ -87,7 +87,7 @@ def test_three_findings_leave_room_for_what_else_matters():
         Highlight("critical_path", "The path. More of it."),
         Highlight("findings", "Finding 3.", "act 3."),
     ]
-    assert highlights([findings])[0].text == "Finding 0. Try: act 0."
+    assert in_one_line(highlights([findings])[0]) == "Finding 0. Try: act 0."
     assert highlights([Section("steps", "Steps", lacking="none")]) == []
 
 

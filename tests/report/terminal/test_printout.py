@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
 from tracekit.report.build import analyse
-from tracekit.report.markdown import markdown
+from tracekit.report.documents import markdown
 from tracekit.report.section import Column, Unit, table
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.terminal import printout

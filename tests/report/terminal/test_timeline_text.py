@@ -13,8 +13,8 @@ from tests.frames import events, spans, trace
 from tracekit import console as terminal
 from tracekit.columns import categorical, concat
 from tracekit.report.build import analyse
-from tracekit.report.terminal import timeline_cells, timeline_text
-from tracekit.report.terminal.timeline_cells import strips
+from tracekit.report.terminal import timeline_text
+from tracekit.report.terminal.timeline_text import strips
 from tracekit.timeline.rows import CODE, rows
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
@@ -153,18 +153,18 @@ def test_streams_stand_below_their_device_where_they_are_few_and_threads_of_a_cp
     frame["lane"] = frame["lane"].astype("category")
     (one,) = made(frame, 9)
     assert [line.label for line in one.lines] == ["cpu:0", "gpu:0", "  Stream #1", "  Stream #2"]
-    many = events(*[("gpu:0", "compute", at, at + 1) for at in range(timeline_cells.MAX_LANES + 1)])
-    many["lane"] = [f"Stream #{at}" for at in range(timeline_cells.MAX_LANES + 1)]
+    many = events(*[("gpu:0", "compute", at, at + 1) for at in range(timeline_text.MAX_LANES + 1)])
+    many["lane"] = [f"Stream #{at}" for at in range(timeline_text.MAX_LANES + 1)]
     many["lane"] = many["lane"].astype("category")
     assert [line.label for line in made(many, 9)[0].lines] == ["gpu:0"]
 
 
 def test_more_devices_and_phases_than_there_is_room_for_are_places_by_count():
-    frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_cells.MAX_DEVICES + 84)])
-    marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_cells.MAX_PHASES + 2)])
+    frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_text.MAX_DEVICES + 84)])
+    marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_text.MAX_PHASES + 2)])
     lines = drawing(trace(frame, marks))
     assert "… and 84 devices and 2 phases more." in lines
-    assert sum(line.startswith("gpu:") for line in lines) == timeline_cells.MAX_DEVICES
+    assert sum(line.startswith("gpu:") for line in lines) == timeline_text.MAX_DEVICES
 
 
 def test_clocks_that_are_not_aligned_have_a_timeline_each():
@@ -195,7 +195,7 @@ def test_without_device_work_of_any_length_there_is_no_timeline(frame):
 )
 def test_ticks_stand_at_round_times_in_the_cells_that_hold_them(length, cells, words):
     edges = np.array([5 + length * at // cells for at in range(cells + 1)], np.int64)
-    places, found = timeline_cells.axis(edges)
+    places, found = timeline_text.axis(edges)
     assert found[: len(words)] == words
     step = length if len(words) == 1 else None
     for place, word in zip(places, found, strict=True):

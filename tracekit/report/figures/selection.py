@@ -15,7 +15,8 @@ from tracekit.columns import records
 from tracekit.errors import TracekitError
 from tracekit.report.build import too_few_cores
 from tracekit.report.model import Report, Stretch
-from tracekit.report.sections import missing, verdict
+from tracekit.report.sections import verdict
+from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import Trace
@@ -164,7 +165,7 @@ def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more
     held = inside.unions.windows
     starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in held.items() if len(of)]
     axis = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
-    lacking = missing.device_work(inside.trace) or ""
+    lacking = no_device_work(inside.trace) or ""
     if not lacking and not any(map(len, held.values())):
         lacking = "No device is on the clock of this selection."
     return Selection(inside, whole.phases.rounds, lacking=lacking, **{**axis, **more})  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
-from tracekit.report.section import Column, Section, Table, Unit, known, plain, table
+from tracekit.report.section import Column, Section, Table, Unit, or_missing, plain, table
 from tracekit.units import count, counted, percent, rate, size, time
 
 # Rows that a face without limits shows, and rows in summary.json of each long list.
@@ -112,9 +112,9 @@ def _copies(copies: pd.DataFrame) -> Table:
                 row["direction"],
                 row["n"],
                 row["busy_ps"],
-                known(row["bytes_per_s"], row["reason"]),
-                known(row["best_bytes_per_s"], f"no copy of {size(SMALL_BYTES)} or more has a rate"),
-                known(row["limit_ratio"], row["reason"]),
+                or_missing(row["bytes_per_s"], row["reason"]),
+                or_missing(row["best_bytes_per_s"], f"no copy of {size(SMALL_BYTES)} or more has a rate"),
+                or_missing(row["limit_ratio"], row["reason"]),
                 row["small"],
             )
             for row in records(copies.head(_MOST))
@@ -140,10 +140,10 @@ def _ops(ops: pd.DataFrame) -> Table:
                 row["hlo_op"],
                 row["device"],
                 row["busy_ps"],
-                known(row["flops_per_s"], row["reason"]),
-                known(row["flops_ratio"], row["reason"]),
-                known(row["bytes_per_s"], row["reason"]),
-                known(row["bytes_ratio"], row["reason"]),
+                or_missing(row["flops_per_s"], row["reason"]),
+                or_missing(row["flops_ratio"], row["reason"]),
+                or_missing(row["bytes_per_s"], row["reason"]),
+                or_missing(row["bytes_ratio"], row["reason"]),
             )
             for row in records(ops.head(_MOST))
         ],

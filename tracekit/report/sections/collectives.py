@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.analysis.collectives import FEWEST, Collectives
 from tracekit.columns import records
-from tracekit.report.section import AtLeast, Column, Section, Table, Unit, instant, known, plain, table
+from tracekit.report.section import AtLeast, Column, Section, Table, Unit, instant, or_missing, plain, table
 from tracekit.units import counted, percent, time
 
 # Rows that a face without limits shows, and rows in summary.json of the list of all instances.
@@ -103,7 +103,11 @@ def _operations(by_op: pd.DataFrame) -> Table:
 
 
 def _bandwidth(bytes_per_s: Any, at_least: bool) -> Any:
-    return AtLeast(bytes_per_s) if at_least and pd.notna(bytes_per_s) else known(bytes_per_s, "its bytes are not known")
+    return (
+        AtLeast(bytes_per_s)
+        if at_least and pd.notna(bytes_per_s)
+        else or_missing(bytes_per_s, "its bytes are not known")
+    )
 
 
 def _devices(by_device: pd.DataFrame) -> Table:
@@ -174,10 +178,10 @@ def _longest(key: str, title: str, instances: pd.DataFrame, brief: int) -> Table
                 instant(row, clock=row["clock"]),
                 _operation(row["category"]),
                 row["devices"],
-                known(row["last"], "no single device was last"),
-                known(row["skew_ps"], row["reason"]),
-                known(row["wait_ps"], row["reason"]),
-                known(row["transfer_ps"], row["reason"]),
+                or_missing(row["last"], "no single device was last"),
+                or_missing(row["skew_ps"], row["reason"]),
+                or_missing(row["wait_ps"], row["reason"]),
+                or_missing(row["transfer_ps"], row["reason"]),
                 row["exposed_ps"],
             )
             for row in records(instances.head(_MOST))

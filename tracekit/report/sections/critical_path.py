@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.columns import records
-from tracekit.report.section import Column, Section, Table, Unit, instant, known, plain, table
+from tracekit.report.section import Column, Section, Table, Unit, instant, or_missing, plain, table
 from tracekit.units import change, counted, percent, time
 
 # Rows that a face without limits shows, and steps in summary.json.
@@ -145,8 +145,8 @@ def _what_if(result: CriticalPath, steps: str) -> Table:
         [
             (
                 row["what"] if pd.isna(row["name"]) else row["name"],
-                known(row["predicted_ps"], row["reason"]),
-                known(row["ratio"], row["reason"]),
+                or_missing(row["predicted_ps"], row["reason"]),
+                or_missing(row["ratio"], row["reason"]),
             )
             for row in records(result.what_if)
         ],

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.columns import records
 from tracekit.report.model import Report, Stretch
-from tracekit.report.section import Cell, Column, Missing, Section, Table, Unit, instant, known, table
+from tracekit.report.section import Cell, Column, Missing, Section, Table, Unit, instant, or_missing, table
 from tracekit.timeline.unions import CELLS
 from tracekit.units import count, percent, time
 
@@ -80,6 +80,12 @@ def classification(report: Report) -> Section | None:
     return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=tables)
 
 
+def with_evidence(report: Report) -> list[Section]:
+    """The sections that explain the figures, as far as the trace has evidence, and how kernels were classified."""
+    known_by = classification(report)
+    return [*(section for section in report.sections if not section.lacking), *([known_by] if known_by else [])]
+
+
 def _stretches(report: Report) -> list[Stretch]:
     """The phases, where there are any, then the whole trace."""
     return [*report.inside.values(), report.whole]
@@ -101,10 +107,10 @@ def _phases(report: Report) -> Section:
             row["name"],
             row["n"],
             row["wall_ps"],
-            known(_most(report.inside[row["name"]].pairs["ratio_min"]), "no two devices worked in it"),
-            known(row["speedup"], row["reason"]),
-            known(row["efficiency"], "only a phase with a baseline has an efficiency"),
-            known(_most(report.stretch.loc[report.stretch["name"] == row["name"], "stretch"]), compares),
+            or_missing(_most(report.inside[row["name"]].pairs["ratio_min"]), "no two devices worked in it"),
+            or_missing(row["speedup"], row["reason"]),
+            or_missing(row["efficiency"], "only a phase with a baseline has an efficiency"),
+            or_missing(_most(report.stretch.loc[report.stretch["name"] == row["name"], "stretch"]), compares),
             row["unfinished_ps"],
             row["compared_with"],
         )
@@ -170,8 +176,8 @@ def _stretch(report: Report) -> Table:
                 row["device"],
                 row["kind"],
                 row["busy_ps"],
-                known(row["alone_ps"], row["reason"]),
-                known(row["stretch"], row["reason"]),
+                or_missing(row["alone_ps"], row["reason"]),
+                or_missing(row["stretch"], row["reason"]),
             )
             for row in records(stretches)
         ],
@@ -251,7 +257,7 @@ def _overlap(report: Report) -> Section:
                 brief = stretch is not report.whole or not report.inside
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
-                ratio = known(row["ratio"], row["reason"])
+                ratio = or_missing(row["ratio"], row["reason"])
                 place.append((*_name(stretch, report), device, work, behind, row["hidden_ps"], row["total_ps"], ratio))
     columns = [
         *_stretch_column(report),
@@ -296,9 +302,9 @@ def _pairs(report: Report) -> Section:
                 *_name(stretch, report),
                 row["a"],
                 row["b"],
-                known(row["overlap_ps"], row["reason"]),
-                known(row["ratio_min"], row["reason"]),
-                known(row["ratio_union"], row["reason"]),
+                or_missing(row["overlap_ps"], row["reason"]),
+                or_missing(row["ratio_min"], row["reason"]),
+                or_missing(row["ratio_union"], row["reason"]),
             )
             for row in records(pairs)
         ]

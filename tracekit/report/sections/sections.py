@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
-from tracekit.report.section import Section
+from tracekit.report.section import Recommendation, Section
 from tracekit.report.sections import (
     advice,
     bandwidth,
@@ -31,16 +31,11 @@ class Highlight:
     sentence: str
     action: str = ""
 
-    @property
-    def text(self) -> str:
-        """Both in one line."""
-        return f"{self.sentence} Try: {self.action}" if self.action else self.sentence
 
-
-def sections(why: Explanation, found: Advice) -> tuple[Section, ...]:
+def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
     """All sections, those that lack evidence among them."""
     return (
-        advice.section(found),
+        advice.section(what_to_try),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
         offenders.section(why.offenders),
@@ -64,3 +59,8 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
         if key in by_key and by_key[key].sentences
     ]
     return [*findings[:_MOST_FINDINGS], *first, *findings[_MOST_FINDINGS:]][:MOST]
+
+
+def in_one_line(line: Highlight | Recommendation) -> str:
+    """What is so, and what to try about it."""
+    return f"{line.sentence} Try: {line.action}" if line.action else line.sentence

@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.analysis.steps.steps import Steps
 from tracekit.columns import records
-from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, known, plain, table
+from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, or_missing, plain, table
 from tracekit.units import counted, percent, time
 
 # Rows that a face without limits shows, rows where there is little room, and rows in summary.json of each long list.
@@ -109,7 +109,7 @@ def _lengths(result: Steps) -> Table:
                 row["steps"],
                 row["counted"],
                 *(row[f"{length}_ps"] for length in lengths),
-                known(row["spread"], "fewer than five steps count"),
+                or_missing(row["spread"], "fewer than five steps count"),
             )
             for row in records(result.summary)
         ],

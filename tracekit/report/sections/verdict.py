@@ -40,7 +40,7 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
 
 
 def whole(stretch: "Stretch", cores: float | None = None) -> str:
-    """The verdict on a trace without phases; where no device worked at all, missing.device_work says more."""
+    """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more."""
     return "; ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
 
 

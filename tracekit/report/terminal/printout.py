@@ -9,11 +9,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report import cells
 from tracekit.report.model import Report
-from tracekit.report.section import WORDS, Section, Table, Unit
-from tracekit.report.sections.overview import classification, compared, overview
-from tracekit.report.sections.sections import Highlight, highlights
+from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
+from tracekit.report.sections.overview import compared, overview, with_evidence
+from tracekit.report.sections.sections import highlights, in_one_line
 from tracekit.report.terminal import timeline_text
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import DASH, counted
@@ -36,7 +35,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     if first:
         _heading("What matters most", on)
         for number, line in enumerate(first, 1):
-            _sentence(line.text, on, f"{number}. ")
+            _sentence(in_one_line(line), on, f"{number}. ")
         on.print()
     if timeline is not None and (lines := timeline_text.timeline(report, timeline, on)):
         for line_of_timeline in lines:
@@ -47,8 +46,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     if about := compared(report):
         _sentence(about, on)
         on.print()
-    known = classification(report)
-    there = [section for section in [*report.sections, *([known] if known else [])] if not section.lacking]
+    there = with_evidence(report)
     if full:
         for section in there:
             _section(section, on)
@@ -85,8 +83,7 @@ def _sentence(sentence: str, on: Console, mark: str = "") -> None:
 
 def _section(section: Section, on: Console) -> None:
     _heading(section.title, on)
-    findings = [Highlight(section.key, finding.sentence, finding.action).text for finding in section.findings]
-    lines = [*findings, *section.sentences]
+    lines = [*map(in_one_line, section.findings), *section.sentences]
     for line in lines:
         _sentence(line, on, "* " if len(lines) > 1 else "")
     on.print()
@@ -160,7 +157,7 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
 
 def _shown(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
     """The columns with their heads, their names in at most so many characters each."""
-    lines = cells.brief(table, longest)
+    lines = brief_text(table, longest)
     return [[terminal.shown(cell, on) for cell in column] for column in zip(*lines, strict=True)]
 
 

@@ -1,23 +1,39 @@
-"""The small timeline as lines of text for a terminal, with colours where it has them."""
+"""A small timeline in characters: how busy each device was in each cell of time, and with what.
 
-from collections.abc import Sequence
+The height of a cell is its busy share, rounded down to eighths: a cell never claims time that is not there, and is full
+only where all of it was busy. Less than an eighth is a dot, none is blank. `strips` computes the cells, `timeline`
+gives them as lines for a terminal, with colours where it has them; nothing is printed here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from tracekit import console as terminal
+from tracekit import intervals as iv
+from tracekit.devices import type_of
 from tracekit.report.model import Report
 from tracekit.report.palette import DARK, LIGHT
-from tracekit.report.terminal import timeline_cells
-from tracekit.report.terminal.timeline_cells import Line, Strip
-from tracekit.timeline.rows import CODE
+from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import time
+from tracekit.units import exact, percent, time
 from tracekit.vocabulary.kinds import Kind
 
+EIGHTHS = 8
+# By busy eighths; the second is less than one, but not none.
+UNICODE, ASCII = " ·▁▂▃▄▅▆▇█", " .12345678"
+LETTERS: Mapping[Kind, str] = {Kind.COMPUTE: " ", Kind.COLLECTIVE: "c", Kind.MEMCPY: "m", Kind.MEMSET: "s"}
+MAX_DEVICES, MAX_LANES, MAX_PHASES, MAX_CLOCKS = 16, 8, 8, 4
+MIN_CELLS, MAX_CELLS = 8, 160
 _MAX_LABEL, _SHARE = 20, 7
+_STEPS, _TICK_CELLS = (1, 2, 5), 10
 # Of both themes, what stands out on a light and on a dark ground alike; and the nearest of 16 colours.
 _COLOURS = {
     CODE[Kind.COMPUTE]: (DARK["compute"], "blue"),
@@ -25,58 +41,168 @@ _COLOURS = {
     CODE[Kind.MEMCPY]: (LIGHT["memcpy"], "green"),
     CODE[Kind.MEMSET]: (DARK["grey"], "bright_black"),
 }
-_CODES = {CODE[kind]: letter for kind, letter in timeline_cells.LETTERS.items()}
+_CODES = {CODE[kind]: letter for kind, letter in LETTERS.items()}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of cells: a device, or one of its lanes, whose label is indented.
+
+    `level` (n,) is 0 for none, 1 for less than an eighth, 1 + k for k whole eighths; `kind` (n,) is the code of the
+    kind that ran longest in the cell (of several, the first), -1 where none did. `busy` is the share of the window.
+    """
+
+    label: str
+    level: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    busy: float
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A timeline of one clock: `edges` (n + 1,) cut its window into cells, in ps; lines from the top down.
+
+    `phases` has for each name how many eighths of each cell it holds, as a Line's `level` says it. `left_out` counts
+    the devices and the phases that there was no room for.
+    """
+
+    clock: str
+    edges: NDArray[np.int64]
+    lines: tuple[Line, ...]
+    phases: tuple[tuple[str, NDArray[np.int64]], ...]
+    left_out: tuple[int, int]
 
 
 def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     """The lines of the timeline of `report`, as wide as the console; none without device work of any length."""
     rows = ordered.rows
-    labels = timeline_cells.labels(rows, report.marks)
-    longest = max((cell_len(terminal.shown(name, on)) for name in labels), default=0)
+    names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), MAX_DEVICES)))]
+    names += [str(name) for name in report.marks["name"].unique()]
+    longest = max((cell_len(terminal.shown(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
-    cells = min(max(on.width - label - 2 - _SHARE, timeline_cells.MIN_CELLS), timeline_cells.MAX_CELLS)
-    found = timeline_cells.strips(rows, report.windows, report.marks, report.shown, cells)
-    made: list[Text] = []
-    for one in found[: timeline_cells.MAX_CLOCKS]:
-        made += _drawn(one, on, label, cells, report.shown is not None)
-    if len(found) > timeline_cells.MAX_CLOCKS:
-        made.append(Text(terminal.shown(f"… and {len(found) - timeline_cells.MAX_CLOCKS} clocks more.", on)))
-    return made
+    cells = min(max(on.width - label - 2 - _SHARE, MIN_CELLS), MAX_CELLS)
+    by_clock = strips(rows, report.windows, report.marks, report.shown, cells)
+    lines: list[Text] = []
+    for strip in by_clock[:MAX_CLOCKS]:
+        lines += _text(strip, on, label, cells, report.shown is not None)
+    if len(by_clock) > MAX_CLOCKS:
+        lines.append(Text(terminal.shown(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
+    return lines
 
 
-def _drawn(one: Strip, on: Console, label: int, cells: int, in_phases: bool) -> list[Text]:
-    length = int(one.edges[-1] - one.edges[0])
-    whole = "from the first phase to the last" if in_phases else "from first start to last end"
-    clock = f" on the clock of {one.clock}" if one.clock else ""
-    title = terminal.wrapped(f"Timeline: {time(length)} {whole}{clock}", on)
-    made = [Text(line, style="bold") for line in title]
-    for line in one.lines:
-        made += _line(line, on, label, cells)
-    made += _axis(one, on, label)
-    for name, level in one.phases:
+def strips(
+    rows: Rows, windows: Mapping[str, iv.Intervals], phases: pd.DataFrame, extent: tuple[int, int] | None, cells: int
+) -> list[Strip]:
+    """A timeline for each clock of `windows` (by clock, shape (n, 2) in ps) that has a length, `cells` wide at most.
+
+    `phases` has name, start_ps and end_ps in order; a name may repeat. `extent` is the part to show, where there is one
+    clock; phases are shown only there too. Lanes stand below their device where there are at most MAX_LANES of them.
+    """
+    by_clock = []
+    alone = len(windows) == 1
+    for clock, window in windows.items():
+        span = (extent if alone else None) or iv.span([window])
+        if span is None or span[1] <= span[0]:
+            continue
+        edges = _edges(span, min(cells, span[1] - span[0]))
+        mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
+        lines = [_line(rows, *of_line, edges) for of_line in _sets(rows, mine[:MAX_DEVICES])]
+        marks, more = _phases(phases, edges) if alone else ((), 0)
+        by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - MAX_DEVICES, 0), more)))
+    return by_clock
+
+
+def _edges(span: tuple[int, int], cells: int) -> NDArray[np.int64]:
+    start, end = span
+    # Python ints: the product overflows int64 from about an hour on.
+    return np.array([start + (end - start) * at // cells for at in range(cells + 1)], np.int64)
+
+
+def _sets(rows: Rows, devices: Sequence[int]) -> list[tuple[str, slice, NDArray[np.bool_] | None]]:
+    """Label, rows of the device, and which of those rows count (None for all) of each line."""
+    lane, names = rows.codes("lane"), rows.labels("lane")
+    lanes = {number: np.unique(lane[rows.of(number)]).tolist() for number in devices}
+    few = sum(map(len, lanes.values())) <= MAX_LANES
+    sets: list[tuple[str, slice, NDArray[np.bool_] | None]] = []
+    for number in devices:
+        mine, name = rows.of(number), rows.devices[number]
+        sets.append((name, mine, None))
+        # The lanes of a CPU device are threads of a pool, which say nothing of what ran beside what.
+        if few and len(lanes[number]) > 1 and type_of(name) != "cpu":
+            sets += [(f"  {names[code]}", mine, lane[mine] == code) for code in lanes[number]]
+    return sets
+
+
+def _line(rows: Rows, label: str, mine: slice, counts: NDArray[np.bool_] | None, edges: NDArray[np.int64]) -> Line:
+    spans, kinds = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
+    if counts is not None:
+        spans, kinds = spans[counts], kinds[counts]
+    by_kind = np.array([_within(spans[kinds == CODE[kind]], edges) for kind in Kind])
+    busy = _within(spans, edges)
+    order = np.array([CODE[kind] for kind in Kind])
+    longest = np.where(busy > 0, order[by_kind.argmax(axis=0)], -1)
+    return Line(label, _levels(busy, edges), longest, iv.sum_exactly(busy) / int(edges[-1] - edges[0]))
+
+
+def _within(spans: iv.Intervals, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    return iv.within(iv.union(spans), iv.intervals(edges[:-1], edges[1:]))
+
+
+def _levels(busy: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """0 for none, 1 for less than an eighth of the cell, 1 + k for k whole eighths."""
+    # Eighths first, so that no product of a long time can overflow.
+    lengths = np.diff(edges)
+    whole, rest = np.divmod(busy, lengths)
+    eighths = whole * EIGHTHS + np.array(
+        [EIGHTHS * int(part) // int(length) for part, length in zip(rest, lengths, strict=True)], np.int64
+    )
+    return np.where(busy > 0, 1 + eighths, 0)
+
+
+def _phases(phases: pd.DataFrame, edges: NDArray[np.int64]) -> tuple[tuple[tuple[str, NDArray[np.int64]], ...], int]:
+    """The levels of the first MAX_PHASES names that have any, and how many more there are."""
+    levels = []
+    for name in dict.fromkeys(phases["name"]):
+        mine = phases[phases["name"] == name]
+        level = _levels(_within(iv.intervals(mine["start_ps"], mine["end_ps"]), edges), edges)
+        if level.any():
+            levels.append((str(name), level))
+    return tuple(levels[:MAX_PHASES]), max(len(levels) - MAX_PHASES, 0)
+
+
+def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool) -> list[Text]:
+    length = int(strip.edges[-1] - strip.edges[0])
+    extent = "from the first phase to the last" if in_phases else "from first start to last end"
+    clock = f" on the clock of {strip.clock}" if strip.clock else ""
+    title = terminal.wrapped(f"Timeline: {time(length)} {extent}{clock}", on)
+    lines = [Text(line, style="bold") for line in title]
+    for line in strip.lines:
+        lines += _bar(line, on, label, cells)
+    lines += _axis(strip, on, label)
+    for name, level in strip.phases:
         text = "".join(_mark(int(at), terminal.is_unicode(on)) for at in level)
-        made.append(Text(f"{_label(name, on, label)} {text}".rstrip(), style="dim"))
-    devices, phases = one.left_out
+        lines.append(Text(f"{_label(name, on, label)} {text}".rstrip(), style="dim"))
+    devices, phases = strip.left_out
     if devices or phases:
         more = [f"{number} {what}" for number, what in ((devices, "devices"), (phases, "phases")) if number]
-        made.append(Text(terminal.shown(f"… and {' and '.join(more)} more.", on)))
-    return made + [Text(line, style="dim") for line in terminal.wrapped(_legend(one, on), on)]
+        lines.append(Text(terminal.shown(f"… and {' and '.join(more)} more.", on)))
+    return lines + [Text(line, style="dim") for line in terminal.wrapped(_legend(strip, on), on)]
 
 
 def _label(name: str, on: Console, width: int) -> str:
     return terminal.padded(terminal.shown(name, on), width)
 
 
-def _line(line: Line, on: Console, label: int, cells: int) -> list[Text]:
+def _bar(line: Line, on: Console, label: int, cells: int) -> list[Text]:
     """The bar, and below it the letters of the kinds, where any is not compute."""
-    glyphs = timeline_cells.UNICODE if terminal.is_unicode(on) else timeline_cells.ASCII
+    glyphs = UNICODE if terminal.is_unicode(on) else ASCII
     bar = Text(_label(line.label, on, label) + " ")
     few = on.color_system in ("standard", "windows")
     cell = zip(line.kind.tolist(), line.level.tolist(), strict=True)
-    for kind, same in groupby(cell, key=lambda one: one[0]):
+    for kind, same in groupby(cell, key=lambda kind_and_level: kind_and_level[0]):
         style = _COLOURS[kind][few] if kind in _COLOURS else ""
         bar.append("".join(glyphs[level] for _, level in same), style)
-    bar.append(f"{'':{cells - len(line.level)}} {timeline_cells.busy(line):>{_SHARE}}".rstrip())
+    bar.append(f"{'':{cells - len(line.level)}} {percent(line.busy):>{_SHARE}}".rstrip())
     letters = "".join(_CODES.get(kind, " ") for kind in line.kind.tolist())
     return [bar, *([Text(" " * (label + 1) + letters.rstrip())] if letters.strip() else [])]
 
@@ -85,29 +211,34 @@ def _mark(level: int, unicode: bool) -> str:
     """Where a phase is: a line where it holds half of the cell or more, a dot where it holds less."""
     if level == 0:
         return " "
-    half = level > timeline_cells.EIGHTHS // 2
+    half = level > EIGHTHS // 2
     return ("━" if half else "·") if unicode else ("=" if half else ".")
 
 
-def _axis(one: Strip, on: Console, label: int) -> list[Text]:
+def _axis(strip: Strip, on: Console, label: int) -> list[Text]:
     """Ticks with what they say; the last may reach below the busy shares."""
-    made = ""
-    for place, word in zip(*timeline_cells.axis(one.edges), strict=True):
-        made = f"{made:{place}}|{terminal.shown(word, on)}"
-    return [Text(f"{'':{label + 1}}{made}"[: label + 2 + len(one.edges) + _SHARE], style="dim")]
+    line = ""
+    for place, word in zip(*axis(strip.edges), strict=True):
+        line = f"{line:{place}}|{terminal.shown(word, on)}"
+    return [Text(f"{'':{label + 1}}{line}"[: label + 2 + len(strip.edges) + _SHARE], style="dim")]
 
 
-def _legend(one: Strip, on: Console) -> str:
-    glyphs = timeline_cells.UNICODE if terminal.is_unicode(on) else timeline_cells.ASCII
-    cell = int(one.edges[-1] - one.edges[0]) / (len(one.edges) - 1)
-    letters = _letters(one.lines)
-    scale = f"Each cell spans {time(cell)}: {glyphs[-1]} is 100 % busy, {glyphs[1]} less than an eighth"
-    return f"{scale}. {letters}" if letters else f"{scale}."
+def axis(edges: NDArray[np.int64]) -> tuple[list[int], list[str]]:
+    """The cells that hold the points at round numbers of time, the first at 0, and what they say."""
+    length, cells = int(edges[-1] - edges[0]), len(edges) - 1
+    most = max(cells // _TICK_CELLS, 2)
+    step = next(size * 10**power for power in range(20) for size in _STEPS if length <= most * size * 10**power)
+    ticks = list(range(0, length, step))
+    places = [int(np.searchsorted(edges, int(edges[0]) + at, side="right")) - 1 for at in ticks]
+    return places, ["0" if not at else exact(at) for at in ticks]
 
 
-def _letters(lines: Sequence[Line]) -> str:
-    seen = {kind for line in lines for kind in line.kind.tolist()}
-    said = [
-        f"{letter} {kind}" for kind, letter in timeline_cells.LETTERS.items() if letter != " " and CODE[kind] in seen
-    ]
-    return f"Letters name the longest kind, where it is not compute: {', '.join(said)}." if said else ""
+def _legend(strip: Strip, on: Console) -> str:
+    glyphs = UNICODE if terminal.is_unicode(on) else ASCII
+    cell = int(strip.edges[-1] - strip.edges[0]) / (len(strip.edges) - 1)
+    scale = f"Each cell spans {time(cell)}: {glyphs[-1]} is 100 % busy, {glyphs[1]} less than an eighth."
+    there = {kind for line in strip.lines for kind in line.kind.tolist()}
+    letters = [f"{letter} {kind}" for kind, letter in LETTERS.items() if letter != " " and CODE[kind] in there]
+    if not letters:
+        return scale
+    return f"{scale} Letters name the longest kind, where it is not compute: {', '.join(letters)}."

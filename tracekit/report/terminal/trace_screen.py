@@ -12,7 +12,7 @@ from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats, read
 from tracekit.readers.find import runs_note
-from tracekit.report.contents import Clock, Contents, Device, contents
+from tracekit.report.trace_contents import Clock, Contents, Device, contents
 from tracekit.units import compact_count, count, counted, percent, time
 from tracekit.vocabulary.kinds import Kind
 
