@@ -1,4 +1,4 @@
-"""What `tracekit view --perfetto` shows: one file of the trace."""
+"""Where `tracekit view` opens a browser, and what it shows with --perfetto: one file of the trace."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from tests.export.perfetto_reader import read
 from tests.traces import path
 from tracekit.errors import ViewError
-from tracekit.view.view import _export
+from tracekit.view.view import _export, has_screen
 
 CASE = "mxnet_two_contexts_naive.json.gz"
 
@@ -22,3 +22,22 @@ def test_clocks_that_cannot_be_compared_are_not_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["tracekit.export.export"], "export", lambda *_, **__: files)
     with pytest.raises(ViewError, match=r"The clocks of 2 hosts .* Write a file for each"):
         _export(tmp_path / "t", None, tmp_path / "y.pftrace.gz")
+
+
+@pytest.mark.parametrize(
+    ("environment", "on_terminal", "platform", "opened"),
+    [
+        ({"DISPLAY": ":0"}, True, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True, "linux", True),
+        ({"BROWSER": "wslview"}, True, "linux", True),
+        ({}, True, "darwin", True),
+        ({"DISPLAY": ":0"}, False, "linux", False),
+        ({"DISPLAY": ""}, True, "linux", False),
+        ({}, True, "linux", False),
+        ({}, False, "darwin", False),
+    ],
+)
+def test_a_browser_is_opened_on_a_terminal_with_a_display_or_a_browser_of_ones_own(
+    environment, on_terminal, platform, opened
+):
+    assert has_screen(environment, on_terminal, platform) is opened

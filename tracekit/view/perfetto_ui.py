@@ -18,7 +18,6 @@ from urllib.parse import quote
 from tracekit.errors import ViewError
 from tracekit.files import trace_name
 from tracekit.view import server_process
-from tracekit.view.browser import open_address
 
 VARIABLE = "TRACEKIT_PERFETTO_UI"
 _SERVER = Path(__file__).with_name("file_server.py")
@@ -65,7 +64,7 @@ def serve(
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
             address = f"{origin}/ui/#!/?url={quote(f'{origin}/trace/{quote(name)}', safe='')}"
             print(f"Serving {trace_dir} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
-            with open_address(address, browser):
+            with server_process.open_address(address, browser):
                 server_process.wait("The server of the Perfetto UI", process, directory)
 
 

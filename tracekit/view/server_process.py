@@ -1,12 +1,17 @@
-"""A viewer's server: a process that serves a temporary directory, stops cleanly, and dies with this one."""
+"""A viewer's server: a process that serves a temporary directory, stops cleanly, and dies with this one.
 
+Beside it, a browser is opened without output, and never in the way of its stop.
+"""
+
+import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -14,6 +19,22 @@ from tracekit.errors import ViewError
 
 HOST = "127.0.0.1"
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# `webbrowser` waits for commands that it does not know (BROWSER=...), so it has a process, whose standard input is its
+# life line: a command that is still running when the server stops, or dies, ends with it. Browsers that `webbrowser`
+# knows are in sessions of their own and stay.
+_OPENER = """
+import os, signal, sys, threading, webbrowser
+def open_it():
+    try:
+        webbrowser.open(sys.argv[1])
+    finally:
+        os._exit(0)
+threading.Thread(target=open_it, daemon=True).start()
+os.read(0, 1)
+os.killpg(0, signal.SIGKILL)
+"""
+_BROWSER_LIMIT_S = 1.0
 
 
 def check_port(port: int) -> None:
@@ -97,6 +118,32 @@ def wait(viewer: str, process: subprocess.Popen[str], directory: Path) -> None:
     """Wait for a signal; raises ViewError if the server ends before one comes."""
     process.wait()
     raise ViewError(f"{viewer} ended by itself ({_ending(process, directory)}); start it again with `tracekit view`")
+
+
+@contextmanager
+def open_address(address: str, browser: bool) -> Iterator[None]:
+    """Open `address` in the user's browser while the block runs, if `browser`; that it did not open is no error."""
+    if not browser:
+        yield
+        return
+    with subprocess.Popen(
+        # -P: a file of the user's that is called webbrowser.py must not be imported.
+        [sys.executable, "-P", "-c", _OPENER, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as opener:
+        assert opener.stdin is not None
+        try:
+            yield
+        finally:
+            opener.stdin.close()
+            try:
+                opener.wait(timeout=_BROWSER_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(opener.pid, signal.SIGKILL)
 
 
 def _log(directory: Path) -> Path:

@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 
 from tracekit.errors import TracekitError, ViewError
 from tracekit.view import server_process
-from tracekit.view.browser import open_address
 
 _SUFFIX = ".xplane.pb"
 
@@ -58,7 +57,7 @@ def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser:
             query = urlencode({"run": run or [*files][-1], "tag": "trace_viewer@"}, safe="@")
             address = f"{address}?{query}#profile"
             print(f"Serving {trace_dir} in TensorBoard: {address}\nPress Ctrl-C to stop.", flush=True)
-            with open_address(address, browser):
+            with server_process.open_address(address, browser):
                 server_process.wait("TensorBoard", process, mirror)
 
 

@@ -1,5 +1,11 @@
-"""`tracekit view`: pick the viewer, and open a browser where somebody sits before a screen."""
+"""`tracekit view`: pick the viewer, and open a browser where somebody sits before a screen.
 
+`import tracekit` imports this module, so the viewers wait inside the function.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tracekit.errors import ViewError
@@ -23,21 +29,22 @@ def view(
     ViewError if there is no such trace or run, the viewer is not installed, the port cannot be used, or the server ends
     by itself.
     """
-    # Here, because `import tracekit` imports this module.
-    import os
-    import sys
-
     from tracekit.view import perfetto_ui as ui
     from tracekit.view import tensorboard
-    from tracekit.view.browser import is_wanted
 
     trace_dir = Path(trace_dir)
-    browser = browser and is_wanted(os.environ, sys.stdout.isatty())
+    browser = browser and has_screen(os.environ, sys.stdout.isatty())
     if not (perfetto or perfetto_ui):
         tensorboard.serve(trace_dir, port=port, run=run, browser=browser)
         return
     place = None if perfetto_ui is None else Path(perfetto_ui)
     ui.serve(trace_dir, _export, ui=place, port=port, run=run, browser=browser)
+
+
+def has_screen(environment: Mapping[str, str], on_terminal: bool, platform: str = sys.platform) -> bool:
+    """Whether somebody sits before a screen: a terminal, and a display or a BROWSER of the user's own choice."""
+    names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    return on_terminal and (platform == "darwin" or any(environment.get(name) for name in names))
 
 
 def _export(trace_dir: Path, run: str | None, out: Path) -> None:
