@@ -14,7 +14,7 @@ from tests.vocabulary.collective_names import KERNELS
 from tracekit.vocabulary.collectives import OPCODES
 from tracekit.vocabulary.kinds import (
     TABLE,
-    Judged,
+    Classification,
     Kind,
     KnownBy,
     classify,
@@ -112,12 +112,12 @@ COMPUTE = [
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_of_communication_libraries_and_collective_ops_are_collectives(name):
-    assert classify(name) == classify(name, typed=Kind.COMPUTE) == Judged(Kind.COLLECTIVE, None, KnownBy.NAME)
+    assert classify(name) == classify(name, typed=Kind.COMPUTE) == Classification(Kind.COLLECTIVE, None, KnownBy.NAME)
 
 
 @pytest.mark.parametrize(("name", "way"), COPIES.items())
 def test_the_names_that_drivers_and_profilers_give_copies_are_copies(name, way):
-    assert classify(name) == Judged(Kind.MEMCPY, way, KnownBy.NAME)
+    assert classify(name) == Classification(Kind.MEMCPY, way, KnownBy.NAME)
 
 
 @given(
@@ -133,7 +133,7 @@ def test_any_text_is_judged_and_only_copies_have_a_direction(name, opcode, typed
 
 @pytest.mark.parametrize("name", MEMSETS)
 def test_memsets_are_memsets(name):
-    assert classify(name) == Judged(Kind.MEMSET, None, KnownBy.NAME)
+    assert classify(name) == Classification(Kind.MEMSET, None, KnownBy.NAME)
 
 
 @pytest.mark.parametrize("name", COMPUTE)
@@ -164,7 +164,7 @@ def test_names_that_only_look_like_communication_or_copies_are_compute(name):
     ],
 )
 def test_the_opcode_counts_more_than_the_name(opcode, name, kind, way):
-    assert classify(name, opcode=opcode) == Judged(kind, way, KnownBy.OPCODE)
+    assert classify(name, opcode=opcode) == Classification(kind, way, KnownBy.OPCODE)
 
 
 @pytest.mark.parametrize(
@@ -183,21 +183,21 @@ def test_the_kernel_that_ran_counts_more_than_an_opcode_that_decides_nothing(opc
 
 
 def test_a_custom_call_of_an_unknown_name_is_only_taken_for_compute():
-    assert classify("my_kernel", opcode="custom-call") == Judged(Kind.COMPUTE, None, KnownBy.NOTHING)
+    assert classify("my_kernel", opcode="custom-call") == Classification(Kind.COMPUTE, None, KnownBy.NOTHING)
 
 
 @pytest.mark.parametrize(
     ("lane", "expected"),
     [
-        ("Stream #8(MemcpyH2D)", Judged(Kind.MEMCPY, "H2D", KnownBy.STREAM)),
-        ("Stream #8(MemcpyOther)", Judged(Kind.MEMCPY, None, KnownBy.STREAM)),
-        ("Stream #8(MemcpyH2D,MemcpyD2H)", Judged(Kind.MEMCPY, None, KnownBy.STREAM)),
-        ("Stream #8(Memset)", Judged(Kind.MEMSET, None, KnownBy.STREAM)),
-        ("Stream #8(MemcpyD2D,Memset)", Judged(Kind.MEMCPY, "D2D", KnownBy.STREAM)),
-        ("Stream #8(Compute)", Judged(Kind.COMPUTE, None, KnownBy.NOTHING)),
-        ("Stream #8(Compute,MemcpyH2D)", Judged(Kind.COMPUTE, None, KnownBy.NOTHING)),
-        ("Stream #16(Kernel)", Judged(Kind.COMPUTE, None, KnownBy.NOTHING)),
-        ("Stream #2", Judged(Kind.COMPUTE, None, KnownBy.NOTHING)),
+        ("Stream #8(MemcpyH2D)", Classification(Kind.MEMCPY, "H2D", KnownBy.STREAM)),
+        ("Stream #8(MemcpyOther)", Classification(Kind.MEMCPY, None, KnownBy.STREAM)),
+        ("Stream #8(MemcpyH2D,MemcpyD2H)", Classification(Kind.MEMCPY, None, KnownBy.STREAM)),
+        ("Stream #8(Memset)", Classification(Kind.MEMSET, None, KnownBy.STREAM)),
+        ("Stream #8(MemcpyD2D,Memset)", Classification(Kind.MEMCPY, "D2D", KnownBy.STREAM)),
+        ("Stream #8(Compute)", Classification(Kind.COMPUTE, None, KnownBy.NOTHING)),
+        ("Stream #8(Compute,MemcpyH2D)", Classification(Kind.COMPUTE, None, KnownBy.NOTHING)),
+        ("Stream #16(Kernel)", Classification(Kind.COMPUTE, None, KnownBy.NOTHING)),
+        ("Stream #2", Classification(Kind.COMPUTE, None, KnownBy.NOTHING)),
     ],
 )
 def test_a_stream_of_copies_tells_what_its_events_are_and_a_stream_of_kernels_does_not(lane, expected):
@@ -205,11 +205,12 @@ def test_a_stream_of_copies_tells_what_its_events_are_and_a_stream_of_kernels_do
 
 
 def test_the_stream_counts_more_than_the_name_and_less_than_the_record():
-    assert classify("Memset", lane="Stream #8(MemcpyH2D)") == Judged(Kind.MEMCPY, "H2D", KnownBy.STREAM)
-    assert classify("Memset", lane="Stream #8(MemcpyH2D,Memset)") == Judged(Kind.MEMSET, None, KnownBy.NAME)
-    assert classify("copy", opcode="copy", lane="Stream #8(MemcpyD2D)") == Judged(Kind.MEMCPY, "D2D", KnownBy.STREAM)
-    told = classify("event", typed=Kind.MEMSET, lane="Stream #8(MemcpyH2D)")
-    assert told == Judged(Kind.MEMSET, None, KnownBy.STAT)
+    assert classify("Memset", lane="Stream #8(MemcpyH2D)") == Classification(Kind.MEMCPY, "H2D", KnownBy.STREAM)
+    assert classify("Memset", lane="Stream #8(MemcpyH2D,Memset)") == Classification(Kind.MEMSET, None, KnownBy.NAME)
+    copy = classify("copy", opcode="copy", lane="Stream #8(MemcpyD2D)")
+    assert copy == Classification(Kind.MEMCPY, "D2D", KnownBy.STREAM)
+    memset = classify("event", typed=Kind.MEMSET, lane="Stream #8(MemcpyH2D)")
+    assert memset == Classification(Kind.MEMSET, None, KnownBy.STAT)
 
 
 def test_a_copy_takes_its_direction_from_its_record_then_its_name_then_its_stream():
@@ -240,7 +241,7 @@ def test_control_flow_is_told_by_opcode_and_by_name_only_without_one(opcode, nam
 @pytest.mark.parametrize("opcode", sorted(OPCODES))
 def test_every_collective_opcode_is_one_by_the_table_whole_or_half(opcode):
     for form in (opcode, f"{opcode}-start", f"{opcode}-done"):
-        assert classify("x", opcode=form) == Judged(Kind.COLLECTIVE, None, KnownBy.OPCODE)
+        assert classify("x", opcode=form) == Classification(Kind.COLLECTIVE, None, KnownBy.OPCODE)
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example)
@@ -259,7 +260,7 @@ def table() -> str:
     lines = ["| told by | it says | so it is | for example |", "| --- | --- | --- | --- |"]
     for row in TABLE:
         kind = row.kind.value + (f" ({row.which})" if row.which else "")
-        says = row.says.replace("|", "\\|")
+        says = row.pattern.replace("|", "\\|")
         lines.append(f"| {row.level.value} | `{says}` | {kind} | `{row.example}` |")
     return "\n".join(lines)
 

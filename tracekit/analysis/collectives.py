@@ -21,7 +21,7 @@ from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
 from tracekit.vocabulary.collectives import OPERATIONS
-from tracekit.vocabulary.names import function
+from tracekit.vocabulary.kinds import function_name
 
 COLLECTIVE_COLUMNS = {
     "instance": "int64",
@@ -299,7 +299,7 @@ def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.
 def _ops(rows: Rows, places: Column) -> NDArray[np.object_]:
     """The HLO op of each of the rows `places` of the frame, else its kernel's name without arguments."""
     ops = _texts(rows, "hlo_op", places)
-    names = np.array([function(name) for name in rows.labels("name")], object)
+    names = np.array([function_name(name) for name in rows.labels("name")], object)
     return np.asarray(np.where(pd.isna(ops), names[rows.events["name"].cat.codes.to_numpy()[places]], ops), object)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tracekit.vocabulary import kinds, names
+from tracekit.vocabulary import kinds
 from tracekit.vocabulary.kinds import Kind
 
 
@@ -89,22 +89,19 @@ def operation(name: str, category: str | None = None) -> str | None:
 
 def _of_category(category: str) -> str | None:
     """`all-reduce fusion` and `all-reduce-start` are an all-reduce."""
-    base = kinds.whole(category).removesuffix(" fusion")
+    base = kinds.base_opcode(category).removesuffix(" fusion")
     base = _CATEGORIES.get(base, base)
     return base if base in OPERATIONS else None
 
 
 @lru_cache(4096)
 def _of_name(name: str) -> str | None:
-    said = names.words(name)
+    words = kinds.words(name)
     row = kinds.row(name)
-    return _first(_PATTERNS, said) or (row.which if row.kind == Kind.COLLECTIVE else None) or _first(_LESSER, said)
+    return _first(_WORDS, words) or (row.which if row.kind == Kind.COLLECTIVE else None) or _first(_LESSER_WORDS, words)
 
 
-def _first(patterns: Mapping[str, re.Pattern[str]], said: str) -> str | None:
-    found = [(match.start(), -match.end(), what) for what, one in patterns.items() if (match := one.search(said))]
-    return min(found)[2] if found else None
-
-
-_PATTERNS = {what: re.compile(says) for what, says in _WORDS.items()}
-_LESSER = {what: re.compile(says) for what, says in _LESSER_WORDS.items()}
+def _first(patterns: Mapping[str, str], words: str) -> str | None:
+    matches = [(what, re.search(pattern, words)) for what, pattern in patterns.items()]
+    places = [(match.start(), -match.end(), what) for what, match in matches if match]
+    return min(places)[2] if places else None

@@ -21,7 +21,7 @@ _TEXTS = {
     "P2P": r"P2P|PtoP|Peer[-_ ]?to[-_ ]?Peer|(?-i:(?:cu|cuda|hip)Memcpy\w*Peer)",
     "host": r"H2H|HtoH|Host[-_ ]?to[-_ ]?Host",
 }
-_TEXT = re.compile("|".join(f"(?P<{way}>{says})" for way, says in _TEXTS.items()), re.IGNORECASE)
+_TEXT = re.compile("|".join(f"(?P<{way}>{pattern})" for way, pattern in _TEXTS.items()), re.IGNORECASE)
 # Memory that the driver moves by itself: from device to device that is always between two.
 _UNIFIED = re.compile(r"\bUVM_|\bUM_|\bUnified\b", re.IGNORECASE)
 
@@ -36,7 +36,8 @@ def direction(
     `apart` says whether the record names two devices or one, None if it does not name both; `either` that its writer
     calls copies within a device and between two the same.
     """
-    way = _WAYS.get(_ENDS.get(source, "") + _ENDS.get(target, "")) or next(filter(None, map(_named, texts)), None)
+    way = _WAYS.get(_ENDS.get(source, "") + _ENDS.get(target, ""))
+    way = way or next(filter(None, map(_direction_of, texts)), None)
     if way == "D2D" and apart is None and either:
         return None
     if way in (None, "D2D", "P2P") and apart is not None:
@@ -47,11 +48,11 @@ def direction(
 def host_memory(text: str) -> str | None:
     """The memory of the host that a copy goes through, as far as a text names it: `pageable`, which the driver has to
     stage, or else `pinned`."""
-    found = text.lower()
-    return next((memory for memory in ("pageable", "pinned") if memory in found), None)
+    return next((memory for memory in ("pageable", "pinned") if memory in text.lower()), None)
 
 
-def _named(text: str) -> str | None:
-    found = {str(match.lastgroup) for match in _TEXT.finditer(text)}
-    way = found.pop() if len(found) == 1 else None
+def _direction_of(text: str) -> str | None:
+    """The direction that a text names, None if it names none or several."""
+    ways = {str(match.lastgroup) for match in _TEXT.finditer(text)}
+    way = ways.pop() if len(ways) == 1 else None
     return "P2P" if way == "D2D" and _UNIFIED.search(text) else way

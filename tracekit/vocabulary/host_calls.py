@@ -48,8 +48,8 @@ _WAITING = re.compile(
 )
 # The first pattern that is found in a name decides.
 _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
-    (activity, re.compile(says))
-    for activity, says in (
+    (activity, re.compile(pattern))
+    for activity, pattern in (
         # XLA's participants wait for each other: xla/service/rendezvous.h, xla/backends/cpu/collectives.
         (
             Activity.MEETING,
@@ -103,8 +103,8 @@ def launches_graph(name: str) -> bool:
 
 def sync_call(name: str) -> SyncCall | None:
     """Which synchronising call a name is, of a host's call or of its record on a stream; None of any other."""
-    if found := _SYNC.match(name):
-        return SyncCall.STREAM_WAIT if found["wait"] else _SYNC_OF.get(found["of"], SyncCall.DEVICE)
+    if match := _SYNC.match(name):
+        return SyncCall.STREAM_WAIT if match["wait"] else _SYNC_OF.get(match["of"], SyncCall.DEVICE)
     if _FUTURE.fullmatch(name):
         return SyncCall.FUTURE
     return SyncCall.OTHER if _OTHER.fullmatch(name) else None

@@ -9,8 +9,9 @@ says what ran instead, so those names are read before an opcode that decides not
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
-from tracekit.vocabulary import copies, names
+from tracekit.vocabulary import copies
 
 
 class Kind(StrEnum):
@@ -34,7 +35,7 @@ class KnownBy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judged:
+class Classification:
     """What an operation is, the direction it copies in (memcpy only), and what told its kind."""
 
     kind: Kind
@@ -46,7 +47,7 @@ class Judged:
 class Row:
     """One line of TABLE.
 
-    `says` is a regular expression. It must match the whole HLO opcode (of an async pair: without its `-start`,
+    `pattern` is a regular expression. It must match the whole HLO opcode (of an async pair: without its `-start`,
     `-update` or `-done`), the whole kind in the profiler's record, or all of the types in a stream's label, each in
     lower case; or be found in the words of a kernel's own name (`ncclDevKernel_AllReduce<…>(…)` is "nccl dev kernel all
     reduce"), or, if it holds a `::`, in the name with its namespaces. `which` is the category of a collective in HLO
@@ -56,7 +57,7 @@ class Row:
     level: KnownBy
     kind: Kind
     which: str | None
-    says: str
+    pattern: str
     example: str
 
 
@@ -153,16 +154,18 @@ CONTROL_FLOW = frozenset({"while", "conditional", "call", "megacore fusion"})
 _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
+_MANGLED = re.compile(r"_Z(?:N[KV]*|L)?(?=\d)")
+_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 
 
 def _compiled(row: Row) -> re.Pattern[str]:
-    return re.compile(f"({row.says})(-start|-update|-done)?" if row.level == OPCODE else row.says)
+    return re.compile(f"({row.pattern})(-start|-update|-done)?" if row.level == OPCODE else row.pattern)
 
 
 _TABLE = tuple((row, _compiled(row)) for row in TABLE)
 
 
-def whole(opcode: str) -> str:
+def base_opcode(opcode: str) -> str:
     """The operation of which `opcode` is a half: `all-reduce-start` is an all-reduce."""
     return _HALF.sub("", opcode)
 
@@ -174,7 +177,7 @@ def is_control_flow(opcode: str | None, name: str) -> bool:
 
 def classify(
     name: str, *, opcode: str | None = None, typed: Kind | None = None, direction: str | None = None, lane: str = ""
-) -> Judged:
+) -> Classification:
     """What an operation is, by TABLE.
 
     `opcode` is its HLO category or opcode where known. `typed` is the kind that the profiler's own record says (its
@@ -182,23 +185,43 @@ def classify(
     copy by its name. `direction` is the record's copy direction; else it is read from the name, then from `lane`, the
     label of the stream.
     """
-    found = row(name, opcode, typed, lane)
-    way = None
-    if found.kind == Kind.MEMCPY:
-        way = found.which or direction or copies.direction(name, lane)
-    return Judged(found.kind, way, found.level)
+    match = row(name, opcode, typed, lane)
+    if match.kind != Kind.MEMCPY:
+        return Classification(match.kind, None, match.level)
+    return Classification(Kind.MEMCPY, match.which or direction or copies.direction(name, lane), match.level)
 
 
 def row(name: str, opcode: str | None = None, typed: Kind | None = None, lane: str = "") -> Row:
     """The first row of TABLE that matches; the arguments are those of `classify`."""
-    function, words = names.function(name), names.words(name)
-    label = _STREAM_TYPES.match(lane)
-    asked = {OPCODE: opcode or "", STAT: typed.value if typed else "", STREAM: label[1].lower() if label else ""}
-    for one, pattern in _TABLE:
-        if one.level == NAME:
-            found = pattern.search(function if "::" in one.says else words)
+    with_namespaces, as_words = function_name(name), words(name)
+    types = _STREAM_TYPES.match(lane)
+    texts = {OPCODE: opcode or "", STAT: typed.value if typed else "", STREAM: types[1].lower() if types else ""}
+    for candidate, pattern in _TABLE:
+        if candidate.level == NAME:
+            matches = pattern.search(with_namespaces if "::" in candidate.pattern else as_words)
         else:
-            found = pattern.fullmatch(asked[one.level])
-        if found:
-            return one
+            matches = pattern.fullmatch(texts[candidate.level])
+        if matches:
+            return candidate
     return _OTHERWISE
+
+
+def function_name(name: str) -> str:
+    """The function that a kernel's name tells, with its namespaces: no return type, template arguments or parameters.
+
+    Of a name that C++ mangled (`_ZN5aiter26cross_device_reduce_2stageI…`), the identifiers. What is no C++ stays.
+    """
+    if mangled := _MANGLED.match(name):
+        parts, at = [], mangled.end()
+        while length := re.match(r"\d+", name[at:]):
+            at += length.end() + int(length[0])
+            parts.append(name[at - int(length[0]) : at])
+        return "::".join(parts)
+    bare = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    return re.split(r"[<(]", bare, maxsplit=1)[0].removeprefix("void ")
+
+
+@lru_cache(4096)  # a name is asked for its kind, then for its collective
+def words(name: str) -> str:
+    """The last part of a function's name as words: `x::RaggedAllToAllKernel<8>` is "ragged all to all kernel"."""
+    return _BOUNDARY.sub(" ", function_name(name).rpartition("::")[2]).lower().strip()

@@ -45,49 +45,49 @@ def read(path: Path) -> tuple[Rule, ...]:
     Raises TracekitError, which names the file and the rule, if there is no such file or rule or if one is wrong.
     """
     try:
-        held = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise TracekitError(f"The rules file {path} does not exist. Check --kinds.") from None
     except OSError as error:
         raise TracekitError(f"The rules file {path} cannot be read: {error.strerror}. Check --kinds.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TracekitError(f"The rules file {path} is not TOML: {error}. docs/kinds.md shows one.") from None
-    other = [key for key in held if key != "rule"]
+    other = [key for key in content if key != "rule"]
     if other:
         raise TracekitError(f"{path} holds {other[0]!r}, which is no rule: each rule is a table that begins [[rule]].")
-    rules = held.get("rule")
+    rules = content.get("rule")
     if not (isinstance(rules, list) and rules and all(isinstance(rule, dict) for rule in rules)):
         raise TracekitError(f"{path} holds no rules: each rule is a table that begins [[rule]].")
     return tuple(_rule(f"Rule {number} of {path}", rule) for number, rule in enumerate(rules, 1))
 
 
-def _rule(label: str, said: Mapping[str, Any]) -> Rule:
-    unknown = [key for key in said if key not in _KEYS]
+def _rule(label: str, table: Mapping[str, Any]) -> Rule:
+    unknown = [key for key in table if key not in _KEYS]
     if unknown:
         raise TracekitError(f"{label}: {unknown[0]!r} is no key of a rule; it may hold {', '.join(_KEYS)}.")
-    patterns = {key: _pattern(label, key, said[key]) for key in _COLUMNS if key in said}
+    patterns = {key: _pattern(label, key, table[key]) for key in _COLUMNS if key in table}
     if not patterns:
         raise TracekitError(f"{label} does not say which rows it is about: give it a name, lane, device or category.")
-    kind, direction = said.get("kind"), said.get("direction")
+    kind, direction = table.get("kind"), table.get("direction")
     if kind not in list(Kind):
-        raise TracekitError(f"{label}: kind is {_shown(kind)}; it must be one of {', '.join(Kind)}.")
+        raise TracekitError(f"{label}: kind is {_quoted(kind)}; it must be one of {', '.join(Kind)}.")
     if direction is not None and kind != Kind.MEMCPY:
         raise TracekitError(f"{label}: only a memcpy has a direction; leave it out, or say kind = 'memcpy'.")
     if direction is not None and direction not in DIRECTIONS:
-        raise TracekitError(f"{label}: direction is {_shown(direction)}; it must be one of {', '.join(DIRECTIONS)}.")
+        raise TracekitError(f"{label}: direction is {_quoted(direction)}; it must be one of {', '.join(DIRECTIONS)}.")
     return Rule(label, patterns, Kind(kind), direction)
 
 
-def _pattern(label: str, key: str, said: Any) -> re.Pattern[str]:
-    if not isinstance(said, str):
-        raise TracekitError(f"{label}: {key} is {_shown(said)}; it must be a regular expression in quotes.")
+def _pattern(label: str, key: str, value: Any) -> re.Pattern[str]:
+    if not isinstance(value, str):
+        raise TracekitError(f"{label}: {key} is {_quoted(value)}; it must be a regular expression in quotes.")
     try:
-        return re.compile(said)
+        return re.compile(value)
     except re.error as error:
-        raise TracekitError(f"{label}: {key} = {said!r} is no regular expression: {error}.") from None
+        raise TracekitError(f"{label}: {key} = {value!r} is no regular expression: {error}.") from None
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return "missing" if value is None else repr(value)
 
 
@@ -98,34 +98,34 @@ def apply(events: pd.DataFrame, rules: Sequence[Rule]) -> pd.DataFrame:
     name, lane, device and category; the frame that was given is not changed.
     """
     rule = np.full(len(events), -1)
-    for number, found in reversed(list(enumerate(_matches(events, rules)))):
-        rule[found] = number
+    for number, rows in reversed(list(enumerate(_matches(events, rules)))):
+        rule[rows] = number
     ruled = rule >= 0
     # The last of each table is taken where no rule matches.
-    kind = np.where(ruled, np.array([*(_KINDS[one.kind] for one in rules), -1])[rule], events["kind"].cat.codes)
-    way = np.array([*(_WAYS[one.direction] for one in rules), -1])[rule]
+    kind = np.where(ruled, np.array([*(_KINDS[each.kind] for each in rules), -1])[rule], events["kind"].cat.codes)
+    way = np.array([*(_WAYS[each.direction] for each in rules), -1])[rule]
     way = np.where(way >= 0, way, events["direction"].cat.codes)
     way[kind != _KINDS[Kind.MEMCPY]] = -1
-    known = events["known_by"].cat
-    levels = [*known.categories, KnownBy.RULE.value, None]
+    known_by = events["known_by"].cat
+    levels = [*known_by.categories, KnownBy.RULE.value, None]
     return events.assign(
-        kind=pd.Categorical.from_codes(kind, pd.Index([one.value for one in Kind])),
+        kind=pd.Categorical.from_codes(kind, pd.Index([each.value for each in Kind])),
         direction=pd.Categorical.from_codes(way, pd.Index(DIRECTIONS)),
-        known_by=categorical(levels, np.where(ruled, len(levels) - 2, known.codes)),
+        known_by=categorical(levels, np.where(ruled, len(levels) - 2, known_by.codes)),
     )
 
 
 def unused(events: pd.DataFrame, rules: Sequence[Rule]) -> tuple[str, ...]:
     """One sentence for each rule that decides no row of `events`, the frame to which the rules are applied."""
-    taken = np.zeros(len(events), bool)
-    said = []
-    for rule, found in zip(rules, _matches(events, rules), strict=True):
-        if not found.any():
-            said.append(f"{rule.label} matches no row.")
-        elif not (found & ~taken).any():
-            said.append(f"{rule.label} decides nothing: rules before it match every row that it matches.")
-        taken |= found
-    return tuple(said)
+    decided = np.zeros(len(events), bool)
+    sentences = []
+    for rule, rows in zip(rules, _matches(events, rules), strict=True):
+        if not rows.any():
+            sentences.append(f"{rule.label} matches no row.")
+        elif not (rows & ~decided).any():
+            sentences.append(f"{rule.label} decides nothing: rules before it match every row that it matches.")
+        decided |= rows
+    return tuple(sentences)
 
 
 def _matches(events: pd.DataFrame, rules: Sequence[Rule]) -> list[NDArray[np.bool_]]:
@@ -133,7 +133,7 @@ def _matches(events: pd.DataFrame, rules: Sequence[Rule]) -> list[NDArray[np.boo
     return [
         np.logical_and.reduce(
             [
-                np.logical_or.reduce([_found(pattern, events[column]) for column in _COLUMNS[key]])
+                np.logical_or.reduce([_matching(pattern, events[column]) for column in _COLUMNS[key]])
                 for key, pattern in rule.patterns.items()
             ]
         )
@@ -141,7 +141,7 @@ def _matches(events: pd.DataFrame, rules: Sequence[Rule]) -> list[NDArray[np.boo
     ]
 
 
-def _found(pattern: re.Pattern[str], column: pd.Series) -> NDArray[np.bool_]:
+def _matching(pattern: re.Pattern[str], column: pd.Series) -> NDArray[np.bool_]:
     """In which rows of a categorical column the pattern is found; in a null it is not."""
-    told = [pattern.search(str(value)) is not None for value in column.cat.categories]
-    return np.array([*told, False])[column.cat.codes]
+    matches = [pattern.search(str(value)) is not None for value in column.cat.categories]
+    return np.array([*matches, False])[column.cat.codes]

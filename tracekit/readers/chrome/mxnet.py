@@ -138,7 +138,7 @@ def _bare(name: str) -> str:
     return name.rpartition("::")[2]
 
 
-def _judged(name: str) -> kinds.Judged:
+def _judged(name: str) -> kinds.Classification:
     """What an operator is: MXNet's own names of copies and collectives are records of what it did."""
     bare = _bare(name)
     if _COPY.fullmatch(bare):  # from one context to another of its type, or within one, the file does not say

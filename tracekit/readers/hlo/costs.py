@@ -180,7 +180,7 @@ class Costs:
         if opcode == "fusion":
             parts = [part for part, _ in self._parts(span)]
             return bool(parts) and all(self._opcode(part) in _NAMES or self._whole(part) for part in parts)
-        whole = kinds.whole(opcode) == opcode
+        whole = kinds.base_opcode(opcode) == opcode
         return whole and opcode not in _PARTIAL and opcode not in collectives.OPCODES
 
 

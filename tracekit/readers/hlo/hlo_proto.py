@@ -69,7 +69,7 @@ class Program:
 
     def _describe(self, span: Span, computation: int) -> Op:
         opcode = head(self.proto, *span)[1]
-        base = kinds.whole(opcode)
+        base = kinds.base_opcode(opcode)
         if base not in DETAILED and not (base == "fusion" and self._inside(span, base)):
             return Op(opcode, base)
         return describe(self._instruction(span, computation))
@@ -133,7 +133,7 @@ class Program:
         name, opcode = head(proto, *span)
         operands = [self.span(computation, operand) for operand in fields.numbers(36)]
         shapes = [None if at is None else Fields(proto, at).shape(3) for at in operands]
-        base = kinds.whole(opcode)
+        base = kinds.base_opcode(opcode)
         channel = fields.number(26)
         inner = self._inside(span, base) if base in _WRAPPERS else None
         if opcode in ("async-update", "async-done") and inner is None and operands and operands[0]:
@@ -163,7 +163,7 @@ class Program:
                 collective = self._inside(root, opcode) if opcode in _HOLDERS else None
                 return collective or self._instruction(root, computation_id)
             for inner in computation.spans:
-                opcode = kinds.whole(head(self.proto, *inner)[1])
+                opcode = kinds.base_opcode(head(self.proto, *inner)[1])
                 if opcode in collectives.OPCODES:
                     return self._instruction(inner, computation_id)
                 if opcode in _HOLDERS and (collective := self._inside(inner, opcode)) is not None:

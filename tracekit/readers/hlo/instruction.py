@@ -77,7 +77,7 @@ class Op:
     def category(self) -> str:
         """The opcode; of an async wrapper `reduce-scatter-start`, as HLO text writes it, and of a fusion that holds a
         collective the opcode of that."""
-        if kinds.whole(self.opcode) == self.does:
+        if kinds.base_opcode(self.opcode) == self.does:
             return self.opcode
         return f"{self.does}-{self.half}" if self.half else self.does
 
@@ -91,7 +91,7 @@ class Op:
         """Which half of an asynchronous pair it is: `start`, `update`, `done`, or "" if it is whole."""
         if self.opcode.removeprefix("host ") in ("send", "recv"):
             return "start"
-        return self.opcode.removeprefix(kinds.whole(self.opcode)).removeprefix("-")
+        return self.opcode.removeprefix(kinds.base_opcode(self.opcode)).removeprefix("-")
 
 
 def array(dtype: str, dimensions: Iterable[int], space: int = 0, element_bits: int = 0) -> Array:
@@ -119,8 +119,8 @@ def total(shape: Shape | None) -> int:
 
 def describe(instruction: Instruction) -> Op:
     """What the instruction does; an unknown size or direction is None."""
-    base = kinds.whole(instruction.opcode)
-    if instruction.inner is not None and kinds.whole(instruction.inner.opcode) != ASYNC:
+    base = kinds.base_opcode(instruction.opcode)
+    if instruction.inner is not None and kinds.base_opcode(instruction.inner.opcode) != ASYNC:
         work = describe(instruction.inner)
         # A wrapper's own shapes tell in which memory it moves what; of a collective it may hold more than that.
         by_wrapper = instruction.inner.shape is None or work.does in MOVES
@@ -164,7 +164,7 @@ def _sized(op: Op, instruction: Instruction) -> Op:
 
 def _start(instruction: Instruction) -> Instruction:
     """The `-start` of which a `-done` or `-update` is a half, as far as its operand tells; others as they are."""
-    base = kinds.whole(instruction.opcode)
+    base = kinds.base_opcode(instruction.opcode)
     operand = instruction.operands[0] if instruction.operands else None
     if not instruction.opcode.endswith(("-done", "-update")) or not isinstance(operand, tuple) or not operand:
         return instruction

@@ -112,14 +112,14 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
     return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
 
 
-def _judge(name: str, lane: str, op: Op | None, copy: memcpy.Details | None, is_memset: bool) -> kinds.Judged:
+def _judge(name: str, lane: str, op: Op | None, copy: memcpy.Details | None, is_memset: bool) -> kinds.Classification:
     """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
     typed = Kind.MEMCPY if copy or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
     way = copies.direction(source=copy.source, target=copy.target) if copy else None
     return plane_ops.judge(name, op, typed=typed, direction=way, lane=lane)
 
 
-def _evidence(judged: kinds.Judged, op: Op | None, copy: memcpy.Details | None) -> _Evidence | None:
+def _evidence(judged: kinds.Classification, op: Op | None, copy: memcpy.Details | None) -> _Evidence | None:
     """What tells the direction of a copy but for the call that launched it; None of what is no copy."""
     if judged.kind != Kind.MEMCPY:
         return None

@@ -112,10 +112,10 @@ def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup) -> HloOps:
 
 def judge(
     name: str, op: Op | None, *, typed: Kind | None = None, direction: str | None = None, lane: str = ""
-) -> kinds.Judged:
+) -> kinds.Classification:
     """kinds.classify with what HLO says of the op."""
     if op is not None and op.does == "custom-call" and op.to_or_from_host:
-        return kinds.Judged(Kind.MEMCPY, op.direction, kinds.KnownBy.OPCODE)
+        return kinds.Classification(Kind.MEMCPY, op.direction, kinds.KnownBy.OPCODE)
     opcode = op.does if op else None
     if op is not None and op.does in ("send", "recv") and op.to_or_from_host:
         opcode = f"host {op.does}"

@@ -47,7 +47,7 @@ class TpuOp:
 
     name: str
     op: Op | None
-    judged: kinds.Judged
+    judged: kinds.Classification
     category: str | None
     program: int
     operation: plane_ops.Operation
@@ -310,7 +310,7 @@ def tpu_op(plane: Plane, event_id: int, lookup: plane_ops.Lookup) -> TpuOp:
     program = program if isinstance(program, int) else 0
     printed = None
     if head is not None:
-        is_worth_parsing = kinds.whole(head[1]) in DETAILED or kinds.whole(head[1]) != head[1]
+        is_worth_parsing = kinds.base_opcode(head[1]) in DETAILED or kinds.base_opcode(head[1]) != head[1]
         printed = hlo_text.parse(metadata.name) if is_worth_parsing else Instruction(*head)
     proto = lookup("", str(program & 2**64 - 1), name)
     op, by_name = _op(name, printed, category, proto)
@@ -351,10 +351,10 @@ def _op(name: str, printed: Instruction | None, category: str | None, proto: Op 
     does."""
     if printed is None:
         if proto is not None or category is not None:
-            return proto or Op(category or "", kinds.whole(category or "")), False
+            return proto or Op(category or "", kinds.base_opcode(category or "")), False
         half, does = _HALF_NAME.fullmatch(name), _named(name)
         return (Op(f"{does}-{half[2]}", does), True) if half and does else (None, False)
-    base = kinds.whole(printed.opcode)
+    base = kinds.base_opcode(printed.opcode)
     joins = proto is not None and proto.does in collectives.OPCODES
     by_name = False
     if base != printed.opcode and base not in MOVES | collectives.OPCODES:
@@ -380,13 +380,13 @@ def _named(name: str) -> str | None:
 
 def _category(category: str | None, op: Op | None) -> str | None:
     """The category to show: what an async wrapper or a plain fusion does says more than that it is one."""
-    vague = category is None or kinds.whole(category) == ASYNC
+    vague = category is None or kinds.base_opcode(category) == ASYNC
     if op is None or not (vague or (category in _PLAIN_FUSIONS and op.does in collectives.OPCODES)):
         return category
     return op.category
 
 
-def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Judged:
+def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Classification:
     """The kind of an op: by its category if that tells a copy or a collective, else by its opcode."""
     way = op.direction if op else None
     judged = kinds.classify(name, opcode=category, direction=way) if category else None
@@ -394,5 +394,5 @@ def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> ki
         judged = plane_ops.judge(name, op)
     if op is not None and op.does in MOVES and (op.half or op.to_or_from_host):
         # What moves data beside the ops copies; in their midst it computes, unless the host is at one end.
-        judged = kinds.Judged(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
+        judged = kinds.Classification(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
     return replace(judged, known_by=kinds.KnownBy.NAME) if by_name else judged

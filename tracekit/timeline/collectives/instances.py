@@ -17,8 +17,7 @@ from tracekit.timeline.collectives.members import members
 from tracekit.timeline.collectives.occurrences import CollectiveRows, Column, Mask
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
-from tracekit.vocabulary.kinds import Kind
-from tracekit.vocabulary.names import function
+from tracekit.vocabulary.kinds import Kind, function_name
 
 
 class MatchedBy(StrEnum):
@@ -144,7 +143,7 @@ def _operations(category: Column, name: Column, rows: Rows) -> tuple[Column, tup
 
 def operation_label(name: str, category: str | None) -> str:
     """What a collective does, else its kernel's name without types and parameters."""
-    return operation(name, category) or function(name)
+    return operation(name, category) or function_name(name)
 
 
 def _groups(
