@@ -1,10 +1,23 @@
-"""What stands on a figure, for tests: its words, and the area that is filled by colour."""
+"""What stands on a figure, for tests: its words, the area filled by colour; and sets of points to fill it with."""
 
 from collections import defaultdict
 
 import numpy as np
+from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
+
+from tracekit import intervals as iv
+
+# Any merged set of integer points in 0 to 60.
+WINDOW = (0, 60)
+pairs = st.tuples(st.integers(0, 55), st.integers(0, 5)).map(lambda p: (p[0], p[0] + p[1]))
+merged = st.lists(pairs, max_size=12).map(lambda rows: iv.union(np.array(rows, np.int64).reshape(-1, 2)))
+
+
+def points(a) -> set[int]:
+    """The integer points that a set holds."""
+    return {p for start, end in a.tolist() for p in range(start, end)}
 
 
 def words(figure) -> list[str]:

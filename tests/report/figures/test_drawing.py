@@ -1,5 +1,6 @@
-"""Figures as files: whole, the same each time, with text as text and no pixels in vectors."""
+"""Figures as files: whole, the same each time, text as text, no pixels in vectors; and words and legends that fit."""
 
+import itertools
 import re
 import zlib
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ import pytest
 from tests.frames import events, spans, trace
 from tests.report.figures.figure_parts import words
 from tracekit.errors import TracekitError
+from tracekit.report.figures import drawing
 from tracekit.report.figures.figure import FIGURES, draw
 from tracekit.report.figures.selection import select
 
@@ -143,3 +145,79 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         DRAWINGS["overlap"].save(tmp_path / "a.png")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.png", "old")]
+
+
+def test_a_plain_name_is_one_line_of_glyphs_that_the_font_has():
+    assert drawing.plain("a\n b\t$x_1^2$ \u4e2d \x00 \ud800 é") == "a b $x_1^2$ □ □ □ é"
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Stream #13(Compute)", "Stream #14(MemcpyH2D)"], ["Stream #13(Compute)", "Stream #14(MemcpyH2D)"]),
+        (["tf_XLAPjRtCpuClient/-321539782615735191"], ["XLAPjRtCpuClient"]),
+        (["tf_XLAEigen/1234567", "tf_XLAEigen/-7654321"], ["XLAEigen …4567", "XLAEigen …4321"]),
+        (["tf_XLAEigen/1114567", "tf_XLAEigen/2224567"], ["XLAEigen …4567 #1", "XLAEigen …4567 #2"]),
+        (["abcdefghijklmnopqrstuvwxyz0123"], ["abcdefghijkl…tuvwxyz0123"]),
+        (["x" * 40 + "/1234567", "x" * 40 + "/7654321"], ["xxxxxxxxx…xxxxxxxx …4567", "xxxxxxxxx…xxxxxxxx …4321"]),
+    ],
+)
+def test_lane_names_are_short_and_unique(names, expected):
+    assert drawing.short_names(names) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", [""]),
+        ("one two", ["one two"]),
+        ("one two three four", ["one two", "three four"]),
+        ("one two three four five six", ["one two", "three fou…"]),
+        ("abcdefghijklmnop", ["abcdefghi…"]),
+        ("one abcdefghijklmnop two", ["one", "abcdefghi…"]),
+        ("of all 100 % x", ["of all", "100 % x"]),
+    ],
+)
+def test_text_wraps_between_words_and_ends_in_an_ellipsis(text, expected):
+    assert drawing.wrap(text, 10, lambda words: len(words), lines=2) == expected
+
+
+ENTRIES = [(name, ["#000000"]) for name in ("compute", "collective", "memcpy", "memset")]
+BUSY = [(name, ["#000000"]) for name in ("1 device busy", "all 8 devices busy")]
+
+
+def room(width: int) -> int:
+    return width - 2 * drawing.MARGIN
+
+
+def test_a_legend_stands_in_one_row_with_its_second_part_at_the_right_edge():
+    legend = drawing.legend(ENTRIES, BUSY, room(1800))
+    assert legend.height == drawing.LEGEND_PX
+    assert len({y for _, y, _ in legend.entries}) == 1
+    assert [entry for *_, entry in legend.entries] == [*ENTRIES, *BUSY]
+    last = legend.entries[-1]
+    assert last[0] + drawing._entry_px(last[2]) == 1800 - drawing.MARGIN
+
+
+def test_a_legend_without_room_takes_more_rows_and_no_entries_meet():
+    legend = drawing.legend(ENTRIES, BUSY, room(750))
+    assert legend.height > drawing.LEGEND_PX
+    for _, row in itertools.groupby(legend.entries, key=lambda entry: entry[1]):
+        ends = [(x, x + drawing._entry_px(entry)) for x, _, entry in row]
+        assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
+        assert ends[-1][1] <= 750 - drawing.MARGIN
+
+
+def test_no_entries_take_no_room():
+    assert drawing.legend([], [], room(900)) == drawing.Legend([], 0)
+
+
+@pytest.mark.parametrize("inches", [4.9, 48.5, float("nan")])
+def test_a_width_that_fits_no_page_is_told(inches):
+    with pytest.raises(TracekitError, match="give a width from 5 to 48"):
+        drawing.pixels(inches)
+
+
+def test_an_unknown_theme_is_told():
+    with pytest.raises(TracekitError, match="There is no theme 'blue': say light or dark"):
+        drawing.colours_of("blue")

@@ -8,10 +8,15 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.frames import spans
+from tests.report.figures.figure_parts import WINDOW, merged, points
 from tracekit import intervals as iv
 from tracekit.columns import frame
+from tracekit.report.figures import gantt as gantt_figure
+from tracekit.report.figures import time_axis
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
@@ -309,3 +314,51 @@ def test_a_crowded_column_of_one_kind_shows_no_other():
     # Every pixel is some mix of the track and compute alone.
     share = (TRACK - right) @ (TRACK - full) / ((TRACK - full) @ (TRACK - full))
     assert np.abs(right - (TRACK + share[:, :, None] * (full - TRACK))).max() < 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(merged, merged, merged)
+def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
+    sets = {"a": a, "b": b, "c": c}
+    found = {p: layer.keys for layer in gantt_figure.layers(sets) for p in points(layer.intervals)}
+    expected = {
+        p: tuple(key for key in sets if p in points(sets[key])) for p in set().union(*map(points, sets.values()))
+    }
+    assert found == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(merged, merged, merged)
+def test_levels_hold_the_points_with_that_many_sets(a, b, c):
+    bins = [(1, 1), (2, 3)]
+    found = [points(layer.intervals) for layer in gantt_figure.levels([a, b, c], bins)]
+    count = {p: sum(p in points(s) for s in (a, b, c)) for p in range(60)}
+    assert found == [{p for p in count if low <= count[p] <= high} for low, high in bins]
+
+
+@settings(max_examples=50, deadline=None)
+@given(merged, merged, st.integers(1, 60))
+def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
+    lane = gantt_figure.layers({"a": a, "b": b})
+    edges = time_axis.pixel_edges(WINDOW, columns)
+    area = {
+        key: float(((rows[:, 1] - rows[:, 0]) * (rows[:, 3] - rows[:, 2])).sum())
+        for key, rows in gantt_figure.boxes(lane, ("a", "b"), edges, gantt_figure.is_crowded(lane, edges)).items()
+    }
+    both = iv.total(iv.intersection(a, b))
+    assert area == pytest.approx({"a": iv.total(a) - both / 2, "b": iv.total(b) - both / 2})
+
+
+def test_a_lane_with_more_intervals_than_pixels_is_stacked_in_one_box_per_height():
+    held = iv.intervals(np.arange(0, 600, 10), np.arange(3, 603, 10))
+    lane, edges = [gantt_figure.Layer(held, ("a",))], time_axis.pixel_edges((0, 600), 6)
+    assert gantt_figure.is_crowded(lane, edges)
+    assert gantt_figure.boxes(lane, ("a",), edges, crowded=True)["a"].tolist() == [[0.0, 600.0, 0.0, 0.3]]
+
+
+def test_a_lane_with_few_intervals_shows_each_at_full_height():
+    held = iv.intervals([100, 300], [101, 450])
+    lane, edges = [gantt_figure.Layer(held, ("a",))], time_axis.pixel_edges((50, 650), 6)
+    assert not gantt_figure.is_crowded(lane, edges)
+    boxes = gantt_figure.boxes(lane, ("a",), edges, crowded=False)
+    assert boxes["a"].tolist() == [[50.0, 51.0, 0.0, 1.0], [250.0, 400.0, 0.0, 1.0]]

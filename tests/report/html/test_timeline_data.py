@@ -14,7 +14,7 @@ from tracekit.analysis.partition import partition
 from tracekit.columns import concat, frame
 from tracekit.devices import natural
 from tracekit.report.build import analyse
-from tracekit.report.figures import coverage
+from tracekit.report.figures.gantt import layers
 from tracekit.report.html.lanes import origins
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
@@ -178,11 +178,12 @@ def test_each_pixel_column_has_the_coverage_that_python_counts(open_page, tmp_pa
     }
     for step, first in [(1, -7), (37, 3), (4096, -5000)]:
         edges = zero + first + step * np.arange(columns + 1)
+        cells = iv.intervals(edges[:-1], edges[1:])
         found = page.evaluate(COVERED, [0, KINDS, first, step, columns])
-        assert found["sets"] == [coverage.covered(held[kind], edges).tolist() for kind in KINDS]
+        assert found["sets"] == [iv.within(held[kind], cells).tolist() for kind in KINDS]
         for kind, shares in zip(KINDS, found["shares"], strict=True):
-            layers = [one for one in coverage.layers(held) if kind in one.keys]
-            expected = sum(coverage.covered(one.intervals, edges) / len(one.keys) / step for one in layers)
+            own = [layer for layer in layers(held) if kind in layer.keys]
+            expected = sum(iv.within(layer.intervals, cells) / len(layer.keys) / step for layer in own)
             assert shares == pytest.approx(np.asarray(expected), abs=1e-12)
 
 
@@ -201,7 +202,9 @@ def test_columns_of_very_many_intervals_end_at_the_nearest_point_of_a_grid_with_
     for first, step, columns in [(0, 512, 1024), (-1000, 700.5, 800), (77, 128, 3000)]:
         shares = page.evaluate(COVERED, [0, ["compute"], first, step, columns])["shares"][0]
         edges = cell * np.floor((first + step * np.arange(columns + 1)) / cell + 0.5).astype(np.int64)
-        assert shares == pytest.approx(coverage.covered(spans, edges) / np.diff(edges), abs=1e-12)
+        assert shares == pytest.approx(
+            iv.within(spans, iv.intervals(edges[:-1], edges[1:])) / np.diff(edges), abs=1e-12
+        )
 
 
 INK = """([from, to, width, lines]) => {

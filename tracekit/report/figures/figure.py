@@ -3,7 +3,7 @@
 import os
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,10 +13,9 @@ from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
 from tracekit.readers import read
-from tracekit.report.figures import concurrency, gantt, overlap, partition, time_axis
-from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing
+from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
+from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, pixels
 from tracekit.report.figures.selection import Selection, select
-from tracekit.report.figures.sheet import Sheet, colours_of, pixels
 from tracekit.timeline.timeline import Source
 
 
@@ -29,9 +28,9 @@ class Picture(NamedTuple):
 
 FIGURES = {
     "gantt": Picture(gantt.title, gantt.draw),
-    "partition": Picture(partition.title, partition.draw),
-    "concurrency": Picture(concurrency.title, concurrency.draw),
-    "overlap": Picture(overlap.title, overlap.draw),
+    "partition": Picture(partition_bars.title, partition_bars.draw),
+    "concurrency": Picture(concurrency_area.title, concurrency_area.draw),
+    "overlap": Picture(overlap_matrix.title, overlap_matrix.draw),
 }
 # What a file may be called on every system, without the names of devices there.
 _LONGEST_NAME = 60
@@ -63,7 +62,7 @@ def figure(
     `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
     """
     if what not in FIGURES:
-        raise TracekitError(f"There is no figure {what!r}: say {_either(list(FIGURES))}.")
+        raise TracekitError(f"There is no figure {what!r}: say {_either(FIGURES)}.")
     start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
     if isinstance(source, str | os.PathLike):
         source = read(source, run, kinds)
@@ -132,19 +131,20 @@ def _ps(time: str | int | None, option: str) -> int | None:
     return time_axis.parse(time, option) if isinstance(time, str) else time
 
 
-def _names(text: str, known: Sequence[str] | dict[str, Picture], option: str) -> list[str]:
+def _names(text: str, choice: Collection[str], option: str) -> list[str]:
     """The names between the commas of an option, each once, in their own order."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
-        if name not in known:
-            raise TracekitError(f"{option} {name!r} is not known: say {_either(list(known))}, or several with commas.")
+        if name not in choice:
+            raise TracekitError(f"{option} {name!r} is not known: say {_either(choice)}, or several with commas.")
     if not names:
-        raise TracekitError(f"{option} names nothing: say {_either(list(known))}, or several with commas.")
+        raise TracekitError(f"{option} names nothing: say {_either(choice)}, or several with commas.")
     return list(dict.fromkeys(names))
 
 
-def _either(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+def _either(names: Collection[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def _file_part(name: str) -> list[str]:

@@ -1,27 +1,23 @@
 """The timeline: one lane per device and stream at true widths, and one lane for the time that devices share."""
 
-import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.devices import is_known, known_first, natural
-from tracekit.report.figures import coverage, labels, sheet
-from tracekit.report.figures.bands import bands, draw_axis
-from tracekit.report.figures.coverage import Bin, Layer
-from tracekit.report.figures.drawing import Drawing
+from tracekit.devices import natural
+from tracekit.report.figures import drawing
+from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label, bins_of
+from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
-from tracekit.timeline.rows import clock_of_hosts
-from tracekit.trace import KIND_DTYPE
+from tracekit.report.figures.time_axis import bands, draw_axis, laid_out, pixel_edges
+from tracekit.timeline.rows import Rows
 from tracekit.vocabulary.kinds import Kind
 
 # Few lanes are high, many are low; past _MAX_LANES_PX they share what there is.
@@ -32,10 +28,22 @@ _LABEL_GAP = 18
 
 
 @dataclass(frozen=True)
+class Layer:
+    """Merged intervals in which the same keys (kinds, or one bin of busy devices) share the lane's height equally."""
+
+    intervals: iv.Intervals
+    keys: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
 class Device:
-    """A device: its lanes in order (label, layers), and the merged union of all it did."""
+    """A device: its lanes in order (label, layers), and the merged union of all it did.
+
+    It is not `placed` where the trace does not say which device it is.
+    """
 
     name: str
+    placed: bool
     lanes: list[tuple[str, list[Layer]]]
     busy: iv.Intervals
 
@@ -58,8 +66,8 @@ class Lane:
 
 
 def title(selection: Selection) -> str:
-    """The verdict on what the figure shows."""
-    return selection.finding
+    """The verdict on what the figure shows; none where it says why there is nothing to show."""
+    return "" if selection.lacking else selection.finding
 
 
 def draw(selection: Selection, on: Sheet) -> Drawing:
@@ -71,119 +79,74 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     """
     if selection.lacking or not selection.length_ps:
         return on.blank(selection.lacking or "The selected range has zero length.")
-    events, length = selection.trace.events, selection.length_ps
-    count = len(np.unique(_lane_codes(events)))
-    devices = _devices(events, selection.unions.windows, merge=count > _MAX_LANES)
-    shared, bins = _shared(devices) if selection.aligned else ([], [])
+    rows, length = selection.timeline.whole.rows, selection.length_ps
+    count = int(np.count_nonzero(np.bincount(rows.device * len(rows.labels("lane")) + rows.codes("lane"))))
+    devices = _devices(rows, selection.unions.windows, merge=count > _MAX_LANES)
+    # Fewer than two devices share nothing, and copies of an unknown one do not count.
+    placed = [device.busy for device in devices if device.placed]
+    bins = bins_of(len(placed)) if selection.aligned else []
+    shared = levels(placed, bins) if bins else []
     lanes = _lanes(devices, shared, bins)
-    colours = {kind: on.colours[kind] for kind in Kind} | coverage.bin_colours(on.colours, bins)
+    colours = {kind: on.colours[kind] for kind in Kind} | bin_colours(on.colours, bins)
     busy = {device.name: f"{units.percent(iv.total(device.busy), length)} busy" for device in devices}
     if bins:
         shared_ps = iv.total(iv.union(*[layer.intervals for layer in shared if layer.keys[0] != bins[0]]))
         busy["overlap"] = f"{units.percent(shared_ps, length)} {'both' if len(bins) == 2 else '2 or more'}"
 
-    names = {device: labels.cut(labels.plain(device), on.width / 6, _bold) for device in busy}
-    label_px = ceil(max(labels.measure(lane.label, SMALL) for lane in lanes))
-    left = MARGIN + ceil(max(map(_bold, names.values()))) + (_LABEL_GAP + label_px if label_px else 0) + GAP
-    width = on.width - MARGIN - left - GAP - ceil(max(labels.measure(text, SMALL) for text in busy.values()))
+    names = {device: drawing.cut(drawing.plain(device), on.width / 6, bold_px) for device in busy}
+    label_px = ceil(max(drawing.measure(lane.label, SMALL) for lane in lanes))
+    x = MARGIN + ceil(max(map(bold_px, names.values()))) + (_LABEL_GAP + label_px if label_px else 0) + GAP
+    width = on.width - MARGIN - x - GAP - ceil(max(drawing.measure(text, SMALL) for text in busy.values()))
 
     phases = bands(selection, width)
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
-    edges = coverage.pixel_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
+    edges = pixel_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
+    crowded = [is_crowded(lane.layers, edges) for lane in lanes]
     notes = [f"{count} lanes are merged into one per device."] if count > _MAX_LANES else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
-    lines = sheet.note_lines([*notes, *_notes(lanes, edges), *phases.note], on.room)
+    notes += [*_notes(lanes, any(crowded), edges), *phases.note]
     lanes_px = lanes[0].y + lanes[0].height + lanes[0].height // 3
     axes_px = lanes_px + phases.height
 
-    legend = sheet.legend(*_entries(lanes, colours, bins), on.room)
-    page = on.page(legend.height + axes_px + AXIS_PX + NOTE_PX * len(lines))
-    legend.draw(page)
-    foot = page.top + legend.height + axes_px
-    axes = page.axes((left, foot - axes_px, width, axes_px), (0, length), (0, axes_px))
+    page = on.page(axes_px + AXIS_PX, *_entries(lanes, colours, bins), notes=notes)
+    axes = page.axes((x, page.top, width, axes_px), (0, length), (0, axes_px))
     draw_axis(page, axes, selection)
     phases.draw(page, axes, lanes_px)
-    for lane in lanes:
-        _fill(page, axes, lane, edges, colours)
-    size = min(SMALL, max(lanes[0].height / labels.DPI * 72, TINY))
-    for y, label in labels.spaced([(lane.middle, lane.label) for lane in lanes], size):
-        page.text(left - GAP, foot - y, label, size, ha="right", color=page.colours["grey"])
-    for y, device in labels.spaced(_middles(lanes), size):
+    for lane, stacked in zip(lanes, crowded, strict=True):
+        _fill(page, axes, lane, edges, colours, stacked)
+    size, foot = drawing.size_of(lanes[0].height), page.top + axes_px
+    for y, label in drawing.spaced([(lane.middle, lane.label) for lane in lanes], size):
+        page.text(x - GAP, foot - y, label, size, ha="right", color=page.colours["grey"])
+    for y, device in drawing.spaced(_middles(lanes), size):
         page.text(MARGIN, foot - y, names[device], size, weight="bold")
-        page.text(left + width + GAP, foot - y, busy[device], size)
-    sheet.draw_notes(page, foot + AXIS_PX, lines)
-    return page.drawing
+        page.text(x + width + GAP, foot - y, busy[device], size)
+    return page.finish()
 
 
-def _bold(text: str) -> float:
-    return labels.measure(text, SMALL, bold=True)
-
-
-def _lane_codes(events: pd.DataFrame) -> NDArray[np.int64]:
-    device, lane = (events[column].cat.codes.to_numpy(np.int64) for column in ("device", "lane"))
-    return device << 32 | lane
-
-
-def _devices(events: pd.DataFrame, windows: Mapping[str, iv.Intervals], merge: bool) -> list[Device]:
-    """The devices of `events` in natural order, seen inside `windows` (by clock), which are laid end to end from 0.
+def _devices(rows: Rows, windows: Mapping[str, iv.Intervals], merge: bool) -> list[Device]:
+    """The devices of `rows` in natural order, seen inside `windows` (by clock), which are laid end to end from 0.
 
     `merge` gives one lane per device. Lanes without any time in the windows are kept: that they are idle is what they
     show.
     """
-    lane = _lane_codes(events) & (~0xFFFFFFFF if merge else -1)
-    sets = _sets(lane, events)
-    clocks = clock_of_hosts(events)
-    hosts = _host_of_devices(events)
-    lanes_of: dict[str, dict[str, dict[Hashable, iv.Intervals]]] = {}
-    for code in np.unique(lane).tolist():
-        device = str(events["device"].cat.categories[code >> 32])
-        name = "" if merge else str(events["lane"].cat.categories[code & 0xFFFFFFFF])
-        within = windows.get(clocks[hosts[code >> 32]], iv.EMPTY)
-        kinds = {kind: coverage.laid_out(merged, within) for kind, merged in sets.get(code, {}).items()}
-        lanes_of.setdefault(device, {})[name] = kinds
+    lane, labels = (np.zeros(len(rows), np.int64), [""]) if merge else (rows.codes("lane"), rows.labels("lane"))
+    kinds = list(Kind)
     devices = []
     # Copies of an unknown device stand last.
-    for device in sorted(lanes_of, key=known_first):
-        names = sorted(lanes_of[device], key=natural)
-        lanes = [lanes_of[device][name] for name in names]
-        busy = iv.union(*[merged for kinds in lanes for merged in kinds.values()])
-        devices.append(
-            Device(device, list(zip(labels.short_names(names), map(coverage.layers, lanes), strict=True)), busy)
-        )
+    for number in sorted(range(len(rows.devices)), key=lambda number: not rows.placed[number]):
+        at, within = rows.of(number), windows.get(rows.clocks[number], iv.EMPTY)
+        spans = iv.intervals(rows.start[at], rows.end[at])
+        code = lane[at] * len(kinds) + rows.kind[at]
+        sets: dict[str, dict[Hashable, iv.Intervals]] = {}
+        for value in np.flatnonzero(np.bincount(code)).tolist():
+            name, kind = labels[value // len(kinds)], kinds[value % len(kinds)]
+            sets.setdefault(name, {})[kind] = laid_out(iv.union(spans[code == value]), within)
+        names = sorted(sets, key=natural)
+        lanes = [(label, layers(sets[name])) for name, label in zip(names, drawing.short_names(names), strict=True)]
+        busy = iv.union(*[merged for by_kind in sets.values() for merged in by_kind.values()])
+        devices.append(Device(rows.devices[number], rows.placed[number], lanes, busy))
     return devices
-
-
-def _host_of_devices(events: pd.DataFrame) -> dict[int, str]:
-    """The host of each device code: a device has one."""
-    device, host = (events[column].cat.codes.to_numpy(np.int64) for column in ("device", "host"))
-    pairs = np.unique(device << 32 | host).tolist()
-    return {pair >> 32: str(events["host"].cat.categories[pair & 0xFFFFFFFF]) for pair in pairs}
-
-
-def _sets(lane: NDArray[np.int64], events: pd.DataFrame) -> dict[int, dict[Hashable, iv.Intervals]]:
-    """The merged intervals of each lane code and kind, kinds in the order of KIND_DTYPE."""
-    rows = iv.intervals(events["start_ps"], events["end_ps"])
-    kinds = events["kind"].cat.codes.to_numpy(np.int64)
-    lasting = np.flatnonzero(rows[:, 1] > rows[:, 0])
-    order = lasting[np.lexsort((kinds[lasting], lane[lasting]))]
-    rows, lane, kinds = rows[order], lane[order], kinds[order]
-    changed = (np.diff(lane) != 0) | (np.diff(kinds) != 0)
-    firsts = np.flatnonzero(np.append(True, changed)[: len(order)])
-    sets: dict[int, dict[Hashable, iv.Intervals]] = {}
-    for first, last in itertools.pairwise([*firsts, len(order)]):
-        sets.setdefault(int(lane[first]), {})[Kind(KIND_DTYPE.categories[kinds[first]])] = iv.union(rows[first:last])
-    return sets
-
-
-def _shared(devices: Sequence[Device]) -> tuple[list[Layer], list[Bin]]:
-    """The lane that shows how many devices are busy at once, and its bins of that number, fewest first.
-
-    Copies of an unknown device do not count, and fewer than two devices share nothing: both lists are empty.
-    """
-    busy = [device.busy for device in devices if is_known(device.name)]
-    bins = coverage.bins(len(busy))
-    return coverage.levels(busy, bins) if bins else [], bins
 
 
 def _lanes(devices: Sequence[Device], shared: Sequence[Layer], bins: Sequence[Bin]) -> list[Lane]:
@@ -210,10 +173,10 @@ def _middles(lanes: Sequence[Lane]) -> list[tuple[float, str]]:
     return [((ys[0] + ys[-1]) / 2, device) for device, ys in middles.items()]
 
 
-def _notes(lanes: Sequence[Lane], edges: NDArray[np.int64]) -> list[str]:
+def _notes(lanes: Sequence[Lane], crowded: bool, edges: NDArray[np.int64]) -> list[str]:
     """What a reader of the figure must know to read it right."""
     notes = []
-    if any(coverage.is_crowded(lane.layers, edges) for lane in lanes):
+    if crowded:
         column_ps = max(int(edges[1] - edges[0]), 1)
         notes.append(
             f"Where events outnumber pixels, a lane is filled to the busy share of each pixel column "
@@ -224,26 +187,80 @@ def _notes(lanes: Sequence[Lane], edges: NDArray[np.int64]) -> list[str]:
     return notes
 
 
-def _fill(page: Page, axes: Axes, lane: Lane, edges: NDArray[np.int64], colours: Mapping[Hashable, str]) -> None:
+def _fill(
+    page: Page, axes: Axes, lane: Lane, edges: NDArray[np.int64], colours: Mapping[Hashable, str], crowded: bool
+) -> None:
     """A faint track for the lane, and on it one shape for each key."""
     track = Rectangle((0, lane.y), axes.get_xlim()[1], lane.height)
     ink = page.colours["track"]
-    axes.add_artist(sheet.filled(track, ink, alpha=0.05, zorder=2, label=f"{lane.device} | {lane.label}"))
+    axes.add_artist(drawing.filled(track, ink, alpha=0.05, zorder=2, label=f"{lane.device} | {lane.label}"))
     parts = []
-    for key, shares in coverage.boxes(lane.layers, lane.keys, edges).items():
+    for key, shares in boxes(lane.layers, lane.keys, edges, crowded).items():
         x0, x1, low, high = shares.T
-        boxes = np.stack([x0, x1, lane.y + lane.height * low, lane.y + lane.height * high], axis=1)
-        parts.append((boxes, colours[key]))
+        parts.append(
+            (np.stack([x0, x1, lane.y + lane.height * low, lane.y + lane.height * high], axis=1), colours[key])
+        )
     # The first key stands lowest, and is painted last.
-    behind = sheet.below if coverage.is_crowded(lane.layers, edges) else sheet.between
-    sheet.fill_all(axes, parts[::-1], behind)
+    drawing.fill_all(axes, parts[::-1], drawing.below if crowded else drawing.between)
 
 
 def _entries(
     lanes: Sequence[Lane], colours: Mapping[Hashable, str], bins: Sequence[Bin]
-) -> tuple[list[sheet.Entry], list[sheet.Entry]]:
+) -> tuple[list[Entry], list[Entry]]:
     """A square for each kind that occurs on the left, one for each number of busy devices on the right."""
     occurring = {key for lane in lanes for layer in lane.layers if len(layer.intervals) for key in layer.keys}
     devices = bins[-1][1] if bins else 1
-    kinds: list[sheet.Entry] = [(kind.value, [colours[kind]]) for kind in Kind if kind in occurring]
-    return kinds, [(coverage.bin_label(bin_, devices), [colours[bin_]]) for bin_ in bins if bin_ in occurring]
+    kinds: list[Entry] = [(kind.value, [colours[kind]]) for kind in Kind if kind in occurring]
+    return kinds, [(bin_label(bin_, devices), [colours[bin_]]) for bin_ in bins if bin_ in occurring]
+
+
+def layers(sets: Mapping[Hashable, iv.Intervals]) -> list[Layer]:
+    """Disjoint layers of up to 7 merged sets: one for each combination of keys that ever hold the same point."""
+    keys = [key for key, merged in sets.items() if len(merged)]
+    edges, code = iv.cells(*[sets[key] for key in keys])
+    cells = iv.intervals(edges[:-1], edges[1:])
+    return [
+        Layer(cells[code == value], tuple(key for i, key in enumerate(keys) if value >> i & 1))
+        for value in np.unique(code).tolist()
+        if value
+    ]
+
+
+def levels(sets: Sequence[iv.Intervals], bins: Sequence[Bin]) -> list[Layer]:
+    """One layer per (low, high) of `bins`: the time in which low <= number of sets that hold it <= high."""
+    edges, count = iv.depth(*sets)
+    cells, count = iv.intervals(edges[:-1], edges[1:]), count[:-1]
+    return [Layer(iv.union(cells[(count >= low) & (count <= high)]), ((low, high),)) for low, high in bins]
+
+
+def is_crowded(lane: Sequence[Layer], edges: NDArray[np.int64]) -> bool:
+    """Whether the lane's intervals outnumber the pixel columns they stand in, so that single ones cannot be seen."""
+    filled = sum((_busy_in(layer, edges) for layer in lane), np.zeros(len(edges) - 1, np.int64))
+    return sum(len(layer.intervals) for layer in lane) > int(np.count_nonzero(filled))
+
+
+def boxes(lane: Sequence[Layer], keys: Sequence[Hashable], edges: NDArray[np.int64], crowded: bool) -> Boxes:
+    """What to fill for each of `keys`; x in ps from the first edge, y a share of the lane's height.
+
+    The filled area is the true share of time. A crowded lane gets one stack of boxes per pixel column, the first key
+    lowest, whose heights are the shares of that column; any other lane gets its intervals as they are, at full height
+    (keys that run at the same time divide it). The layers must be disjoint and inside the window that `edges` cut.
+    """
+    if crowded:
+        widths = np.maximum(np.diff(edges), 1)
+        shares = {key: np.zeros(len(widths)) for key in keys}
+        for layer in lane:
+            for key in layer.keys:
+                shares[key] += _busy_in(layer, edges) / widths / len(layer.keys)
+        return drawing.stacks(shares, edges)
+    parts: dict[Hashable, list[NDArray[np.float64]]] = {key: [np.empty((0, 4))] for key in keys}
+    for layer in lane:
+        for i, key in enumerate(layer.keys):
+            height = np.broadcast_to([i / len(layer.keys), (i + 1) / len(layer.keys)], (len(layer.intervals), 2))
+            parts[key].append(np.column_stack([layer.intervals - edges[0], height]))
+    return {key: np.concatenate(of_key) for key, of_key in parts.items()}
+
+
+def _busy_in(layer: Layer, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much of each pixel column the layer holds: ps, exact, shape (len(edges) - 1,)."""
+    return iv.within(layer.intervals, iv.intervals(edges[:-1], edges[1:]))

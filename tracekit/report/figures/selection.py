@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from tracekit.trace import Trace
 from tracekit.units import exact
 
 # So many names are listed to a user who asked for another.
-_LISTED = 12
+_MOST_NAMES = 12
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Selection:
 
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
     The axis of time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after,
-    "" for the whole; `where` says which part it is; `lacking` why there is nothing to draw.
+    "" for the whole; `where` says which part it is, `phase` which phase, if it is one; `lacking` why there is nothing
+    to draw.
     """
 
     timeline: Timeline
@@ -41,6 +43,7 @@ class Selection:
     axis: str
     name: str = ""
     where: str = ""
+    phase: str | None = None
     headline: str = ""
     lacking: str = ""
 
@@ -87,6 +90,13 @@ class Selection:
         few_cores = too_few_cores(self.trace, self.unions)
         sentence = self.headline or self.lacking or verdict.whole(self.stretch, few_cores)
         return sentence.removesuffix(".")
+
+    def unplaced(self, outcome: str) -> list[str]:
+        """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""
+        if not self.unions.unplaced:
+            return []
+        names = ", ".join(self.unions.unplaced)
+        return [f"Copies on {names} {outcome}: the trace does not say which device they ran on."]
 
 
 @dataclass(frozen=True)
@@ -159,16 +169,16 @@ def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Who
     return _Whole(timeline, marked, extent, origin)
 
 
-def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more: str | int) -> Selection:
+def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more: Any) -> Selection:
     """The whole inside `windows`, by clock."""
     inside = whole.timeline if windows is None else whole.timeline.inside(windows)
-    held = inside.unions.windows
-    starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in held.items() if len(of)]
-    axis = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
+    by_clock = inside.unions.windows
+    starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in by_clock.items() if len(of)]
+    axis: dict[str, Any] = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
     lacking = no_device_work(inside.trace) or ""
-    if not lacking and not any(map(len, held.values())):
+    if not lacking and not any(map(len, by_clock.values())):
         lacking = "No device is on the clock of this selection."
-    return Selection(inside, whole.phases.rounds, lacking=lacking, **{**axis, **more})  # type: ignore[arg-type]
+    return Selection(inside, whole.phases.rounds, lacking=lacking, **(axis | more))
 
 
 def _phase(whole: _Whole, name: str) -> Selection:
@@ -184,7 +194,7 @@ def _phase(whole: _Whole, name: str) -> Selection:
     elif len(windows) == 1 and whole.origin:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
-    return _selection(whole, windows, start_ps=0, axis=axis, name=f"phase {name}", where=where)
+    return _selection(whole, windows, start_ps=0, axis=axis, name=f"phase {name}", where=where, phase=name)
 
 
 def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
@@ -198,12 +208,12 @@ def _phases_of(whole: _Whole) -> str:
     names = list(phases(whole.timeline).windows)
     if not names:
         return "It marks no phases; --phase also takes the name of any annotation (tracekit read lists some)."
-    return f"Its phases are {_listed([repr(name) for name in names])}."
+    return f"Its phases are {_enumerated([repr(name) for name in names])}."
 
 
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > _LISTED:
-        return f"{', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"
+def _enumerated(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
@@ -219,7 +229,7 @@ def _step(whole: _Whole, step: int) -> Selection:
             f"{row['name']}, {_span(whole, row['clock'], (row['start_ps'], row['end_ps']))}" for row in records(table)
         ]
         raise TracekitError(
-            f"{whole.source} has several steps {step}: {_listed(each)}. Say which with --from and --to."
+            f"{whole.source} has several steps {step}: {_enumerated(each)}. Say which with --from and --to."
         )
     windows = {row["clock"]: np.array([[row["start_ps"], row["end_ps"]]], np.int64) for row in records(table)}
     where = f"step {step} ({table['name'].iloc[0]})"
@@ -236,9 +246,9 @@ def _numbers(table: pd.DataFrame) -> str:
     for name, steps in table.groupby("name", sort=False):
         numbers = sorted(set(steps["step"].dropna().tolist()))
         gapless = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
-        listed = f"{numbers[0]} to {numbers[-1]}" if gapless else _listed([str(number) for number in numbers])
-        parts.append(f"{listed} ({name})")
-    return _listed(parts)
+        words = f"{numbers[0]} to {numbers[-1]}" if gapless else _enumerated([str(number) for number in numbers])
+        parts.append(f"{words} ({name})")
+    return _enumerated(parts)
 
 
 def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Selection:

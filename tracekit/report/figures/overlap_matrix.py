@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,10 +10,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from tracekit import units
-from tracekit.report.figures import labels, sheet
-from tracekit.report.figures.drawing import Drawing
+from tracekit.report.figures import drawing
+from tracekit.report.figures.drawing import GAP, MARGIN, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.sheet import GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
 from tracekit.report.palette import readable_on
 
 _MATRIX_PX, _MAX_CELL, _MIN_CELL = 720, 100, 9
@@ -29,11 +27,11 @@ _PARTS = (
 
 def title(selection: Selection) -> str:
     """Which two devices overlapped least, and which most."""
-    known = selection.stretch.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
-    if not len(known):
+    pairs = selection.stretch.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
+    if not len(pairs):
         return "Pairwise overlap of devices"
-    least, most = known.iloc[0], known.iloc[-1]
-    if len(known) == 1:
+    least, most = pairs.iloc[0], pairs.iloc[-1]
+    if len(pairs) == 1:
         devices = f"{least['a']} and {least['b']}"
         return f"{devices} overlap for {units.percent(least['ratio_min'])} of the shorter busy time"
     low, high = (f"{units.percent(pair['ratio_min'])} ({pair['a']} and {pair['b']})" for pair in (least, most))
@@ -50,39 +48,37 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
     matrix = _matrix(table, pairs)
-    names = [labels.cut(labels.plain(name), on.width / 6, _bold) for name in table["device"]]
-    longest, count = max(map(_bold, names)), len(names)
-    left = MARGIN + ceil(longest) + GAP
-    cell = min(max(min(_MATRIX_PX, on.width - left - MARGIN) // count, _MIN_CELL), _MAX_CELL)
+    names = [drawing.cut(drawing.plain(name), on.width / 6, bold_px) for name in table["device"]]
+    longest, count = max(map(bold_px, names)), len(names)
+    x = MARGIN + ceil(longest) + GAP
+    cell = min(max(min(_MATRIX_PX, on.width - x - MARGIN) // count, _MIN_CELL), _MAX_CELL)
     side = cell * count
     upright = longest > cell - 8
     top_px = ceil(longest) + GAP if upright else 40
-    with_panel = left + side + 2 * GAP + _PANEL_PX + MARGIN
+    with_panel = x + side + 2 * GAP + _PANEL_PX + MARGIN
     beside = with_panel <= on.width
     on = replace(on, width=with_panel if beside else on.width)
     panel_px = _LINE_PX * (3 + 3 * len(_PARTS))
-    lines = sheet.note_lines(_notes(selection, matrix), on.room)
-    body_px = max(top_px + side, panel_px if beside else 0) + (0 if beside else panel_px) + 30 + NOTE_PX * len(lines)
-    page = on.page(body_px)
+    body_px = max(top_px + side, panel_px) if beside else top_px + side + panel_px
+    page = on.page(body_px + 30, notes=_notes(selection, matrix))
     top = page.top + top_px
-    axes = page.axes((left, top, side, side), (0, count), (count, 0))
+    axes = page.axes((x, top, side, side), (0, count), (count, 0))
     _fill(page, axes, np.where(np.eye(count, dtype=bool), np.nan, matrix.ratios), 1 / cell)
     steps = np.arange(count) + 1 / cell
     diagonal = np.stack([steps, steps + 1 - 2 / cell, steps, steps + 1 - 2 / cell], axis=1)
-    sheet.fill(axes, diagonal, page.colours["idle"], alpha=0.45)
+    drawing.fill(axes, diagonal, page.colours["idle"], alpha=0.45)
     _write(page, axes, matrix, cell)
-    size = max(min(SMALL, cell * 0.8 / labels.DPI * 72), TINY)
-    for y, number in labels.spaced([(-cell * (at + 0.5), str(at)) for at in range(count)], size):
+    size = drawing.size_of(cell * 0.8)
+    for y, number in drawing.spaced([(-cell * (at + 0.5), str(at)) for at in range(count)], size):
         name, middle = names[int(number)], -y
-        page.text(left - GAP, top + middle, name, size, ha="right", weight="bold")
+        page.text(x - GAP, top + middle, name, size, ha="right", weight="bold")
         if upright:
-            page.text(left + middle, top - GAP, name, size, ha="center", va="bottom", weight="bold", rotation=90)
+            page.text(x + middle, top - GAP, name, size, ha="center", va="bottom", weight="bold", rotation=90)
         else:
-            page.text(left + middle, top - 20, name, size, ha="center", weight="bold")
+            page.text(x + middle, top - 20, name, size, ha="center", weight="bold")
     parts = _PARTS if _number_size(cell) else _PARTS[:2]
-    _panel(page, parts, (left + side + 2 * GAP, top) if beside else (MARGIN, top + side + 30))
-    sheet.draw_notes(page, page.top + body_px - NOTE_PX * len(lines), lines)
-    return page.drawing
+    _panel(page, parts, (x + side + 2 * GAP, top) if beside else (MARGIN, top + side + 30))
+    return page.finish()
 
 
 @dataclass(frozen=True)
@@ -126,7 +122,7 @@ def _fill(page: Page, axes: Axes, ratios: NDArray[np.float64], pixel: float) -> 
     for level in np.unique(levels[levels >= 0]).tolist():
         row, column = np.nonzero(levels == level)
         boxes = np.stack([column + pixel, column + 1 - pixel, row + pixel, row + 1 - pixel], axis=1)
-        sheet.fill(axes, boxes, _shade(page, level))
+        drawing.fill(axes, boxes, _shade(page, level))
 
 
 def _write(page: Page, axes: Axes, matrix: Matrix, cell: int) -> None:
@@ -134,8 +130,7 @@ def _write(page: Page, axes: Axes, matrix: Matrix, cell: int) -> None:
     size = _number_size(cell)
     if not size:
         return
-    style: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False, "fontfamily": labels.FONT}
-    long = labels.measure(">99.9 %", size) + 6 <= cell
+    long = drawing.measure(">99.9 %", size) + 6 <= cell
     for row, column in np.ndindex(matrix.ratios.shape):
         ratio, colour = float(matrix.ratios[row, column]), page.colours["grey"]
         if np.isnan(ratio):
@@ -144,12 +139,12 @@ def _write(page: Page, axes: Axes, matrix: Matrix, cell: int) -> None:
             text = units.percent(ratio) if long else units.whole_percent(ratio)
             if row != column:
                 colour = readable_on(_shade(page, round(ratio * _SHADES)), page.colours["ink"], page.colours["paper"])
-        axes.text(column + 0.5, row + 0.5, text, fontsize=size, color=colour, zorder=4, **style)
+        page.text(column + 0.5, row + 0.5, text, size, on=axes, ha="center", color=colour, zorder=4)
 
 
 def _number_size(cell: int) -> float:
     """The font size of the numbers in cells of so many px, 0 where none fits."""
-    return next((size for size in (SMALL, 7.5, 6.5, 5.5) if labels.measure(">99", size) + 6 <= cell), 0.0)
+    return next((size for size in (SMALL, 7.5, 6.5, 5.5) if drawing.measure(">99", size) + 6 <= cell), 0.0)
 
 
 def _panel(page: Page, parts: Sequence[tuple[str, str]], place: tuple[int, int]) -> None:
@@ -158,7 +153,7 @@ def _panel(page: Page, parts: Sequence[tuple[str, str]], place: tuple[int, int])
     axes = page.axes((x, y + 4, _SCALE_PX, 18), (0, _SHADES + 1), (0, 1))
     for level in range(0, _SHADES + 1, 2):
         # To the end, so that no seam shows between two shades.
-        sheet.fill(axes, np.array([[level, _SHADES + 1, 0, 1]], np.float64), _shade(page, level))
+        drawing.fill(axes, np.array([[level, _SHADES + 1, 0, 1]], np.float64), _shade(page, level))
     for share, side in ((0, "left"), (50, "center"), (100, "right")):
         page.text(x + _SCALE_PX * share / 100, y + 40, f"{share} %", SMALL, ha=side)
     y += 3 * _LINE_PX
@@ -175,11 +170,4 @@ def _notes(selection: Selection, matrix: Matrix) -> list[str]:
         notes.append("A dash (-): a device was idle throughout the window.")
     if _UNKNOWN in marks:
         notes.append("A question mark (?): host clocks are not aligned, so the overlap of these devices is unknown.")
-    if selection.unions.unplaced:
-        names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names} are not counted: the trace does not say which device they ran on.")
-    return notes
-
-
-def _bold(text: str) -> float:
-    return labels.measure(text, SMALL, bold=True)
+    return notes + selection.unplaced("are not counted")

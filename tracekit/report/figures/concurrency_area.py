@@ -2,23 +2,20 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from math import ceil
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.report.figures import coverage, labels, sheet
-from tracekit.report.figures.bands import bands, draw_axis
-from tracekit.report.figures.coverage import Bin, Boxes
-from tracekit.report.figures.drawing import Drawing
+from tracekit.report.figures import drawing
+from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Page, Sheet
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, Page, Sheet
+from tracekit.report.figures.time_axis import bands, draw_axis, laid_out, pixel_edges
 
+# From so many to so many busy devices.
+Bin = tuple[int, int]
 # The points (n,) at which the number of busy devices changes, and that number from each of them on.
 Depth = tuple[NDArray[np.int64], NDArray[np.int64]]
 _PLOT_PX, _MOST_PX, _ROW_PX = 300, 620, 34
@@ -46,50 +43,47 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     the devices' busy time. On several clocks, or without devices, the figure says why there is nothing to see.
     """
     table = selection.stretch.concurrency
-    if lacking := _lacking(selection, table):
+    if lacking := _lacking(selection, len(table) - 1):
         return on.blank(lacking)
     length, devices, times = selection.length_ps, len(table) - 1, table["time_ps"].tolist()
     ((_, windows),) = selection.unions.windows.items()
-    depth = iv.depth(*(coverage.laid_out(device.busy, windows) for device in selection.unions.devices.values()))
-    bins: Sequence[Bin] = coverage.bins(devices) or [(1, 1)]
-    left = MARGIN + ceil(labels.measure(str(devices), SMALL)) + 2 * GAP
+    depth = iv.depth(*(laid_out(device.busy, windows) for device in selection.unions.devices.values()))
+    bins = bins_of(devices) or [(1, 1)]
+    x = MARGIN + ceil(drawing.measure(str(devices), SMALL)) + 2 * GAP
     beside = max(on.width // 4, 270)
-    width = on.width - MARGIN - left - _BETWEEN_PX - beside
+    width = on.width - MARGIN - x - _BETWEEN_PX - beside
     plot_px = min(max(_PLOT_PX, _ROW_PX * (devices + 1)), _MOST_PX)
 
     phases = bands(selection, width)
     high_px = plot_px + phases.height
-    edges = coverage.pixel_edges((0, length), width)
+    edges = pixel_edges((0, length), width)
     averaged = len(depth[0]) > len(edges)
-    lines = sheet.note_lines([*_notes(selection, averaged, edges), *phases.note], on.room)
-    colours: dict[Hashable, str] = {**coverage.bin_colours(on.colours, bins), 0: on.colours["idle"]}
+    colours: dict[Hashable, str] = {**bin_colours(on.colours, bins), 0: on.colours["idle"]}
     entries = [("no device busy", [colours[0]])] if times[0] else []
     for bin_ in bins:
         if any(times[bin_[0] : bin_[1] + 1]):
-            entries.append((coverage.bin_label(bin_, devices), [colours[bin_]]))
-    legend = sheet.legend(entries, [], on.room)
+            entries.append((bin_label(bin_, devices), [colours[bin_]]))
 
-    page = on.page(legend.height + high_px + AXIS_PX + NOTE_PX * len(lines))
-    legend.draw(page)
-    top = page.top + legend.height + high_px - plot_px
-    behind = page.axes((left, page.top + legend.height, width, high_px), (0, length), (0, high_px))
+    page = on.page(high_px + AXIS_PX, entries, notes=[*_notes(selection, averaged, edges), *phases.note])
+    top = page.top + high_px - plot_px
+    behind = page.axes((x, page.top, width, high_px), (0, length), (0, high_px))
     phases.draw(page, behind, plot_px)
-    over_time = page.axes((left, top, width, plot_px), (0, length), (-0.5, devices + 0.5))
+    over_time = page.axes((x, top, width, plot_px), (0, length), (-0.5, devices + 0.5))
     draw_axis(page, over_time, selection)
     _levels(page, over_time, devices, plot_px)
     parts = _averages(depth, edges, bins) if averaged else _steps(depth, bins)
-    sheet.fill_all(
+    drawing.fill_all(
         over_time,
         [(boxes, colours[bin_]) for bin_, boxes in parts.items()],
-        sheet.below if averaged else sheet.between,
+        drawing.below if averaged else drawing.between,
     )
-    histogram = page.axes((left + width + _BETWEEN_PX, top, beside, plot_px), (0, 100), (-0.5, devices + 0.5))
-    _histogram(page, histogram, times, {k: colours[_bin(k, bins)] for k in range(devices + 1)}, (beside, plot_px))
-    sheet.draw_notes(page, top + plot_px + AXIS_PX, lines)
-    return page.drawing
+    histogram = page.axes((x + width + _BETWEEN_PX, top, beside, plot_px), (0, 100), (-0.5, devices + 0.5))
+    of_number = [next((bin_ for bin_ in bins if bin_[0] <= number <= bin_[1]), 0) for number in range(devices + 1)]
+    _histogram(page, histogram, times, [colours[bin_] for bin_ in of_number], (beside, plot_px))
+    return page.finish()
 
 
-def _lacking(selection: Selection, table: pd.DataFrame) -> str:
+def _lacking(selection: Selection, devices: int) -> str:
     """Why there is nothing to draw, if so."""
     if not selection.aligned:
         return "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
@@ -97,7 +91,35 @@ def _lacking(selection: Selection, table: pd.DataFrame) -> str:
         return selection.lacking
     if not selection.length_ps:
         return "The selected range has zero length."
-    return "The trace does not say which devices its work ran on." if len(table) < 2 else ""
+    return "" if devices else "The trace does not say which devices its work ran on."
+
+
+def bins_of(devices: int) -> list[Bin]:
+    """The bins (low, high) of the number of busy devices, fewest first; none for fewer than two devices.
+
+    Up to 4 devices have one bin each; more have 1, two bins between, and all.
+    """
+    n = devices
+    if n < 2:
+        return []
+    return [(k, k) for k in range(1, n + 1)] if n <= 4 else [(1, 1), (2, n // 2), (n // 2 + 1, n - 1), (n, n)]
+
+
+def bin_label(bin_: Bin, devices: int) -> str:
+    """The words for a bin of the number of busy devices."""
+    low, high = bin_
+    if high == 1:
+        return "1 device busy"
+    if low == devices:
+        return "both devices busy" if devices == 2 else f"all {devices} devices busy"
+    return f"{low} busy" if low == high else f"{low}-{high} busy"
+
+
+def bin_colours(colours: Mapping[str, str], bins: Sequence[Bin]) -> dict[Hashable, str]:
+    """The colour of each bin, the fewest devices first."""
+    more = (colours["few"], colours["many"], colours["all"])
+    # The most devices are always "all".
+    return dict(zip(bins, [colours["one"], *more[4 - len(bins) :]], strict=False))
 
 
 def _steps(depth: Depth, bins: Sequence[Bin]) -> Boxes:
@@ -121,12 +143,8 @@ def _averages(depth: Depth, edges: NDArray[np.int64], bins: Sequence[Bin]) -> Bo
         busy = np.where((count >= low) & (count <= high), count, 0)[:-1].astype(np.float64)
         before = np.concatenate([[0.0], np.cumsum(busy * lengths)])
         shares[low, high] = np.diff(before[at] + past * busy[at]) / np.maximum(np.diff(edges), 1)
-    stacked = coverage.stacks(shares, edges)
+    stacked = drawing.stacks(shares, edges)
     return {bin_: stacked[bin_] for bin_ in bins}
-
-
-def _bin(number: int, bins: Sequence[Bin]) -> Hashable:
-    return next((bin_ for bin_ in bins if bin_[0] <= number <= bin_[1]), 0)
 
 
 def _levels(page: Page, axes: Axes, devices: int, plot_px: int) -> None:
@@ -135,33 +153,29 @@ def _levels(page: Page, axes: Axes, devices: int, plot_px: int) -> None:
         step for step in (1, 2, 4, 5, 8, 10, 16, 20, 25, 50, 100, 200, 500, 1000) if plot_px * step >= 24 * devices
     )
     levels = list(range(0, devices + 1, step))
-    axes.yaxis.set_major_locator(FixedLocator(levels))
-    axes.yaxis.set_major_formatter(FixedFormatter([str(number) for number in levels]))
+    axes.set_yticks(levels, list(map(str, levels)))
     axes.tick_params(
-        axis="y", length=0, labelsize=SMALL, labelfontfamily=labels.FONT, labelcolor=page.colours["ink"], pad=GAP / 2
+        axis="y", length=0, labelsize=SMALL, labelfontfamily=drawing.FONT, labelcolor=page.colours["ink"], pad=GAP / 2
     )
     axes.hlines(levels, *axes.get_xlim(), colors=page.colours["line"], linewidth=0.4, alpha=0.6, zorder=2)
 
 
-def _histogram(
-    page: Page, axes: Axes, times: Sequence[int], colours: Mapping[int, str], size_px: tuple[int, int]
-) -> None:
+def _histogram(page: Page, axes: Axes, times: Sequence[int], colours: Sequence[str], size_px: tuple[int, int]) -> None:
     """A bar for each number of busy devices at its height on the other axes, as long as its share of the window."""
     width_px, height_px = size_px
     window, longest = sum(times), max(times)
     texts = [f"{units.percent(time, window)}, {units.time(time)}" if time else "0 %" for time in times]
     # The longest bar leaves room for its label.
-    share = max(1 - (max(labels.measure(text, SMALL) for text in texts) + _LABEL_GAP) / width_px, 0.2)
+    share = max(1 - (max(drawing.measure(text, SMALL) for text in texts) + _LABEL_GAP) / width_px, 0.2)
     axes.set_xlim(0, longest / share)
     pitch = height_px / len(times)
-    for colour in dict.fromkeys(colours.values()):
-        numbers = [number for number, own in colours.items() if own == colour]
+    for colour in dict.fromkeys(colours):
+        numbers = [number for number, own in enumerate(colours) if own == colour and times[number]]
         boxes = np.array([(0, times[number], number - 0.36, number + 0.36) for number in numbers], np.float64)
-        sheet.fill(axes, boxes[boxes[:, 1] > 0], colour)
+        drawing.fill(axes, boxes, colour)
     for number in _labelled(times, pitch):
         x = times[number] + longest / share * (_LABEL_GAP / 2 / width_px)
-        style: dict[str, Any] = {"va": "center", "parse_math": False, "color": page.colours["ink"]}
-        axes.text(x, number, texts[number], fontsize=SMALL, fontfamily=labels.FONT, **style)
+        page.text(x, number, texts[number], SMALL, on=axes)
     page.rule(axes, [], "time with exactly N devices busy")
 
 
@@ -183,7 +197,4 @@ def _notes(selection: Selection, averaged: bool, edges: NDArray[np.int64]) -> li
             f"On the left, each pixel column ({units.time(column_ps)}) shows its average number of busy devices, "
             "stacked by how many were busy at the same time."
         )
-    if selection.unions.unplaced:
-        names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names} are not counted: the trace does not say which device they ran on.")
-    return notes
+    return notes + selection.unplaced("are not counted")

@@ -11,7 +11,7 @@ from tests.frames import events, spans, trace
 from tests.report.figures.figure_parts import area, filled, words
 from tracekit.columns import concat
 from tracekit.report.figures.figure import draw
-from tracekit.report.figures.partition import CELLS
+from tracekit.report.figures.partition_bars import CELLS
 from tracekit.report.figures.selection import select
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.unions import CELLS as EXACT

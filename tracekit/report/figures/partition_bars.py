@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from tracekit import units
-from tracekit.report.figures import labels, sheet
-from tracekit.report.figures.drawing import Drawing
+from tracekit.report.figures import drawing
+from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.sheet import AXIS_PX, GAP, MARGIN, NOTE_PX, SMALL, TINY, Page, Sheet
 from tracekit.report.palette import readable_on
 
 # The cells from the left, the kinds in each from the foot up, and what each is called.
@@ -65,38 +63,34 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or not table["window_ps"].sum():
         return on.blank(selection.lacking or "No device was busy in the selected range.")
     pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)
-    size = max(min(SMALL, pitch * 0.8 / labels.DPI * 72), TINY)
-    devices = [labels.cut(labels.plain(name), on.width / 5, _bold) for name in table["device"]]
-    left = MARGIN + ceil(max(map(_bold, devices))) + GAP
-    columns = {name: ceil(max(labels.measure(text, SMALL) for text in (name, ">99.9 %"))) for name in _COLUMNS}
-    width = on.width - MARGIN - left - sum(columns.values()) - _COLUMN_GAP * len(columns)
+    size = drawing.size_of(pitch * 0.8)
+    devices = [drawing.cut(drawing.plain(name), on.width / 5, bold_px) for name in table["device"]]
+    x0 = MARGIN + ceil(max(map(bold_px, devices))) + GAP
+    columns = {name: ceil(max(drawing.measure(text, SMALL) for text in (name, ">99.9 %"))) for name in _COLUMNS}
+    width = on.width - MARGIN - x0 - sum(columns.values()) - _COLUMN_GAP * len(columns)
     while columns and width < on.width / 2:  # a narrow page has more use for its bars
         width += columns.pop(next(iter(columns))) + _COLUMN_GAP
 
     occurring = [cell for cell in CELLS if table[cell].any()]
     entries = [(name, [on.colours[kind] for kind in kinds]) for kinds, name in (CELLS[cell] for cell in occurring)]
-    legend = sheet.legend(entries, [], on.room)
-    lines = sheet.note_lines(_notes(selection, occurring), on.room)
     bars_px = pitch * len(table)
-    page = on.page(legend.height + _HEAD_PX + bars_px + AXIS_PX + NOTE_PX * len(lines))
-    legend.draw(page)
-    top = page.top + legend.height + _HEAD_PX
-    axes = page.axes((left, top, width, bars_px), (0, 100), (bars_px, 0))
+    page = on.page(_HEAD_PX + bars_px + AXIS_PX, entries, notes=_notes(selection, occurring))
+    top = page.top + _HEAD_PX
+    axes = page.axes((x0, top, width, bars_px), (0, 100), (bars_px, 0))
     ticks = [(share, str(share)) for share in range(0, 101, 20 if width > 400 else 50)]
     page.rule(axes, ticks, _axis_label(selection, table))
     _bars(page, axes, table, pitch, width)
-    right = np.cumsum([left + width, *(_COLUMN_GAP + column for column in columns.values())])[1:].tolist()
+    right = np.cumsum([x0 + width, *(_COLUMN_GAP + column for column in columns.values())])[1:].tolist()
     for x, name in zip(right, columns, strict=True):
         page.text(x, top - _HEAD_PX / 2, name, SMALL, ha="right", color=on.colours["grey"])
     middles = [(-pitch * (number + 0.5), str(number)) for number in range(len(table))]
-    for y, number in labels.spaced(middles, size):
+    for y, number in drawing.spaced(middles, size):
         row = table.iloc[int(number)]
-        page.text(left - GAP, top - y, devices[int(number)], size, ha="right", weight="bold")
+        page.text(x0 - GAP, top - y, devices[int(number)], size, ha="right", weight="bold")
         for x, name in zip(right, columns, strict=True):
             share = _share(sum(int(row[cell]) for cell in _COLUMNS[name]), int(row["window_ps"]))
             page.text(x, top - y, share, size, ha="right")
-    sheet.draw_notes(page, top + bars_px + AXIS_PX, lines)
-    return page.drawing
+    return page.finish()
 
 
 def _bars(page: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -> None:
@@ -114,15 +108,15 @@ def _bars(page: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -
                 foot = y + height * (1 - level / len(kinds))
                 boxes.setdefault(kind, []).append((x0, x1, foot - height / len(kinds), foot))
             share, room = _share(total - start, window), (x1 - x0) / 100 * width
-            if len(kinds) == 1 and pitch >= _READABLE_PX and labels.measure(share, SMALL) + 12 <= room:
-                style: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False, "fontfamily": labels.FONT}
+            if len(kinds) == 1 and pitch >= _READABLE_PX and drawing.measure(share, SMALL) + 12 <= room:
                 colour = readable_on(page.colours[kinds[0]], page.colours["ink"], page.colours["paper"])
-                axes.text((x0 + x1) / 2, y + height / 2, share, fontsize=SMALL, color=colour, zorder=4, **style)
+                middle = (x0 + x1) / 2, y + height / 2
+                page.text(*middle, share, SMALL, on=axes, ha="center", color=colour, zorder=4)
     parts = []
     for kind in ("idle", "memcpy", "collective", "compute"):
         wide = np.array([box for box in boxes.get(kind, []) if box[1] > box[0]]).reshape(-1, 4)
         parts.append((wide, page.colours[kind]))
-    sheet.fill_all(axes, parts, sheet.everything)
+    drawing.fill_all(axes, parts, drawing.everything)
 
 
 def _share(part: int, whole: int) -> str:
@@ -141,11 +135,4 @@ def _notes(selection: Selection, occurring: Sequence[str]) -> list[str]:
         notes[0] += " Kinds that ran concurrently share the height of their segment."
     if any("memory" in cell for cell in occurring):
         notes[0] += " Copies include memsets."
-    if selection.unions.unplaced:
-        names = ", ".join(selection.unions.unplaced)
-        notes.append(f"Copies on {names} have no bar: the trace does not say which device they ran on.")
-    return notes
-
-
-def _bold(text: str) -> float:
-    return labels.measure(text, SMALL, bold=True)
+    return notes + selection.unplaced("have no bar")
