@@ -18,7 +18,7 @@ from typing import Any
 
 import tracekit
 from tracekit.analysis.critical_path.critical_path import critical_path
-from tracekit.analysis.steps.steps import steps
+from tracekit.analysis.steps import steps
 from tracekit.cores import affinity
 from tracekit.timeline.timeline import timeline_of
 

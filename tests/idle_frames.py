@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.frames import with_instances
 from tests.launch_frames import calls, host_spans, waits
-from tracekit.analysis.idle.idle import idle as analyse
+from tracekit.analysis.idle import idle as analyse
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
 from tracekit.trace import Trace

@@ -4,7 +4,7 @@ import pandas as pd
 
 from tests.frames import events
 from tracekit import intervals as iv
-from tracekit.analysis.offenders.offenders import Offenders, offenders
+from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.columns import frame
 from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import OP_COLUMNS, Trace

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from tracekit.analysis.collectives import Collectives
     from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
-    from tracekit.analysis.idle.idle import Idle
-    from tracekit.analysis.launches.launches import Launches
-    from tracekit.analysis.offenders.offenders import Offenders
-    from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-    from tracekit.analysis.partition import partition
+    from tracekit.analysis.idle import Idle
+    from tracekit.analysis.launches import Launches
+    from tracekit.analysis.offenders import Offenders
+    from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
     from tracekit.analysis.phases import Phases, phases
-    from tracekit.analysis.steps.steps import Steps
+    from tracekit.analysis.steps import Steps
     from tracekit.capture.capture import Captured
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
@@ -62,12 +61,12 @@ _WHERE = {
     "Drawing": "report.figures.drawing",
     "Explanation": "analysis.explain",
     "Finding": "analysis.advice",
-    "Idle": "analysis.idle.idle",
+    "Idle": "analysis.idle",
     "Instant": "report.section",
     "Kind": "vocabulary.kinds",
-    "Launches": "analysis.launches.launches",
+    "Launches": "analysis.launches",
     "Missing": "report.section",
-    "Offenders": "analysis.offenders.offenders",
+    "Offenders": "analysis.offenders",
     "Origin": "report.model",
     "Phases": "analysis.phases",
     "Recommendation": "report.section",
@@ -75,7 +74,7 @@ _WHERE = {
     "Rows": "timeline.rows",
     "Section": "report.section",
     "StepBoundaries": "timeline.steps.boundaries",
-    "Steps": "analysis.steps.steps",
+    "Steps": "analysis.steps",
     "Stretch": "report.model",
     "Table": "report.section",
     "Timeline": "timeline.timeline",
@@ -92,7 +91,7 @@ _WHERE = {
     "figure": "report.figures.figure",
     "load": "report.storage",
     "overlap": "analysis.overlap",
-    "partition": "analysis.partition",
+    "partition": "analysis.overlap",
     "phases": "analysis.phases",
     "read": "readers",
     "timeline_of": "timeline.timeline",

@@ -7,8 +7,7 @@ import pytest
 from tests.frames import events
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
-from tracekit.analysis.overlap import device_pairs
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import device_pairs, partition
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
 

@@ -10,7 +10,7 @@ from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
 from tracekit.analysis.classification import LEVELS, guessed, known_by, union_times
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import partition
 
 NAMES = [level.value for level in LEVELS]
 

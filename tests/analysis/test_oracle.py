@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from tests.any_rows import KINDS, some_rows
 from tests.frames import events
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
 from tracekit.timeline.unions import CELLS
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tracekit import intervals as iv
 from tracekit import jit
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap, shared_times
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition, shared_times
 
 
 def test_a_collective_under_two_kernels_at_once_is_hidden_once():

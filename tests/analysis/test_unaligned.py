@@ -3,8 +3,7 @@
 import pandas as pd
 
 from tests.frames import events, spans, trace
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
 from tracekit.analysis.phases import phases
 from tracekit.columns import concat
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS

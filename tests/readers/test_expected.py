@@ -8,8 +8,7 @@ import pytest
 
 from tests import traces
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import device_pairs, overlap, partition
 from tracekit.timeline.timeline import timeline_of
 
 # Without the real traces these are left out, as nothing tells what else there would be.

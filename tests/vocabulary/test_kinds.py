@@ -19,6 +19,7 @@ from tracekit.vocabulary.kinds import (
     KnownBy,
     classify,
     is_control_flow,
+    stem,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "kinds.md"
@@ -272,3 +273,8 @@ def test_the_docs_hold_the_table():
 if __name__ == "__main__":
     text = PAGE.read_text("utf-8")
     PAGE.write_text(re.sub(r"\| told by \|.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.DOTALL), "utf-8")
+
+
+def test_a_stem_has_no_number_of_xla():
+    names = ("fusion.17", "copy-start.1.2", "fusion", "v1.2", ".5")
+    assert [stem(name) for name in names] == ["fusion", "copy-start", "fusion", "v1", ".5"]

@@ -1,6 +1,5 @@
 """How the kind of the work is known: what told it for which share of the busy time, and which names were guessed."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,11 @@ from tracekit.jit import loop
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Source, timeline_of
 from tracekit.trace import KIND_DTYPE
-from tracekit.vocabulary.kinds import KnownBy
+from tracekit.vocabulary.kinds import KnownBy, stem
 
 # The most trustworthy first; from NAME on a kind is a guess.
 LEVELS = tuple(KnownBy)
 _GUESS = LEVELS.index(KnownBy.NAME)
-_NUMBER = re.compile(r"(?<=[^.])(\.\d+)+$")
 
 
 def known_by(source: Source) -> pd.DataFrame:
@@ -49,7 +47,7 @@ def guessed(source: Source) -> pd.DataFrame:
     level_of_row = _levels(rows)
     guess = level_of_row >= _GUESS
     kinds = KIND_DTYPE.categories
-    name_of, names = pd.factorize(np.array([_NUMBER.sub("", name) for name in rows.labels("name")], object))
+    name_of, names = pd.factorize(np.array([stem(name) for name in rows.labels("name")], object))
     keys = name_of[rows.codes("name")[guess]] * len(kinds)
     keys = (keys + rows.kind[guess]) * len(LEVELS) + level_of_row[guess]
     group_of_guess, group_keys = pd.factorize(keys)

@@ -10,10 +10,10 @@ from tracekit import notebook
 from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
-from tracekit.analysis.idle.idle import Idle, idle
-from tracekit.analysis.launches.launches import Launches, launches
-from tracekit.analysis.offenders.offenders import Offenders, offenders
-from tracekit.analysis.steps.steps import Steps, steps
+from tracekit.analysis.idle import Idle, idle
+from tracekit.analysis.launches import Launches, launches
+from tracekit.analysis.offenders import Offenders, offenders
+from tracekit.analysis.steps import Steps, steps
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import counted
 

@@ -9,8 +9,7 @@ from tracekit import intervals as iv
 from tracekit.analysis import advice
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.explain import Explanation, Task, explanation, run, tasks
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
 from tracekit.devices import type_of

@@ -155,6 +155,7 @@ _HALF = re.compile(r"-(start|update|done)$")
 _CONTROL_NAME = re.compile(r"(while|conditional|call)(\.\d+)*(\.clone)*(\.\d+)*")
 _STREAM_TYPES = re.compile(r"Stream #\d+\(([\w,]+)\)")
 _MANGLED = re.compile(r"_Z(?:N[KV]*|L)?(?=\d)")
+_XLA_NUMBER = re.compile(r"(?<=[^.])(\.\d+)+$")
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z0-9])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 
 
@@ -219,6 +220,11 @@ def function_name(name: str) -> str:
         return "::".join(parts)
     bare = name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
     return re.split(r"[<(]", bare, maxsplit=1)[0].removeprefix("void ")
+
+
+def stem(name: str) -> str:
+    """An op's name without the number that XLA gives it: `fusion` of `fusion.17`."""
+    return _XLA_NUMBER.sub("", name)
 
 
 @lru_cache(4096)  # a name is asked for its kind, then for its collective

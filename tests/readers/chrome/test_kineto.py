@@ -7,8 +7,7 @@ import pytest
 
 from tests import traces
 from tests.readers.chrome.kineto_files import event, kernel, made, read, rows
-from tracekit.analysis.overlap import overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import overlap, partition
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"

@@ -6,8 +6,7 @@ import pytest
 
 from tests import traces
 from tests.frames import events, spans, trace
-from tracekit.analysis.overlap import concurrency, device_pairs
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, partition
 from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse

@@ -9,8 +9,7 @@ import pytest
 from tests.frames import events, trace
 from tests.report.html.timeline_page import written
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import device_pairs, overlap, partition
 from tracekit.columns import concat, frame
 from tracekit.devices import natural
 from tracekit.report.build import analyse

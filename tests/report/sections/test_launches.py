@@ -5,8 +5,7 @@ from unittest import mock
 
 from tests.launch_frames import calls, work
 from tests.report.sections.brief import brief, printed
-from tracekit.analysis.launches import launches as analysis
-from tracekit.analysis.launches import queues
+from tracekit.analysis import launches as analysis
 from tracekit.report.sections.launches import section
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
@@ -55,7 +54,7 @@ def test_a_starved_device_and_what_fusing_would_buy_come_first():
 
 
 def test_stretches_bound_by_launches_have_a_table():
-    with mock.patch.object(queues, "SLOTS", 50):
+    with mock.patch.object(analysis, "SLOTS", 50):
         made = made_of(*late(100))
     assert brief(made)["launches.bound"] == (
         "Launch-bound stretches",

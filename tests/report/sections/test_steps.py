@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.sections.brief import brief, printed
 from tests.stepped import annotated, joined, timeline, work
-from tracekit.analysis.steps.steps import steps
+from tracekit.analysis.steps import steps
 from tracekit.report.sections.steps import section
 
 MS = 10**9

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap
-from tracekit.analysis.partition import partition
+from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.steps.steps import PARTS
+from tracekit.analysis.steps import PARTS
 from tracekit.columns import records
 from tracekit.report.html.bars import Segment, bar, bars, legend
 from tracekit.report.html.markup import Markup, join, tag

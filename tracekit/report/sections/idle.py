@@ -1,6 +1,6 @@
 """Idle time as the report shows it: the idlest device, then causes, devices and the longest gaps."""
 
-from tracekit.analysis.idle.idle import Idle
+from tracekit.analysis.idle import Idle
 from tracekit.columns import records
 from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
 from tracekit.units import percent

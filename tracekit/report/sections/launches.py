@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tracekit.analysis.launches.launches import Launches
+from tracekit.analysis.launches import Launches
 from tracekit.columns import records
 from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, plain, table
 from tracekit.units import count, mean, percent, time

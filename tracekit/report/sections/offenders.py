@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.offenders.offenders import IDLE, Offenders
+from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
 from tracekit.units import counted, percent, short, time

@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.steps.steps import Steps
+from tracekit.analysis.steps import Steps
 from tracekit.columns import records
 from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, or_missing, plain, table
 from tracekit.units import counted, percent, time

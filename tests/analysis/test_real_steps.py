@@ -7,7 +7,7 @@ import pytest
 from tests import traces
 from tests.data import schedule
 from tests.traces import needs_real
-from tracekit.analysis.steps.steps import steps
+from tracekit.analysis.steps import steps
 from tracekit.timeline.timeline import timeline_of
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests import traces
 from tests.data import schedule
 from tests.traces import needs_real
-from tracekit.analysis.idle.idle import idle
-from tracekit.analysis.launches.launches import launches
+from tracekit.analysis.idle import idle
+from tracekit.analysis.launches import launches
 from tracekit.report.sections import idle as idle_section
 from tracekit.report.sections import launches as launches_section
 from tracekit.timeline.timeline import timeline_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.frames import events
 from tests.offender_frames import handed_out
 from tracekit import intervals as iv
-from tracekit.analysis.offenders.exposed import exposed, subtract_blocks
-from tracekit.analysis.partition import partition
+from tracekit.analysis.offenders import exposed, subtract_blocks
+from tracekit.analysis.overlap import partition
 from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, host_spans, waits, work
-from tracekit.analysis.idle import causes
-from tracekit.analysis.idle.idle import (
+from tracekit.analysis import idle as module
+from tracekit.analysis.idle import (
     BY_CAUSE_COLUMNS,
     BY_DEVICE_COLUMNS,
     DEVICE_COLUMNS,
     GAP_COLUMNS,
     LARGEST_COLUMNS,
 )
-from tracekit.analysis.idle.idle import idle as analyse
+from tracekit.analysis.idle import idle as analyse
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
@@ -515,7 +515,7 @@ def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
         one["order"] = order
     syncs = [{**one, "end": one["start"] + one["size"]} for one in syncs]
     modules = [{**one, "module": "m"} for one in events]
-    with mock.patch.object(causes, "PROMPT_PS", PROMPT):
+    with mock.patch.object(module, "PROMPT_PS", PROMPT):
         found = idle(
             work(*modules),
             calls(*launches),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracekit import intervals as iv
-from tracekit.analysis.idle.pieces import Pieces, clip, concatenate, cut
+from tracekit.analysis.idle import Pieces, clip, concatenate, cut
 
 
 @st.composite

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tests.stepped import work
-from tracekit.analysis.steps.left_out import left_out, outliers
+from tracekit.analysis.steps import left_out, outliers
 from tracekit.timeline.rows import rows
 
 

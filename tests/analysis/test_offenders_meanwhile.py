@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit import intervals as iv
-from tracekit.analysis.offenders.meanwhile import busiest_names, others_busy, stem
+from tracekit.analysis.offenders import busiest_names, others_busy
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
@@ -17,16 +17,6 @@ some_rows = st.lists(
     max_size=10,
 )
 some_parts = st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size=1, max_size=3)
-
-
-def test_a_stem_has_no_number_of_xla():
-    assert [stem(name) for name in ("fusion.17", "copy-start.1.2", "fusion", "v1.2", ".5")] == [
-        "fusion",
-        "copy-start",
-        "fusion",
-        "v1",
-        ".5",
-    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from tests.frames import events
-from tracekit.analysis.offenders.whereabouts import Spots, last_arriver, locate
+from tracekit.analysis.offenders import Spots, last_arriver, locate
 from tracekit.columns import frame
 from tracekit.timeline.rows import rows
 from tracekit.trace import OP_COLUMNS

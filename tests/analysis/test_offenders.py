@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.frames import events
 from tests.offender_frames import COLLECTIVES, OPS, STEP, STEPS, found, gaps, handed_out, idle, step
-from tracekit.analysis.offenders import offenders as module
-from tracekit.analysis.offenders.offenders import KINDS
-from tracekit.analysis.partition import partition
+from tracekit.analysis import offenders as module
+from tracekit.analysis.offenders import KINDS
+from tracekit.analysis.overlap import partition
 from tracekit.columns import concat, frame
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS

@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.stepped import annotated, joined, timeline, work
-from tracekit.analysis.steps.steps import STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
+from tracekit.analysis.steps import STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS
 

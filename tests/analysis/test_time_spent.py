@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.any_rows import KINDS, some_rows
 from tests.frames import events
 from tracekit import intervals as iv
-from tracekit.analysis.steps.windows import time_spent
+from tracekit.analysis.steps import time_spent
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.launch_frames import calls, work
-from tracekit.analysis.launches import distance, queues
-from tracekit.analysis.launches import launches as module
-from tracekit.analysis.launches.launches import (
+from tracekit.analysis import launches as module
+from tracekit.analysis.launches import (
     BOUND_COLUMNS,
     BY_CALL_COLUMNS,
     BY_DEVICE_COLUMNS,
@@ -89,7 +88,7 @@ def test_a_launch_is_queued_from_its_call_until_its_work_starts():
 
 
 def test_the_queue_is_drawn_in_slots_whose_means_are_exact():
-    with mock.patch.object(queues, "SLOTS", 4):
+    with mock.patch.object(module, "SLOTS", 4):
         found = launches(work(row(0, 10), row(6, 10, 1), row(9, 10, 2)), calls((1, 2, 3), (2, 5, 6)))
     expected = [(0, 3, 1 / 3), (3, 6, 4 / 3), (6, 9, 1.0), (9, 10, 0.0)]
     same(found.depth, table(DEPTH_COLUMNS, *(("gpu:0", *one) for one in expected)))
@@ -100,10 +99,10 @@ def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_
     starts = [*range(0, 200, 10), 600]
     events = work(*(row(at, at + 2, at) for at in starts), row(602, 1000, 602))
     called = calls(*((at, at - 1, at) for at in starts), (602, 600, 601))
-    with mock.patch.object(queues, "SLOTS", 50):
+    with mock.patch.object(module, "SLOTS", 50):
         found = launches(events, called)
     same(found.bound, table(BOUND_COLUMNS, ("gpu:0", 0, 200, 20, 19 * 7 + 8, (19 * 7 + 8) / 200)))
-    with mock.patch.object(queues, "SLOTS", 50), mock.patch.object(queues, "BOUND_LAUNCHES", 21):
+    with mock.patch.object(module, "SLOTS", 50), mock.patch.object(module, "BOUND_LAUNCHES", 21):
         assert len(launches(events, called).bound) == 0
 
 
@@ -111,20 +110,20 @@ def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_
 def test_a_slot_is_bound_where_more_than_half_of_it_was_starved_also_by_launches_without_delay(size, count):
     starts = range(0, 200, 10)
     events = work(*(row(at, at + size, at) for at in starts), row(200, 202))
-    with mock.patch.object(queues, "SLOTS", 1):
+    with mock.patch.object(module, "SLOTS", 1):
         found = launches(events, calls(*((at, at, at + 1) for at in starts)))
     assert found.bound["launches"].tolist() == [count][: count // 20]
 
 
 def test_a_slot_that_was_starved_for_half_of_it_is_not_bound():
-    with mock.patch.object(queues, "SLOTS", 1), mock.patch.object(queues, "BOUND_LAUNCHES", 1):
+    with mock.patch.object(module, "SLOTS", 1), mock.patch.object(module, "BOUND_LAUNCHES", 1):
         half = launches(work(row(0, 2), row(5, 6, 1)), calls((1, 5, 6)))
         more = launches(work(row(0, 2), row(6, 7, 1)), calls((1, 6, 7)))
     assert (len(half.bound), len(more.bound)) == (0, 1)
 
 
 def test_kernels_shorter_than_the_host_needs_for_a_launch_cost_the_idle_time_before_them_at_most_that_long():
-    with mock.patch.object(distance, "LEAST_LAUNCHES", 3):
+    with mock.patch.object(module, "LEAST_LAUNCHES", 3):
         found = launches(
             work(
                 row(0, 30, 1, name="long"),
@@ -143,7 +142,7 @@ def test_kernels_shorter_than_the_host_needs_for_a_launch_cost_the_idle_time_bef
 
 def test_rows_of_one_call_are_not_tiny_kernels():
     events = work(*(row(at, at + 1, 1 if at > 30 else at) for at in range(10, 40, 2)))
-    with mock.patch.object(distance, "LEAST_LAUNCHES", 2):
+    with mock.patch.object(module, "LEAST_LAUNCHES", 2):
         found = launches(events, calls((1, 5, 6), *((at, at - 3, at) for at in range(10, 32, 2))))
     assert found.tiny_by_device["kernels"].tolist() == [11]
 
@@ -193,9 +192,9 @@ def test_every_figure_counts_points(trace):
         for place, (device, kind, name, start, size, id) in enumerate(found_rows)
     ]
     with (
-        mock.patch.object(queues, "SLOTS", slots),
-        mock.patch.object(distance, "LEAST_LAUNCHES", 2),
-        mock.patch.object(queues, "BOUND_LAUNCHES", 2),
+        mock.patch.object(module, "SLOTS", slots),
+        mock.patch.object(module, "LEAST_LAUNCHES", 2),
+        mock.patch.object(module, "BOUND_LAUNCHES", 2),
     ):
         found = launches(work(*events), calls(*called))
     by_id = {one[0]: one for one in called}
@@ -310,6 +309,6 @@ def test_the_compiled_queue_is_the_plain_one():
     def check(found, low):
         begun = np.sort(np.array([at for at, _ in found], np.int64))
         started = np.sort(np.array([at + size for at, size in found], np.int64))
-        assert compiled(queues.deepest)(begun, started, low, 30) == queues.deepest(begun, started, low, 30)
+        assert compiled(module.deepest)(begun, started, low, 30) == module.deepest(begun, started, low, 30)
 
     check()

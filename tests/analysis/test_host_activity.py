@@ -1,7 +1,7 @@
 """What the names of spans prove of the threads that they stand on."""
 
 from tests.launch_frames import host_spans
-from tracekit.analysis.idle.threads import activity_times, dispatchers
+from tracekit.analysis.host_activity import activity_times, dispatchers
 from tracekit.vocabulary.host_calls import Activity
 
 

@@ -1,0 +1,475 @@
+"""Why each device stood idle: every picosecond without work goes to exactly one cause, by what the trace proves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit import notebook
+from tracekit.analysis.host_activity import (
+    HostActivity,
+    host_activity,
+    lane_waits,
+    same_clock,
+)
+from tracekit.columns import frame
+from tracekit.intervals import Intervals
+from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.timeline import Timeline
+from tracekit.vocabulary.host_calls import Activity
+from tracekit.vocabulary.kinds import Kind
+
+LARGEST = 20
+
+GAP_COLUMNS = {
+    "device": "category",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "cause": "category",
+    "next": "Int64",
+    "interval": "int64",
+}
+BY_DEVICE_COLUMNS = {"device": "str", "cause": "str", "gaps": "int64", "idle_ps": "int64", "ratio": "Float64"}
+BY_CAUSE_COLUMNS = {"cause": "str", "gaps": "int64", "idle_ps": "int64", "ratio": "Float64"}
+DEVICE_COLUMNS = {
+    "device": "str",
+    "window_ps": "int64",
+    "idle_ps": "int64",
+    "ratio": "Float64",
+    "cause": "str",
+    "cause_ratio": "Float64",
+}
+LARGEST_COLUMNS = {
+    "device": "str",
+    "start_ps": "int64",
+    "end_ps": "int64",
+    "idle_ps": "int64",
+    "cause": "str",
+    "cause_ratio": "Float64",
+    "next": "Int64",
+    "name": "str",
+}
+
+
+class Cause(StrEnum):
+    """Why a device stood idle; docs/concepts.md has the evidence for each."""
+
+    HOST = "host-bound"
+    INPUT = "input pipeline"
+    COMPILING = "compiling"
+    COPY = "waiting for a copy"
+    OTHERS = "waiting for a collective or another device"
+    LATENCY = "launch latency"
+    QUEUED = "between queued work"
+    INSIDE = "inside a program"
+    BEFORE = "before first work"
+    AFTER = "after last work"
+    UNEXPLAINED = "unexplained"
+
+
+CAUSES = tuple(Cause)
+CAUSE_CODE = {cause: code for code, cause in enumerate(CAUSES)}
+_ACTIVITIES = {
+    Cause.OTHERS: (Activity.MEETING,),
+    Cause.COMPILING: (Activity.COMPILING, Activity.INSTALLING),
+    Cause.INPUT: (Activity.LOADING,),
+}
+
+# Work that was ready starts within this time: on V100, A100 and H100 the largest delay between a launch call's return
+# and a start on an idle device was 15.2 us in 15,969 launches, and NVIDIA shows about 20 us from the call's begin:
+# https://developer.nvidia.com/blog/understanding-the-visualization-of-overhead-and-latency-in-nsight-systems/
+PROMPT_PS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The idle time of each device on a known place, by cause; times in ps.
+
+    `gaps` (GAP_COLUMNS): pieces of idle intervals, by device and start, each with one cause; pieces with one `interval`
+    number make up one idle interval, and `next` is the place in `events` of the row that ends it, null after the last.
+    `by_device` (BY_DEVICE_COLUMNS): pieces and time by device and cause, `ratio` of the device's idle time, the largest
+    first. `by_cause` (BY_CAUSE_COLUMNS): the same over all devices. `devices` (DEVICE_COLUMNS): window and idle time,
+    `ratio` of the window, and the cause of most of it with its share. `largest` (LARGEST_COLUMNS): the longest
+    intervals, with the cause of most of each. `lacking`: why nothing is explained, "" if something is.
+    """
+
+    gaps: pd.DataFrame
+    by_device: pd.DataFrame
+    by_cause: pd.DataFrame
+    devices: pd.DataFrame
+    largest: pd.DataFrame
+    lacking: str
+
+    def __repr__(self) -> str:
+        return notebook.line(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.result(
+            self,
+            by_cause="",
+            devices="",
+        )
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Disjoint pieces [start, end) in ps by start, each column (m,): a `label`, the place in Rows of the `next` row or
+    -1, and the number of the `interval` that a piece belongs to."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    label: NDArray[np.int8]
+    next: NDArray[np.int64]
+    interval: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, places: NDArray[Any] | slice) -> "Pieces":
+        """Some of the pieces."""
+        return Pieces(*(column[places] for column in self.columns()))
+
+    def columns(self) -> list[NDArray[Any]]:
+        """The columns in their order."""
+        return [getattr(self, column.name) for column in fields(self)]
+
+    def spans(self) -> Intervals:
+        """Shape (m, 2)."""
+        return np.column_stack([self.start, self.end])
+
+
+_EMPTY = np.empty(0, np.int64)
+_NONE = Pieces(_EMPTY, _EMPTY, np.empty(0, np.int8), _EMPTY, _EMPTY)
+
+
+def idle(timeline: Timeline) -> Idle:
+    """Why each device stood idle inside its window; devices that the trace does not place are left out.
+
+    An idle interval is cut where the cause changes, so that every picosecond has exactly one; the pieces of a device
+    sum to its window less its busy time, which is checked here.
+    """
+    devices = [device for device, is_placed in enumerate(timeline.rows.placed) if is_placed]
+    pieces_of = _pieces_of_devices(timeline, devices)
+    of_device = np.repeat(np.arange(len(devices)), [len(pieces) for pieces in pieces_of]).astype(np.int64)
+    pieces = concatenate(pieces_of)
+    pieces_of.clear()  # 25 MB a million rows, which the tables need not stand beside
+    return _result(timeline, devices, pieces, of_device)
+
+
+def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Pieces]:
+    """The idle pieces of each device, checked against its window and its busy time."""
+    rows, unions, host = timeline.rows, timeline.unions, host_activity(timeline)
+    pieces_of = []
+    for device in devices:
+        name, windows = rows.devices[device], unions.windows[rows.clocks[device]]
+        pieces = clip(_with_edges(causes(timeline, host, device), rows, device, windows), windows)
+        length = iv.sum_exactly(pieces.end - pieces.start)
+        expected = iv.total(windows) - iv.total(unions.devices[name].busy)
+        if length != expected:
+            raise AssertionError(f"the idle pieces of {name} sum to {length} ps, its idle time is {expected} ps")
+        pieces_of.append(pieces)
+    return pieces_of
+
+
+def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
+    """The idle time between a device's first start and last end; a piece's label indexes CAUSES.
+
+    Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, then
+    the rest; parts that are empty vanish.
+    """
+    rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
+    before, after = timeline.gaps(device)
+    start, end = rows.end[before], rows.start[after]
+    launch_after = launch[after]
+    linked = launch_after >= 0
+    in_one_program = _in_one_program(timeline, before, after)
+    has_launch = linked & ~in_one_program
+    call_start, call_end = (
+        np.where(has_launch, times[launch_after] if len(times) else 0, start)
+        for times in (calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy())
+    )
+    launch_moment = np.clip(call_start, start, end)
+    wait_end, wait_cause = _waits(timeline, host.awaited, device, (before, after), launch_moment)
+    rest_cause = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
+    rest_cause[in_one_program] = CAUSE_CODE[Cause.INSIDE]
+    rest_cause[has_launch & (end - wait_end <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
+    rest_cause[has_launch & (end - call_end <= PROMPT_PS)] = CAUSE_CODE[Cause.LATENCY]
+    hosts = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
+    begins, ends, labels = (
+        np.column_stack(three).ravel()
+        for three in ((start, launch_moment, wait_end), (launch_moment, wait_end, end), (hosts, wait_cause, rest_cause))
+    )
+    nonempty = np.flatnonzero(ends > begins)
+    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 3], nonempty // 3)
+    return _refine(timeline, host, device, pieces)
+
+
+def _in_one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether no launch was needed between two rows: one call started both, or, where work is not launched piece by
+    piece (it has no correlation id), one run of one program holds both."""
+    rows, launch = timeline.rows, timeline.launch
+    in_one_program: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
+    has_run, has_id = rows.known("run_id"), rows.known("correlation_id")
+    if not has_run.any() or has_id.all():
+        return in_one_program
+    run_id, _ = rows.numbers("run_id")
+    module = rows.codes("hlo_module")
+    same_run = has_run[before] & has_run[after] & (run_id[before] == run_id[after]) & (module[before] == module[after])
+    in_one_program |= same_run & ~has_id[before] & ~has_id[after]
+    return in_one_program
+
+
+def _waits(
+    timeline: Timeline,
+    awaited: NDArray[np.int64],
+    device: int,
+    gaps: tuple[NDArray[np.int64], NDArray[np.int64]],
+    launch_moment: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    """Until when the row that ends each interval had to wait for work elsewhere, and the cause: both (m,).
+
+    Either its lane was told to wait for work that ended meanwhile; or the collective that the device had just done
+    went on elsewhere, and the row started promptly after its end, in an interval too long for a mere start.
+    """
+    rows, (before, after) = timeline.rows, gaps
+    wait_end, cause = launch_moment.copy(), np.full(len(after), CAUSE_CODE[Cause.OTHERS], np.int8)
+    start, end = rows.end[before], rows.start[after]
+    group = timeline.collectives.instance[before]
+    collective_gaps = np.flatnonzero((group >= 0) & (end - start > PROMPT_PS))
+    if len(collective_gaps):
+        end_elsewhere = _ends(timeline, device)[group[collective_gaps]]
+        explains = (
+            (end_elsewhere > launch_moment[collective_gaps])
+            & (end_elsewhere <= end[collective_gaps])
+            & (end[collective_gaps] - end_elsewhere <= PROMPT_PS)
+        )
+        wait_end[collective_gaps[explains]] = end_elsewhere[explains]
+    call_starts = timeline.trace.launches["start_ps"].to_numpy()
+    for lane, moment, row in lane_waits(rows, device, timeline.trace.syncs, awaited):
+        gaps_of_lane = np.flatnonzero(
+            (timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes("lane")[after] == lane))
+        )
+        last_wait = np.searchsorted(moment, call_starts[timeline.launch[after[gaps_of_lane]]], side="right") - 1
+        gaps_of_lane, row = gaps_of_lane[last_wait >= 0], row[last_wait[last_wait >= 0]]
+        end_elsewhere = rows.end[row]
+        explains = (end_elsewhere > wait_end[gaps_of_lane]) & (end_elsewhere <= end[gaps_of_lane])
+        wait_end[gaps_of_lane[explains]] = end_elsewhere[explains]
+        copy = rows.kind[row[explains]] == CODE[Kind.MEMCPY]
+        cause[gaps_of_lane[explains]] = np.where(copy, CAUSE_CODE[Cause.COPY], CAUSE_CODE[Cause.OTHERS])
+    return wait_end, cause
+
+
+def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:
+    """When each collective instance ended on the devices of this device's clock."""
+    rows, instance = timeline.rows, timeline.collectives.instance
+    members = np.flatnonzero((instance >= 0) & same_clock(rows, device)[rows.device])
+    last_end = np.full(int(instance.max()) + 1, np.iinfo(np.int64).min)
+    np.maximum.at(last_end, instance[members], rows.end[members])
+    return last_end
+
+
+def _refine(timeline: Timeline, host: HostActivity, device: int, pieces: Pieces) -> Pieces:
+    """The pieces, with the host's parts cut by what the launching thread was doing."""
+    rows = timeline.rows
+    host_pieces = np.flatnonzero(pieces.label == CAUSE_CODE[Cause.HOST])
+    threads = timeline.trace.launches["thread"].cat
+    names, codes = threads.categories, threads.codes.to_numpy()
+    thread = codes[timeline.launch[pieces.next[host_pieces]]] if len(host_pieces) else host_pieces
+    refined, unchanged = [], np.ones(len(pieces), bool)
+    for code in np.unique(thread).tolist():
+        claims = _claims(host, rows.hosts[device], device, str(names[code]))
+        places = host_pieces[thread == code]
+        spans = iv.intervals(pieces.start[places], pieces.end[places])
+        places = places[iv.within(iv.union(*(times for _, times in claims)), spans) > 0]
+        unchanged[places] = False
+        refined.append(cut(pieces.take(places), [(CAUSE_CODE[cause], times) for cause, times in claims]))
+    return pieces if unchanged.all() else by_start(concatenate([pieces.take(unchanged), *refined]))
+
+
+def _claims(activity: HostActivity, host: str, device: int, thread: str) -> list[tuple[Cause, Intervals]]:
+    """What a thread that launches for a device, and the one that calls its programs, did when; the first goes first."""
+    threads = dict.fromkeys([thread, activity.dispatchers.get(host, thread)])
+    blocked = [activity.blocked[device].get(name, (iv.EMPTY, iv.EMPTY)) for name in threads]
+    activities = [activity.times.get((host, name), {}) for name in threads]
+    claims = [
+        (Cause.COPY, iv.union(*(copy for copy, _ in blocked))),
+        (Cause.OTHERS, iv.union(*(other_times for _, other_times in blocked))),
+        *(
+            (cause, iv.union(*(by_kind.get(kind, iv.EMPTY) for by_kind in activities for kind in kinds)))
+            for cause, kinds in _ACTIVITIES.items()
+        ),
+    ]
+    return [(cause, times) for cause, times in claims if len(times)]
+
+
+def _with_edges(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Pieces:
+    """The pieces, with those before a device's first work and after its last; without work, all is before it.
+
+    Only work that lasts counts, and the edges reach as far as the windows do.
+    """
+    device_rows = rows.of(device)
+    lasting = np.flatnonzero(rows.end[device_rows] > rows.start[device_rows]) + device_rows.start
+    low, high = (int(windows[0, 0]), int(windows[-1, 1])) if len(windows) else (0, 0)
+    first_start = int(rows.start[lasting[0]]) if len(lasting) else high
+    last_end = int(rows.end[lasting].max()) if len(lasting) else high
+    edges = Pieces(
+        np.array([low, last_end]),
+        np.array([first_start, high]),
+        np.array([CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]], np.int8),
+        np.array([lasting[0] if len(lasting) else -1, -1]),
+        np.array([0, int(pieces.interval[-1]) + 2 if len(pieces) else 1]),
+    )
+    inner = replace(pieces, interval=pieces.interval + 1)
+    sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
+    return concatenate([part for part in sections if len(part) and part.end[0] > part.start[0]] or [inner])
+
+
+def concatenate(pieces_of: Sequence[Pieces]) -> Pieces:
+    """The pieces of all parts, one after the other."""
+    columns = zip(*(pieces.columns() for pieces in [_NONE, *pieces_of]), strict=True)
+    return Pieces(*(np.concatenate(column) for column in columns))
+
+
+def by_start(pieces: Pieces) -> Pieces:
+    """The pieces in order."""
+    return pieces.take(np.argsort(pieces.start, kind="stable"))
+
+
+def cut(pieces: Pieces, claims: Sequence[tuple[int, Intervals]]) -> Pieces:
+    """The pieces cut where a claim, a label and a merged set, holds a part of them; the first claim goes first.
+
+    What no claim holds keeps its label.
+    """
+    unclaimed, claimed = pieces, []
+    for label, claim in claims:
+        claimed_part = _inside(unclaimed, iv.intersection(unclaimed.spans(), claim))
+        claimed.append(replace(claimed_part, label=np.full(len(claimed_part), label, np.int8)))
+        unclaimed = _inside(unclaimed, iv.difference(unclaimed.spans(), claim))
+    return by_start(concatenate([*claimed, unclaimed]))
+
+
+def _inside(pieces: Pieces, spans: Intervals) -> Pieces:
+    """The pieces that merged `spans` inside of them leave; where pieces touch, a span may hold parts of several."""
+    first_piece = np.searchsorted(pieces.end, spans[:, 0], side="right")
+    count = np.searchsorted(pieces.start, spans[:, 1]) - first_piece
+    span_of_piece = np.repeat(np.arange(len(spans)), count)
+    places = np.arange(len(span_of_piece)) + np.repeat(first_piece - np.cumsum(count) + count, count)
+    overlapped = pieces.take(places)
+    return replace(
+        overlapped,
+        start=np.maximum(overlapped.start, spans[span_of_piece, 0]),
+        end=np.minimum(overlapped.end, spans[span_of_piece, 1]),
+    )
+
+
+def clip(pieces: Pieces, windows: Intervals) -> Pieces:
+    """What merged windows hold of the pieces; those left empty vanish."""
+    if len(pieces) and len(windows) == 1 and windows[0, 0] <= pieces.start[0] and pieces.end[-1] <= windows[0, 1]:
+        return pieces
+    return _inside(pieces, windows)
+
+
+def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_device: NDArray[np.int64]) -> Idle:
+    rows, unions = timeline.rows, timeline.unions
+    lacking = _lacking(timeline, devices, pieces.label)
+    new = (np.diff(pieces.interval) != 0) | (np.diff(of_device) != 0)
+    pieces = replace(pieces, interval=np.append(0, np.cumsum(new))[: len(pieces)])
+    names = [rows.devices[device] for device in devices]
+    length = pieces.end - pieces.start
+    key = of_device * len(CAUSES) + pieces.label
+    groups = len(devices) * len(CAUSES)
+    times, counts = iv.sums(length, key, groups), np.bincount(key, minlength=groups).tolist()
+    idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
+    by_device, by_cause, device_table = [], [], []
+    for number, name in enumerate(names):
+        causes_of_device = [
+            (str(cause), counts[place], times[place])
+            for cause, place in zip(CAUSES, range(number * len(CAUSES), groups), strict=False)
+            if counts[place]
+        ]
+        causes_of_device.sort(key=lambda entry: -entry[2])
+        by_device += [(name, *entry, entry[2] / idle_of[number]) for entry in causes_of_device]
+        window = iv.total(unions.windows[rows.clocks[devices[number]]])
+        main_cause = (
+            (causes_of_device[0][0], causes_of_device[0][2] / idle_of[number]) if causes_of_device else (None, None)
+        )
+        device_table.append((name, window, idle_of[number], idle_of[number] / window if window else None, *main_cause))
+    for code, cause in enumerate(CAUSES):
+        count, time = sum(counts[code :: len(CAUSES)]), sum(times[code :: len(CAUSES)])
+        if count:
+            by_cause.append((str(cause), count, time, time / sum(idle_of)))
+    by_cause.sort(key=lambda entry: -entry[2])
+    next_row = np.where(pieces.next >= 0, rows.at[pieces.next] if len(rows) else -1, -1)
+    return Idle(
+        pd.DataFrame(
+            {
+                "device": pd.Categorical.from_codes(of_device, categories=pd.Index(names, dtype="str")),
+                "start_ps": pieces.start,
+                "end_ps": pieces.end,
+                "cause": pd.Categorical.from_codes(
+                    pieces.label, categories=pd.Index(list(map(str, CAUSES)), dtype="str")
+                ),
+                "next": pd.arrays.IntegerArray(next_row, pieces.next < 0),
+                "interval": pieces.interval,
+            },
+            copy=False,
+        ),
+        frame(BY_DEVICE_COLUMNS, by_device),
+        frame(BY_CAUSE_COLUMNS, by_cause),
+        frame(DEVICE_COLUMNS, device_table),
+        _largest(rows, names, of_device, pieces, next_row),
+        lacking,
+    )
+
+
+def _largest(
+    rows: Rows, names: Sequence[str], of_device: NDArray[np.int64], pieces: Pieces, next_row: NDArray[np.int64]
+) -> pd.DataFrame:
+    """The LARGEST longest intervals (LARGEST_COLUMNS)."""
+    heads = np.flatnonzero(np.append(True, pieces.interval[1:] != pieces.interval[:-1])[: len(pieces)])
+    tails = np.append(heads[1:], len(pieces)) - 1
+    # Windows may hold only parts of an interval.
+    length = np.add.reduceat(pieces.end - pieces.start, heads) if len(heads) else heads
+    # Of equals the earlier; only those that may be among the largest are sorted.
+    threshold = np.partition(length, -LARGEST)[-LARGEST] if len(length) > LARGEST else 0
+    order = np.flatnonzero(length >= threshold)
+    order = order[np.argsort(-length[order], kind="stable")][:LARGEST]
+    intervals = []
+    for place in order.tolist():
+        interval_pieces = slice(int(heads[place]), int(tails[place]) + 1)
+        times = iv.sums(
+            pieces.end[interval_pieces] - pieces.start[interval_pieces], pieces.label[interval_pieces], len(CAUSES)
+        )
+        main_cause = max(range(len(CAUSES)), key=times.__getitem__)
+        next_place = int(next_row[heads[place]])
+        intervals.append(
+            (
+                names[int(of_device[heads[place]])],
+                int(pieces.start[heads[place]]),
+                int(pieces.end[tails[place]]),
+                int(length[place]),
+                str(CAUSES[main_cause]),
+                times[main_cause] / int(length[place]),
+                next_place if next_place >= 0 else pd.NA,
+                str(rows.events["name"].iat[next_place]) if next_place >= 0 else None,
+            )
+        )
+    return frame(LARGEST_COLUMNS, intervals)
+
+
+def _lacking(timeline: Timeline, devices: Sequence[int], cause: NDArray[np.int8]) -> str:
+    if not devices:
+        return "The trace holds no work of a device, so no device can have been idle."
+    inner = cause[~np.isin(cause, (CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]))]
+    if len(inner) == 0 or (inner != CAUSE_CODE[Cause.UNEXPLAINED]).any():
+        return ""
+    if len(timeline.trace.launches) == 0:
+        return "The trace holds no host launches, so it does not show why the devices stood idle."
+    if not (timeline.launch >= 0).any():
+        return "No work of a device is linked to a host launch, so it does not show why the devices stood idle."
+    return "No launch, wait or program of the trace explains any of the idle time."

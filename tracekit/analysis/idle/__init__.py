@@ -1,1 +1,0 @@
-"""Idle time and its causes."""

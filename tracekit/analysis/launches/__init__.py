@@ -1,1 +1,0 @@
-"""Launches: latency, queue depth, tiny kernels."""

@@ -1,1 +1,0 @@
-"""The top offenders: what cost most, where, and what ran meanwhile."""

@@ -1,1 +1,0 @@
-"""Steps: how long, what in them, which stand out."""
