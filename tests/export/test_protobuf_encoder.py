@@ -52,17 +52,17 @@ def test_rows_are_joined_piece_by_piece():
         protobuf.repeated(b"-", 3),
         *protobuf.only([protobuf.decimals(np.array([1, 22, 333]))], np.array([True, False, True])),
     ]
-    assert protobuf.joined(columns).tobytes() == b"ab-1-c-333"
+    assert protobuf.join(columns).tobytes() == b"ab-1-c-333"
     assert protobuf.lengths(columns).tolist() == [4, 1, 5]
     assert texts(protobuf.grouped(columns, np.array([0, 2, 1, 0]))) == [b"", b"ab-1-", b"c-333", b""]
-    assert protobuf.joined([protobuf.repeated(b"-", 0)]).tobytes() == b""
+    assert protobuf.join([protobuf.repeated(b"-", 0)]).tobytes() == b""
 
 
 def test_messages_have_their_length_before_them():
     column = protobuf.constants([b"x" * 200, b""], np.array([0, 1]))
     expected = protobuf.message(6, b"x" * 200) + protobuf.message(6, b"")
-    assert protobuf.joined(protobuf.messages(6, [column])).tobytes() == expected
-    assert protobuf.joined(protobuf.numbers(3000, np.array([-1]))).tobytes() == protobuf.number(3000, -1)
+    assert protobuf.join(protobuf.messages(6, [column])).tobytes() == expected
+    assert protobuf.join(protobuf.numbers(3000, np.array([-1]))).tobytes() == protobuf.number(3000, -1)
 
 
 def test_what_has_no_utf8_and_the_character_0_become_their_escapes():

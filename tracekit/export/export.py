@@ -140,14 +140,7 @@ def _perfetto_files(timeline: "Timeline", out: Path) -> Files:
     paths = [out] if len(clocks) == 1 else _paths_of_clocks(out, clocks)
 
     def writer(clock: str) -> Callable[[Path], None]:
-        def fill(path: Path) -> None:
-            with path.open("wb") as file:
-                if out.name.endswith(".gz"):
-                    gz.write(file, perfetto.blocks(timeline, clock))
-                else:
-                    file.writelines(perfetto.blocks(timeline, clock))
-
-        return fill
+        return lambda draft: gz.write(draft, perfetto.blocks(timeline, clock), gzip=out.name.endswith(".gz"))
 
     return {path: writer(clock) for path, clock in zip(paths, clocks, strict=True)}
 

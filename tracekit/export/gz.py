@@ -1,4 +1,4 @@
-"""One gzip member, written in pieces that are compressed beside each other.
+"""Files of blocks, as they are or as one gzip member whose pieces are compressed beside each other.
 
 Each block is compressed by itself and ends on a byte, so that the blocks in their order are one deflate stream, as pigz
 does it (https://zlib.net/pigz/). The bytes depend neither on the number of threads nor on the time of day.
@@ -8,6 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import BinaryIO
 
 from tracekit import cores
@@ -18,8 +19,16 @@ _HEADER = bytes([0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 255])
 _LEVEL = 2
 
 
-def write(file: BinaryIO, blocks: Iterable[bytes]) -> None:
-    """Write `blocks` to `file`, compressed; about a megabyte each is best."""
+def write(path: Path, blocks: Iterable[bytes], gzip: bool) -> None:
+    """Write `blocks` to the file `path`, compressed if `gzip`; about a megabyte each is best."""
+    with path.open("wb") as file:
+        if gzip:
+            _compress(file, blocks)
+        else:
+            file.writelines(blocks)
+
+
+def _compress(file: BinaryIO, blocks: Iterable[bytes]) -> None:
     threads = min(8, cores.affinity())
     check, size = 0, 0
     file.write(_HEADER)

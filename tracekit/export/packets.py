@@ -1,16 +1,32 @@
-"""The packets of a Perfetto trace, the time on them, and the fields that stand once.
+"""The packets of a Perfetto trace: time, names that stand once, tracks, and what stands on them.
 
 Field numbers: https://github.com/google/perfetto/tree/main/protos/perfetto/trace, trace_packet.proto and what it
-imports. Every packet is of one sequence; names stand once, in the packets of interned data ahead of the others.
+imports, track_event/track_descriptor.proto and track_event.proto. Every packet is of one sequence; names stand once, in
+the packets of interned data ahead of the others. A slice is a packet that opens it and one that closes it, so on one
+track slices must nest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.export.protobuf_encoder import Bytes, Ints, Pieces, joined, message, messages, number, numbers, repeated
+from tracekit.export.protobuf_encoder import (
+    Bytes,
+    Ints,
+    Pieces,
+    constants,
+    grouped,
+    join,
+    message,
+    messages,
+    number,
+    numbers,
+    only,
+    repeated,
+)
+from tracekit.jit import loop
 
 # Rows that are written at once: as many as stay in a processor's cache.
 AT_ONCE = 8192
@@ -30,6 +46,19 @@ _PACKAGE = "perfetto.protos"
 # Of FieldDescriptorProto: labels, and types.
 _OPTIONAL, _REPEATED = 1, 3
 _UINT64, _MESSAGE = 4, 11
+# Of TrackDescriptor, ProcessDescriptor, ThreadDescriptor and CounterDescriptor.
+_UUID, _TRACK_NAME, _PROCESS, _THREAD, _PARENT, _UNITS, _DESCRIPTION = 1, 2, 3, 4, 5, 8, 14
+_PID, _PROCESS_NAME, _TID, _THREAD_NAME = 1, 6, 2, 5
+_UNIT, _UNIT_COUNT, _UNIT_NAME = 3, 2, 6
+# Of TrackEvent.
+_CATEGORY, _ANNOTATION, _TYPE, _NAME, _TRACK, _NAME_TEXT, _COUNTER = 3, 4, 9, 10, 11, 23, 30
+_BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4
+# Of DebugAnnotation.
+_KEY_IID, _KEY, _INT, _TEXT = 1, 10, 4, 6
+# Of InternedData.
+_CATEGORIES, _NAMES, _KEYS = 1, 2, 3
+KEYS = ("step", "correlation_id", "instance", "devices", "start_ps", "end_ps", "rows")
+CATEGORIES = ("span", "phase", "step", "launch", "collective")
 
 
 @dataclass(frozen=True)
@@ -50,10 +79,33 @@ class Axis:
         return whole
 
 
+@dataclass(frozen=True)
+class Slices:
+    """n slices and the order (2n,) in which they open (i) and close (~i); columns are (n,), times in ps.
+
+    `track` is the uuid of each one's track, `name` the iid of its name, and `category` indexes `categories`, which are
+    fields of the event. `numbers` are annotations by key, with where they are known; `texts` are fields of the event
+    and their codes, -1 for none. Slice i started `started[first[i]:first[i + 1]]` of the device slices, by event id;
+    `first` (n + 1,), or empty where none started any.
+    """
+
+    order: Ints
+    track: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+    category: Ints
+    categories: Sequence[bytes]
+    numbers: Mapping[str, tuple[Ints, NDArray[np.bool_]]]
+    texts: Sequence[tuple[Sequence[bytes], Ints]] = ()
+    first: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    started: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
 def packets(kind: int, times_ns: Ints, columns: Sequence[Pieces]) -> Bytes:
     """The bytes of n packets that hold a message of `kind` each, made of `columns`, at a time each."""
     head = [*numbers(_TIMESTAMP, times_ns), repeated(_LATER, len(times_ns))]
-    return joined(messages(_PACKET, [*head, *messages(kind, columns)]))
+    return join(messages(_PACKET, [*head, *messages(kind, columns)]))
 
 
 def packet(kind: int, content: bytes, time_ns: int | None = None) -> bytes:
@@ -79,6 +131,158 @@ def chunks(n: int) -> Iterator[slice]:
     """The rows 0 to n in parts that are written at once."""
     for first in range(0, n, AT_ONCE):
         yield slice(first, min(first + AT_ONCE, n))
+
+
+def process_track(uuid: int, pid: int, name: str) -> bytes:
+    """The packet of a process's track."""
+    return _track(uuid, message(_PROCESS, number(_PID, pid) + message(_PROCESS_NAME, name)))
+
+
+def thread_track(uuid: int, pid: int, tid: int, name: str) -> bytes:
+    """The packet of a thread's track."""
+    return _track(uuid, message(_THREAD, number(_PID, pid) + number(_TID, tid) + message(_THREAD_NAME, name)))
+
+
+def named_track(uuid: int, name: str, parent: int = 0, description: str = "") -> bytes:
+    """The packet of a track of its own; beside a thread's where that is its parent."""
+    return _track(uuid, _label(name, parent, description))
+
+
+def counter_track(uuid: int, name: str, parent: int = 0, description: str = "", unit: str = "") -> bytes:
+    """The packet of a counter's track; without a unit it counts things."""
+    of = message(_UNIT_NAME, unit) if unit else number(_UNIT, _UNIT_COUNT)
+    return _track(uuid, _label(name, parent, description) + message(_UNITS, of))
+
+
+def _label(name: str, parent: int, description: str) -> bytes:
+    label = message(_TRACK_NAME, name) + (number(_PARENT, parent) if parent else b"")
+    return label + (message(_DESCRIPTION, description) if description else b"")
+
+
+def _track(uuid: int, content: bytes) -> bytes:
+    return packet(TRACK, number(_UUID, uuid) + content)
+
+
+def name_entries(labels: Sequence[str], first: int = 1) -> list[bytes]:
+    """The entries of interned data for the names of events; their iids count from `first`."""
+    return [message(_NAMES, number(1, iid) + message(2, label)) for iid, label in enumerate(labels, first)]
+
+
+def fixed_entries() -> list[bytes]:
+    """The entries of interned data for what every export has: categories, and keys of annotations."""
+    return [
+        message(entry, number(1, iid) + message(2, label))
+        for entry, labels in ((_CATEGORIES, CATEGORIES), (_KEYS, KEYS))
+        for iid, label in enumerate(labels, 1)
+    ]
+
+
+def category_field(*labels: str) -> bytes:
+    """The field of an event that names its categories."""
+    return b"".join(number(_CATEGORY, CATEGORIES.index(label) + 1) for label in labels)
+
+
+def text_field(key: str, value: str) -> bytes:
+    """A field of an event: an annotation that is a text."""
+    return message(_ANNOTATION, message(_KEY, key) + message(_TEXT, value))
+
+
+def slice_packets(slices: Slices, axis: Axis) -> Iterator[Bytes]:
+    """The packets of the slices, two each.
+
+    `start_ps` and `end_ps` stand on a slice where the time in whole nanoseconds does not say them exactly.
+    """
+    inexact = ~axis.exact(slices.start, slices.end)
+    annotations = {**slices.numbers, "start_ps": (slices.start, inexact), "end_ps": (slices.end, inexact)}
+    for chunk in chunks(len(slices.order)):
+        order = slices.order[chunk]
+        opens = order >= 0
+        at = np.where(opens, order, ~order)
+        pieces: list[Pieces] = []
+        for key, (values, has_value) in annotations.items():
+            there = has_value[at] & opens
+            if there.any():
+                iid = repeated(number(_KEY_IID, KEYS.index(key) + 1), len(at))
+                pieces += only(messages(_ANNOTATION, [iid, *numbers(_INT, values[at])]), there)
+        pieces += [constants(labels, np.where(opens, codes[at], -1)) for labels, codes in slices.texts]
+        if len(slices.first):
+            pieces += _flows(slices, np.where(opens, at, -1))
+        head = [
+            constants([number(_TYPE, _BEGIN), number(_TYPE, _END)], np.where(opens, 0, 1)),
+            *numbers(_TRACK, slices.track[at]),
+            *only([*numbers(_NAME, slices.name[at])], opens),
+            constants(slices.categories, np.where(opens, slices.category[at], -1)),
+        ]
+        times = axis.ns(np.where(opens, slices.start[at], slices.end[at]))
+        yield packets(TRACK_EVENT, times, [*head, *pieces])
+
+
+def _flows(slices: Slices, at: Ints) -> list[Pieces]:
+    """The columns of the flows from slices to what they started on devices; nothing where `at` is -1."""
+    first = slices.first
+    count = np.where(at >= 0, first[at + 1] - first[at], 0)
+    if not count.any():
+        return []
+    ends = np.cumsum(count)
+    places = np.repeat(first[at] - ends + count, count) + np.arange(ends[-1])
+    return only(messages(CORRELATION, [grouped(numbers(SUBMITTED, slices.started[places]), count)]), count > 0)
+
+
+def counter_packets(track: int, edges: Ints, values: Ints, axis: Axis) -> Iterator[Bytes]:
+    """The packets of a counter that is `values[i]` from `edges[i]` ps on; one each."""
+    for chunk in chunks(len(edges)):
+        head = repeated(number(_TYPE, _COUNT) + number(_TRACK, track), len(edges[chunk]))
+        yield packets(TRACK_EVENT, axis.ns(edges[chunk]), [head, *numbers(_COUNTER, values[chunk])])
+
+
+def instant_packet(track: int, name: str, texts: Mapping[str, str]) -> bytes:
+    """The packet of a moment at the start of the trace, with annotations."""
+    event = number(_TYPE, _INSTANT) + number(_TRACK, track) + message(_NAME_TEXT, name)
+    return packet(TRACK_EVENT, event + b"".join(text_field(key, value) for key, value in texts.items()), 0)
+
+
+def nested(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Spread n slices over as few layers of their threads as nesting wants, and say in which order they open and close.
+
+    Slices of one thread may overlap without nesting; those on one track may not. They stand by thread, then start, the
+    longest first. Returns `layer` (n,), from 0 within each thread, and `order` (2n,): slice i opens at i and closes at
+    ~i, such that on each layer the last one opened closes first. A slice goes to the first layer where it lies inside
+    what is open, or nothing is.
+    """
+    return loop(layers, len(start))(thread, start, end)
+
+
+def layers(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """See `nested`; plain, or compiled."""
+    n = len(start)
+    layer, order = np.zeros(n, np.int64), np.empty(2 * n, np.int64)
+    # What is open: the innermost slice of each layer, and below each slice the one that holds it.
+    top, below = np.full(n + 1, -1), np.full(n, -1)
+    used, at = 0, 0
+    for i in range(n + 1):
+        if i == n or (i and thread[i] != thread[i - 1]):
+            for k in range(used):
+                while top[k] >= 0:
+                    order[at] = ~top[k]
+                    at += 1
+                    top[k] = below[top[k]]
+            used = 0
+        if i == n:
+            break
+        k = 0
+        while True:
+            while top[k] >= 0 and end[top[k]] <= start[i]:
+                order[at] = ~top[k]
+                at += 1
+                top[k] = below[top[k]]
+            if top[k] < 0 or end[top[k]] >= end[i]:
+                break
+            k += 1
+        layer[i], below[i], top[k] = k, top[k], i
+        order[at] = i
+        at += 1
+        used = max(used, k + 1)
+    return layer, order
 
 
 def correlation_descriptor() -> bytes:

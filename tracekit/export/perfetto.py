@@ -1,44 +1,103 @@
 """A trace as Perfetto's own format: https://perfetto.dev/docs/reference/trace-packet-proto.
 
-Devices are GPUs whose queues are lanes, hosts are processes with threads, and tracks of their own show the steps, the
+Devices are GPUs, their lanes hardware queues, on which any number of rows may run at once, and each pair of a name and
+a kind is a render stage. Hosts are processes with threads. A profiler often records one call of a host as a span and as
+a launch, which is one slice here; it points at the rows that it started. Tracks of their own show the steps, the
 collectives, how many devices were busy, and how fast bytes moved.
 """
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, count
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
 from tracekit.analysis.bandwidth import throughput
 from tracekit.devices import natural
-from tracekit.export.device_slices import device_slice_packets, device_slices
-from tracekit.export.host_slices import host_slices
-from tracekit.export.packets import GPUS, Axis, correlation_descriptor, interned, packet
-from tracekit.export.protobuf_encoder import Ints, message, number
-from tracekit.export.tracks import (
-    ClockDomain,
+from tracekit.export.packets import (
+    GPU_SLICE,
+    GPUS,
+    Axis,
     Slices,
-    TrackGroup,
     category_field,
+    chunks,
+    correlation_descriptor,
     counter_packets,
     counter_track,
     fixed_entries,
     instant_packet,
+    interned,
     name_entries,
     named_track,
     nested,
+    packet,
+    packets,
+    process_track,
     slice_packets,
+    text_field,
+    thread_track,
+)
+from tracekit.export.protobuf_encoder import (
+    LENGTH,
+    Bytes,
+    Ints,
+    Pieces,
+    constants,
+    decimals,
+    message,
+    number,
+    numbers,
+    only,
+    varint,
 )
 from tracekit.timeline.timeline import Timeline
+from tracekit.trace import KIND_DTYPE, Trace
 from tracekit.version import __version__
+from tracekit.vocabulary.kinds import Kind
 
-_GRAPHICS_CONTEXTS = 23  # of InternedData
-_GPU, _GPU_NAME, _GPU_MODEL = 1, 1, 3  # of GpuInfo, and of a GPU in it
+_GRAPHICS_CONTEXTS, _SPECIFICATIONS = 23, 24  # of InternedData
+_INFO_OF_GPU, _GPU_NAME, _GPU_MODEL = 1, 1, 3  # of GpuInfo, and of a GPU in it
 _BLOCK_BYTES = 2**20
 _MOST = 2**63 - 1  # that a counter holds
+# What a slice of a host is, as bits.
+_PHASE, _STEP, _LAUNCH = 1, 2, 4
+_PHASE_TEXTS = ("alone", "baseline")
+# Of GpuRenderStageEvent, and of InternedGpuRenderStageSpecification:
+# https://github.com/google/perfetto/blob/main/protos/perfetto/trace/gpu/gpu_render_stage_event.proto.
+_EVENT_ID, _DURATION, _CONTEXT, _EXTRA, _GPU, _QUEUE, _STAGE, _WAITED = 1, 2, 5, 6, 11, 13, 14, 18
+_IID, _NAME, _DESCRIPTION, _CATEGORY = 1, 2, 3, 4
+_OTHER, _COMPUTE = 0, 2
+_DIGITS = 20  # of the longest decimal, its sign among them
+_ROW_TEXTS = ("kind", "category", "hlo_op", "hlo_module", "direction", "group")
+_ROW_NUMBERS = ("bytes", "wait_ps", "correlation_id", "run_id")
+
+
+@dataclass(frozen=True)
+class ClockDomain:
+    """What a trace has on one clock: `processes` are the pids of its hosts, and `uuids` numbers its tracks."""
+
+    timeline: Timeline
+    clock: str
+    processes: Mapping[str, int]
+    uuids: Iterator[int]
+
+    @property
+    def has_device(self) -> NDArray[np.bool_]:
+        """Which devices of the timeline's rows are on the clock, (d,)."""
+        return np.array([clock == self.clock for clock in self.timeline.rows.clocks], bool)
+
+
+@dataclass(frozen=True)
+class TrackGroup:
+    """Tracks, as packets, with the slices on them; `names` are those that `slices.name` numbers, from 0."""
+
+    tracks: bytes
+    slices: Slices
+    names: Sequence[str]
 
 
 def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
@@ -59,8 +118,8 @@ def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
 def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     hosts = sorted((host for host, on in timeline.clock_of_host.items() if on == clock), key=natural)
     domain = ClockDomain(timeline, clock, {host: pid for pid, host in enumerate(hosts, 1)}, count(1))
-    devices = device_slices(domain)
-    groups = [_steps(domain), _collectives(domain), host_slices(domain)]
+    devices = _device_slices(domain)
+    groups = [_steps(domain), _collectives(domain), _host_slices(domain)]
     starts = [timeline.rows.start[devices.at], *(group.slices.start for group in groups)]
     axis = Axis(min(0, *(int(start.min()) // 1000 for start in starts if len(start)), 0))
     first = np.cumsum([1, *(len(group.names) for group in groups)]).tolist()
@@ -80,15 +139,15 @@ def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     yield from _counters(domain, axis)
     for group, iid in zip(groups, first, strict=False):
         yield from map(bytes, slice_packets(replace(group.slices, name=group.slices.name + iid), axis))
-    yield from map(bytes, device_slice_packets(devices, axis))
+    yield from map(bytes, _device_slice_packets(devices, axis))
 
 
 def _gpus(timeline: Timeline, devices: tuple[str, ...]) -> bytes:
     """GpuInfo: the name and the model of each device; its place is the id that slices give it."""
-    known = timeline.trace.devices[["device", "model"]].astype(object).dropna()
-    models = dict(zip(known["device"], known["model"], strict=True))
+    table = timeline.trace.devices[["device", "model"]].astype(object).dropna()
+    models = dict(zip(table["device"], table["model"], strict=True))
     return b"".join(
-        message(_GPU, message(_GPU_NAME, name) + (message(_GPU_MODEL, models[name]) if name in models else b""))
+        message(_INFO_OF_GPU, message(_GPU_NAME, name) + (message(_GPU_MODEL, models[name]) if name in models else b""))
         for name in devices
     )
 
@@ -105,19 +164,23 @@ def _steps(domain: ClockDomain) -> TrackGroup:
     """The windows of the steps, which touch; without steps, no track."""
     table = domain.timeline.steps.table
     table = table.iloc[np.flatnonzero((table["clock"] == domain.clock).to_numpy(bool))]
-    number = table["step"].fillna(table.index.to_series().astype("Int64")).to_numpy(np.int64)
-    labels = [f"{name} {step}" for name, step in zip(table["name"].fillna("step"), number.tolist(), strict=True)]
+    step = _step_numbers(table)
+    labels = [f"{name} {number}" for name, number in zip(table["name"].fillna("step"), step.tolist(), strict=True)]
     names = sorted(set(labels))
     place = {label: code for code, label in enumerate(names)}
-    uuids, slices = _track_slices(
+    return _track_group(
         domain,
-        np.array([place[label] for label in labels], np.int64),
-        (table["start_ps"].to_numpy(), table["end_ps"].to_numpy()),
         "step",
-        {"step": number, "rows": table["rows"].to_numpy()},
+        "Step windows: each ends when the host and all devices have finished the step.",
+        (names, np.array([place[label] for label in labels], np.int64)),
+        (table["start_ps"].to_numpy(), table["end_ps"].to_numpy()),
+        {"step": step, "rows": table["rows"].to_numpy()},
     )
-    description = "Step windows: each ends when the host and all devices have finished the step."
-    return TrackGroup(_tracks(uuids, "steps", description), slices, names)
+
+
+def _step_numbers(table: pd.DataFrame) -> Ints:
+    """The number of each step of a table, or where it has none its place among them."""
+    return table["step"].fillna(table.index.to_series().astype("Int64")).to_numpy(np.int64)
 
 
 def _collectives(domain: ClockDomain) -> TrackGroup:
@@ -129,21 +192,29 @@ def _collectives(domain: ClockDomain) -> TrackGroup:
     end = np.full(len(number), np.iinfo(np.int64).min)
     np.minimum.at(start, group, rows.start[at])
     np.maximum.at(end, group, rows.end[at])
-    uuids, slices = _track_slices(
+    return _track_group(
         domain,
-        rows.codes("name")[at[first]],
-        (start, end),
         "collective",
+        "Each collective once, from the first device that enters it to the last that leaves it.",
+        (rows.labels("name"), rows.codes("name")[at[first]]),
+        (start, end),
         {"instance": number, "devices": np.bincount(group, minlength=len(number))},
     )
-    description = "Each collective once, from the first device that enters it to the last that leaves it."
-    return TrackGroup(_tracks(uuids, "collectives", description), slices, rows.labels("name"))
 
 
-def _track_slices(
-    domain: ClockDomain, name: Ints, times: tuple[Ints, Ints], category: str, numbers: dict[str, Ints]
-) -> tuple[list[int], Slices]:
-    """Slices of one track, and the uuids of the tracks that they need: several where they overlap without nesting."""
+def _track_group(
+    domain: ClockDomain,
+    category: str,
+    description: str,
+    name: tuple[Sequence[str], Ints],
+    times: tuple[Ints, Ints],
+    numbers: dict[str, Ints],
+) -> TrackGroup:
+    """Slices of one category, whose `name` is (names, which of them each has), with annotations that are numbers.
+
+    They stand on one track, `steps` or `collectives`, or where they overlap without nesting on several of that name,
+    which Perfetto shows as one.
+    """
     order = np.lexsort((-times[1], times[0]))
     start, end = times[0][order], times[1][order]
     layer, opened = nested(np.zeros(len(start), np.int64), start, end)
@@ -152,19 +223,15 @@ def _track_slices(
     slices = Slices(
         order=opened,
         track=np.array(uuids, np.int64)[layer],
-        name=name[order],
+        name=name[1][order],
         start=start,
         end=end,
         category=np.zeros(len(start), np.int64),
         categories=[category_field(category)],
         numbers={key: (values[order], everywhere) for key, values in numbers.items()},
     )
-    return uuids, slices
-
-
-def _tracks(uuids: list[int], name: str, description: str) -> bytes:
-    """Tracks of one name, which Perfetto shows as one."""
-    return b"".join(named_track(uuid, name, description=description) for uuid in uuids)
+    tracks = b"".join(named_track(uuid, f"{category}s", description=description) for uuid in uuids)
+    return TrackGroup(tracks, slices, name[0])
 
 
 def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
@@ -192,3 +259,280 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
         yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
         values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
         yield from map(bytes, counter_packets(track, rate.edges, values, axis))
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """n slices by thread, then start, the longest first; columns are (n,), times in ps.
+
+    `threads` are pairs of host and thread, `names` the names. `span` and `launch` are places in `trace.spans` and
+    `trace.launches`, -1 for none: a launch that stands among the spans too is one slice with both.
+    """
+
+    threads: list[tuple[str, str]]
+    names: list[str]
+    thread: Ints
+    name: Ints
+    start: Ints
+    end: Ints
+    span: Ints
+    launch: Ints
+
+    def __len__(self) -> int:
+        return len(self.thread)
+
+    def at(self, places: Ints) -> "HostCalls":
+        """Some of the slices."""
+        columns = (self.thread, self.name, self.start, self.end, self.span, self.launch)
+        return HostCalls(self.threads, self.names, *(column[places] for column in columns))
+
+
+def _host_slices(domain: ClockDomain) -> TrackGroup:
+    """The threads of the hosts on one clock, with their slices.
+
+    Slices of one thread that overlap without nesting stand on further tracks beside it, named `<thread> (2)` and so on.
+    """
+    calls, uuids, processes = _host_calls(domain.timeline.trace), domain.uuids, domain.processes
+    here = np.array([host in processes for host, _ in calls.threads], bool)
+    calls = calls.at(np.flatnonzero(here[calls.thread]) if len(calls) else calls.thread)
+    layer, order = nested(calls.thread, calls.start, calls.end)
+    tracks = [process_track(next(uuids), pid, host) for host, pid in processes.items()]
+    layers = int(layer.max(initial=0)) + 1
+    pairs, place = np.unique(calls.thread * layers + layer, return_inverse=True)
+    uuid: list[int] = []
+    tids = iter(range(len(processes) + 1, 2**31))
+    for pair in pairs.tolist():
+        thread, beside = divmod(pair, layers)
+        host, name = calls.threads[thread]
+        uuid.append(next(uuids))
+        if beside == 0:
+            own = uuid[-1]
+            tracks.append(thread_track(own, processes[host], next(tids), name))
+        else:
+            tracks.append(named_track(uuid[-1], f"{name} ({beside + 1})", own))
+    slices = _call_slices(domain.timeline, calls, order, np.array(uuid, np.int64)[place])
+    return TrackGroup(b"".join(tracks), slices, calls.names)
+
+
+def _host_calls(trace: Trace) -> HostCalls:
+    """The slices of `trace`. Of equal ones the k-th span and the k-th launch are one."""
+    spans, launches = trace.spans, trace.launches
+    host, hosts = _shared_codes(spans["host"], launches["host"])
+    line, lines = _shared_codes(spans["thread"], launches["thread"])
+    name, names = _shared_codes(spans["name"], launches["name"])
+    start, end = (
+        np.concatenate([spans[column], launches[column]]).astype(np.int64) for column in ("start_ps", "end_ps")
+    )
+    used, thread = np.unique(host * max(len(lines), 1) + line, return_inverse=True)
+    is_launch = np.arange(len(start)) >= len(spans)
+    order = np.lexsort((is_launch, name, -end, start, thread))
+    calls = HostCalls(
+        [(hosts[pair // len(lines)], lines[pair % len(lines)]) for pair in used.tolist()],
+        names,
+        thread,
+        name,
+        start,
+        end,
+        np.where(is_launch, -1, np.arange(len(start))),
+        np.where(is_launch, np.arange(len(start)) - len(spans), -1),
+    ).at(order)
+    return _paired(calls)
+
+
+def _shared_codes(*columns: pd.Series) -> tuple[Ints, list[str]]:
+    """The codes of categorical columns without nulls, one after the other, and what they stand for."""
+    code_of: dict[str, int] = {}
+    codes = []
+    for column in columns:
+        of_column = [code_of.setdefault(str(label), len(code_of)) for label in column.cat.categories]
+        codes.append(np.array(of_column, np.int64)[column.cat.codes.to_numpy()])
+    return np.concatenate(codes), list(code_of)
+
+
+def _paired(calls: HostCalls) -> HostCalls:
+    """Each launch that is a span too as one slice with it; equal slices stand beside each other, spans first."""
+    same = np.ones(max(len(calls) - 1, 0), bool)
+    for column in (calls.thread, calls.start, calls.end, calls.name):
+        same &= column[1:] == column[:-1]
+    first = np.append(True, ~same)[: len(calls)]
+    group = np.cumsum(first) - 1
+    is_launch = calls.launch >= 0
+    begins = np.flatnonzero(first)
+    spans = np.bincount(group[~is_launch], minlength=len(begins))
+    partner = np.arange(len(calls)) - spans[group]
+    pair = np.flatnonzero(is_launch & (partner < begins[group] + spans[group]))
+    launch = calls.launch.copy()
+    launch[partner[pair]] = calls.launch[pair]
+    alone = np.ones(len(calls), bool)
+    alone[pair] = False
+    return replace(calls, launch=launch).at(np.flatnonzero(alone))
+
+
+def _call_slices(timeline: Timeline, calls: HostCalls, order: Ints, track: Ints) -> Slices:
+    spans, launches = timeline.trace.spans, timeline.trace.launches
+    step, has_step = _numbers(spans["step"], calls.span)
+    is_phase = _codes(spans["tracekit"], calls.span) >= 0
+    bits = _PHASE * is_phase + _STEP * has_step + _LAUNCH * (calls.launch >= 0)
+    first, started = _started(timeline, calls.launch)
+    texts = []
+    for key in _PHASE_TEXTS:
+        fields = [text_field(key, str(label)) for label in spans[key].cat.categories]
+        texts.append((fields, _codes(spans[key], calls.span)))
+    return Slices(
+        order=order,
+        track=track,
+        name=calls.name,
+        start=calls.start,
+        end=calls.end,
+        category=np.where(calls.span < 0, 8, bits),
+        categories=[*map(_span_categories, range(8)), category_field("launch")],
+        numbers={
+            "step": (step, has_step),
+            "correlation_id": _numbers(launches["correlation_id"], calls.launch),
+        },
+        texts=texts,
+        first=first,
+        started=started,
+    )
+
+
+def _span_categories(bits: int) -> bytes:
+    of = {_PHASE: "phase", _STEP: "step", _LAUNCH: "launch"}
+    return category_field("span", *(label for bit, label in of.items() if bits & bit))
+
+
+def _numbers(column: pd.Series, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """The values of an Int64 column at some places, -1 for none; and which are known."""
+    values = np.append(column.to_numpy(np.int64, na_value=0), 0)
+    return values[at], np.append(column.notna().to_numpy(bool), False)[at]
+
+
+def _codes(column: pd.Series, at: Ints) -> Ints:
+    return np.append(column.cat.codes.to_numpy(), -1).astype(np.int64)[at]
+
+
+def _started(timeline: Timeline, launch: Ints) -> tuple[Ints, Ints]:
+    """The event ids of the rows that each of some launches (n,) started, one launch after the other, and where those
+    of each begin, (n + 1,)."""
+    of_row = timeline.launch
+    rows = np.flatnonzero(of_row >= 0)
+    rows = rows[np.argsort(of_row[rows], kind="stable")]
+    count = np.append(np.bincount(of_row[rows], minlength=len(timeline.trace.launches)), 0)
+    begin = np.cumsum(count) - count
+    mine = count[launch]
+    ends = np.cumsum(mine)
+    at = np.repeat(begin[launch] - ends + mine, mine) + np.arange(int(mine.sum()))
+    return np.append(0, ends), timeline.rows.at[rows[at]] + 1
+
+
+@dataclass(frozen=True)
+class DeviceSlices:
+    """The n rows of one clock, by device and start, with what they have in common interned.
+
+    `at` (n,) are their places in `timeline.rows`; `queue` (n,) indexes `queues`, which are fields of the event, and
+    `stage` (n,) numbers its stage. `specifications` are entries of interned data: of the queues, then of the stages.
+    """
+
+    timeline: Timeline
+    devices: tuple[str, ...]
+    at: Ints
+    queue: Ints
+    queues: list[bytes]
+    stage: Ints
+    specifications: list[bytes]
+
+
+def _device_slices(domain: ClockDomain) -> DeviceSlices:
+    """The rows on one clock; each host is a graphics context."""
+    rows, has_device = domain.timeline.rows, domain.has_device
+    at = np.flatnonzero(has_device[rows.device]) if len(has_device) else np.zeros(0, np.int64)
+    devices = np.flatnonzero(has_device).tolist()
+    lanes, names = rows.labels("lane"), rows.labels("name")
+    pairs, queue = np.unique(rows.device[at] * max(len(lanes), 1) + rows.codes("lane")[at], return_inverse=True)
+    stages, stage = np.unique(rows.codes("name")[at] * len(KIND_DTYPE.categories) + rows.kind[at], return_inverse=True)
+    specifications, queues = [], []
+    for iid, pair in enumerate(pairs.tolist(), 1):
+        device, lane = pair // len(lanes), lanes[pair % len(lanes)]
+        name = f"{rows.devices[device]} {lane}"
+        specifications.append(_specification(iid, name, lane, _OTHER))
+        context = domain.processes[rows.hosts[device]]
+        queues.append(number(_QUEUE, iid) + number(_GPU, devices.index(device)) + number(_CONTEXT, context))
+    for iid, pair in enumerate(stages.tolist(), len(queues) + 1):
+        kind = KIND_DTYPE.categories[pair % len(KIND_DTYPE.categories)]
+        category = _COMPUTE if kind == Kind.COMPUTE else _OTHER
+        specifications.append(_specification(iid, names[pair // len(KIND_DTYPE.categories)], kind, category))
+    names_of_devices = tuple(rows.devices[device] for device in devices)
+    return DeviceSlices(domain.timeline, names_of_devices, at, queue, queues, stage, specifications)
+
+
+def _specification(iid: int, name: str, description: str, category: int) -> bytes:
+    return message(
+        _SPECIFICATIONS,
+        number(_IID, iid) + message(_NAME, name) + message(_DESCRIPTION, description) + number(_CATEGORY, category),
+    )
+
+
+def _device_slice_packets(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
+    """The packets of the rows: one each. Its `event_id` is the row's place in `trace.events`, counted from 1.
+
+    What is null is left out of the data beside a slice, and so are `start_ps` and `end_ps` where the time in whole
+    nanoseconds says them exactly.
+    """
+    timeline, rows = slices.timeline, slices.timeline.rows
+    texts = [([_extra(key, label) for label in rows.labels(key)], rows.codes(key)) for key in _ROW_TEXTS]
+    step = timeline.steps.step_of
+    columns = {key: rows.numbers(key) for key in _ROW_NUMBERS}
+    everywhere = np.ones(len(rows), bool)
+    columns |= {
+        "instance": (timeline.collectives.instance, timeline.collectives.instance >= 0),
+        "step": (np.append(_step_numbers(timeline.steps.table), 0)[step], step >= 0),
+        "row": (rows.at, everywhere),
+    }
+    inexact = ~axis.exact(rows.start, rows.end)
+    columns |= {"start_ps": (rows.start, inexact), "end_ps": (rows.end, inexact)}
+    prefixes = {key: [_prefix(key, digits) for digits in range(_DIGITS + 1)] for key in columns}
+    before = _before(timeline)
+    for chunk in chunks(len(slices.at)):
+        at = slices.at[chunk]
+        start, end = axis.ns(rows.start[at]), axis.ns(rows.end[at])
+        pieces = [
+            *numbers(_EVENT_ID, rows.at[at] + 1),
+            *numbers(_DURATION, end - start),
+            constants(slices.queues, slices.queue[chunk]),
+            *numbers(_STAGE, len(slices.queues) + 1 + slices.stage[chunk]),
+        ]
+        if (before[at] >= 0).any():
+            pieces += only(numbers(_WAITED, rows.at[before[at]] + 1), before[at] >= 0)
+        pieces += [constants(labels, codes[at]) for labels, codes in texts]
+        for key, (values, has_value) in columns.items():
+            pieces += _decimal(prefixes[key], values[at], has_value[at])
+        yield packets(GPU_SLICE, start, pieces)
+
+
+def _before(timeline: Timeline) -> Ints:
+    """The row of the same collective that started before each row, -1 for none; (n,)."""
+    instance = timeline.collectives.instance
+    at = np.flatnonzero(instance >= 0)
+    at = at[np.lexsort((timeline.rows.start[at], instance[at]))]
+    before = np.full(len(instance), -1)
+    follows = instance[at[1:]] == instance[at[:-1]]
+    before[at[1:][follows]] = at[:-1][follows]
+    return before
+
+
+def _extra(key: str, value: str) -> bytes:
+    return message(_EXTRA, message(1, key) + message(2, value))
+
+
+def _prefix(key: str, digits: int) -> bytes:
+    """What stands before a value of so many digits."""
+    field = message(1, key) + varint(2 << 3 | LENGTH) + varint(digits)
+    return varint(_EXTRA << 3 | LENGTH) + varint(len(field) + digits) + field
+
+
+def _decimal(prefixes: list[bytes], values: Ints, there: NDArray[np.bool_]) -> list[Pieces]:
+    """The columns of a number in decimal digits, where it is `there`."""
+    if not there.any():
+        return []
+    digits = decimals(values)
+    return [constants(prefixes, np.where(there, digits.length, -1)), *only([digits], there)]

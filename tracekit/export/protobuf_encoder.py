@@ -116,7 +116,7 @@ def only(columns: Sequence[Pieces], there: NDArray[np.bool_]) -> list[Pieces]:
 def grouped(columns: Sequence[Pieces], sizes: Ints) -> Pieces:
     """One piece for each group of rows that follow one another, of `sizes` rows: all that their columns hold."""
     ends = np.concatenate([[0], np.cumsum(lengths(columns))])[np.cumsum(np.concatenate([[0], sizes]))]
-    return Pieces(joined(columns), ends[:-1], np.diff(ends))
+    return Pieces(join(columns), ends[:-1], np.diff(ends))
 
 
 def lengths(columns: Sequence[Pieces]) -> Ints:
@@ -138,7 +138,7 @@ def numbers(field: int, values: NDArray[np.integer]) -> list[Pieces]:
     return [repeated(varint(field << 3 | VARINT), len(values)), varints(values)]
 
 
-def joined(columns: Sequence[Pieces]) -> Bytes:
+def join(columns: Sequence[Pieces]) -> Bytes:
     """The bytes of all rows, one row after the other: of each the pieces of all columns in their order."""
     source = np.concatenate([column.source for column in columns])
     start, length = (np.empty((len(columns[0].start), len(columns)), np.int64) for _ in range(2))

@@ -97,7 +97,7 @@ def csv(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
     A text that a spreadsheet would take for a formula stands behind a `'`, and so does one that begins with `'`.
     """
     marked = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
-    _write(path, _csv_blocks(marked), gzip)
+    gz.write(path, _csv_blocks(marked), gzip)
 
 
 def _csv_blocks(table: pa.Table) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def _csv_blocks(table: pa.Table) -> Iterator[bytes]:
 
 def json_lines(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
     """Write one frame as JSON lines, one object a row; integers are exact."""
-    _write(path, _json_blocks(table(trace, name)), gzip)
+    gz.write(path, _json_blocks(table(trace, name)), gzip)
 
 
 def _json_blocks(table: pa.Table) -> Iterator[bytes]:
@@ -139,14 +139,6 @@ def _json_fields(column: pa.Array, key: str) -> pa.Array:
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         texts = pc.binary_join_element_wise(_text(key), column.cast(pa.large_string()), _text(""))
     return texts.fill_null(f"{key}null")
-
-
-def _write(path: Path, blocks: Iterator[bytes], gzip: bool) -> None:
-    with path.open("wb") as file:
-        if gzip:
-            gz.write(file, blocks)
-        else:
-            file.writelines(blocks)
 
 
 @dataclass(frozen=True)

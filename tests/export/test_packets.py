@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.export.tracks import layers, nested
+from tracekit.export.packets import layers, nested
 from tracekit.jit import compiled
 
 
