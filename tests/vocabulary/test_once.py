@@ -23,7 +23,7 @@ PATTERN = re.compile(r"[\\^$|*+?]|\(\?|\[[^]]*\]")
 # Those that are no list of what others call things.
 EXCEPTIONS = {
     # Which collectives PyTorch's older annotations count wrongly: they tell only the tensors that go in.
-    "readers/chrome/kineto_args.py": {("all-gather", "gather", "scatter")},
+    "readers/chrome/kineto_work.py": {("all-gather", "gather", "scatter")},
 }
 
 

@@ -156,7 +156,7 @@ def file_type(path: Path, sure: bool = False) -> FileType | None:
 def dialect(document: Document) -> tuple[str, Dialect] | None:
     """The name of the format of a Chrome JSON document and how its profiler writes it, None if no format matches."""
     dialects = ((each.name, each.reader) for each in FORMATS if isinstance(each.reader, Dialect))
-    return next(((name, known) for name, known in dialects if known.wrote(document)), None)
+    return next(((name, known) for name, known in dialects if known.is_own(document)), None)
 
 
 def writers(*file_types: FileType) -> str:

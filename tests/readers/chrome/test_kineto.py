@@ -1,7 +1,13 @@
-"""Kineto: a small file of every category, made-up events for each rule, and real traces with known figures."""
+"""Kineto: a small file of every category, made-up events for each rule, and real traces with known figures.
 
+Which operator and line launched a row, and what waits for what as far as records and calls prove it, stand at the end.
+"""
+
+import gzip
+import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,6 +18,8 @@ from tracekit.analysis.overlap import overlap, partition
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+WHAT = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
+NONE = 2**32 - 1
 
 
 def test_a_small_file_gives_its_kernels_copies_and_sets_to_the_nanosecond():
@@ -55,124 +63,6 @@ def test_a_small_file_gives_its_launches_and_spans_by_thread():
 def test_a_small_file_gives_the_overlap_that_it_was_made_with():
     found = overlap(read(SMALL).events)
     assert rows(found[found["what"] == "collective"], "hidden_ps", "total_ps") == [[49_999_000, 99_999_000]]
-
-
-def test_a_collective_says_what_it_is_from_its_arguments():
-    trace = read(SMALL)
-    told = ["category", "dtype", "group", "ranks", "known_by", "run_id"]
-    found = rows(trace.events[trace.events["kind"] == "collective"], *told)
-    assert found == [["all-reduce", "BFloat16", "0 (default_pg)", "0,1", "stat", None]]
-
-
-def nccl(collective, given, got, dtype="Float", name="ncclDevKernel_Generic(x)", **more):
-    counts = {"In msg nelems": given, "Out msg nelems": got, "Group size": 8, "dtype": dtype}
-    return kernel(name, **{"Collective name": collective, **counts, **more})
-
-
-@pytest.mark.parametrize(
-    ("args", "category", "size"),
-    [
-        (("allreduce", 10, 10), "all-reduce", 40),
-        (("all_reduce", 10, 10, "Half"), "all-reduce", 20),
-        (("allreduce_coalesced", 10, 10, "Float8_e4m3fn"), "all-reduce", 10),
-        (("_allgather_base", 10, 80), "all-gather", 320),
-        (("allgather_into_tensor_coalesced", 10, 80), "all-gather", 320),
-        (("_reduce_scatter_base", 80, 10, "Double"), "reduce-scatter", 640),
-        (("reduce_scatter_tensor_coalesced", 80, 10), "reduce-scatter", 320),
-        (("all_to_all", 80, 72), "all-to-all", 320),
-        (("all_to_allv", 80, 96), "all-to-all", 320),
-        (("broadcast", 10, 10, "Long"), "collective-broadcast", 80),
-        (("_reduce_oop", 10, 10), "reduce", 40),
-        (("gather", 10, 80), "gather", 320),
-        (("scatter", 80, 10), "scatter", 320),
-        (("send", 10, 10), "send", 40),
-        (("recv", 10, 10), "recv", 40),
-        (("allreduce", 10, 10, "Posit16"), "all-reduce", None),
-        (("barrier", 0, 0, "Float", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"), "all-reduce", None),
-        (("coalesced", 10, 10), None, 40),
-    ],
-)
-def test_a_message_is_as_large_as_nccl_tests_would_say(tmp_path, args, category, size):
-    trace = made(tmp_path, nccl(*args))
-    assert rows(trace.events, "kind", "category", "bytes", "known_by") == [["collective", category, size, "stat"]]
-
-
-@pytest.mark.parametrize(
-    ("args", "group", "ranks"),
-    [
-        ({"Process Group Name": "3", "Process Group Description": "undefined"}, "3", None),
-        ({"Process Group Name": "3", "Process Group Ranks": "[4, 5]"}, "3", "4,5"),
-        (
-            {"Process Group Name": "1", "Process Group Description": "mesh_tp", "Process Group Ranks": "[0, ...]"},
-            "1 (mesh_tp)",
-            "0,1,2",
-        ),
-        ({"Process Group Name": "2", "Process Group Ranks": "[0, 1, ...]"}, "2", None),
-        ({}, None, None),
-    ],
-)
-def test_a_group_has_its_description_and_all_of_its_ranks_or_none(tmp_path, args, group, ranks):
-    job = {"rank": 0, "pg_config": [{"pg_name": "1", "ranks": [0, 1, 2]}, {"pg_name": "2", "ranks": "[0, 1, ...]"}]}
-    trace = made(tmp_path, nccl("allreduce", 1, 1, **args), distributedInfo=job)
-    assert rows(trace.events, "group", "ranks") == [[group, ranks]]
-
-
-def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_path):
-    trace = made(tmp_path, nccl("allreduce", 1, 1, Seq=7), nccl("allreduce", 1, 1), kernel("gemm", Seq=8))
-    assert rows(trace.events, "name", "sequence") == [
-        ["ncclDevKernel_Generic(x)", 7],
-        ["ncclDevKernel_Generic(x)", None],
-        ["gemm", None],
-    ]
-
-
-def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
-    lying = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
-    tensors = {"Input Dims": [[4, 3], [5]], "Input type": ["float", "float"]}
-    trace = made(
-        tmp_path,
-        event("user_annotation", "nccl:all_reduce", 10, 10, 1, 1, **tensors),
-        event("user_annotation", "nccl:_all_gather_base", 30, 10, 1, 1, **tensors),
-        event("user_annotation", "nccl:broadcast", 30, 10, 1, 2, **tensors),
-        event("cuda_runtime", "cudaLaunchKernel", 12, 2, 1, 1, correlation=1),
-        event("cuda_runtime", "cudaLaunchKernel", 35, 2, 1, 1, correlation=2),
-        event("cuda_runtime", "cudaLaunchKernel", 50, 2, 1, 1, correlation=3),
-        *(kernel(lying, 100 * at, correlation=at) for at in (1, 2, 3, 4)),
-    )
-    assert rows(trace.events, "kind", "category", "bytes", "dtype", "known_by") == [
-        ["collective", "all-reduce", 68, "float", "name"],
-        ["collective", "all-gather", None, "float", "name"],
-        ["collective", "send-recv", None, None, "name"],
-        ["collective", "send-recv", None, None, "name"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "direction"),
-    [
-        ("Memcpy HtoD (Pageable -> Device)", {}, "H2D"),
-        ("Memcpy HtoA (Pinned -> Array)", {}, "H2D"),
-        ("Memcpy AtoH (Array -> Pinned)", {}, "D2H"),
-        ("Memcpy DtoD (Device -> Device)", {}, "D2D"),
-        ("Memcpy AtoD (Array -> Device)", {}, "D2D"),
-        ("Memcpy DtoD (Device -> Device)", {"fromDevice": 0, "toDevice": 1}, "P2P"),
-        ("Memcpy PtoP (Device -> Device)", {"fromDevice": 0, "toDevice": 0}, "D2D"),
-        ("Memcpy PtoP (Device -> Device)", {}, "P2P"),
-        ("Memcpy M2D(Memory -> Device)", {}, "H2D"),
-        ("Memcpy HtoH (Pageable -> Pinned)", {}, None),
-        ("Memcpy <unknown> (Unknown -> Unknown)", {}, None),
-    ],
-)
-def test_the_direction_of_a_copy_is_between_what_its_name_or_its_devices_say(tmp_path, name, args, direction):
-    trace = made(tmp_path, event("gpu_memcpy", name, device=0, stream=3, **args))
-    assert rows(trace.events, "kind", "direction", "known_by") == [["memcpy", direction, "stat"]]
-
-
-def test_a_copy_of_hip_has_the_size_that_its_call_asked_for(tmp_path):
-    call = event("cuda_runtime", "hipMemcpyWithStream", 1, 1, 9, 9, correlation=7, size="2560", kind="1")
-    copy = event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 3, 1, 2, 0, device=2, stream=0, correlation=7)
-    trace = made(tmp_path, call, copy, kernel("__amd_rocclr_copyBuffer", 5))
-    assert rows(trace.events, "kind", "device", "bytes") == [["memcpy", "gpu:2", 2560], ["memcpy", "gpu:0", None]]
 
 
 def test_waits_calls_annotations_and_ops_are_no_rows_whatever_their_names(tmp_path):
@@ -308,3 +198,197 @@ def test_ranks_of_a_job_share_a_clock_and_their_collectives(case, ranks, spread_
     )
     # All collectives end on all ranks within a few microseconds: so the epoch times were read exactly.
     assert (ends.max() - ends.min()).max() <= spread_us * 10**6
+
+
+def host(cat, name, ts, dur, tid=9, **args):
+    return event(cat, name, ts, dur, pid=50, tid=tid, **args)
+
+
+def op(name, ts, dur, **more):
+    return host("cpu_op", name, ts, dur, **more)
+
+
+def launch(ts, correlation, cat="cuda_runtime", **more):
+    return host(cat, "cudaLaunchKernel", ts, 1, correlation=correlation, **more)
+
+
+def python(name, ts, dur, **more):
+    return host("python_function", name, ts, dur, **more)
+
+
+@pytest.fixture
+def operations(tmp_path):
+    """(framework_op, source) of each device row of these events, None where the row has no operation."""
+
+    def read(*events):
+        trace = made(tmp_path, *events)
+        told = rows(trace.ops, "framework_op", "source")
+        assert trace.ops.drop(columns=["framework_op", "source"]).isna().all(axis=None)
+        return [None if pd.isna(one) else told[one] for one in trace.events["op"]]
+
+    return read
+
+
+def work(*correlations):
+    return [kernel("k", 100 + one, correlation=one) for one in correlations]
+
+
+def test_a_row_is_of_the_innermost_operator_around_its_launch_on_the_launching_thread(operations):
+    ops = op("aten::linear", 10, 50), op("aten::addmm", 20, 20), op("elsewhere", 0, 90, tid=8), op("later", 60, 5)
+    calls = [launch(at, at) for at in (5, 15, 25, 45)]
+    work = [kernel("gemm", 100 + at, correlation=at) for at in (25, 45, 15, 5)]
+    assert operations(*ops, *calls, *work) == [
+        ["aten::addmm", None],
+        ["aten::linear", None],
+        ["aten::linear", None],
+        None,
+    ]
+
+
+def test_rows_of_one_operator_and_line_share_one_operation(tmp_path):
+    launched = [launch(at, at) for at in (11, 12, 31)]
+    work = [kernel(f"k{at}", 100 + at, correlation=at) for at in (11, 12, 31)]
+    trace = made(tmp_path, op("aten::mm", 10, 5), op("aten::mm", 30, 5), *launched, *work)
+    assert (rows(trace.ops, "framework_op"), trace.events["op"].tolist()) == ([["aten::mm"]], [0, 0, 0])
+
+
+def test_a_row_whose_launch_is_not_there_is_of_no_operation(operations):
+    assert operations(op("aten::mm", 0, 500), kernel("k", 100, correlation=5), kernel("l", 101)) == [None, None]
+
+
+def test_the_source_is_the_innermost_function_of_a_file_outside_of_pytorch(operations):
+    frames = [
+        python("train.py(3): <module>", 0, 90),
+        python("models/my_torch.py(12): forward", 10, 60),
+        python("torch/nn/modules/linear.py(124): forward", 20, 40),
+        python("nn.Module: Linear_3", 21, 38),
+        python("<built-in function linear>", 22, 30),
+    ]
+    assert operations(*frames, op("aten::mm", 23, 9), launch(25, 1), launch(80, 2), *work(1, 2)) == [
+        ["aten::mm", "models/my_torch.py:12"],
+        [None, "train.py:3"],
+    ]
+
+
+def test_where_all_functions_are_of_pytorch_the_innermost_of_them_is_the_source(operations):
+    frames = python("/venv/torch/optim/adam.py(9): step", 0, 90), python("torch/_utils.py(5): f", 10, 60)
+    assert operations(*frames, launch(25, 1), *work(1)) == [[None, "torch/_utils.py:5"]]
+
+
+def test_steps_that_older_files_write_among_the_operators_are_none(operations):
+    steps = host("Operator", "ProfilerStep#3", 0, 90), host("Operator", "aten::mm", 20, 10)
+    assert operations(*steps, launch(25, 1), launch(50, 2), *work(1, 2)) == [["aten::mm", None], None]
+
+
+def test_the_outer_of_two_calls_with_one_id_is_the_launch(operations):
+    calls = launch(25, 1, cat="cuda_driver"), launch(15, 1)
+    assert operations(op("outer", 10, 80), op("inner", 20, 10), *calls, *work(1)) == [["outer", None]]
+
+
+@pytest.mark.parametrize(
+    ("case", "rows_of_operators"),
+    [
+        # Each row of the schedule is launched within one of a step's two operators.
+        traces.param("generated/kineto/rank0.pt.trace.json.gz", 36),
+        traces.param("kineto/hta-nccl_data-A100", 3774),
+    ],
+)
+def test_in_a_whole_trace_the_operator_around_the_launch_is_the_one_that_kineto_names_by_its_id(
+    case, rows_of_operators
+):
+    written = json.loads(gzip.decompress(traces.path(case).read_bytes()), strict=False)["traceEvents"]
+    names = {one["args"].get("External id"): one["name"] for one in written if one.get("cat") == "cpu_op"}
+    work = [one for one in written if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    said = {one["args"]["correlation"]: names.get(one["args"].get("External id")) for one in work}
+    trace = traces.trace(case)
+    told = trace.ops["framework_op"].astype(object).to_numpy()
+    found = dict(zip(trace.events["correlation_id"], told[trace.events["op"].to_numpy(np.int64)], strict=True))
+    named = {correlation: name for correlation, name in said.items() if name}
+    assert (len(named), {key: found[key] for key in named}) == (rows_of_operators, named)
+
+
+def call(name, ts, correlation, dur=5, cat="cuda_runtime", tid=9):
+    return event(cat, name, ts, dur, pid=50, tid=tid, correlation=correlation)
+
+
+def record(kind, correlation, stream=-1, device=0, on=None, by=None):
+    """CUPTI's record of a wait; `on` and `by` are the stream and the call that recorded the event waited for."""
+    args = {"cuda_sync_kind": kind, "stream": stream, "correlation": correlation, "device": device, "context": 1}
+    if on is not None:
+        args |= {"wait_on_stream": on, "wait_on_cuda_event_record_corr_id": by, "wait_on_cuda_event_id": 1}
+    return event("cuda_sync", kind, 500, 1, pid=device, tid=stream, **args)
+
+
+@pytest.fixture
+def waits(tmp_path):
+    def read(*events, devices=(0,)):
+        work = [event("kernel", "k", 100 + at, device=at, stream=7) for at in devices]
+        trace = made(tmp_path, event("user_annotation", "a", 0), *work, *events)
+        return [[one // 10**6 if isinstance(one, int) else one for one in row] for row in rows(trace.syncs, *WHAT)]
+
+    return read
+
+
+def test_a_stream_waits_for_what_was_launched_before_the_event_was_recorded_on_the_other(waits):
+    calls = call("cudaEventRecord", 20, 5), call("cudaStreamWaitEvent", 40, 6)
+    assert waits(*calls, record("Stream Wait Event", 6, stream=20, on=7, by=5)) == [
+        ["cudaStreamWaitEvent", 40, "gpu:0", "stream 20", "gpu:0", "stream 7", 20]
+    ]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [],  # no record, as without enable_cuda_sync_events
+        [record("Stream Wait Event", 6, stream=20)],  # older files do not say what was recorded
+        [record("Stream Wait Event", 6, stream=20, on=-1, by=-1)],
+        [record("Stream Wait Event", 6, stream=20, on=7, by=4)],  # recorded before the trace began
+        [record("Stream Wait Event", 6, stream=20, on=7, by=8)],  # recorded again after the wait
+        [record("Stream Wait Event", 6, stream=NONE, on=7, by=5)],
+        [record("Stream Wait Event", 7, stream=20, on=7, by=5)],  # of no call that is there
+    ],
+)
+def test_a_stream_that_waits_for_what_is_not_proven_is_left_out(waits, told):
+    calls = call("cudaEventRecord", 20, 5), call("cudaStreamWaitEvent", 40, 6), call("cudaEventRecord", 60, 8)
+    assert waits(*calls, *told) == []
+
+
+def test_a_host_call_waits_for_the_stream_event_or_device_of_its_record(waits):
+    calls = [call("cudaEventRecord", 20, 5), call("cudaStreamSynchronize", 40, 6)]
+    calls += [call("cudaEventSynchronize", 60, 7), call("cudaDeviceSynchronize", 80, 8)]
+    records = [record("Context Sync", 8, NONE, device=1), record("Event Sync", 7, on=20, by=5)]
+    assert waits(*calls, *records, record("Stream Sync", 6, stream=7), devices=(0, 1)) == [
+        ["cudaStreamSynchronize", 40, None, None, "gpu:0", "stream 7", 40],
+        ["cudaEventSynchronize", 60, None, None, "gpu:0", "stream 20", 20],
+        ["cudaDeviceSynchronize", 80, None, None, "gpu:1", None, 80],
+    ]
+
+
+@pytest.mark.parametrize("name", ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"])
+def test_without_records_the_one_device_that_worked_is_what_a_whole_wait_is_for(waits, name):
+    assert waits(call(name, 40, 6)) == [[name, 40, None, None, "gpu:0", None, 40]]
+    assert waits(call(name, 40, 6), devices=(0, 1)) == [[name, 40, None, None, None, None, None]]
+    assert waits(call(name, 40, 6), devices=()) == [[name, 40, None, None, None, None, None]]
+
+
+def test_without_records_what_other_host_calls_wait_for_is_not_known(waits):
+    calls = call("cudaEventSynchronize", 40, 6), call("hipStreamSynchronize", 60, 7)
+    assert waits(*calls) == [
+        ["cudaEventSynchronize", 40, None, None, None, None, None],
+        ["hipStreamSynchronize", 60, None, None, None, None, None],
+    ]
+
+
+def test_a_query_is_no_wait_though_cupti_makes_a_record_of_it(waits):
+    calls = call("cudaEventRecord", 20, 5), call("cudaEventQuery", 40, 6), call("cudaStreamSynchronizeLater", 50, 7)
+    assert waits(*calls, record("Event Sync", 6, on=7, by=5)) == []
+
+
+def test_of_a_call_of_the_runtime_and_one_of_the_driver_with_one_id_the_outer_one_waits(waits):
+    calls = call("cuCtxSynchronize", 41, 6, 7, "cuda_driver"), call("cudaDeviceSynchronize", 40, 6, 9)
+    assert [wait[0] for wait in waits(*calls)] == ["cudaDeviceSynchronize"]
+
+
+def test_a_wait_has_the_thread_and_the_times_of_its_call(tmp_path):
+    trace = made(tmp_path, kernel("k", 1), call("cudaDeviceSynchronize", 11, 6, dur=9, tid=77), name="rank3.json")
+    assert rows(trace.syncs, "host", "thread", "start_ps", "end_ps") == [["rank3", "thread 77", 10 * 10**6, 19 * 10**6]]

@@ -104,10 +104,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one profiler writes the container: whether it wrote a document, the reader of it, which takes the file's path
-    too, and how many ranks the document says that its job had (None if it does not)."""
+    """How one profiler writes the container: whether a document is of its making, the reader of it, which takes the
+    file's path too, and how many ranks the document says that its job had (None if it does not)."""
 
-    wrote: Callable[[Document], bool]
+    is_own: Callable[[Document], bool]
     read: Callable[[Document, Path], Trace]
     ranks: Callable[[Document], int | None] = lambda document: None
 

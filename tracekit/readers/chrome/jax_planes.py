@@ -380,9 +380,9 @@ def _queued(
     return pairs, len(guessed)
 
 
-def _wrote(document: Document) -> bool:
+def _is_jax(document: Document) -> bool:
     """Whether JAX wrote the document: its processes are called as planes are."""
     return any(name.startswith(("/device:", "/host:")) for name in document.processes.values())
 
 
-DIALECT = Dialect(_wrote, read)
+DIALECT = Dialect(_is_jax, read)

@@ -7,12 +7,16 @@ none. The categories are those of libkineto/include/ActivityType.h; older files 
 Which operator (`cpu_op`) and line of Python (`python_function`, with `with_stack`) launched a row, time tells: the
 innermost around the launch, on the same thread. Newer files also join kernel and operator by an `External id`: in all
 that were compared it names the same operator. Kineto writes no FLOPs, even with `with_flops`.
+
+A call's name says that it waits. For what, CUPTI's own records say (`cuda_sync`, written with
+`_ExperimentalConfig(enable_cuda_sync_events=True)`): which stream, and which call recorded the event that is waited for
+(libkineto/src/CuptiActivityProfiler.cpp). Without them cudaStreamWaitEvent tells nothing, not even its event.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,11 +24,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, constant, frame
-from tracekit.readers.chrome import Dialect, Document, kineto_syncs, kineto_work
-from tracekit.readers.chrome.kineto_args import Call, whole
+from tracekit.devices import is_known
+from tracekit.readers.chrome import Dialect, Document, kineto_work
+from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.readers.distinct import distinct
-from tracekit.readers.nested import innermost
-from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, Trace
+from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
 
 Rows = NDArray[np.int64]
 Threads = Mapping[tuple[str | None, str | None], str]
@@ -41,17 +46,17 @@ _RANK = re.compile(r"(?:rank|worker)[-_. ]?(\d+)", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
+_NO_STREAM = 2**32 - 1
 
 # `torch/nn/modules/linear.py(124): forward`; what is built in has no file.
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): .")
 _OF_TORCH = re.compile(r"(?:^|/)torch/")
 
-
 # What tells that Kineto wrote a document, where its own keys are missing.
 _CATEGORIES = frozenset({"cpu_op", "kernel", "Kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"})
 
 
-class _Named(msgspec.Struct):
+class _Metadata(msgspec.Struct):
     """The args of metadata that names a thread."""
 
     name: Any = None
@@ -62,8 +67,7 @@ def read(document: Document, path: Path) -> Trace:
 
     `host` is `rank<k>`, or the file's stem where neither the trace nor its name tells a rank. Collectives carry what
     NCCL's arguments on their kernel say, in older files what the annotation around their launch says; `bytes` is the
-    size of the message as NCCL's tests count it (kineto_args.message_bytes). `sequence` counts the
-    collectives of a process group.
+    size of the message as NCCL's tests count it (kineto_work). `sequence` counts the collectives of a process group.
     """
     host, notes = _host(document, path)
     complete = np.asarray(document.ph == "X") & document.timed
@@ -75,20 +79,19 @@ def read(document: Document, path: Path) -> Trace:
     calls = np.flatnonzero(valid & document.of(*_CALLS))
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
     calls, ids = calls[ids != 0], ids[ids != 0]
-    events = kineto_work.read(document, host, np.flatnonzero(valid & work), annotations, calls, ids)
-    named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     order = np.argsort(document.start_ps[calls], kind="stable")
-    launches = _launches(events, calls[order], ids[order])
-    ops, op = operators(
-        document, launches, named_ops[step[named_ops] < 0], np.flatnonzero(valid & document.of(*_FRAMES))
-    )
+    work_rows = np.flatnonzero(valid & work)
+    events, launch = kineto_work.read(document, host, work_rows, annotations, calls[order], ids[order])
+    named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
+    frames = np.flatnonzero(valid & document.of(*_FRAMES))
+    ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
     threads = _threads(document)
-    call_table = frame(LAUNCH_COLUMNS, {**_named(document, host, calls, threads), "correlation_id": ids})
+    call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, np.concatenate([annotations, named_ops[step[named_ops] >= 0]]), step, threads),
         launches=call_table,
-        syncs=kineto_syncs.read(document, call_table, events["device"].cat.categories.tolist()),
+        syncs=_syncs(document, call_table, events["device"].cat.categories.tolist()),
         ops=ops,
         devices=_devices(document, host, events),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_origin_ns(document)]}),
@@ -142,10 +145,10 @@ def _threads(document: Document) -> Threads:
     """The names of threads by process and thread, as the file's metadata tells them."""
     rows = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
     keys = zip(document.pid[rows], document.tid[rows], strict=True)
-    return {key: str(args.name) for key, args in zip(keys, document.args(rows, _Named), strict=True) if args.name}
+    return {key: str(args.name) for key, args in zip(keys, document.args(rows, _Metadata), strict=True) if args.name}
 
 
-def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[str, Any]:
+def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -> dict[str, Any]:
     """Where, what and when: the columns that spans and launches share."""
     which, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
@@ -156,15 +159,6 @@ def _named(document: Document, host: str, rows: Rows, threads: Threads) -> dict[
         "start_ps": document.start_ps[rows],
         "end_ps": document.start_ps[rows] + document.duration_ps[rows],
     }
-
-
-def _launches(events: pd.DataFrame, calls: Rows, ids: Rows) -> Rows:
-    """The event that launched each device row, the first of `calls` with its id in `ids`; -1 where there is none."""
-    ids_of_rows = events["correlation_id"].to_numpy(np.int64, na_value=0)
-    known, first = np.unique(ids, return_index=True)
-    place = np.minimum(np.searchsorted(known, ids_of_rows), max(len(known) - 1, 0))
-    call_of: Rows = np.where(np.append(known, 0)[place] == ids_of_rows, np.append(calls[first], -1)[place], -1)
-    return call_of
 
 
 def _steps(document: Document) -> Rows:
@@ -181,7 +175,7 @@ def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threa
     """
     rows = np.sort(rows)
     steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
-    return frame(SPAN_COLUMNS, {**_named(document, host, rows, threads), "step": steps})
+    return frame(SPAN_COLUMNS, {**_host_columns(document, host, rows, threads), "step": steps})
 
 
 def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFrame:
@@ -192,9 +186,9 @@ def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFram
     """
     properties = document.head.get("deviceProperties")
     models = {
-        f"gpu:{device.get('id')}": str(device["name"])
-        for device in (properties if isinstance(properties, list) else [])
-        if isinstance(device, dict) and device.get("name")
+        f"gpu:{gpu.get('id')}": str(gpu["name"])
+        for gpu in (properties if isinstance(properties, list) else [])
+        if isinstance(gpu, dict) and gpu.get("name")
     }
     common = next(iter(models.values())) if len(set(models.values())) == 1 else None
     names = events["device"].cat.categories.tolist()
@@ -204,48 +198,117 @@ def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFram
     )
 
 
-def operators(
-    document: Document, launches: Rows, ops: Rows, frames: Rows
+def _operators(
+    document: Document, launch: Rows, ops: Rows, frames: Rows
 ) -> tuple[pd.DataFrame, pd.arrays.IntegerArray]:
     """The operations (OP_COLUMNS), one for each operator and line, and the row there of each of the n device rows.
 
-    `launches`, shape (n,), are the events that launched the device rows, -1 where none is known; `ops` are the
-    operators and `frames` the Python frames among the events. `source` is where the innermost function outside of
-    PyTorch begins, else the innermost of all.
+    `launch` (n,) is the event that launched each device row, -1 where none is known; `ops` are the operators and
+    `frames` the Python frames among the events. `source` is where the innermost function outside of PyTorch begins,
+    else the innermost of all.
     """
-    calls, call = np.unique(launches[launches >= 0], return_inverse=True)
-    operator = np.append(document.name.codes, -1)[_around(document, calls, ops)].astype(np.int64)
+    calls, call = np.unique(launch[launch >= 0], return_inverse=True)
+    operator = np.append(document.name.codes, -1)[around(document, calls, ops)].astype(np.int64)
     places = [_FRAME.match(name) if len(frames) else None for name in document.name.categories]
     files = np.array([bool(place) for place in places] + [False], bool)
     outside_torch = np.array([bool(place and not _OF_TORCH.search(place["file"])) for place in places] + [False], bool)
     frame_names = document.name.codes[frames]
-    inner = _around(document, calls, frames[outside_torch[frame_names]])
-    inner = np.where(inner < 0, _around(document, calls, frames[files[frame_names]]), inner)
+    inner = around(document, calls, frames[outside_torch[frame_names]])
+    inner = np.where(inner < 0, around(document, calls, frames[files[frame_names]]), inner)
     line = np.append(document.name.codes, -1)[inner].astype(np.int64)
     which, first = distinct(operator, line)
-    known = (operator >= 0) | (line >= 0)
-    row = np.full(len(launches), -1)
-    row[launches >= 0] = np.where(known, which, -1)[call]
-    is_known = known[first]
-    row = np.append(np.cumsum(is_known) - 1, -1)[row]
-    first = first[is_known]
+    row = np.full(len(launch), -1)
+    row[launch >= 0] = which[call]
+    # A launch with neither is of no operation.
+    is_operation = (operator[first] >= 0) | (line[first] >= 0)
+    row = np.append(np.where(is_operation, np.cumsum(is_operation) - 1, -1), -1)[row]
+    first = first[is_operation]
     names: list[str | None] = [*document.name.categories, None]
     sources = [place and f"{place['file']}:{place['line']}" for place in [*places, None]]
     columns = {"framework_op": categorical(names, operator[first]), "source": categorical(sources, line[first])}
     return frame(OP_COLUMNS, columns), pd.arrays.IntegerArray(row, row < 0)
 
 
-def _around(document: Document, calls: Rows, ranges: Rows) -> Rows:
-    """The innermost of `ranges` around the beginning of each call on its thread, -1 where there is none."""
-    thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
-    start = document.start_ps[ranges]
-    innermost_range = innermost(
-        document.start_ps[calls], thread[calls], start, start + document.duration_ps[ranges], thread[ranges]
-    )
-    return np.where(innermost_range >= 0, np.append(ranges, -1)[innermost_range], -1)
+class _Sync(msgspec.Struct):
+    """The args of a synchronisation: what waits, on which device, and the call that recorded the event waited for."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    wait_on_stream: Any = None
+    recorded_by: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
 
 
-def _wrote(document: Document) -> bool:
+class _Wait(NamedTuple):
+    """What waits, a host thread where `lane` is None, and what for; all None: for what is not known."""
+
+    device: str | None = None
+    lane: str | None = None
+    on_device: str | None = None
+    on_lane: str | None = None
+    recorded_ps: int | None = None
+
+
+def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> pd.DataFrame:
+    """The waits (SYNC_COLUMNS) by start, one for each of `calls` (LAUNCH_COLUMNS) that waits or makes a stream wait.
+
+    `devices` are those that worked. What a host call waits for is null where nothing proves it; a stream that waits for
+    what is not proven is left out.
+    """
+    kinds = [sync_call(str(name)) for name in calls["name"].cat.categories]
+    codes = calls["name"].cat.codes.to_numpy()
+    ids, starts = calls["correlation_id"].to_numpy(np.int64), calls["start_ps"].to_numpy()
+    at = np.flatnonzero(np.array([*map(bool, kinds), False], bool)[codes])
+    at = at[np.argsort(starts[at], kind="stable")]
+    # Of a call of the runtime and one of the driver with the same id the first, which is around the other.
+    at = at[np.sort(np.unique(ids[at], return_index=True)[1])]
+    records = document.args(np.flatnonzero(document.of("cuda_sync")), _Sync)
+    record_of = {whole(args.correlation): args for args in records}
+    started = dict(zip(ids[::-1].tolist(), starts[::-1].tolist(), strict=True)) if record_of else {}
+    only = devices[0] if len(devices) == 1 and is_known(devices[0]) else None
+    waits: dict[int, _Wait] = {}
+    for call in at.tolist():
+        args = record_of.get(int(ids[call]), _Sync())
+        wait = _wait(kinds[codes[call]], args, int(ids[call]), int(starts[call]), started, only)
+        if wait:
+            waits[call] = wait
+    same = calls.iloc[list(waits)].drop(columns="correlation_id")
+    *places, recorded_ps = zip(*waits.values(), strict=True) if waits else ((),) * len(_Wait._fields)
+    columns = {name: pd.Categorical(place) for name, place in zip(_Wait._fields, places, strict=False)}
+    recorded = integers(list(recorded_ps))
+    return frame(SYNC_COLUMNS, {**{str(name): same[name].array for name in same}, **columns, "recorded_ps": recorded})
+
+
+def _wait(
+    kind: SyncCall | None, args: _Sync, number: int, start_ps: int, started: Mapping[int, int], only: str | None
+) -> _Wait | None:
+    """What the call of this kind, id and start says with the args of its record; None for what is to be left out.
+
+    `started` maps ids of calls to their starts; `only` is the one device that worked, None where several did.
+    """
+    name = None if args.device is None else device(str(args.device))
+    where = name if name and is_known(name) else None
+    if kind is SyncCall.STREAM:
+        on_lane = _stream(args.stream)
+        return _Wait(None, None, where, on_lane, start_ps) if where and on_lane else _Wait()
+    if kind not in (SyncCall.STREAM_WAIT, SyncCall.EVENT):
+        where = where or only
+        return _Wait(None, None, where, None, start_ps) if where else _Wait()
+    by, on_lane, waiting = whole(args.recorded_by) or 0, _stream(args.wait_on_stream), _stream(args.stream)
+    # A later id would be of a later use of the same event.
+    proven = where and on_lane and by < number and by in started
+    if kind is SyncCall.EVENT:
+        return _Wait(None, None, where, on_lane, started[by]) if proven else _Wait()
+    return _Wait(where, waiting, where, on_lane, started[by]) if proven and waiting else None
+
+
+def _stream(number: object) -> str | None:
+    """The lane of a stream's number, None for the numbers that stand for none."""
+    value = whole(number)
+    return lane(str(value)) if value is not None and 0 <= value < _NO_STREAM else None
+
+
+def _is_kineto(document: Document) -> bool:
     """Whether Kineto wrote the document."""
     keys = document.head.keys()
     own_keys = keys & {"deviceProperties", "distributedInfo"} or keys >= {"schemaVersion", "traceName"}
@@ -259,4 +322,4 @@ def _ranks(document: Document) -> int | None:
     return size if isinstance(size, int) else None
 
 
-DIALECT = Dialect(_wrote, read, _ranks)
+DIALECT = Dialect(_is_kineto, read, _ranks)

@@ -1,20 +1,28 @@
-"""The device rows of a Kineto document: kernels, copies and sets, and what each of them is."""
+"""The device rows of a Kineto document: kernels, copies and sets, and what each of them is.
 
+Collective arguments are those of PyTorch's `record_param_comms` (torch/csrc/profiler/util.cpp), which Kineto repeats on
+the kernel (libkineto/src/output_json.cpp). Copies are named by CUPTI and rocprofiler (`Memcpy HtoD (Pinned -> Device)`)
+or by Intel's PTI (`Memcpy M2D(Memory -> Device)`).
+"""
+
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import categorical, constant, frame
 from tracekit.devices import unknown
-from tracekit.readers.chrome import Document, kineto_args
-from tracekit.readers.chrome.kineto_args import Annotation, Call, Work, integers, whole
+from tracekit.readers.chrome import Document
 from tracekit.readers.distinct import distinct
+from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
+from tracekit.vocabulary.collectives import operation
 from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
@@ -26,53 +34,113 @@ KINDS = {
     "gpu_memset": Kind.MEMSET,
     "memset": Kind.MEMSET,
 }
+# c10::ScalarType as PyTorch writes it, and the C++ names that `Input type` holds.
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool", "QInt8", "QUInt8", "unsigned char", "signed char", "bool"), 1),
+    **dict.fromkeys(("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1),
+    **dict.fromkeys(("Short", "Half", "BFloat16", "UInt16", "c10::Half", "c10::BFloat16", "short", "short int"), 2),
+    **dict.fromkeys(("Int", "Float", "UInt32", "ComplexHalf", "QInt32", "float", "int"), 4),
+    **dict.fromkeys(
+        ("Long", "Double", "UInt64", "ComplexFloat", "double", "long", "long int", "c10::complex<float>"), 8
+    ),
+    **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
+}
+_ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
+# Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
+_HALF_A_PERCENT_WARPS = 0.32
+
+
+class _Work(msgspec.Struct):
+    """The args of a piece of device work; a copy between devices names its own as `inDevice`."""
+
+    device: Any = None
+    in_device: Any = msgspec.field(name="inDevice", default=None)
+    from_device: Any = msgspec.field(name="fromDevice", default=None)
+    to_device: Any = msgspec.field(name="toDevice", default=None)
+    stream: Any = None
+    correlation: Any = None
+    bytes: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    sent_elements: Any = msgspec.field(name="In msg nelems", default=None)
+    received_elements: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    description: Any = msgspec.field(name="Process Group Description", default=None)
+    ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    sequence: Any = msgspec.field(name="Seq", default=None)
+    occupancy_percent: Any = msgspec.field(name="est. achieved occupancy %", default=None)
+    warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
+
+
+class Call(msgspec.Struct):
+    """The args of a host call; only HIP's copies tell a size."""
+
+    correlation: Any = None
+    bytes: Any = None
+    size: Any = None
+
+
+class _Annotation(msgspec.Struct):
+    """The args of the annotation around a collective's launch (`nccl:all_reduce`)."""
+
+    dims: Any = msgspec.field(name="Input Dims", default=None)
+    types: Any = msgspec.field(name="Input type", default=None)
 
 
 def read(
     document: Document, host: str, rows: Rows, annotations: Rows, calls: Rows, ids: NDArray[np.int64]
-) -> pd.DataFrame:
-    """The events `rows`, which are of the categories KINDS, as rows of EVENT_COLUMNS.
+) -> tuple[pd.DataFrame, Rows]:
+    """The events `rows`, which are of the categories KINDS, as EVENT_COLUMNS, and the call that launched each, else -1.
 
-    `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
-    collective is whose kernel does not, and how large a copy of HIP's is.
+    `annotations` are the host's annotations, `calls` its calls by start and `ids` their correlation ids, of which the
+    first call counts: they tell what a collective is whose kernel does not, and how large a copy of HIP's is.
     """
-    records = document.args(rows, Work)
-    call_of = dict(zip(ids.tolist(), calls.tolist(), strict=True))
-    launches = [call_of.get(whole(record.correlation) or 0) for record in records]
+    records = document.args(rows, _Work)
+    correlations = [whole(record.correlation) or None for record in records]
+    call_of: dict[int | None, int] = dict(zip(ids[::-1].tolist(), calls[::-1].tolist(), strict=True))
+    launch = np.array([call_of.get(correlation, -1) for correlation in correlations], np.int64)
     name = names(document, rows)
     kind_columns = _kinds(name, document.cat[rows], records)
     collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
-    unnamed = [row for row in collectives.tolist() if records[row].collective is None]
-    launched = [(row, call) for row in unnamed if (call := launches[row]) is not None]
-    for row, around in _around(document, launched, annotations).items():
-        records[row] = kineto_args.annotated(records[row], *around)
-    categories = [kineto_args.term(records[row].collective, str(name[row])) for row in collectives.tolist()]
-    sizes = _copy_sizes(document, records, np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value), launches)
+    unnamed = np.array([row for row in collectives.tolist() if records[row].collective is None], np.int64)
+    for row, annotation in _annotations(document, unnamed, launch, annotations).items():
+        records[row] = _annotated(records[row], *annotation)
+    categories = [_category(records[row].collective, str(name[row])) for row in collectives.tolist()]
+    sizes = _copy_sizes(document, records, np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value), launch)
     sequence: list[int | None] = [None] * len(rows)
     for row, category in zip(collectives.tolist(), categories, strict=True):
-        sizes[row] = kineto_args.message_bytes(category, records[row])
+        sizes[row] = _message_bytes(category, records[row])
         sequence[row] = whole(records[row].sequence)
     groups = _groups(document)
-    return frame(
+    devices = [record.in_device if record.device is None else record.device for record in records]
+
+    def of_collectives(values: Sequence[object]) -> pd.Categorical:
+        """The column of `values`, one a collective, as text; null in other rows."""
+        which = np.zeros(len(rows), np.int64)
+        which[collectives] = np.arange(1, len(collectives) + 1)
+        return categorical([None, *(None if value is None else str(value) for value in values)], which)
+
+    table = frame(
         EVENT_COLUMNS,
         {
             **kind_columns,
             "host": constant(host, len(rows)),
-            "device": _labels([_device_of(record) for record in records], document.pid[rows], device),
+            "device": _labels(devices, document.pid[rows], device),
             "lane": _labels([record.stream for record in records], document.tid[rows], lane),
             "name": name,
             "start_ps": document.start_ps[rows],
             "end_ps": document.start_ps[rows] + document.duration_ps[rows],
-            "category": _sparse(categories, collectives, len(rows)),
+            "category": of_collectives(categories),
             "bytes": integers(sizes),
-            "correlation_id": integers([whole(record.correlation) or None for record in records]),
-            "group": _sparse([kineto_args.group(records[row]) for row in collectives], collectives, len(rows)),
-            "ranks": _sparse([kineto_args.ranks(records[row], groups) for row in collectives], collectives, len(rows)),
+            "correlation_id": integers(correlations),
+            "group": of_collectives([_group(records[row]) for row in collectives]),
+            "ranks": of_collectives([_ranks(records[row], groups) for row in collectives]),
             "sequence": integers(sequence),
-            "dtype": _sparse([records[row].dtype for row in collectives], collectives, len(rows)),
-            "occupancy_ratio": kineto_args.occupancies(records),
+            "dtype": of_collectives([records[row].dtype for row in collectives]),
+            "occupancy_ratio": _occupancies(records),
         },
     )
+    return table, launch
 
 
 def names(document: Document, rows: Rows) -> pd.Categorical:
@@ -81,10 +149,14 @@ def names(document: Document, rows: Rows) -> pd.Categorical:
     return categorical([*names_of_rows.categories, "(unnamed)"], names_of_rows.codes.astype(np.int64))
 
 
-def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[Work]) -> dict[str, pd.Categorical]:
+def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Work]) -> dict[str, pd.Categorical]:
     """Kind, direction and what told the kind, for each row."""
-    apart = [kineto_args.apart(record) for record in records]
-    ends = np.array([-1 if known is None else int(known) for known in apart], np.int64)
+    # Whether the args of a copy name two devices, or one for both ends; None if they do not name both.
+    apart = [
+        None if None in (record.from_device, record.to_device) else bool(record.from_device != record.to_device)
+        for record in records
+    ]
+    ends = np.array([-1 if is_apart is None else int(is_apart) for is_apart in apart], np.int64)
     # NCCL's arguments stand on the kernels that a collective launched.
     is_collective = np.array([record.collective is not None for record in records], bool)
     which, first = distinct(name.codes, category.codes, is_collective, ends)
@@ -103,45 +175,110 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[Wor
     }
 
 
-def _copy_sizes(
-    document: Document, records: Sequence[Work], copies: Rows, launches: Sequence[int | None]
-) -> list[int | None]:
+def _copy_sizes(document: Document, records: Sequence[_Work], copies: Rows, launch: Rows) -> list[int | None]:
     """The bytes of each row that is one of `copies`; HIP's may stand on the call that asked for the copy."""
     sizes: list[int | None] = [None] * len(records)
     for row in copies.tolist():
         sizes[row] = whole(records[row].bytes)
-    by_call = [(row, call) for row in copies.tolist() if sizes[row] is None and (call := launches[row]) is not None]
-    for (row, _), args in zip(by_call, document.args(_second(by_call), Call), strict=True):
+    by_call = np.array([row for row in copies.tolist() if sizes[row] is None and launch[row] >= 0], np.int64)
+    for row, args in zip(by_call.tolist(), document.args(launch[by_call], Call), strict=True):
         sizes[row] = whole(args.bytes if args.size is None else args.size)
     return sizes
 
 
-def _around(
-    document: Document, launched: Sequence[tuple[int, int]], annotations: Rows
-) -> dict[int, tuple[str, Annotation]]:
-    """For each pair of a collective and its launch: the annotation around the launch, if there is one.
+def _annotations(document: Document, rows: Rows, launch: Rows, annotations: Rows) -> dict[int, tuple[str, _Annotation]]:
+    """The annotation around the launch of each of `rows`, which are collectives, where there is one.
 
     Older files tell only there what a collective is: their kernels may all be called SendRecv, whatever they do.
     """
-    is_annotation = [bool(kineto_args.ANNOTATION.match(name)) for name in document.name.categories]
-    annotations = annotations[np.array([*is_annotation, False], bool)[document.name.codes[annotations]]]
-    annotations = annotations[np.argsort(document.start_ps[annotations], kind="stable")]
-    thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
-    annotation_of: dict[int, int] = {}
-    for thread_number in np.unique(thread[annotations]).tolist():
-        of_thread = annotations[thread[annotations] == thread_number]
-        launched_there = [(row, call) for row, call in launched if thread[call] == thread_number]
-        starts = document.start_ps[_second(launched_there)]
-        last = np.searchsorted(document.start_ps[of_thread], starts, side="right") - 1
-        inside = (last >= 0) & (document.start_ps[of_thread[last]] + document.duration_ps[of_thread[last]] >= starts)
-        annotation_of |= {launched_there[at][0]: int(of_thread[last[at]]) for at in np.flatnonzero(inside).tolist()}
-    around = np.array(list(annotation_of.values()), np.int64)
-    annotations_of = zip(document.name[around], document.args(around, Annotation), strict=True)
-    return dict(zip(annotation_of, annotations_of, strict=True))
+    names_collective = [bool(_ANNOTATION.match(name)) for name in document.name.categories]
+    annotations = annotations[np.array([*names_collective, False], bool)[document.name.codes[annotations]]]
+    rows = rows[launch[rows] >= 0]
+    annotation = around(document, launch[rows], annotations)
+    rows, annotation = rows[annotation >= 0], annotation[annotation >= 0]
+    named_args = zip(document.name[annotation], document.args(annotation, _Annotation), strict=True)
+    return dict(zip(rows.tolist(), named_args, strict=True))
 
 
-def _second(pairs: Sequence[tuple[int, int]]) -> Rows:
-    return np.array([second for _, second in pairs], np.int64)
+def _category(collective: object, kernel: str) -> str | None:
+    """The operation by PyTorch's name for the collective, else by its kernel's; None where neither tells it.
+
+    A barrier of PyTorch is what its kernel is: NCCL has none, and an all-reduce of one element does.
+    """
+    operation_of_name = operation(collective) if isinstance(collective, str) else None
+    return operation(kernel) or operation_of_name if operation_of_name in (None, "barrier") else operation_of_name
+
+
+def _message_bytes(collective: str | None, work: _Work) -> int | None:
+    """The size of a collective's message, as NCCL's tests count it; None where element count or type are not known.
+
+    One rank's buffer for all-reduce, broadcast, reduce, send and receive; what one rank sends in all for all-to-all;
+    the whole (all ranks' parts together) for all-gather, reduce-scatter, gather and scatter, whose two sides differ.
+    """
+    sent, received, size = whole(work.sent_elements), whole(work.received_elements), _ELEMENT_BYTES.get(str(work.dtype))
+    if sent is None or received is None or size is None:
+        return None
+    elements = sent if collective == "all-to-all" and sent else max(sent, received)
+    return elements * size or None
+
+
+def _group(work: _Work) -> str | None:
+    """The process group, with its description where it has one: `0 (default_pg)`."""
+    if work.group in (None, ""):
+        return None
+    has_description = work.description not in (None, "", "undefined")
+    return f"{work.group} ({work.description})" if has_description else str(work.group)
+
+
+def _ranks(work: _Work, groups: Mapping[str, object]) -> str | None:
+    """The members of the process group, `0,1`; of long lists Kineto keeps only the beginning, then `groups` may tell.
+
+    `groups` maps the names of process groups to their ranks, as `distributedInfo` lists them.
+    """
+    for members in (work.ranks, groups.get(str(work.group))):
+        text = ",".join(map(str, members)) if isinstance(members, list) else str(members or "")
+        text = text.strip("[] ").replace(" ", "")
+        if re.fullmatch(r"\d+(,\d+)*", text):
+            return text
+    return None
+
+
+def _occupancies(records: Sequence[_Work]) -> pd.arrays.FloatingArray:
+    """The share of its device's warps that each kernel keeps busy, 0 to 1, as Kineto estimates it.
+
+    Kineto rounds to whole percent and writes 0 also where it could not tell (libkineto/src/DeviceProperties.cpp): 0 is
+    known only of kernels too small to reach half a percent.
+    """
+    percent = np.array([_float(work.occupancy_percent) for work in records], np.float64)
+    zeros = np.flatnonzero(percent == 0)
+    warps = np.array([_float(records[row].warps_per_sm) for row in zeros.tolist()], np.float64)
+    percent[zeros[~(warps < _HALF_A_PERCENT_WARPS)]] = np.nan
+    is_ratio = (percent >= 0) & (percent <= 100)
+    return pd.arrays.FloatingArray(np.where(is_ratio, percent, 0) / 100, ~is_ratio)
+
+
+def _float(value: object) -> float:
+    """`value` as a float, NaN if it is no number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _annotated(work: _Work, name: str, args: _Annotation) -> _Work:
+    """`work` with what the annotation `name` around its launch says, as newer files write it on the kernel itself.
+
+    Only the tensors that go in are told, so all-gather, gather and scatter, whose other side counts, get no count.
+    """
+    work = msgspec.structs.replace(work, collective=_ANNOTATION.sub("", name, count=1))
+    dims, types = args.dims, args.types
+    if not (isinstance(dims, list) and isinstance(types, list) and dims and len(dims) == len(types)):
+        return work
+    if any(kind != types[0] for kind in types) or not all(isinstance(shape, list) for shape in dims):
+        return work
+    work.dtype = types[0]
+    sizes = [[whole(size) for size in shape] for shape in dims]
+    counts = _category(work.collective, "") not in ("all-gather", "gather", "scatter")
+    if counts and all(size is not None for shape in sizes for size in shape):
+        work.sent_elements = work.received_elements = sum(math.prod(size or 0 for size in shape) for shape in sizes)
+    return work
 
 
 def _groups(document: Document) -> Mapping[str, object]:
@@ -150,10 +287,6 @@ def _groups(document: Document) -> Mapping[str, object]:
     config = job.get("pg_config") if isinstance(job, dict) else None
     groups = [group for group in (config if isinstance(config, list) else []) if isinstance(group, dict)]
     return {str(group.get("pg_name")): group.get("ranks") for group in groups}
-
-
-def _device_of(args: Work) -> object:
-    return args.in_device if args.device is None else args.device
 
 
 def device(text: str | None) -> str:
@@ -167,6 +300,16 @@ def lane(text: str | None) -> str:
     return f"stream {text}" if re.fullmatch(r"-?\d+", text or "") else text or "stream ?"
 
 
+def around(document: Document, events: Rows, ranges: Rows) -> Rows:
+    """The innermost of `ranges` around the beginning of each of `events` on its thread, -1 where there is none."""
+    thread = document.pid.codes.astype(np.int64) * (len(document.tid.categories) + 1) + document.tid.codes
+    start = document.start_ps[ranges]
+    place = innermost(
+        document.start_ps[events], thread[events], start, start + document.duration_ps[ranges], thread[ranges]
+    )
+    return np.where(place >= 0, np.append(ranges, -1)[place], -1)
+
+
 def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable[[str | None], str]) -> pd.Categorical:
     """The column label(told), of `otherwise` where it is null."""
     codes, values = pd.factorize(np.array(texts_of_rows, object))
@@ -175,8 +318,14 @@ def _labels(texts_of_rows: list[Any], otherwise: pd.Categorical, label: Callable
     return categorical([label(None if pd.isna(text) else text) for text in texts], which)
 
 
-def _sparse(values: Sequence[object], at: Rows, length: int) -> pd.Categorical:
-    """A column of `length` rows with `values`, as text, in the rows `at`, null elsewhere."""
-    which = np.zeros(length, np.int64)
-    which[at] = np.arange(1, len(at) + 1)
-    return categorical([None, *(None if value is None else str(value) for value in values)], which)
+def whole(value: object) -> int | None:
+    """`value` as an integer that an Int64 column holds, None if it is none."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+
+
+def integers(values: list[int | None]) -> pd.arrays.IntegerArray:
+    """The Int64 column of `values`; None is null."""
+    missing = np.array([value is None for value in values], bool)
+    return pd.arrays.IntegerArray(np.array([value or 0 for value in values], np.int64), missing)

@@ -248,10 +248,10 @@ def _devices(events: pd.DataFrame, host: str) -> pd.DataFrame:
     return frame(DEVICE_COLUMNS, {"host": [host] * len(devices), "device": sorted(devices)})
 
 
-def _wrote(document: Document) -> bool:
+def _is_mxnet(document: Document) -> bool:
     """Whether MXNet wrote the document."""
     categories = _CATEGORIES & set(document.cat.categories)
     return bool(categories) or any(map(_CONTEXT_PROCESS.fullmatch, document.processes.values()))
 
 
-DIALECT = Dialect(_wrote, read)
+DIALECT = Dialect(_is_mxnet, read)
