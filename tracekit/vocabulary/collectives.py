@@ -77,6 +77,9 @@ _LESSER_WORDS = {
     "barrier": r"\bbarrier\b|^sync\b",
 }
 
+MXNET_COLLECTIVE = re.compile(r"KVStore(Reduce|BCast|StreamSync|Dist\w*)|P3StoreDist\w*|BytePSPushPull|horovod_\w+")
+"""The operators of MXNet's engine, and of what extends it, that exchange data between contexts or machines."""
+
 
 def operation(name: str, category: str | None = None) -> str | None:
     """What a collective does, a key of OPERATIONS: by its HLO category where that tells it, else by its name.

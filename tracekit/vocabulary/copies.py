@@ -25,6 +25,12 @@ _TEXT = re.compile("|".join(f"(?P<{way}>{pattern})" for way, pattern in _TEXTS.i
 # Memory that the driver moves by itself: from device to device that is always between two.
 _UNIFIED = re.compile(r"\bUVM_|\bUM_|\bUnified\b", re.IGNORECASE)
 
+MXNET_COPY = re.compile(
+    r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)[CG]PU2[CG]PU"
+    r"|_copyto|CopyTo|_CrossDeviceCopy|KVStoreCopyRetainedRowsToGPU"
+)
+"""The operators of MXNet's engine that copy; whether between two contexts of a type or within one, no name says."""
+
 
 def direction(
     *texts: str, source: str = "", target: str = "", apart: bool | None = None, either: bool = False

@@ -36,7 +36,7 @@ _COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 _REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
 _PERFORMED = ("X", "i", "I")
 _ROWS = 1 << 16
-# GetTraceViewerMaxEvents; it was 1,000,000, which chrome.py tells of.
+# GetTraceViewerMaxEvents; it was 1,000,000.
 _CAP = 5_000_000
 # Past this many picoseconds (2.5 h) the microseconds, which are written from a double, lose their last digits.
 _EXACT_PS = 2**53
@@ -236,8 +236,8 @@ def _lines(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Line]]:
     """Those of the events `rows` of the plane `name` whose line is to be read, the line of each, and the lines."""
     codes, tids = pd.factorize(document.tid.codes[rows])
-    known = [*map(str, document.tid.categories), ""]
-    labels = [known[tid] for tid in tids]
+    tid_labels = [*map(str, document.tid.categories), ""]
+    labels = [tid_labels[tid] for tid in tids]
     lines = [Line(_integer(tid) or 0, threads.get(tid, ""), "", base_ns) for tid in labels]
     is_kept = np.array([device_planes.is_truth(name, line.name, line.id) for line in lines], bool)
     in_kept = is_kept[codes] if len(rows) else np.zeros(0, bool)
@@ -272,19 +272,19 @@ def _ends(
 
 def _texts(document: Document, rows: NDArray[np.int64]) -> dict[str, pd.Categorical]:
     """The stats that any of the events `rows` has, each a column of len(rows), null where an event lacks it."""
-    known: dict[str, dict[Any, int]] = {name: {None: 0} for name in _FIELDS}
+    code_of: dict[str, dict[Any, int]] = {name: {None: 0} for name in _FIELDS}
     codes = {name: np.zeros(len(rows), np.int64) for name in _FIELDS}
     for at in range(0, len(rows), _ROWS):
         args = document.args(rows[at : at + _ROWS], _Stats)
         for name, field in _FIELDS.items():
             column = list(map(attrgetter(field), args))
             if column.count(None) < len(column):
-                places = known[name]
-                codes[name][at : at + len(column)] = [places.setdefault(value, len(places)) for value in column]
+                values = code_of[name]
+                codes[name][at : at + len(column)] = [values.setdefault(value, len(values)) for value in column]
     return {
-        name: categorical([None if value is None else str(value) for value in places], codes[name])
-        for name, places in known.items()
-        if len(places) > 1
+        name: categorical([None if value is None else str(value) for value in values], codes[name])
+        for name, values in code_of.items()
+        if len(values) > 1
     }
 
 

@@ -100,7 +100,7 @@ class Text:
             for cut in islice(_cuts(text) if rest is None else (), 8):
                 if run := self._decode(text[:cut], whole=False, final=False):
                     yield run.events
-                    text, rest = run.left + text[cut:], run.rest
+                    text, rest = run.unread + text[cut:], run.rest
                     break
             text += piece
             if rest is not None:
@@ -189,7 +189,7 @@ class Text:
             good = next((place for place in ends if self._repair(events, run[begin : place.stop])), None)
             if good is None:
                 if len(ends) < _TRIES and not final:
-                    return _Run(events, left=bytes(run[begin:end]))
+                    return _Run(events, unread=bytes(run[begin:end]))
                 if len(ends) == _TRIES or not self._repair(events, run[begin:end]):
                     self.skipped += 1
                 if not ends:
@@ -229,10 +229,10 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
 
 @dataclass
 class _Run:
-    """Events that were decoded together, text that was `left` for later, and what follows the array, if it ended."""
+    """Events that were decoded together, text still `unread`, and what follows the array, if it ended."""
 
     events: list[Event]
-    left: bytes = b""
+    unread: bytes = b""
     rest: bytes | None = None
 
 

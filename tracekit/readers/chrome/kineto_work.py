@@ -160,7 +160,7 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Wo
     # NCCL's arguments stand on the kernels that a collective launched.
     is_collective = np.array([record.collective is not None for record in records], bool)
     which, first = distinct(name.codes, category.codes, is_collective, ends)
-    verdicts = [
+    classifications = [
         kinds.classify(
             name[row],
             typed=Kind.COLLECTIVE if is_collective[row] else KINDS[category[row].lower()],
@@ -169,9 +169,9 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Wo
         for row in first
     ]
     return {
-        "kind": categorical([verdict.kind.value for verdict in verdicts], which),
-        "direction": categorical([verdict.direction for verdict in verdicts], which),
-        "known_by": categorical([verdict.known_by.value for verdict in verdicts], which),
+        "kind": categorical([classification.kind.value for classification in classifications], which),
+        "direction": categorical([classification.direction for classification in classifications], which),
+        "known_by": categorical([classification.known_by.value for classification in classifications], which),
     }
 
 

@@ -21,7 +21,8 @@ from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.distinct import distinct
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
-from tracekit.vocabulary.collectives import operation
+from tracekit.vocabulary.collectives import MXNET_COLLECTIVE, operation
+from tracekit.vocabulary.copies import MXNET_COPY
 from tracekit.vocabulary.kinds import Kind
 
 _YEAR_2000_PS = 946_684_800 * 10**12
@@ -34,14 +35,6 @@ _CUSTOM = "Custom Operator"
 _PYTHON = "::pure_python"
 _CLOSES = {"B": "E", "b": "e", "(": ")"}
 
-_COPY = re.compile(
-    r"(?:(?:Sync)?Copy(?:FromNDArray)?|_copyto_)[CG]PU2[CG]PU"
-    r"|_copyto|CopyTo|_CrossDeviceCopy|KVStoreCopyRetainedRowsToGPU"
-)
-_COLLECTIVE = re.compile(
-    r"KVStore(Reduce|BCast|StreamSync|Dist\w*)|P3StoreDist\w*|BytePSPushPull"
-    r"|horovod_\w+"
-)
 # The engine's own errands: they free memory, wait, or prepare an operator.
 _ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "SetupExec"})
 
@@ -138,12 +131,11 @@ def _bare(name: str) -> str:
     return name.rpartition("::")[2]
 
 
-def _judged(name: str) -> kinds.Classification:
+def _classification(name: str) -> kinds.Classification:
     """What an operator is: MXNet's own names of copies and collectives are records of what it did."""
     bare = _bare(name)
-    if _COPY.fullmatch(bare):  # from one context to another of its type, or within one, the file does not say
-        return kinds.classify(bare, typed=Kind.MEMCPY)
-    return kinds.classify(bare, typed=Kind.COLLECTIVE if _COLLECTIVE.fullmatch(bare) else Kind.COMPUTE)
+    is_copy, is_collective = MXNET_COPY.fullmatch(bare), MXNET_COLLECTIVE.fullmatch(bare)
+    return kinds.classify(bare, typed=Kind.MEMCPY if is_copy else Kind.COLLECTIVE if is_collective else Kind.COMPUTE)
 
 
 def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd.Categorical) -> pd.DataFrame:
@@ -151,10 +143,10 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
     rows = pairs[:, 0]
     start, end = document.start_ps[pairs].T
     which, codes = pd.factorize(document.name.codes[rows])
-    known = [*map(str, document.name.categories), ""]
-    names = [known[code] for code in codes]
-    verdicts = [_judged(name) for name in names]
-    compute = np.array([verdict.kind == Kind.COMPUTE for verdict in verdicts], bool)[which]
+    labels = [*map(str, document.name.categories), ""]
+    names = [labels[code] for code in codes]
+    classifications = [_classification(name) for name in names]
+    compute = np.array([classification.kind == Kind.COMPUTE for classification in classifications], bool)[which]
     line = distinct(process.codes, document.tid.codes[rows])[0]
     pieces = nested.leaves(start, end, end, line, np.zeros(len(rows), bool))
     # A copy or collective is one row: its thread may report others done while it is under way.
@@ -166,19 +158,19 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
         "host": constant(host, len(at)),
         "device": categorical([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
         "lane": _threads(document, rows[at]),
-        "kind": categorical([verdict.kind.value for verdict in verdicts], which[at]),
+        "kind": categorical([classification.kind.value for classification in classifications], which[at]),
         "name": categorical(names, which[at]),
         "category": categorical(
             [
-                operation(_bare(name)) if verdict.kind == Kind.COLLECTIVE else None
-                for name, verdict in zip(names, verdicts, strict=True)
+                operation(_bare(name)) if classification.kind == Kind.COLLECTIVE else None
+                for name, classification in zip(names, classifications, strict=True)
             ],
             which[at],
         ),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "direction": categorical([verdict.direction for verdict in verdicts], which[at]),
-        "known_by": categorical([device_name.known_by.value for device_name in verdicts], which[at]),
+        "direction": categorical([classification.direction for classification in classifications], which[at]),
+        "known_by": categorical([classification.known_by.value for classification in classifications], which[at]),
     }
     return frame(EVENT_COLUMNS, data)
 
