@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import CollectiveInstances
+from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS, Trace
 

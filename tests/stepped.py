@@ -5,7 +5,7 @@ import pandas as pd
 
 from tracekit.columns import frame
 from tracekit.timeline.rows import rows
-from tracekit.timeline.steps.boundaries import StepBoundaries
+from tracekit.timeline.step_boundaries import StepBoundaries
 from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 

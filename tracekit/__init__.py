@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tracekit.report.model import Origin, Report, Stretch
     from tracekit.report.section import AtLeast, Column, Instant, Missing, Recommendation, Section, Table, Unit
     from tracekit.report.storage import load
-    from tracekit.timeline.collectives.instances import CollectiveInstances
+    from tracekit.timeline.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
-    from tracekit.timeline.steps.boundaries import StepBoundaries
+    from tracekit.timeline.step_boundaries import StepBoundaries
     from tracekit.timeline.timeline import Timeline, timeline_of
     from tracekit.timeline.unions import DeviceUnions, Unions
     from tracekit.trace import Trace
@@ -52,7 +52,7 @@ _WHERE = {
     "CaptureError": "errors",
     "Captured": "capture.capture",
     "Check": "doctor.checks",
-    "CollectiveInstances": "timeline.collectives.instances",
+    "CollectiveInstances": "timeline.instances",
     "Collectives": "analysis.collectives",
     "Column": "report.section",
     "CriticalPath": "analysis.critical_path.critical_path",
@@ -73,7 +73,7 @@ _WHERE = {
     "Report": "report.model",
     "Rows": "timeline.rows",
     "Section": "report.section",
-    "StepBoundaries": "timeline.steps.boundaries",
+    "StepBoundaries": "timeline.step_boundaries",
     "Steps": "analysis.steps",
     "Stretch": "report.model",
     "Table": "report.section",

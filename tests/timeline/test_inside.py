@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat, frame
-from tracekit.timeline.inside import events_inside, spans_inside
+from tracekit.timeline.timeline import events_inside, spans_inside
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))

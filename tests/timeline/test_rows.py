@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat, frame
-from tracekit.timeline.launches import launch_of
-from tracekit.timeline.rows import clock_of_hosts, rows
+from tracekit.timeline.rows import clock_of_hosts, launch_of, rows
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
 
@@ -98,7 +97,7 @@ def test_the_clock_of_each_host_with_rows_is_told_by_a_frame_and_by_its_rows():
 def test_what_is_taken_from_a_column_is_kept():
     found = rows(events(("gpu:0", "compute", 0, 1)))
     assert found.labels("name") is found.labels("name")
-    assert found.known("direction") is found.known("direction")
+    assert found.has("direction") is found.has("direction")
 
 
 ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))

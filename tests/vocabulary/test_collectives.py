@@ -5,7 +5,7 @@ import pytest
 from tests.frames import events
 from tests.vocabulary.collective_names import CALLS, CATEGORIES, KERNELS
 from tracekit.readers.merge.shared_ends import by_host
-from tracekit.timeline.collectives.instances import match
+from tracekit.timeline.instances import match
 from tracekit.timeline.rows import rows
 from tracekit.vocabulary.collectives import OPCODES, OPERATIONS, operation
 from tracekit.vocabulary.kinds import TABLE, Kind, KnownBy

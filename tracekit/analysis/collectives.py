@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
-from tracekit.timeline.collectives.instances import MATCHED_BY, CollectiveInstances
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions

@@ -214,7 +214,7 @@ def _in_one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArra
     piece (it has no correlation id), one run of one program holds both."""
     rows, launch = timeline.rows, timeline.launch
     in_one_program: NDArray[np.bool_] = (launch[before] >= 0) & (launch[before] == launch[after])
-    has_run, has_id = rows.known("run_id"), rows.known("correlation_id")
+    has_run, has_id = rows.has("run_id"), rows.has("correlation_id")
     if not has_run.any() or has_id.all():
         return in_one_program
     run_id, _ = rows.numbers("run_id")

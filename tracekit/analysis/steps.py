@@ -12,7 +12,7 @@ from tracekit import notebook
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
-from tracekit.timeline.steps.boundaries import BOUNDARY_COLUMNS, StepBoundaries
+from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, DeviceUnions, Unions
 

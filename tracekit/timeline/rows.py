@@ -1,4 +1,4 @@
-"""The rows of an events frame as numpy columns, by device and start, sorted once for all analyses."""
+"""The rows of an events frame as numpy columns, by device and start, sorted once for all analyses; their launches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,17 +63,17 @@ class Rows:
         """The categories of a categorical column."""
         return self._once(f"labels {column}", lambda: [str(label) for label in self.events[column].cat.categories])
 
-    def known(self, column: str) -> NDArray[np.bool_]:
+    def has(self, column: str) -> NDArray[np.bool_]:
         """Which rows have a value in a column, shape (n,)."""
-        return self._once(f"known {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
+        return self._once(f"has {column}", lambda: self.events[column].notna().to_numpy(bool)[self.at])
 
     def numbers(self, column: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The values of an Int64 column, 0 where null, and which are there; both (n,)."""
-        known = self.known(column)
-        if not known.any():
-            return np.zeros(len(self), np.int64), known
+        has_value = self.has(column)
+        if not has_value.any():
+            return np.zeros(len(self), np.int64), has_value
         # Not kept: most are asked for once or twice, and each is 8 MB a million rows.
-        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], known
+        return self.events[column].to_numpy(np.int64, na_value=0)[self.at], has_value
 
 
 def rows(events: pd.DataFrame) -> Rows:
@@ -144,3 +144,42 @@ def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
     host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
     pairs = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
     return {str(hosts.categories[pair // len(names)]): names[pair % len(names)] for pair in pairs}
+
+
+def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
+    """The launch that started each row: the place in `launches` of the earliest call with its host and correlation id.
+
+    Shape (len(rows),); -1 where the row has no id or no call has it. One call may start several rows (a CUDA graph).
+    """
+    launch = np.full(len(rows), -1)
+    ids, has_id = rows.numbers("correlation_id")
+    has_call_id = launches["correlation_id"].notna().to_numpy(bool)
+    call_ids = launches["correlation_id"].to_numpy(np.int64, na_value=0)
+    starts = launches["start_ps"].to_numpy()
+    host_of_row, host_of_call = rows.codes("host"), launches["host"].cat.codes.to_numpy()
+    names = {str(name): code for code, name in enumerate(rows.events["host"].cat.categories)}
+    for code, host in enumerate(launches["host"].cat.categories):
+        calls = np.flatnonzero((host_of_call == code) & has_call_id)
+        host_rows = np.flatnonzero((host_of_row == names.get(str(host), -2)) & has_id)
+        if len(calls) == 0 or len(host_rows) == 0:
+            continue
+        launch[host_rows] = _of_id(calls, call_ids[calls], starts, ids[host_rows])
+    return launch
+
+
+def _of_id(
+    calls: NDArray[np.int64], call_ids: NDArray[np.int64], starts: NDArray[np.int64], ids: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The call with each of `ids` (m,), the earliest of those with the same id, -1 for none."""
+    low, high = int(call_ids.min()), int(call_ids.max())
+    if high - low < 8 * len(calls):
+        # Most profilers count their ids up: a table of them all is small, and needs no sorting.
+        table = np.full(high - low + 2, -1)
+        place = call_ids - low
+        table[place] = calls
+        if (table[place] == calls).all():  # no id stands twice
+            return table[np.where((ids >= low) & (ids <= high), ids - low, -1)]
+    order = np.lexsort((starts[calls], call_ids))
+    calls, call_ids = calls[order], call_ids[order]
+    index = np.minimum(np.searchsorted(call_ids, ids), len(calls) - 1)
+    return np.where(call_ids[index] == ids, calls[index], -1)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.steps.marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
+from tracekit.timeline.step_marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
 from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
 
@@ -126,7 +126,7 @@ def _marks_of_host(step_marks: Marks, host: str, clock: str | None) -> tuple[NDA
 
 def _mark_queued(rows: Rows, launched_in: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows with an id but no call, ahead of all rows of their device that have one, were launched BEFORE the trace."""
-    has_id = rows.known("correlation_id")
+    has_id = rows.has("correlation_id")
     for device in range(len(rows.devices)):
         device_rows = rows.of(device)
         linked = np.flatnonzero(launched_in[device_rows] != UNKNOWN)
@@ -143,7 +143,7 @@ def _by_order(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
     many as the steps (or as those of one name), or a multiple, the k-th step ran the k-th of them, unless one would
     start before its step does.
     """
-    is_execution = rows.known("run_id") & (linked == UNKNOWN)
+    is_execution = rows.has("run_id") & (linked == UNKNOWN)
     if step_marks.host is None or not is_execution.any():
         return linked
     run_id, _ = rows.numbers("run_id")
@@ -214,7 +214,7 @@ def _extents(rows: Rows, step_of: NDArray[np.int64], count: int) -> _Reach:
 
 def _holds_open(rows: Rows) -> NDArray[np.bool_]:
     """Which rows hold their step open: compute, collectives, and a program's own copies, as it is not done before."""
-    program = rows.known("run_id")
+    program = rows.has("run_id")
     holds: NDArray[np.bool_] = (rows.kind == CODE[Kind.COMPUTE]) | (rows.kind == CODE[Kind.COLLECTIVE]) | program
     return holds
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.stepped import annotated, found, joined, steps_of, table, work
-from tracekit.timeline.steps.marks import series
+from tracekit.timeline.step_marks import series
 
 WINDOW = ("step", "start_ps", "end_ps")
 

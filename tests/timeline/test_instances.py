@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests import traces
 from tests.collective_frames import row, table
 from tests.traces import needs_real
-from tracekit.timeline.collectives.instances import MATCHED_BY, CollectiveInstances, match
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, match
 from tracekit.timeline.rows import rows
 
 

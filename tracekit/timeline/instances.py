@@ -5,16 +5,17 @@ how often it ran the op before; the order in which each device ran the collectiv
 against the times: no rank can leave an all-reduce, all-gather, reduce-scatter or all-to-all before all have entered it.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
-from tracekit.timeline.collectives import occurrences
-from tracekit.timeline.collectives.members import members
-from tracekit.timeline.collectives.occurrences import CollectiveRows, Column, Mask
+from tracekit.devices import number as device_number
+from tracekit.timeline import occurrences
+from tracekit.timeline.occurrences import CollectiveRows, Column, Mask
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
 from tracekit.vocabulary.kinds import Kind, function_name
@@ -33,6 +34,8 @@ MATCHED_BY = tuple(MatchedBy)
 _PEER_TO_PEER = ("send", "recv")
 _UNKNOWN = Operation(bus=None)
 _PASSES = 4
+
+_GROUP = re.compile(r"\{([\d,]+)\}")
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,69 @@ def _example(texts: set[str]) -> str:
     text = min(texts)
     short = text if len(text) <= 40 else f"{text[:37]}..."
     return short if len(texts) == 1 else f"{short} and {len(texts) - 1} other lists"
+
+
+Groups = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Who of d devices took part together.
+
+    `group` says of each which of the collective's groups it is in, -1 where the trace does not prove that; `size` how
+    many ranks its group has, 0 if that is not told; `in_order` whether the numbers of the ranks were taken for those of
+    the devices.
+    """
+
+    group: tuple[int, ...]
+    size: tuple[int, ...]
+    in_order: bool = False
+
+
+def members(ranks: str, pairs: bool, devices: Sequence[str], hosts: Sequence[str]) -> Membership:
+    """How the `devices` that ran a collective, on `hosts` (one each), are told apart by its `ranks` ("" if unknown).
+
+    The numbers in a list of replica groups are places in the program's device assignment, which a trace does not tell.
+    So devices are told apart by them only where the list leaves one choice, or where one host has exactly as many
+    devices: then number k is taken for device k, as JAX orders the devices of one process unless a mesh reorders them.
+    """
+    count = len(devices)
+    if not ranks:
+        return Membership((0,) * count, (0,) * count)
+    groups = rank_groups(ranks, pairs)
+    numbers = {rank: number_of_group for number_of_group, group in enumerate(groups) for rank in group}
+    sizes = {len(group) for group in groups}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    if len(groups) == 1 and count <= size:
+        return Membership((0,) * count, (size,) * count)
+    distinct_hosts = list(dict.fromkeys(hosts))
+    if len(groups) == 1 and all(
+        hosts.count(host) == size for host in distinct_hosts
+    ):  # as many programs, each with its own ranks
+        return Membership(tuple(distinct_hosts.index(host) for host in hosts), (size,) * count)
+    ordinals = [-1 if (own_number := device_number(device)) is None else own_number for device in devices]
+    numbers_match = set(ordinals) >= set(numbers) if pairs else set(ordinals) == set(numbers)
+    if len(distinct_hosts) == 1 and len(set(ordinals)) == count and numbers_match:
+        group = [numbers.get(ordinal, -1) for ordinal in ordinals]
+        # A permute's device that neither sends nor receives is alone with itself.
+        return Membership(tuple(group), tuple(len(groups[place]) if place >= 0 else 1 for place in group), True)
+    return Membership((-1,) * count, (size,) * count)
+
+
+def rank_groups(ranks: str, pairs: bool) -> Groups:
+    """The ranks that take part together, of the text in `events.ranks`: `0,1` or `{{0,2},{1,3}}`.
+
+    `pairs`: the text lists the source and the target of every transfer of a permute; what they connect is together.
+    """
+    groups = [[int(rank) for rank in text.split(",") if rank] for text in _GROUP.findall(ranks) or [ranks]]
+    if not pairs:
+        return groups
+    connected: Groups = []
+    for pair in groups:
+        overlapping = [group for group in connected if set(group) & set(pair)]
+        connected = [group for group in connected if group not in overlapping]
+        connected.append(sorted({*pair, *(rank for group in overlapping for rank in group)}))
+    return sorted(connected)
 
 
 def _peers(

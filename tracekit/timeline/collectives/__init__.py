@@ -1,1 +1,0 @@
-"""Which rows of which devices are one collective."""

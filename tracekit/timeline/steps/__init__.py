@@ -1,1 +1,0 @@
-"""Where each step begins and ends."""
