@@ -12,4 +12,4 @@ from tests import programs
 def python(tmp_path_factory) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`programs.python`; what one program compiled, the next need not."""
     compiled = programs.compiled_once(tmp_path_factory.mktemp("compiled"))
-    return lambda *words, **more: programs.python(*words, **compiled, **more)
+    return lambda *words, **more: programs.python(*words, **(compiled | more))
