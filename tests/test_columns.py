@@ -3,9 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.frames import events
-from tracekit.columns import categorical, check, concat, constant, frame, records
+from tracekit.columns import categorical, check, concat, constant, distinct, frame, records
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
@@ -124,3 +126,10 @@ def test_concat_unites_categories_and_keeps_the_order_of_rows():
 def test_small_frames_become_dicts():
     row = frame(DEVICE_COLUMNS, {"host": constant("h", 1), "device": ["gpu:0"]})
     assert records(row[["host", "device"]]) == [{"host": "h", "device": "gpu:0"}]
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2**64 - 1) | st.integers(0, 2)), max_size=30))
+def test_rows_are_equal_where_all_columns_are(rows):
+    which, first = distinct(np.array([a for a, _ in rows], np.int64), np.array([b for _, b in rows], np.uint64))
+    assert [rows[first[code]] for code in which] == rows
+    assert len(first) == len(set(rows))

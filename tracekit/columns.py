@@ -1,4 +1,7 @@
-"""Frames with the columns and dtypes that a contract promises: made column by column, joined, and checked."""
+"""Frames with the columns and dtypes that a contract promises: made column by column, joined, and checked.
+
+Rows that are equal in some columns are found here too, with whole columns at a time: no Python object a row.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -66,6 +69,17 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
 def constant(value: str, length: int) -> pd.Categorical:
     """A categorical column that holds `value` `length` times."""
     return categorical([value], np.zeros(length, np.int64))
+
+
+def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which distinct combination of the columns (each (n,)) every row has, shape (n,), and the first row of each."""
+    which = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        codes, values = pd.factorize(column)
+        which = pd.factorize(which * len(values) + codes)[0]
+    first = np.zeros(which.max(initial=-1) + 1, np.int64)
+    first[which[::-1]] = np.arange(len(which))[::-1]
+    return which, first
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ import pytest
 
 from tests import traces
 from tracekit import intervals as iv
+from tracekit.columns import distinct
 from tracekit.readers import chrome, xspace
 from tracekit.readers.chrome import jax_planes
 from tracekit.readers.chrome.jax_planes import thunk_ends
-from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import xspace_file
 from tracekit.timeline.timeline import timeline_of
 

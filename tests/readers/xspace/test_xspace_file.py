@@ -149,3 +149,16 @@ def test_mangled_bytes_raise_only_trace_errors_and_both_loops_agree(tmp_path_fac
         finally:
             xspace_file.COMPILE_FROM_BYTES = kept
     assert outcomes[0] == outcomes[1]
+
+
+@given(
+    st.lists(
+        st.binary(max_size=20) | st.sampled_from([b"", b"\0", b"ab", b"ab\0", b"12345678", b"123456789"]), max_size=30
+    )
+)
+def test_strings_are_equal_where_all_bytes_are_and_only_there(strings):
+    sizes = np.array([len(string) for string in strings], np.int64)
+    starts = np.cumsum(sizes) - sizes
+    which, first = xspace_file.distinct_strings(np.frombuffer(b"".join(strings), np.uint8), starts, sizes)
+    assert [strings[first[code]] for code in which] == strings
+    assert len(first) == len(set(strings))

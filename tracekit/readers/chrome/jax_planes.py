@@ -22,10 +22,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical
+from tracekit.columns import categorical, distinct
 from tracekit.readers import xspace
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import device_planes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import Trace

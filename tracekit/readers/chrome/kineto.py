@@ -23,11 +23,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, frame
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import is_known
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
-from tracekit.readers.distinct import distinct
 from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
 from tracekit.vocabulary.host_calls import SyncCall, sync_call
 

@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, frame
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.readers.chrome import Document
-from tracekit.readers.distinct import distinct
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds

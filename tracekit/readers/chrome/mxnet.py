@@ -14,11 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, frame
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import is_known, type_of, unknown
 from tracekit.readers import nested
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.readers.distinct import distinct
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COLUMNS, Trace
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import MXNET_COLLECTIVE, operation

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import concat, frame
-from tracekit.readers.distinct import distinct
+from tracekit.columns import concat, distinct, frame
 from tracekit.trace import OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 Numbers = NDArray[np.int64]

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import union_categoricals
 
-from tracekit.readers.distinct import distinct
+from tracekit.columns import distinct
 from tracekit.trace import Trace
 
 # Windows of one process lie nearer to each other: a profiler's schedule skips steps, not hours.

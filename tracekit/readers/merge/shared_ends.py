@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical
-from tracekit.readers.distinct import distinct
+from tracekit.columns import categorical, distinct
 from tracekit.vocabulary.collectives import OPERATIONS, operation
 from tracekit.vocabulary.kinds import Kind
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.readers.distinct import distinct
+from tracekit.columns import distinct
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
 from tracekit.vocabulary import copies, kinds

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical
-from tracekit.readers.distinct import distinct
+from tracekit.columns import categorical, distinct
 from tracekit.readers.nsys import nvtx
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges

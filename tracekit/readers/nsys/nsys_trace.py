@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, frame
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
-from tracekit.readers.distinct import distinct
 from tracekit.readers.nsys import cuda, machine, nccl, nvtx, syncs
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.nvtx import Ranges

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, frame
-from tracekit.readers.distinct import distinct
+from tracekit.columns import categorical, distinct, frame
 from tracekit.readers.nested import innermost
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, decoded, integers, named, strings, texts

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.readers.distinct import distinct
+from tracekit.columns import distinct
 from tracekit.readers.nsys.cuda import Calls, Work
 from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, integers, named, strings

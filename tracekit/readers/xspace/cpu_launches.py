@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.readers.distinct import distinct
+from tracekit.columns import distinct
 from tracekit.readers.xspace.host_events import HostEvents
 
 STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "global_device_id", "_p", "_c", "name")

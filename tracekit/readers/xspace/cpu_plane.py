@@ -15,10 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import categorical, concat, constant, frame
+from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.readers import nested
-from tracekit.readers.distinct import distinct
 from tracekit.readers.xspace import cpu_launches, host_events, plane_ops
 from tracekit.readers.xspace.host_events import LISTENER, HostEvents
 from tracekit.readers.xspace.plane_ops import DeviceRows, Lookup

@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import categorical, frame
-from tracekit.readers.distinct import distinct
+from tracekit.columns import categorical, distinct, frame
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import memcpy, plane_ops
 from tracekit.readers.xspace.host_events import Calls

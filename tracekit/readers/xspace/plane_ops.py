@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, frame
-from tracekit.readers.distinct import distinct
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.readers.hlo.instruction import Op
 from tracekit.readers.xspace.planes import Plane
 from tracekit.trace import LAUNCH_COLUMNS

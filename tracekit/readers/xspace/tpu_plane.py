@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, frame
+from tracekit.columns import categorical, distinct, frame
 from tracekit.devices import number
 from tracekit.readers import nested
-from tracekit.readers.distinct import distinct
 from tracekit.readers.hlo import hlo_text, instruction
 from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction, Op
 from tracekit.readers.xspace import plane_ops

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tracekit.columns import distinct
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.content import Content
-from tracekit.readers.distinct import distinct_bytes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
@@ -137,18 +138,18 @@ class ProtobufPlane:
         codes[refs] = _codes(texts, categories)[places]
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
-            which, first = self._distinct_bytes(values[inline])
+            which, first = self._distinct_strings(values[inline])
             raws = map(self.bytes_at, values[inline[first]].tolist())
             codes[inline] = _codes([protobuf.text(raw, 0, len(raw)) for raw in raws], categories)[which]
         return pd.Categorical.from_codes(codes, categories=pd.Index(list(categories), dtype="str"))
 
-    def _distinct_bytes(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _distinct_strings(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
         buf = np.frombuffer(self._buf, np.uint8)
         starts, sizes = offsets + 1, buf[offsets].astype(np.int64)
         for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
             sizes[row], starts[row] = protobuf.varint(self._buf, int(offsets[row]), len(self._buf))
-        return distinct_bytes(buf, starts, sizes)
+        return distinct_strings(buf, starts, sizes)
 
     @cached_property
     def names(self) -> pd.Categorical:
@@ -162,6 +163,27 @@ class ProtobufPlane:
         """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
         size, start = protobuf.varint(self._buf, offset, len(self._buf))
         return bytes(self._buf[start : start + size])
+
+
+def distinct_strings(
+    buf: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which distinct byte string buf[start : start + size] every row has (starts and sizes (n,)), and the first row of
+    each."""
+    which = np.zeros(len(starts), np.int64)
+    firsts: list[NDArray[np.int64]] = []
+    count = 0
+    for size in np.unique(sizes).tolist():
+        rows = np.flatnonzero(sizes == size)
+        # Eight bytes are compared at once, the last of them padded with zeros: all of one size, so that is exact.
+        padded = np.zeros((len(rows), max(-(-size // 8), 1) * 8), np.uint8)
+        if size:
+            padded[:, :size] = sliding_window_view(buf, size)[starts[rows]]
+        codes, first = distinct(*np.ascontiguousarray(padded.view(np.uint64).T))
+        which[rows] = codes + count
+        count += len(first)
+        firsts.append(rows[first])
+    return which, np.concatenate(firsts) if firsts else np.zeros(0, np.int64)
 
 
 def is_xspace(content: Content, sure: bool) -> bool:
