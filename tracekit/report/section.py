@@ -183,7 +183,8 @@ def _cell(value: Any) -> Cell:
     return Missing() if plain is None else plain
 
 
-_FORMATS: Mapping[Unit, Callable[[Any], str]] = {
+# How a value of each unit reads, on every face.
+FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.TEXT: str,
     Unit.COUNT: units.count,
     Unit.MEAN: units.mean,
@@ -205,4 +206,4 @@ def _text(cell: Cell, unit: Unit, longest: int) -> str:
         return f">={_text(cell.value, unit, longest)}"
     if isinstance(cell, Instant):
         return units.time(cell.start_ps)
-    return units.short(cell, longest) if unit == Unit.NAME else _FORMATS[unit](cell)
+    return units.short(cell, longest) if unit == Unit.NAME else FORMATS[unit](cell)

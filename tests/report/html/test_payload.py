@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tracekit.columns import concat, frame
 from tracekit.report.build import analyse
-from tracekit.report.html import encode
 from tracekit.report.html.lanes import origins
-from tracekit.report.html.payload import SCRIPTS, STYLES, payload
+from tracekit.report.html.payload import SCRIPTS, STYLES, column, json_text, payload
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
@@ -58,7 +57,7 @@ def read(text: str) -> dict:
 
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=20))
 def test_a_column_holds_any_integers(values):
-    made = encode.column("x", np.array(values, np.int64))
+    made = column("x", np.array(values, np.int64))
     held = zlib.decompress(made.packed)
     assert len(held) == made.planes * len(values)
     plain = [sum(held[p * len(values) + i] << 8 * p for p in range(made.planes)) for i in range(len(values))]
@@ -163,7 +162,7 @@ def test_hostile_names_stay_inside_their_strings():
 
 def test_text_is_ascii_without_markup_and_a_lone_surrogate_survives():
     words = HOSTILE + "\ud800"
-    made = encode.text([words])
+    made = json_text([words])
     assert made.isascii()
     assert not set(made) & set("<>&")
     assert json.loads(made) == [words]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -168,16 +167,16 @@ def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Who
     return _Whole(timeline, marked, extent, origin)
 
 
-def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None, **more: Any) -> Selection:
-    """The whole inside `windows`, by clock."""
+def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None) -> Selection:
+    """The whole inside `windows`, by clock, on the axis of the whole."""
     inside = whole.timeline if windows is None else whole.timeline.inside(windows)
     by_clock = inside.unions.windows
     starts = [int(of[0, 0]) - whole.origin.get(clock, 0) for clock, of in by_clock.items() if len(of)]
-    axis: dict[str, Any] = {"start_ps": min(starts, default=0), "axis": f"time since {whole.counted_from}"}
     lacking = no_device_work(inside.trace) or ""
     if not lacking and not any(map(len, by_clock.values())):
         lacking = "No device is on the clock of this selection."
-    return Selection(inside, whole.phases.rounds, lacking=lacking, **(axis | more))
+    axis = f"time since {whole.counted_from}"
+    return Selection(inside, whole.phases.rounds, min(starts, default=0), axis, lacking=lacking)
 
 
 def _phase(whole: _Whole, name: str) -> Selection:
@@ -193,7 +192,8 @@ def _phase(whole: _Whole, name: str) -> Selection:
     elif len(windows) == 1 and whole.origin:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
-    return _selection(whole, windows, start_ps=0, axis=axis, name=f"phase {name}", where=where, phase=name)
+    selection = _selection(whole, windows)
+    return replace(selection, start_ps=0, axis=axis, name=f"phase {name}", where=where, phase=name)
 
 
 def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
@@ -236,7 +236,7 @@ def _step(whole: _Whole, step: int) -> Selection:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
     axis = "time since the start of the step"
-    return _selection(whole, windows, start_ps=0, axis=axis, name=f"step {step}", where=where)
+    return replace(_selection(whole, windows), start_ps=0, axis=axis, name=f"step {step}", where=where)
 
 
 def _numbers(table: pd.DataFrame) -> str:
@@ -271,4 +271,4 @@ def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Selection
         for clock, extent in extents.items()
     }
     where = f"from {exact(start)} to {exact(end)}"
-    return _selection(whole, windows, name=where, where=where)
+    return replace(_selection(whole, windows), name=where, where=where)

@@ -57,66 +57,62 @@ class Lanes:
     notes: tuple[str, ...] = ()
 
 
-def lanes(timeline: Timeline, looked_at: Timeline, calls: bool = True) -> Lanes:
+def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     """The lanes of a trace: devices in natural order, those not proven last, then hosts.
 
-    `looked_at` is what its steps are told of: all of it, or stretches. Only calls that started a row have a place;
+    The steps are those of `compared`: all of the trace, or stretches of it. Only calls that started a row have a place;
     `calls` = False leaves all of them out.
     """
-    trace, seen = timeline.trace, timeline.rows
-    launch = timeline.launch if calls else np.full(len(seen), -1)
+    trace, rows = timeline.trace, timeline.rows
+    launch = timeline.launch if calls else np.full(len(rows), -1)
     # A row of the trace may be several of those inside the stretches, cut to as many of them.
     step = np.full(len(trace.events), -1)
-    step[looked_at.place[::-1]] = looked_at.steps.step_of[::-1]
-    step = step[seen.at]
-    order, places = _by_lane(seen)
+    step[compared.place[::-1]] = compared.steps.step_of[::-1]
+    step = step[rows.at]
+    order, places = _by_lane(rows)
     groups = [
-        Group(name, seen.hosts[at], seen.clocks[at], "device" if seen.placed[at] else "unplaced")
-        for at, name in enumerate(seen.devices)
+        Group(name, rows.hosts[at], rows.clocks[at], "device" if rows.placed[at] else "unplaced")
+        for at, name in enumerate(rows.devices)
     ]
     used = np.flatnonzero(np.bincount(launch + 1, minlength=1)[1:])
-    called, hosts, threads = _threads(trace.launches.iloc[used], timeline.clock_of_host, len(groups))
+    call_order, hosts, threads = _threads(trace.launches.iloc[used], timeline.clock_of_host, len(groups))
+    used = used[call_order]
     number = np.full(len(trace.launches) + 1, -1)
-    number[used[called]] = len(seen) + np.arange(len(used))
-    call = trace.launches.iloc[used[called]]
-    labels = seen.labels("name")
-    names, codes = _names(labels, seen.codes("name")[order], call["name"])
-    way = seen.codes("direction")[order]
-    kind = np.where(way >= 0, len(KIND_DTYPE.categories) + way, seen.kind[order])
+    number[used] = len(rows) + np.arange(len(used))
+    call = trace.launches.iloc[used]
+    names, codes = _names(rows.labels("name"), rows.codes("name")[order], call["name"])
+    direction = rows.codes("direction")[order]
+    kind = np.where(direction >= 0, len(KIND_DTYPE.categories) + direction, rows.kind[order])
     return Lanes(
         groups=(*groups, *hosts),
         lanes=(*places, *threads),
-        device_rows=len(seen),
-        start=np.concatenate([seen.start[order], call["start_ps"].to_numpy()]),
-        end=np.concatenate([seen.end[order], call["end_ps"].to_numpy()]),
+        device_rows=len(rows),
+        start=np.concatenate([rows.start[order], call["start_ps"].to_numpy()]),
+        end=np.concatenate([rows.end[order], call["end_ps"].to_numpy()]),
         name=codes,
         names=names,
         kind=np.concatenate([kind, np.full(len(call), len(CLASSES))]),
-        bytes=_known(seen, "bytes", order),
-        wait=_known(seen, "wait_ps", order),
+        bytes=_numbers(rows, "bytes", order),
+        wait=_numbers(rows, "wait_ps", order),
         step=step[order],
         launch=number[launch[order]],
         instance=timeline.collectives.instance[order],
     )
 
 
-def _by_lane(seen: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
+def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
     """The order by lane, stable, and the lanes: device, name, rows."""
-    labels, lane = seen.labels("lane"), seen.codes("lane")
-    ranked = np.argsort(np.array(sorted(range(len(labels)), key=lambda one: natural(labels[one])), np.int64))
-    unproven = ~np.array([*seen.placed], bool)[seen.device] if len(seen) else np.zeros(0, bool)
-    code = _dense((seen.device + unproven * len(seen.devices)) * max(len(labels), 1) + ranked[lane])
+    labels, lane = rows.labels("lane"), rows.codes("lane")
+    rank = np.argsort(np.array(sorted(range(len(labels)), key=lambda code: natural(labels[code])), np.int64))
+    unproven = ~np.array(rows.placed, bool)[rows.device]
+    code = (rows.device + unproven * len(rows.devices)) * len(labels) + rank[lane]
+    # Without gaps, in the same order: there are few codes, so that they are counted and not sorted.
+    code = (np.cumsum(np.bincount(code) > 0) - 1)[code]
     order = np.argsort(code.astype(np.min_scalar_type(max(int(code.max(initial=0)), 1))), kind="stable")
-    count = np.bincount(code) if len(code) else np.zeros(0, np.int64)
+    count = np.bincount(code)
     first = order[np.cumsum(count) - count]
-    devices, names = seen.device[first].tolist(), lane[first].tolist()
-    return order, [(d, labels[n], rows) for d, n, rows in zip(devices, names, count.tolist(), strict=True)]
-
-
-def _dense(codes: Column) -> Column:
-    """The codes without gaps, in the same order; there are few, so that they are counted and not sorted."""
-    found: Column = (np.cumsum(np.bincount(codes) > 0) - 1)[codes]
-    return found
+    devices, names = rows.device[first].tolist(), lane[first].tolist()
+    return order, [(d, labels[name], n) for d, name, n in zip(devices, names, count.tolist(), strict=True)]
 
 
 def _threads(
@@ -126,14 +122,15 @@ def _threads(
     host, thread = (calls[column].cat.codes.to_numpy(np.int64) for column in ("host", "thread"))
     hosts, threads = (list(map(str, calls[column].cat.categories)) for column in ("host", "thread"))
     order = np.lexsort((calls["end_ps"], calls["start_ps"], thread, host))
-    every = np.bincount(host * max(len(threads), 1) + thread) if len(host) else np.zeros(0, np.int64)
+    every = np.bincount(host * len(threads) + thread)
     code, count = np.flatnonzero(every), every[every > 0]
-    present = list(dict.fromkeys((code // max(len(threads), 1)).tolist()))
-    made = [
-        (groups + present.index(one // len(threads)), threads[one % len(threads)], n)
-        for one, n in zip(code.tolist(), count.tolist(), strict=True)
+    present = list(dict.fromkeys((code // len(threads)).tolist()))
+    lanes = [
+        (groups + present.index(value // len(threads)), threads[value % len(threads)], n)
+        for value, n in zip(code.tolist(), count.tolist(), strict=True)
     ]
-    return order, [Group(hosts[one], hosts[one], clocks.get(hosts[one], ""), HOST) for one in present], made
+    names = [hosts[code] for code in present]
+    return order, [Group(name, name, clocks.get(name, ""), HOST) for name in names], lanes
 
 
 def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[str, ...], Column]:
@@ -144,12 +141,12 @@ def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[s
     number = np.zeros(len(labels) + len(other) + 1, np.int64)
     number[used] = np.arange(len(used))
     every = [*labels, *other]
-    return tuple(every[one] for one in used.tolist()), number[codes]
+    return tuple(every[code] for code in used.tolist()), number[codes]
 
 
-def _known(seen: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:
-    values, known = seen.numbers(column)
-    return values[order], known[order]
+def _numbers(rows: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:
+    values, has_value = rows.numbers(column)
+    return values[order], has_value[order]
 
 
 def origins(report: Report) -> dict[str, int]:
@@ -157,8 +154,6 @@ def origins(report: Report) -> dict[str, int]:
 
     Clocks that no device is on start at their first phase. There is at least one clock.
     """
-    found: dict[str, int] = {}
-    for clock, start in report.marks[["clock", "start_ps"]].itertuples(index=False):
-        found[str(clock)] = min(found.get(str(clock), int(start)), int(start))
-    found |= {clock: int(window[0, 0]) for clock, window in report.windows.items() if len(window)}
-    return found or {"": 0}
+    phases = report.marks.groupby("clock", sort=False)["start_ps"].min()
+    devices = {clock: int(window[0, 0]) for clock, window in report.windows.items() if len(window)}
+    return {str(clock): int(start) for clock, start in phases.items()} | devices or {"": 0}

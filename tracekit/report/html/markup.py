@@ -1,14 +1,16 @@
-"""HTML that cannot be broken by what it shows: text is escaped unless this module made it."""
+"""HTML that cannot be broken by what it shows: text is escaped unless this module made it.
+
+Elements, figures that keep their exact values, names, times that lead into the timeline of the page, and tables.
+"""
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-import pandas as pd
 
 from tracekit import units
+from tracekit.report.section import FORMATS, WORDS, AtLeast, Cell, Column, Instant, Missing, Table, Unit
 
 # What has no place in text: controls, lone surrogates, noncharacters, and marks that turn the direction of what
 # follows (https://trojansource.codes).
@@ -16,6 +18,8 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 _VOID = frozenset({"br", "meta"})
+# Up to so many more rows than shown are not worth folding.
+_FEW_MORE = 3
 
 
 class Markup(str):
@@ -34,9 +38,9 @@ def text(words: object) -> Markup:
     return Markup(html.escape(plain))
 
 
-def join(parts: Iterable[object]) -> Markup:
-    """The parts one after the other; None is left out."""
-    return Markup("".join(text(part) for part in parts if part is not None))
+def join(parts: Iterable[object], between: str = "") -> Markup:
+    """The parts one after the other, with `between` between them; None is left out."""
+    return Markup(text(between).join(text(part) for part in parts if part is not None))
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -45,12 +49,12 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
     In names of attributes "_" stands for "-" and one at the end is dropped. None and False leave an attribute out, True
     leaves it without a value.
     """
-    told = "".join(
+    pairs = "".join(
         f" {_attribute(key)}" + ("" if value is True else f'="{text(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    return Markup(f"<{name}{told}>" + ("" if name in _VOID else f"{join(children)}</{name}>"))
+    return Markup(f"<{name}{pairs}>" + ("" if name in _VOID else f"{join(children)}</{name}>"))
 
 
 @cache
@@ -58,48 +62,126 @@ def _attribute(key: str) -> str:
     return key.rstrip("_").replace("_", "-")
 
 
-def hidden(words: str) -> Markup:
-    """Words for a screen reader alone."""
-    return tag("span", words, class_="sr")
-
-
-def none(reason: Any = None) -> Markup:
-    """A figure that is missing, with the reason where one is known."""
-    if reason is None or pd.isna(reason):
+def none(reason: str = "") -> Markup:
+    """A figure that is missing, with the reason where one is known; a screen reader hears it too."""
+    if not reason:
         return tag("span", "-", class_="none")
-    return tag("span", "-", hidden(f" {reason}"), class_="none", title=reason)
+    return tag("span", "-", tag("span", f" {reason}", class_="sr"), class_="none", title=reason)
 
 
-def picoseconds(value: Any, reason: Any = None) -> Markup:
-    """A time that keeps its exact picoseconds."""
-    if pd.isna(value):
-        return none(reason)
-    return tag("data", units.time(int(value)), value=int(value), title=f"{int(value):,} ps")
+def figure(words: str, value: float, title: str | None = None) -> Markup:
+    """A figure in words, which keeps its exact value."""
+    return tag("data", words, value=repr(value), title=title)
 
 
-def share(ratio: Any, reason: Any = None) -> Markup:
-    """A ratio in 0..1 as a percentage."""
-    return none(reason) if pd.isna(ratio) else tag("data", units.percent(ratio), value=repr(float(ratio)))
+def picoseconds(value: int) -> Markup:
+    """A time that keeps its exact picoseconds, and shows them on hover."""
+    return figure(units.time(value), value, f"{value:,} ps")
 
 
-def factor(value: Any, reason: Any = None) -> Markup:
-    """A speedup or a stretch."""
-    return none(reason) if pd.isna(value) else tag("data", units.factor(value), value=repr(float(value)))
-
-
-def number(value: Any, reason: Any = None) -> Markup:
-    """A count, with its thousands apart."""
-    return none(reason) if pd.isna(value) else tag("data", units.count(value), value=int(value))
-
-
-def name(words: Any, longest: int = 48) -> Markup:
-    """A name from the trace, kept apart from the direction of the text around it; a dash if there is none.
+def name(words: str, longest: int = 48) -> Markup:
+    """A name from the trace, kept apart from the direction of the text around it.
 
     Of a longer one both ends are shown, since templates of one kernel differ behind their first words; all of it is in
     its title.
     """
-    if words is None or pd.isna(words):
-        return none()
-    full = " ".join(str(words).split()) or "(no name)"
-    shown = units.short(full, longest)
-    return tag("bdi", shown, title=full if shown != full else None)
+    full = " ".join(words.split()) or "(no name)"
+    short = units.short(full, longest)
+    return tag("bdi", short, title=full if short != full else None)
+
+
+@dataclass(frozen=True)
+class TimelineLinks:
+    """How stretches of the trace become links: the timeline's time 0 by clock in ps, and the clock of each device.
+
+    They `lead` nowhere on a page without a timeline: there they are times like all others.
+    """
+
+    origins: Mapping[str, int]
+    clocks: Mapping[str, str]
+    lead: bool = True
+
+    def button(self, instant: Instant, what: str) -> Markup:
+        """A button that shows [start, end) in the timeline and is named after its start, counted from time 0 there;
+        a screen reader hears `what` it shows."""
+        start, end, on = self.place(instant)
+        if not self.lead:
+            return picoseconds(start)
+        words = units.time(start)
+        return tag(
+            "button",
+            words,
+            type="button",
+            class_="jump",
+            data_from=start,
+            data_to=end,
+            data_device=on,
+            aria_label=f"{words}: show {what} in the timeline",
+            title=f"{start:,} ps",
+        )
+
+    def place(self, instant: Instant) -> tuple[int, int, str | None]:
+        """Where it lies in the timeline: from, to, and the device to look at.
+
+        The clock is that of the device, where there is one; on one of several clocks the first device on it is shown.
+        """
+        on = instant.device
+        clock = instant.clock if on is None else self.clocks.get(on, instant.clock)
+        if on is None and len(self.origins) > 1:
+            on = next((name for name, its in self.clocks.items() if its == clock), None)
+        origin = self.origins.get(clock, 0)
+        return instant.start_ps - origin, instant.end_ps - origin, on
+
+
+def table(source: Table, links: TimelineLinks, most_rows: int = 12, shaded: bool = False) -> Markup:
+    """A table whose first column names its rows; of more than `most_rows` + 3 rows the rest is folded below.
+
+    Ratios stand on a ground the darker the larger they are where they are `shaded`.
+    """
+    rows = [
+        [_cell(cell, column.unit, row, links, shaded) for cell, column in zip(row, source.columns, strict=True)]
+        for row in source.rows
+    ]
+    if len(rows) <= most_rows + _FEW_MORE:
+        return _box(source.title, source.columns, rows, source.about)
+    more = f"{len(rows) - most_rows:,} more"
+    rest = _box(f"{source.title}: {more}", source.columns, rows[most_rows:])
+    first = _box(source.title, source.columns, rows[:most_rows], source.about)
+    return tag("div", first, tag("details", tag("summary", more), rest), class_="folded")
+
+
+def _cell(cell: Cell, unit: Unit, row: Sequence[Cell], links: TimelineLinks, shaded: bool) -> Markup:
+    if isinstance(cell, Missing):
+        return none(cell.reason)
+    if isinstance(cell, AtLeast):
+        return join([">=", figure(FORMATS[unit](cell.value), cell.value)])
+    if isinstance(cell, Instant):
+        return links.button(cell, next((words for words in row if isinstance(words, str)), "it"))
+    if isinstance(cell, str):
+        return name(cell) if unit == Unit.NAME else text(cell)
+    value = figure(FORMATS[unit](cell), cell, f"{cell:,} ps" if unit == Unit.TIME else None)
+    if shaded and unit == Unit.RATIO:
+        return tag("span", value, class_="heat", style=f"--dark:{cell:.3f}")
+    return value
+
+
+def _box(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Markup]], about: str = "") -> Markup:
+    sides = [None if column.unit in WORDS else "n" for column in columns]
+    heads = [tag("th", column.head, scope="col", class_=side) for column, side in zip(columns, sides, strict=True)]
+    body = [
+        tag(
+            "tr",
+            *(
+                tag("td", cell, class_=side) if at else tag("th", cell, scope="row", class_=side)
+                for at, (cell, side) in enumerate(zip(row, sides, strict=True))
+            ),
+        )
+        for row in rows
+    ]
+    title = tag("caption", tag("span", caption), tag("span", about, class_="about") if about else None)
+    return wide(tag("table", title, tag("thead", tag("tr", *heads)), tag("tbody", *body)), caption)
+
+
+def wide(content: Markup, label: str) -> Markup:
+    """A box that scrolls sideways where its content is too wide, with the keyboard too."""
+    return tag("div", content, class_="wide", tabindex=0, role="group", aria_label=label)

@@ -2,29 +2,29 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from itertools import groupby
 from string import Template
 
 from tracekit.report import palette
-from tracekit.report.html import bars, markup, matrix, payload, step_pictures
-from tracekit.report.html.markup import Markup, join, name, number, picoseconds, tag
-from tracekit.report.html.tables import table
-from tracekit.report.html.timeline_links import TimelineLinks, timeline_links
+from tracekit.report.html import markup, payload, pictures
+from tracekit.report.html.lanes import origins
+from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, table, tag
 from tracekit.report.model import Report
 from tracekit.report.section import Section, Table
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
+from tracekit.units import count
 from tracekit.version import __version__
 
 # Keys of the sections that stand before the timeline, in their order.
 _FIRST = ("steps", "collectives", "offenders")
 # Rows of a table that are not folded; and tables, by key, that stand with a picture, and whose ratios are shaded.
 _ROWS = 12
-_DRAWN = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
+_WITH_PICTURE = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
 _SHADED = ("hidden", "together")
 _SHORT = {
     "important": "What matters",
@@ -49,8 +49,9 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    parts = sections(report, timeline_links(report, timeline is not None))
-    data, scripts, styles = (None, [], []) if timeline is None else _timeline(report, timeline)
+    parts = _sections(report, TimelineLinks(origins(report), report.clock_of, timeline is not None))
+    data = None if timeline is None else Markup(payload.payload(report, timeline))
+    scripts, styles = (list(map(_read, files)) if timeline else [] for files in (payload.SCRIPTS, payload.STYLES))
     body = join(_section(key, title, inside, data if key == "timeline" else None) for key, title, inside in parts)
     places = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
     own = _read("theme.js")
@@ -62,11 +63,11 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
         header=_header(report),
         body=body,
         foot=_foot(report),
-        script=join(tag("script", Markup(one)) for one in [own, *scripts]),
+        script=join(tag("script", Markup(script)) for script in [own, *scripts]),
     )
 
 
-def sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Markup]]:
+def _sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Markup]]:
     """Key, title and content of everything between the head and the foot, in order."""
     parts = [("verdict", "Verdict", _verdicts(report))]
     if lines := highlights(report.sections):
@@ -74,20 +75,20 @@ def sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Marku
         parts.append(("important", "What matters most", tag("ol", *items)))
     # The phases are compared by what stands before them.
     before = sorted(overview(report), key=lambda section: section.key == "phases")
-    there = [section for section in report.sections if not section.lacking]
-    before += sorted((section for section in there if section.key in _FIRST), key=lambda one: _FIRST.index(one.key))
+    by_key = {section.key: section for section in report.sections if not section.lacking}
+    before += [by_key[key] for key in _FIRST if key in by_key]
     parts += [(section.key, section.title, _content(section, report, links)) for section in before]
     if links.lead:
         parts.append(("timeline", "Timeline", Markup("")))
-    after = [section for section in there if section.key not in _FIRST]
+    after = [section for key, section in by_key.items() if key not in _FIRST]
     parts += [(section.key, section.title, _content(section, report, links)) for section in after]
     if lacking := [section for section in report.sections if section.lacking]:
         reasons = [join([tag("dt", section.title), tag("dd", section.lacking)]) for section in lacking]
         parts.append(("lacking", "Not in this report", tag("dl", *reasons, class_="facts")))
-    if known := classification(report):
-        parts.append((known.key, known.title, _content(known, report, links)))
+    if kinds := classification(report):
+        parts.append((kinds.key, kinds.title, _content(kinds, report, links)))
     if report.notes:
-        parts.append(("notes", "Notes", tag("ul", *(tag("li", note) for note in report.notes))))
+        parts.append(("notes", "Notes", _list(report.notes)))
     return parts
 
 
@@ -99,49 +100,49 @@ def _section(key: str, title: str, inside: Markup, data: Markup | None) -> Marku
 
 
 def _verdicts(report: Report) -> Markup:
-    several = len(report.verdicts) > 1 or list(report.verdicts) != [report.whole.name]
-    if not several:
+    if list(report.verdicts) == [report.whole.name]:
         return tag("p", *report.verdicts.values(), class_="one")
     items = [
-        tag("div", tag("dt", name(key)), tag("dd", said), class_="compared" if key in report.compared else None)
-        for key, said in report.verdicts.items()
+        tag("div", tag("dt", name(key)), tag("dd", verdict), class_="compared" if key in report.compared else None)
+        for key, verdict in report.verdicts.items()
     ]
     return tag("dl", *items, class_="verdicts")
 
 
 def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     """A section's findings and sentences, then its tables, each behind its picture where it has one."""
-    explains = any(section.key == one.key for one in report.sections)
+    explains = section in report.sections
     about = f"Only what ran in the compared phases counts here: {', '.join(report.compared)}."
     lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
     lines += [markup.text(sentence) for sentence in section.sentences]
-    words = [tag("p", line) for line in lines] if len(lines) < 2 else [tag("ul", *(tag("li", line) for line in lines))]
+    words = [tag("p", line) for line in lines] if len(lines) < 2 else [_list(lines)]
     parts: list[Markup] = []
-    for drawn, tables in groupby((given for given in section.tables if given.rows), lambda given: given.key in _DRAWN):
-        shown = [_table(given, report, links) for given in tables]
-        parts += shown if drawn else [tag("div", *shown, class_="tables")]
+    tables = [table for table in section.tables if table.rows]
+    for with_picture, group in groupby(tables, lambda table: table.key in _WITH_PICTURE):
+        content = [_table(table, report, links) for table in group]
+        parts += content if with_picture else [tag("div", *content, class_="tables")]
     return join([tag("p", about, class_="about") if report.compared and explains else None, *words, *parts])
 
 
-def _table(given: Table, report: Report, links: TimelineLinks) -> Markup:
+def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
     """A table with its picture, where it has one; it is left out or folded where the picture tells most of it."""
-    shown = table(given, links, max(len(given.brief), _ROWS), shaded=given.key in _SHADED)
-    folded = tag("details", tag("summary", "Exact figures"), shown)
-    match given.key:
+    open_table = table(source, links, max(len(source.brief), _ROWS), shaded=source.key in _SHADED)
+    folded = tag("details", tag("summary", "Exact figures"), open_table)
+    match source.key:
         case "time":
-            return bars.partitions(report)
+            return pictures.partitions(report)
         case "time.cells":
             return folded
         case "together":
-            return join([matrix.matrices(report), folded if matrix.is_read(report) else shown])
+            return join([pictures.matrices(report), folded if pictures.has_cells(report) else open_table])
         case "concurrency":
-            return join([bars.concurrency(report), folded])
+            return join([pictures.concurrency(report), folded])
         case "steps.lengths":
-            return join([shown, step_pictures.walls(report, links)])
+            return join([open_table, pictures.walls(report, links)])
         case "steps.parts":
-            return step_pictures.typical(report) or shown
+            return pictures.typical(report) or open_table
         case _:
-            return shown
+            return open_table
 
 
 def _advice(sentence: str, action: str) -> Markup:
@@ -153,6 +154,7 @@ def _header(report: Report) -> Markup:
     """The finding, and what was traced."""
     trace, hosts, models = report.trace, list(report.trace.hosts), list(report.trace.models)
     devices = list(report.whole.partition["device"])
+    events = int(trace.intervals["intervals"].sum())
     windows = [
         join([f"{clock}: " if clock else None, picoseconds(int(window[0, 1] - window[0, 0]))])
         for clock, window in report.windows.items()
@@ -163,28 +165,25 @@ def _header(report: Report) -> Markup:
         "hosts" if len(hosts) > 1 else "host": _names(hosts),
         "devices" if len(devices) != 1 else "device": _names(devices),
         "model": _names(models) if models else None,
-        "window": _listed(windows) if windows else None,
-        "events": number(int(trace.intervals["intervals"].sum())),
+        "window": join(windows, ", ") if windows else None,
+        "events": figure(count(events), events),
     }
-    shown = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
+    items = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
     # Without phases the headline is the verdict, which stands right below.
-    title = report.headline if report.headline not in report.verdicts.values() else _last(trace.source)
-    return join([tag("h1", title), tag("dl", *shown, class_="facts traced")])
+    last_part = trace.source.rstrip("/").rpartition("/")[2] or trace.source or "Trace"
+    title = last_part if report.headline in report.verdicts.values() else report.headline
+    return join([tag("h1", title), tag("dl", *items, class_="facts traced")])
 
 
-def _last(path: str) -> str:
-    """The last part of a path; whole if there is none."""
-    return path.rstrip("/").rpartition("/")[2] or path or "Trace"
+def _names(names: list[str]) -> Markup:
+    """Up to four names, or how many there are, and the first and last of them."""
+    if len(names) <= 4:
+        return join(map(name, names), ", ") if names else Markup("none")
+    return join([f"{len(names)}: ", join(map(name, names[:3]), ", "), ", … ", name(names[-1])])
 
 
-def _names(names: list[str], most: int = 4) -> Markup:
-    if len(names) <= most:
-        return _listed([name(one) for one in names]) if names else Markup("none")
-    return join([f"{len(names)}: ", _listed([name(one) for one in names[:3]]), ", … ", name(names[-1])])
-
-
-def _listed(parts: list[Markup]) -> Markup:
-    return join([part if not at else join([", ", part]) for at, part in enumerate(parts)])
+def _list(items: Iterable[object]) -> Markup:
+    return tag("ul", *(tag("li", item) for item in items))
 
 
 def _foot(report: Report) -> Markup:
@@ -199,8 +198,8 @@ def _foot(report: Report) -> Markup:
     return join(
         [
             tag("h2", "How to read this"),
-            tag("ul", *(tag("li", line) for line in reading)),
-            tag("p", "Run: ", _listed([name(run) for run in runs[:1]]), *_others(runs)) if runs else None,
+            _list(reading),
+            tag("p", "Run: ", name(runs[0]), *_others(runs)) if runs else None,
             tag("p", f"Made by tracekit {__version__} from ", name(report.trace.source, longest=100), ". "
                 "All figures are in summary.json beside this page; tracekit's docs/concepts.md defines every word."),
         ]
@@ -208,18 +207,13 @@ def _foot(report: Report) -> Markup:
 
 
 def _others(runs: tuple[str, ...]) -> list[object]:
-    return [f"; not read: {len(runs) - 1} more, ", _listed([name(run) for run in runs[1:4]])] if len(runs) > 1 else []
-
-
-def _timeline(report: Report, timeline: Timeline) -> tuple[Markup, list[str], list[str]]:
-    """Data, scripts and styles of the timeline."""
-    scripts, styles = ([_read(one) for one in files] for files in (payload.SCRIPTS, payload.STYLES))
-    return Markup(payload.payload(report, timeline)), scripts, styles
+    return [f"; not read: {len(runs) - 1} more, ", join(map(name, runs[1:4]), ", ")] if len(runs) > 1 else []
 
 
 def _policy(scripts: list[str]) -> Markup:
     """Nothing is loaded from anywhere, and no script runs but these, whatever a name may hold."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
     rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
     return tag("meta", http_equiv="Content-Security-Policy", content=f"{rules}; base-uri 'none'; form-action 'none'")
 

@@ -1,7 +1,14 @@
-"""The data of the timeline as HTML: a header in JSON, and the rows in compressed columns for the page's scripts."""
+"""The data of the timeline as HTML: a header in JSON, and the rows in columns for the page's scripts.
 
+A column is a script element that no browser runs: byte planes, zlib, base64.
+"""
+
+import base64
+import html
+import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +17,6 @@ from numpy.typing import NDArray
 
 from tracekit.columns import records
 from tracekit.report import palette
-from tracekit.report.html import encode
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
 from tracekit.report.model import Report
 from tracekit.timeline.timeline import Timeline
@@ -48,98 +54,99 @@ STYLES = ("timeline.css",)
 # Bytes of the payload past which it holds less; and how much of a name it then keeps.
 LIMIT = 14_000_000
 SHORT = 160
+# JavaScript's numbers are doubles: integers are exact below 2**53. A signed one has its sign in its lowest bit.
+EXACT_BITS = 52
 
 
 def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     """The script elements of the timeline's data; the page says what was left out to stay in `limit` bytes.
 
-    Times are integers in a unit that is told (`unit_ps`: 1 ps, or 1 ns where all times are whole ones), counted from
-    time 0 of their clock (lanes.origins). Where they would exceed 52 bits, the unit is coarser and they are rounded
-    down, which the page says.
+    Times are integers in a unit that the header names (`unit_ps`: 1 ps, or 1 ns where all times are whole ones),
+    counted from time 0 of their clock (lanes.origins). Where they would exceed 52 bits, the unit is coarser and they
+    are rounded down, which the page says.
     """
-    looked_at = timeline if report.compared_rounds is None else timeline.inside(report.compared_rounds)
-    found = lanes(timeline, looked_at)
-    made = _elements(report, found)
-    if len(made) > limit and len(found.start) > found.device_rows:
+    rounds = report.compared_rounds
+    compared = timeline if rounds is None else timeline.inside(rounds)
+    rows = lanes(timeline, compared)
+    elements = _elements(report, rows)
+    if len(elements) > limit and len(rows.start) > rows.device_rows:
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
-        found = lanes(timeline, looked_at, calls=False)
-        found = replace(found, notes=(*found.notes, lacking))
-        made = _elements(report, found)
-    if len(made) > limit and any(len(name) > SHORT for name in found.names):
-        names = tuple(short(name, SHORT) for name in found.names)
+        rows = replace(lanes(timeline, compared, calls=False), notes=(lacking,))
+        elements = _elements(report, rows)
+    if len(elements) > limit and any(len(name) > SHORT for name in rows.names):
+        names = tuple(short(name, SHORT) for name in rows.names)
         lacking = f"Names are cut to {SHORT} characters, since the page would be too large."
-        made = _elements(report, replace(found, names=names, notes=(*found.notes, lacking)))
-    return made
+        elements = _elements(report, replace(rows, names=names, notes=(*rows.notes, lacking)))
+    return elements
 
 
-def _elements(report: Report, found: Lanes) -> str:
+def _elements(report: Report, rows: Lanes) -> str:
     zero = origins(report)
     phases, steps = report.marks, report.explanation.steps.table
-    from_zero = np.repeat(
-        np.array([zero[found.groups[group].clock] for group, _, _ in found.lanes], np.int64),
-        [rows for _, _, rows in found.lanes],
-    )
-    start, end = found.start - from_zero, found.end - from_zero
-    known_wait = found.wait[0][found.wait[1]]
+    counts = np.array([count for _, _, count in rows.lanes], np.int64)
+    from_zero = np.repeat(np.array([zero[rows.groups[group].clock] for group, _, _ in rows.lanes], np.int64), counts)
+    start, end = rows.start - from_zero, rows.end - from_zero
+    wait = rows.wait[0][rows.wait[1]]
     bands = [_band(table, zero) for table in (phases, steps)]
-    unit, rounded = _unit([start, end, known_wait, *(edge for band in bands for edge in band)])
+    unit, rounded = _unit([start, end, wait, *(edge for band in bands for edge in band)])
     start, end = start // unit, end // unit
-    made = [encode.column(name, values) for name, values in _columns(found, start, end, known_wait // unit).items()]
+    columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
     reach = [int(start.min()), int(end.max())] if len(start) else None
-    shown = [(edge - next(iter(zero.values()))) // unit for edge in report.shown] if report.shown else None
+    extent = [(edge - next(iter(zero.values()))) // unit for edge in report.shown] if report.shown else None
     header = {
         "schema": 1,
         "source": report.trace.source,
         "unit_ps": str(unit),
         "rounded": rounded,
         "clocks": [{"name": name, "origin_ps": str(at)} for name, at in zero.items()],
-        "device_rows": found.device_rows,
+        "device_rows": rows.device_rows,
         "rows": len(start),
         "whole": reach,
-        "shown": shown,
+        "shown": extent,
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
-        "notes": list(found.notes),
-        "columns": {one.name: one.told for one in made},
+        "notes": list(rows.notes),
+        "columns": {column.name: column.encoding for column in columns},
     }
-    # Names and what is named may be many: they are compressed like the columns.
-    named = {
-        "names": found.names,
-        "groups": [asdict(one) | {"clock": list(zero).index(one.clock)} for one in found.groups],
-        "lanes": found.lanes,
-        "phases": _named(phases, bands[0], unit, zero),
-        "steps": _named(steps, bands[1], unit, zero),
+    # Names and what has one may be many: they are compressed like the columns.
+    with_names = {
+        "names": rows.names,
+        "groups": [asdict(group) | {"clock": list(zero).index(group.clock)} for group in rows.groups],
+        "lanes": rows.lanes,
+        "phases": _spans(phases, bands[0], unit, zero),
+        "steps": _spans(steps, bands[1], unit, zero),
     }
-    parts = [f'<script type="application/json" id="timeline-header">{encode.text(header)}</script>']
-    parts += [encode.element("named", encode.packed(named))]
-    parts += [encode.element(one.name, one.packed) for one in made]
-    return "\n".join(parts) + "\n"
+    elements = [f'<script type="application/json" id="timeline-header">{json_text(header)}</script>']
+    elements += [_element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
+    elements += [_element(column.name, column.packed) for column in columns]
+    return "\n".join(elements) + "\n"
 
 
-def _columns(found: Lanes, start: NDArray[np.int64], end: NDArray[np.int64], wait: Any) -> Mapping[str, Any]:
+def _columns(
+    rows: Lanes, start: NDArray[np.int64], end: NDArray[np.int64], wait: NDArray[np.int64], counts: NDArray[np.int64]
+) -> Mapping[str, Any]:
     """The columns by name. In a lane a row tells how long after the row before it starts: kernels stand in queues."""
-    counts = np.array([rows for _, _, rows in found.lanes], np.int64)
     first = np.cumsum(counts) - counts
     before = np.append(0, end)[: len(end)]
     before[first[counts > 0]] = 0
-    has_bytes, has_wait, joined = found.bytes[1], found.wait[1], found.instance >= 0
+    has_bytes, has_instance = rows.bytes[1], rows.instance >= 0
     return {
         "gap": start - before,
         "duration": end - start,
-        "name": found.name,
-        "kind": found.kind,
+        "name": rows.name,
+        "kind": rows.kind,
         "has_bytes": has_bytes,
-        "bytes": found.bytes[0][has_bytes],
-        "has_wait": has_wait,
+        "bytes": rows.bytes[0][has_bytes],
+        "has_wait": rows.wait[1],
         "wait": wait,
-        "step": _steps_of(found.step),
-        "launch": _steps_of(found.launch),
-        "has_instance": joined,
-        "instance": _steps_of(found.instance[joined]),
+        "step": _differences(rows.step),
+        "launch": _differences(rows.launch),
+        "has_instance": has_instance,
+        "instance": _differences(rows.instance[has_instance]),
     }
 
 
-def _steps_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _differences(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Each value as its difference to the one before."""
     return np.diff(values, prepend=0)
 
@@ -150,15 +157,15 @@ def _band(table: pd.DataFrame, zero: Mapping[str, int]) -> tuple[NDArray[np.int6
     return table["start_ps"].to_numpy(np.int64) - origin, table["end_ps"].to_numpy(np.int64) - origin
 
 
-def _named(
+def _spans(
     table: pd.DataFrame, band: tuple[NDArray[np.int64], NDArray[np.int64]], unit: int, zero: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     """Phases or steps with their names and times."""
     clocks = list(zero)
-    made = []
+    spans = []
     for row, start, end in zip(records(table), *((edge // unit).tolist() for edge in band), strict=True):
         left_out, step = row.get("left_out"), row.get("step")
-        made.append(
+        spans.append(
             {
                 "name": str(row["name"]),
                 "clock": clocks.index(str(row["clock"])),
@@ -168,14 +175,55 @@ def _named(
                 "left_out": left_out if isinstance(left_out, str) else None,
             }
         )
-    return made
+    return spans
 
 
 def _unit(times: list[NDArray[np.int64]]) -> tuple[int, bool]:
     """The unit of all times in ps, and whether they are rounded to it: 1 ns if they are whole ones, else 1 ps."""
-    exact = 1000 if all((one % 1000 == 0).all() for one in times) else 1
-    reach = max((max(abs(int(one.min())), abs(int(one.max()))) for one in times if len(one)), default=0)
+    exact = 1000 if all((values % 1000 == 0).all() for values in times) else 1
+    reach = max((max(abs(int(values.min())), abs(int(values.max()))) for values in times if len(values)), default=0)
     unit = exact
-    while reach // unit >> encode.EXACT_BITS:
+    while reach // unit >> EXACT_BITS:
         unit *= 1000
     return unit, unit != exact
+
+
+@dataclass(frozen=True)
+class Column:
+    """Integers ready to be written: `planes` bytes each, one plane after the other, lowest first, zlib-compressed.
+
+    Signed ones are 2 x, or -2 x - 1 below zero (zigzag), so that small ones have few bytes.
+    """
+
+    name: str
+    length: int
+    planes: int
+    signed: bool
+    packed: bytes
+
+    @property
+    def encoding(self) -> dict[str, Any]:
+        """What a reader must know to decode it."""
+        return {"length": self.length, "planes": self.planes, "signed": self.signed}
+
+
+def column(name: str, values: NDArray[np.integer[Any]]) -> Column:
+    """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
+    wide = np.asarray(values, np.int64)
+    signed = bool(len(wide)) and int(wide.min()) < 0
+    # Twice a number of 63 bits still fits an unsigned one of 64.
+    plain = ((wide << 1) ^ (wide >> 63)).view(np.uint64) if signed else wide.view(np.uint64)
+    planes = (int(plain.max()).bit_length() + 7) // 8 if len(plain) else 0
+    split = plain.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :planes].T
+    return Column(name, len(wide), planes, signed, zlib.compress(np.ascontiguousarray(split).tobytes(), 6))
+
+
+def json_text(value: object) -> str:
+    """`value` as JSON in ASCII that no HTML parser takes for markup; lone surrogates and U+2028 are escaped."""
+    plain = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _element(name: str, content: bytes) -> str:
+    """A script element that no browser runs, with `content` in base64."""
+    return f'<script type="text/plain" data-column="{html.escape(name)}">{base64.b64encode(content).decode()}</script>'

@@ -1,13 +1,10 @@
 """Text becomes HTML that shows just that text, figures keep their exact values, long tables are folded."""
 
-import pandas as pd
 import pytest
 
 from tracekit.report import section
 from tracekit.report.html import markup
-from tracekit.report.html.markup import Markup, join, tag
-from tracekit.report.html.tables import table
-from tracekit.report.html.timeline_links import TimelineLinks
+from tracekit.report.html.markup import Markup, TimelineLinks, join, table, tag
 from tracekit.report.section import AtLeast, Column, Instant, Missing, Unit
 
 
@@ -32,6 +29,7 @@ def test_only_what_is_markup_stays_markup():
     made = tag("b", "x < y")
     assert tag("p", made, " & ", None, 1) == "<p><b>x &lt; y</b> &amp; 1</p>"
     assert join([made, "<i>"]) == "<b>x &lt; y</b>&lt;i&gt;"
+    assert join([made, None, made], " & ") == "<b>x &lt; y</b> &amp; <b>x &lt; y</b>"
     # What Python's own strings make of markup is text again.
     assert markup.text(made + "") == "&lt;b&gt;x &amp;lt; y&lt;/b&gt;"
     assert isinstance(made, Markup)
@@ -48,14 +46,10 @@ def test_attributes_are_quoted_and_left_out_without_a_value():
     [
         (markup.picoseconds(1234567), '<data value="1234567" title="1,234,567 ps">1.23 µs</data>'),
         (markup.picoseconds(2**62), f'<data value="{2**62}" title="{2**62:,} ps">4611686.0 s</data>'),
-        (markup.share(0.5), '<data value="0.5">50.0 %</data>'),
-        (markup.factor(1.974), '<data value="1.974">1.97x</data>'),
-        (markup.number(12345), '<data value="12345">12,345</data>'),
-        (markup.share(None, "no work"), '<span class="none" title="no work">-<span class="sr"> no work</span></span>'),
-        (markup.picoseconds(pd.NA), '<span class="none">-</span>'),
-        (markup.factor(float("nan")), '<span class="none">-</span>'),
-        (markup.number(pd.NA, None), '<span class="none">-</span>'),
-        (markup.name(pd.NA), '<span class="none">-</span>'),
+        (markup.figure("50.0 %", 0.5), '<data value="0.5">50.0 %</data>'),
+        (markup.figure("12,345", 12345), '<data value="12345">12,345</data>'),
+        (markup.none("no work"), '<span class="none" title="no work">-<span class="sr"> no work</span></span>'),
+        (markup.none(), '<span class="none">-</span>'),
         (markup.name(" \n"), "<bdi>(no name)</bdi>"),
         (markup.name("a\n b"), "<bdi>a b</bdi>"),
     ],
@@ -122,8 +116,8 @@ def test_ratios_are_shaded_where_they_are_to_be_compared():
 
 def test_the_rest_of_a_long_table_is_folded_unless_it_is_short():
     long = section.table("t", "T", [Column("n", Unit.COUNT)], [(at,) for at in range(20)])
-    assert "<details>" not in table(long, LINKS, shown=17)
-    folded = table(long, LINKS, shown=16)
+    assert "<details>" not in table(long, LINKS, most_rows=17)
+    folded = table(long, LINKS, most_rows=16)
     first, _, rest = folded.partition("<details><summary>4 more</summary>")
     assert (first.count("<tr>") - 1, rest.count("<tr>") - 1) == (16, 4)
     assert 'aria-label="T: 4 more"' in rest

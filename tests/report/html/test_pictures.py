@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.report.html.pages import report, table, tree, value, within, words
-from tracekit.report.html.matrix import MOST_CELLS, RATIOS
+from tracekit.report.html.pictures import MOST_CELLS, RATIOS
 from tracekit.report.storage import summary
 
 
