@@ -1,4 +1,9 @@
-"""The CUDA work in an Nsight Systems export: kernels, graphs, copies and memsets, and the API calls of the host."""
+"""CUDA in an Nsight Systems export: kernels, graphs, copies and memsets, the API calls of the host, and what waits.
+
+CUPTI's records of synchronisation name stream, context and event; those of recorded events (in newer exports) tell
+which call recorded the event, and on which stream. What a call is, only its name tells: of cudaDeviceSynchronize
+`syncType` is 4 in some versions and 1 in others. `deviceId` is 0 in the records of every device; contexts tell.
+"""
 
 import re
 from collections.abc import Sequence
@@ -10,10 +15,13 @@ from numpy.typing import NDArray
 
 from tracekit.columns import distinct
 from tracekit.readers.nsys.machine import process_of
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, named, rows, strings
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
 from tracekit.vocabulary.kinds import Kind
+
+Integers = NDArray[np.int64]
 
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = (f"{_ACTIVITY}KERNEL", f"{_ACTIVITY}CONCURRENT_KERNEL")
@@ -40,10 +48,20 @@ _UNIFIED = "UVM_"
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 
+# Records of synchronisation, and the calls they are compared with.
+_SYNCS, _EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+_COLUMNS = ("globalPid", "contextId", "streamId", "correlationId", "eventId", "eventSyncId")
+_RECORDING = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
+_LANE, _STREAM, _EVENT, _DEVICE = range(4)
+_KINDS = {SyncCall.STREAM_WAIT: _LANE, SyncCall.STREAM: _STREAM, SyncCall.EVENT: _EVENT, SyncCall.DEVICE: _DEVICE}
+# CUPTI's correlation ids are 32 bits wide and count for each process; above them the ids of `Calls` hold the process.
+CORRELATION_BITS = 32
+_NO_RECORD = -2
+
 
 @dataclass(frozen=True)
 class What:
-    """What a row is: its name, what it was judged to be, and whether the driver itself moved unified memory."""
+    """What a row is: its name, how it is classified, and whether the driver itself moved unified memory."""
 
     name: str
     kind: str
@@ -57,63 +75,51 @@ class What:
 class Work:
     """Device rows; `label` is the place of each in `labels`. Unknown ids are MISSING, as are sizes but of copies."""
 
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    device: NDArray[np.int64]
-    context: NDArray[np.int64]
-    stream: NDArray[np.int64]
-    correlation: NDArray[np.int64]
-    process: NDArray[np.int64]
-    size_bytes: NDArray[np.int64]
-    label: NDArray[np.int64]
+    start_ns: Integers
+    end_ns: Integers
+    device: Integers
+    context: Integers
+    stream: Integers
+    correlation: Integers
+    process: Integers
+    size_bytes: Integers
+    label: Integers
     labels: tuple[What, ...]
-
-    def where(self, keep: NDArray[np.bool_]) -> "Work":
-        """The rows of `keep`, a mask."""
-        return replace(self, **{name: getattr(self, name)[keep] for name in _WORK})
-
-
-_WORK = tuple(one.name for one in fields(Work) if one.name != "labels")
 
 
 @dataclass(frozen=True)
 class Calls:
     """Calls of the CUDA API: times, serialized thread id, process, correlation id and the id of the name."""
 
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    thread: NDArray[np.int64]
-    process: NDArray[np.int64]
-    correlation: NDArray[np.int64]
-    name_id: NDArray[np.int64]
-
-    def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> "Calls":
-        """The calls of `keep`, a mask or places."""
-        return replace(self, **{one.name: getattr(self, one.name)[keep] for one in fields(self)})
+    start_ns: Integers
+    end_ns: Integers
+    thread: Integers
+    process: Integers
+    correlation: Integers
+    name_id: Integers
 
 
 def work(export: Export) -> tuple[Work, list[str]]:
     """Every device row with a valid time, and notes on what is missing, skipped or only guessed."""
-    kernels = [_kernels(export, table) for table in named(export, *_KERNELS)]
-    copies = [_copies(export, table) for table in named(export, *_COPIES)]
-    sets = [_sets(export, table) for table in named(export, *_SETS)]
-    graphs = [_graphs(export, table) for table in named(export, *_GRAPHS)]
+    kernels = [_kernels(export, table) for table in tables_of(export, *_KERNELS)]
+    copies = [_copies(export, table) for table in tables_of(export, *_COPIES)]
+    sets = [_sets(export, table) for table in tables_of(export, *_SETS)]
+    graphs = [_graphs(export, table) for table in tables_of(export, *_GRAPHS)]
     if graphs and kernels:
-        graphs = [_without_nodes(part, _joined([*kernels, *copies, *sets])) for part in graphs]
+        graphs = [_without_nodes(part, _concatenate([*kernels, *copies, *sets])) for part in graphs]
     notes = _missing(bool(kernels or graphs), bool(copies or sets)) + _other(export)
-    whole = sum(len(part.start_ns) for part in graphs)
-    if whole:
+    if graph_rows := sum(len(part.start_ns) for part in graphs):
         notes.append(
-            f"{whole} rows are whole CUDA graphs: what ran inside them was not recorded, and they count as compute. "
-            "`nsys profile --cuda-graph-trace=node` records each kernel."
+            f"{graph_rows} rows are whole CUDA graphs: what ran inside them was not recorded, and they count as "
+            "compute. `nsys profile --cuda-graph-trace=node` records each kernel."
         )
-    rows = _joined([*kernels, *copies, *sets, *graphs])
+    rows = _concatenate([*kernels, *copies, *sets, *graphs])
     valid = (rows.start_ns != MISSING) & (rows.end_ns >= rows.start_ns)
     # CUPTI writes 0 for both where it could not collect the times.
     valid &= (rows.start_ns != 0) | (rows.end_ns != 0)
     if not valid.all():
         notes.append(f"{int((~valid).sum())} device rows without a valid time were skipped.")
-        rows = rows.where(valid)
+        rows = select(rows, valid)
     if unplaced := int((rows.device == MISSING).sum()):
         notes.append(f"The GPU of {unplaced} rows is unknown: they count in no device.")
     return rows, notes
@@ -131,32 +137,33 @@ def _missing(kernels: bool, copies: bool) -> list[str]:
 
 def _other(export: Export) -> list[str]:
     """A note on tables that look like device work but are not known."""
-    known = {*_KERNELS, *_COPIES, *_SETS, *_GRAPHS, *_CALLS, *(_ACTIVITY + kind for kind in _NO_WORK)}
+    understood = {*_KERNELS, *_COPIES, *_SETS, *_GRAPHS, *_CALLS, *(_ACTIVITY + kind for kind in _NO_WORK)}
     skipped = [
         table
         for table, columns in sorted(export.tables.items())
         if table.startswith(_ACTIVITY)
-        and re.sub(r"_V\d+$", "", table) not in known
+        and re.sub(r"_V\d+$", "", table) not in understood
         and {"start", "end", "deviceId"} <= columns
         and has_rows(export, table)
     ]
     return [f"Skipped rows of unknown meaning: {', '.join(skipped)}."] if skipped else []
 
 
-def _joined(parts: Sequence[Work]) -> Work:
+def _concatenate(parts: Sequence[Work]) -> Work:
     """The rows of all parts, one after the other."""
     nothing = np.zeros(0, np.int64)
     shifts = np.cumsum([0, *(len(part.labels) for part in parts)]).tolist()
     shifted = [replace(part, label=part.label + shift) for part, shift in zip(parts, shifts, strict=False)]
-    columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in shifted)]) for name in _WORK}
+    names = [field.name for field in fields(Work) if field.name != "labels"]
+    columns = {name: np.concatenate([nothing, *(getattr(part, name) for part in shifted)]) for name in names}
     return Work(**columns, labels=tuple(what for part in parts for what in part.labels))
 
 
 def _part(
-    columns: dict[str, NDArray[np.int64]],
-    label: NDArray[np.int64],
+    columns: dict[str, Integers],
+    label: Integers,
     labels: Sequence[What],
-    size_bytes: NDArray[np.int64] | None = None,
+    size_bytes: Integers | None = None,
 ) -> Work:
     return Work(
         start_ns=columns["start"],
@@ -172,6 +179,13 @@ def _part(
     )
 
 
+def _what(name: str, typed: Kind) -> What:
+    """What a row of this name in a table of such work is."""
+    classification = kinds.classify(name, typed=typed)
+    category = operation(name) if classification.kind == Kind.COLLECTIVE else None
+    return What(name, classification.kind.value, classification.direction, classification.known_by.value, category)
+
+
 def _kernels(export: Export, table: str) -> Work:
     """Kernels by their first name that is known; NCCL's and others like it are collectives by that name."""
     name_columns = [name for name in _NAMES if name in export.tables[table]][:2]
@@ -182,9 +196,7 @@ def _kernels(export: Export, table: str) -> Work:
     labels = []
     for row in first:
         name = next((texts[int(ids[row])] for ids in names if texts.get(int(ids[row]))), _UNNAMED)
-        verdict = kinds.classify(name, typed=Kind.COMPUTE)
-        category = operation(name) if verdict.kind == Kind.COLLECTIVE else None
-        labels.append(What(name, verdict.kind.value, verdict.direction, verdict.known_by.value, category))
+        labels.append(_what(name, Kind.COMPUTE))
     return _part(columns, which, labels)
 
 
@@ -192,12 +204,8 @@ def _graphs(export: Export, table: str) -> Work:
     """Launches of whole CUDA graphs (`--cuda-graph-trace=graph`): what they hold is not known."""
     columns = integers(export, table, (*_COMMON, "graphId"))
     which, ids = pd.factorize(columns["graphId"])
-    labels = []
-    for graph in ids.tolist():
-        name = "CUDA graph" if graph == MISSING else f"CUDA graph {graph}"
-        verdict = kinds.classify(name, typed=Kind.COMPUTE)
-        labels.append(What(name, verdict.kind.value, verdict.direction, verdict.known_by.value))
-    return _part(columns, which, labels)
+    names = ["CUDA graph" if graph == MISSING else f"CUDA graph {graph}" for graph in ids.tolist()]
+    return _part(columns, which, [_what(name, Kind.COMPUTE) for name in names])
 
 
 def _without_nodes(graphs: Work, nodes: Work) -> Work:
@@ -206,15 +214,15 @@ def _without_nodes(graphs: Work, nodes: Work) -> Work:
     node_key = np.stack([nodes.process, nodes.correlation], 1)
     owner, _ = distinct(*np.concatenate([key, node_key]).T)
     traced = np.isin(owner[: len(key)], owner[len(key) :]) & (graphs.correlation > 0)
-    return graphs.where(~traced)
+    return select(graphs, ~traced)
 
 
 def _copies(export: Export, table: str) -> Work:
     """Copies, and what the driver moved of unified memory; the direction is that of the record."""
     sides = ("srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     columns = integers(export, table, (*_COMMON, "bytes", "copyKind", *sides))
-    known = (columns["srcDeviceId"] != MISSING) & (columns["dstDeviceId"] != MISSING)
-    apart = known & (columns["srcDeviceId"] != columns["dstDeviceId"])
+    has_both = (columns["srcDeviceId"] != MISSING) & (columns["dstDeviceId"] != MISSING)
+    apart = has_both & (columns["srcDeviceId"] != columns["dstDeviceId"])
     which, first = distinct(columns["copyKind"], columns["srcKind"], columns["dstKind"], apart)
     symbols = _symbols(export)
     labels = []
@@ -223,9 +231,9 @@ def _copies(export: Export, table: str) -> Work:
         # Old exports write 0 for a device that they do not know, which proves nothing.
         way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
         name = _copy_name(symbol, int(columns["srcKind"][row]), int(columns["dstKind"][row]))
-        verdict = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
-        unified = symbol.startswith(_UNIFIED)
-        labels.append(What(name, verdict.kind.value, way, verdict.known_by.value, unified=unified))
+        classification = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
+        kind, known_by = classification.kind.value, classification.known_by.value
+        labels.append(What(name, kind, way, known_by, unified=symbol.startswith(_UNIFIED)))
     return _part(columns, which, labels, columns["bytes"])
 
 
@@ -242,8 +250,8 @@ def _symbols(export: Export) -> dict[int, str]:
 def _copy_name(symbol: str, source: int, target: int) -> str:
     """`CUDA memcpy Host-to-Device (Pageable to Device)`, in nsys's words; pageable memory explains missing overlap."""
     source_side, _, target_side = symbol.removeprefix(_UNIFIED).partition("TO")
-    known = source_side in _SIDES and target_side in _SIDES
-    way = f"{_SIDES[source_side]}-to-{_SIDES[target_side]}" if known else "Unknown"
+    has_sides = source_side in _SIDES and target_side in _SIDES
+    way = f"{_SIDES[source_side]}-to-{_SIDES[target_side]}" if has_sides else "Unknown"
     name = f"CUDA memcpy {'Unified ' if symbol.startswith(_UNIFIED) else ''}{way}"
     memories = [_MEMORIES[kind] for kind in (source, target) if 0 <= kind < len(_MEMORIES) - 1]
     return f"{name} ({memories[0]} to {memories[1]})" if len(memories) == 2 else name
@@ -252,16 +260,14 @@ def _copy_name(symbol: str, source: int, target: int) -> str:
 def _sets(export: Export, table: str) -> Work:
     """Memsets."""
     columns = integers(export, table, _COMMON)
-    verdict = kinds.classify("CUDA memset", typed=Kind.MEMSET)
-    what = What("CUDA memset", verdict.kind.value, verdict.direction, verdict.known_by.value)
-    return _part(columns, np.zeros(len(columns["start"]), np.int64), [what])
+    return _part(columns, np.zeros(len(columns["start"]), np.int64), [_what("CUDA memset", Kind.MEMSET)])
 
 
 def calls(export: Export) -> Calls:
     """The calls of the CUDA runtime and driver that have a correlation id and a valid time."""
     parts = [
         integers(export, table, ("start", "end", "globalTid", "correlationId", "nameId"), "correlationId > 0")
-        for table in named(export, *_CALLS)
+        for table in tables_of(export, *_CALLS)
         if "correlationId" in export.tables[table]
     ]
     nothing = np.zeros(0, np.int64)
@@ -270,4 +276,143 @@ def calls(export: Export) -> Calls:
         for column in ("start", "end", "globalTid", "correlationId", "nameId")
     )
     all_calls = Calls(start, end, thread, process_of(thread), correlation, name)
-    return all_calls.where((start != MISSING) & (end >= start))
+    return select(all_calls, (start != MISSING) & (end >= start))
+
+
+@dataclass(frozen=True)
+class Waits:
+    """n waits; `call` is the place of each in the calls, other columns name a device or stream by a row that ran there.
+
+    `lane`: the stream that waits, -1 if the host thread does. `on_device`: the device that is waited for, -1 if that is
+    unknown; `on_lane`: its stream, -1 for all. `recorded_ns`: what was launched before is waited for; MISSING if that
+    is unknown.
+    """
+
+    call: Integers
+    lane: Integers
+    on_device: Integers
+    on_lane: Integers
+    recorded_ns: Integers
+
+
+def waits(export: Export, work: Work, calls: Calls, device: Integers) -> Waits:
+    """Every call that waits, in their order, but those that make a stream wait only if the export proves for what.
+
+    `device` tells which device each row of `work` ran on, shape (rows,). A wait for a whole device is one for a context
+    of it, so it is known only where the device ran nothing of another.
+    """
+    kind = _kinds(export, calls)
+    at = np.flatnonzero(kind >= 0)
+    at = at[np.argsort(calls.start_ns[at], kind="stable")]
+    # Of a call of the runtime and one of the driver with the same id the first, which is around the other.
+    at = at[np.sort(distinct(calls.process[at], calls.correlation[at])[1])]
+    kind, process = kind[at], calls.process[at]
+    # What the driver moved of unified memory is on no stream.
+    on_streams = np.flatnonzero(~np.array([what.unified for what in work.labels], bool)[work.label])
+    keys = (column[on_streams] for column in (device, work.process, work.context, work.stream))
+    streams = on_streams[distinct(*keys)[1]]
+    sync = _records(export, _SYNCS, work, calls)
+    record = _first((process, _numbers(calls.correlation[at])), (sync["globalPid"], sync["correlationId"]))
+    record_of = {column: np.append(sync[column], _NO_RECORD)[record] for column in _COLUMNS}
+    own_stream = _stream(work, streams, process, record_of)
+    recorded_on, recorded_ns = _recorded(export, work, streams, calls, process, record_of)
+    of_event = (kind == _LANE) | (kind == _EVENT)
+    on_lane = np.where(of_event, recorded_on, np.where(kind == _STREAM, own_stream, -1))
+    on_device = np.where(kind == _DEVICE, _whole(work, device, streams, process, record_of["contextId"]), on_lane)
+    recorded_ns = np.where(on_device < 0, MISSING, np.where(of_event, recorded_ns, calls.start_ns[at]))
+    lane = np.where(kind == _LANE, own_stream, -1)
+    keep = (kind != _LANE) | ((lane >= 0) & (on_lane >= 0))
+    return Waits(*(column[keep] for column in (at, lane, on_device, on_lane, recorded_ns)))
+
+
+def _kinds(export: Export, calls: Calls) -> Integers:
+    """What each call waits for, -1 for one that does not."""
+    which, names = pd.factorize(calls.name_id)
+    texts = strings(export, names)
+    calls_of = [sync_call(texts.get(name_id, "")) for name_id in names.tolist()]
+    return np.array([-1 if call is None else _KINDS.get(call, -1) for call in calls_of], np.int64)[which]
+
+
+def _numbers(correlation: Integers) -> Integers:
+    """The ids as CUPTI wrote them."""
+    return correlation & ((1 << CORRELATION_BITS) - 1)
+
+
+def _stream(work: Work, streams: Integers, process: Integers, record: dict[str, Integers]) -> Integers:
+    """That of the rows `streams` which is on the stream of each record, -1 where nothing ran there."""
+    stream_ids = (work.process[streams], work.context[streams], work.stream[streams])
+    return np.append(streams, -1)[_first((process, record["contextId"], record["streamId"]), stream_ids)]
+
+
+def _records(export: Export, name: str, work: Work, calls: Calls) -> dict[str, Integers]:
+    """The columns of a table of records, `globalPid` as `process_of` gives it; no rows where there is no table."""
+    tables = tables_of(export, name)
+    if not tables:
+        return {column: np.zeros(0, np.int64) for column in _COLUMNS}
+    columns = integers(export, tables[0], _COLUMNS)
+    process = process_of(columns["globalPid"])
+    # Some exports do not say whose a record is; with one process there is no doubt.
+    owners = np.unique(np.concatenate([work.process, calls.process]))
+    owners = owners[owners != MISSING]
+    return {**columns, "globalPid": np.where(process == MISSING, owners[0], process) if len(owners) == 1 else process}
+
+
+def _recorded(
+    export: Export, work: Work, streams: Integers, calls: Calls, process: Integers, record: dict[str, Integers]
+) -> tuple[Integers, Integers]:
+    """On which stream the event was recorded that each wait is for, as one of `streams`, and when that call began.
+
+    -1 and MISSING where that is not known. `record` is the record of each wait.
+    """
+    event = _records(export, _EVENTS, work, calls)
+    event_record = _first((process, record["eventSyncId"]), (event["globalPid"], event["eventSyncId"]))
+    event_record = np.where(record["eventSyncId"] > 0, event_record, -1)
+    event_record = np.where(event_record < 0, _latest(process, record, event), event_record)
+    event_columns = {column: np.append(event[column], _NO_RECORD)[event_record] for column in _COLUMNS}
+    on = _stream(work, streams, process, event_columns)
+    which, names = pd.factorize(calls.name_id)
+    texts = strings(export, names)
+    recording = np.array([bool(_RECORDING.match(texts.get(name_id, ""))) for name_id in names.tolist()], bool)[which]
+    order = np.flatnonzero(recording)
+    order = order[np.argsort(calls.start_ns[order], kind="stable")]
+    recording_ids = (calls.process[order], _numbers(calls.correlation[order]))
+    by = np.append(order, -1)[_first((process, event_columns["correlationId"]), recording_ids)]
+    proven = (on >= 0) & (by >= 0)
+    return np.where(proven, on, -1), np.where(proven, np.append(calls.start_ns, MISSING)[by], MISSING)
+
+
+def _latest(process: Integers, record: dict[str, Integers], event: dict[str, Integers]) -> Integers:
+    """The last record of the same event of the same context before each wait, -1 where there is none.
+
+    Events are used again and again; exports without `eventSyncId` tell the use only by the order of correlation ids.
+    """
+    count = len(event["eventId"])
+    which, _ = distinct(
+        np.concatenate([event["globalPid"], process]),
+        np.concatenate([event["contextId"], record["contextId"]]),
+        np.concatenate([event["eventId"], record["eventId"]]),
+    )
+    number = np.concatenate([event["correlationId"], record["correlationId"]])
+    key = (which << CORRELATION_BITS) + np.where(number > 0, number, 0)
+    order = np.argsort(key[:count], kind="stable")
+    before = np.searchsorted(key[order], key[count:]) - 1
+    last_record = np.append(order, -1)[before]
+    return np.where((before >= 0) & (np.append(which[:count], -1)[last_record] == which[count:]), last_record, -1)
+
+
+def _whole(work: Work, device: Integers, streams: Integers, process: Integers, context: Integers) -> Integers:
+    """That of the rows `streams` which is on the device of each context, if the device ran no other; else -1."""
+    owner, _ = distinct(work.process[streams], work.context[streams])
+    owners = np.bincount(device[streams[distinct(device[streams], owner)[1]]], minlength=device.max(initial=-1) + 1)
+    row = _first((process, context), (work.process[streams], work.context[streams]))
+    alone = np.append(owners[device[streams]] == 1, False)[row]
+    return np.where(alone, np.append(streams, -1)[row], -1)
+
+
+def _first(queries: Sequence[Integers], table: Sequence[Integers]) -> Integers:
+    """For each row of the columns `queries` the first equal row of `table`, -1 where there is none."""
+    count = len(table[0])
+    which, _ = distinct(*(np.concatenate(columns) for columns in zip(table, queries, strict=True)))
+    first = np.full(which.max(initial=-1) + 1, -1)
+    first[which[:count][::-1]] = np.arange(count)[::-1]
+    return first[which[count:]]

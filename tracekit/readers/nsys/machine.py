@@ -102,8 +102,8 @@ def gpus(export: Export, pairs: Sequence[tuple[int, int]]) -> tuple[list[Gpu], l
     TARGET_INFO_CUDA_DEVICE tells, in nsys of 2021 TARGET_INFO_CUDA_GPU. Where the numbers are unambiguous they name the
     devices, else nsys's own numbers of the GPUs do. Two processes on one GPU are on one device.
     """
-    known = _identities(export)
-    identity = [known.get((pid(process), device), ("device", device)) for process, device in pairs]
+    identities = _identities(export)
+    identity = [identities.get((pid(process), device), ("device", device)) for process, device in pairs]
     by_number: dict[int, set[tuple[object, ...]]] = {}
     for (_, device), gpu in zip(pairs, identity, strict=True):
         by_number.setdefault(device, set()).add(gpu)
@@ -169,7 +169,7 @@ def _facts(export: Export) -> dict[object, tuple[str | None, int | None]]:
     ):
         facts = (str(model) if model else None, bandwidth if isinstance(bandwidth, int) and bandwidth > 0 else None)
         facts_of["gpu", gpu] = facts
-        device = next((known for known in (number, old_number, gpu) if known is not None), None)
+        device = next((value for value in (number, old_number, gpu) if value is not None), None)
         facts_of.setdefault(device, facts)
     for process, device, model, bandwidth in rows(
         export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth"

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
-from tracekit.readers.nsys import cuda, machine, nccl, nvtx, syncs
-from tracekit.readers.nsys.cuda import Calls, Work
+from tracekit.readers.nsys import cuda, machine, nvtx
+from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.nvtx import Ranges
-from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, strings
-from tracekit.readers.nsys.syncs import Waits
+from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, select, strings
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -31,8 +30,6 @@ from tracekit.trace import (
     Trace,
 )
 
-# CUPTI's correlation ids are 32 bits wide and count for each process.
-_CORRELATION_BITS = 32
 _PS_PER_NS = 1000
 _LONGEST_NS = 2**63 // _PS_PER_NS - 1
 _API_VERSION = re.compile(r"_v\d+$")
@@ -51,11 +48,12 @@ def read(path: Path) -> Trace:
         work, notes = cuda.work(export)
         ranges, nvtx_notes = nvtx.read(export)
         host = machine.host(export)
-        work, every, id_notes = _with_unique_ids(work, cuda.calls(export))
-        calls = every.where(pd.Index(every.correlation).isin(work.correlation) & (every.correlation != MISSING))
+        work, all_calls, id_notes = _with_unique_ids(work, cuda.calls(export))
+        correlation = all_calls.correlation
+        calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
         device, devices, device_notes = _devices(export, host, work)
-        waits = syncs.read(export, work, every, device.codes.astype(np.int64))
-        waiting = every.where(waits.call)
+        waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
+        waiting = select(all_calls, waits.call)
         zero = _earliest(path, work, calls, ranges, waiting)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         return Trace(
@@ -79,7 +77,7 @@ def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     """Rows and calls with correlation ids that are unique over the processes, and notes."""
     notes = []
     process, call_process = work.process, calls.process
-    owners, callers = _known(process), _known(call_process)
+    owners, callers = _processes(process), _processes(call_process)
     # Some exports do not say whose a row or a call is; with one process there is no doubt.
     if len(callers) == 1:
         process = np.where(process == MISSING, callers[0], process)
@@ -87,7 +85,7 @@ def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
         call_process = np.where(call_process == MISSING, owners[0], call_process)
     elif len(callers) and (unowned := int((process == MISSING).sum())):
         notes.append(f"The process of {unowned} device rows is unknown, and with it their launches.")
-    order = _known(process)
+    order = _processes(process)
     if len(order) > 1:
         pids = ", ".join(str(machine.pid(process_id)) for process_id in order.tolist())
         notes.append(
@@ -99,7 +97,7 @@ def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     return work, calls, notes
 
 
-def _known(process: NDArray[np.int64]) -> NDArray[np.int64]:
+def _processes(process: NDArray[np.int64]) -> NDArray[np.int64]:
     """The processes in a column, in order."""
     return np.sort(pd.unique(process[process != MISSING]))
 
@@ -109,8 +107,8 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
     if not len(order):
         order = np.array([MISSING])
     place = np.minimum(np.searchsorted(order, process), len(order) - 1)
-    known = (order[place] == process) & (correlation > 0) & (correlation < 1 << _CORRELATION_BITS)
-    return np.where(known, (place << _CORRELATION_BITS) + np.where(known, correlation, 0), MISSING)
+    has_id = (order[place] == process) & (correlation > 0) & (correlation < 1 << CORRELATION_BITS)
+    return np.where(has_id, (place << CORRELATION_BITS) + np.where(has_id, correlation, 0), MISSING)
 
 
 def _earliest(path: Path, *events: Work | Calls | Ranges) -> int:
@@ -158,8 +156,8 @@ def _events(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """The device rows (EVENT_COLUMNS), their operations (OP_COLUMNS) and notes."""
     launch = _launch_of(work, calls)
-    size, group, size_notes = nccl.messages(export, work, calls, launch)
-    hlo, ops, op = nvtx.operations(calls.start_ns, calls.thread, ranges, launch)
+    size, group, size_notes = nvtx.messages(export, work, calls, launch)
+    hlo, ops, op = nvtx.operations(calls, ranges, launch)
     data = {
         "host": constant(host, len(launch)),
         "device": device,

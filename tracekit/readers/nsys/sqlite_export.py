@@ -9,8 +9,9 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TraceError
 from tracekit.readers.content import Content
+
+T = TypeVar("T", bound=Any)
 
 REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _OWN_TABLES = frozenset({"META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME", "NVTX_EVENTS", "ANALYSIS_DETAILS"})
@@ -150,7 +153,7 @@ def _tables(path: Path, connection: sqlite3.Connection) -> dict[str, frozenset[s
     return {name: frozenset(columns) for name, columns in tables.items()}
 
 
-def named(export: Export, *names: str) -> list[str]:
+def tables_of(export: Export, *names: str) -> list[str]:
     """The tables called so, that can hold timed rows; where only versions of one (`NAME_V2`) exist, the newest."""
     tables = []
     for name in names:
@@ -192,6 +195,12 @@ def _parsed(export: Export, table: str, text: bytes, length: int) -> NDArray[np.
     if len(values) != length:
         raise TraceError(f"{export.path}: {table} contains a value that is not an integer. {_AGAIN}")
     return values
+
+
+def select(table: T, rows: NDArray[np.bool_] | NDArray[np.int64]) -> T:
+    """Those `rows`, a mask or places, of a dataclass whose arrays are columns."""
+    columns = {name: values[rows] for name, values in vars(table).items() if isinstance(values, np.ndarray)}
+    return replace(table, **columns)
 
 
 def texts(export: Export, table: str, column: str, where: str = "") -> list[bytes | None]:
