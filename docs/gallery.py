@@ -1,8 +1,8 @@
 """Build the gallery in reports/gallery: capture the workloads on CPU, and write a report on each trace.
 
-`make gallery` does it, in a minute on two quiet cores. What is committed are a picture and the verdicts of each report,
+`make gallery` does it, in a minute on two otherwise idle cores. The picture and verdicts of each report are committed,
 with the page reports/README.md that shows them: `python docs/gallery.py --renew` replaces them by those of the new
-reports. Renew them where little else runs, since the figures of a busy machine mislead.
+reports. Renew them on an otherwise idle machine, since the figures of a busy one mislead.
 """
 
 import json
@@ -47,22 +47,22 @@ ENTRIES = (
         "The same products on two devices, apart and together",
         "concurrent.py",
         ("both", "both wide"),
-        "Compare what ran at the same time (the timeline's lowest lane) with what it bought (the table of phases).",
+        "Compare what ran concurrently (the lowest lane of the timeline) with the speedup (the table of phases).",
     ),
     Entry(
         "copy_overlap",
         "Copies between two devices behind compute, naive and pipelined",
         "copy_overlap.py",
         ("naive", "pipelined"),
-        "In the timeline, the copies of `naive` come one at a time, and of `pipelined` each right behind its product.",
+        "In the timeline, `naive` copies one result at a time, `pipelined` each result right behind its product.",
     ),
     Entry(
         "training",
         "Data-parallel training on one and on two devices",
         "training.py",
         ("2 devices",),
-        "In the steps, how long each device computed, and how long it stood in an all-reduce, with nothing beside it. "
-        "A speedup is no proof of a second device here: on CPU two batches of 128 cost less than one of 256 "
+        "The steps show how long each device computed, and how long its all-reduce was exposed. A speedup does not "
+        "prove a contribution of the second device here: on CPU two batches of 128 cost less than one of 256 "
         "([figures](../docs/training.md)).",
         "--steps 6",
     ),
@@ -71,7 +71,7 @@ ENTRIES = (
         "More devices than cores",
         "autoparallel.py",
         ("8 devices",),
-        "In the collectives, how long the devices that came first waited for those that had no core.",
+        "The collectives show how long the devices that arrived first waited for those without a core.",
         "--steps 5",
     ),
 )
@@ -145,19 +145,19 @@ def _plain(text: str) -> str:
 
 _HEAD = """# Reports
 
-`tracekit report` writes here, one directory a trace. None of that is committed but the gallery's pictures and results.
+`tracekit report` writes here, one directory per trace. Only the gallery's pictures and results are committed.
 
 ## Gallery
 
 <!-- Written by `python docs/gallery.py --renew`: change docs/gallery.py, not this page. -->"""
 _ABOUT = (
-    "Real reports of the [workloads](../workloads). `make gallery` builds them with their pages, tables and figures: "
-    "`reports/gallery/<name>/report.html` and the files beside it; the pictures and lines here are of one such run."
+    "Reports of the [workloads](../workloads). `make gallery` builds them with their pages, tables and figures: "
+    "`reports/gallery/<name>/report.html` and the files next to it. Pictures and verdicts here are from one such run."
 )
 _KNOW = (
-    "CPU only so far: no accelerator was available. CPU devices are queues that share the cores, so overlap there says "
-    "little about accelerators, and on a shared machine each run gives other figures: read speedup and stretch beside "
-    "it."
+    "All are CPU runs, since no accelerator was available. CPU devices are queues that share the cores, so their "
+    "overlap says little about accelerators, and on a shared machine figures differ from run to run: consider speedup "
+    "and stretch as well."
 )
 
 

@@ -74,8 +74,8 @@ def capture(
     args: Annotated[list[str] | None, typer.Argument(help="The script's own arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT is a module, as in python -m.")] = False,
     out: Annotated[Path | None, typer.Option(help="Trace directory [default: traces/<script>-<time>-<id>].")] = None,
-    devices: Annotated[int | None, typer.Option(min=1, help="Virtual CPU devices (with no accelerator).")] = None,
-    python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Record Python calls too (slow).")] = False,
+    devices: Annotated[int | None, typer.Option(min=1, help="Virtual CPU devices (without accelerator).")] = None,
+    python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Also record Python calls (slow).")] = False,
     host_level: Annotated[int, typer.Option(min=0, max=3, help="Detail of host events, 0 to 3.")] = 2,
 ) -> None:
     """Run a script under the JAX profiler.
@@ -115,14 +115,14 @@ def read_trace(
     path: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
     run: Annotated[
         str | None,
-        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: Annotated[
-        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
     ] = None,
 ) -> None:
-    """Say what a trace holds, and what it lacks."""
+    """Show what a trace contains, and what it lacks."""
     from tracekit.report.terminal.trace_screen import run as show
 
     show(path, run, as_json, kinds)
@@ -131,25 +131,25 @@ def read_trace(
 @app.command()
 def report(
     trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
-    out: Annotated[Path | None, typer.Option(help="Where the files go [default: reports/<trace>].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
-    phase: Annotated[list[str] | None, typer.Option(help="Take this annotation as a phase too (repeatable).")] = None,
+    phase: Annotated[list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")] = None,
     alone: Annotated[
         list[str] | None, typer.Option(help="Compare the last --phase with this solo phase (repeatable).")
     ] = None,
     baseline: Annotated[
         str | None, typer.Option(help="Compare the last --phase with this phase on fewer devices.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print every section and table, as report.md has them.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print every section and table, as in report.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
     kinds: Annotated[
-        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
     ] = None,
 ) -> None:
-    """Say what ran in parallel, and write tables and a timeline."""
+    """Report what ran in parallel, with tables and a timeline."""
     import json
 
     from tracekit import console
@@ -184,29 +184,30 @@ def report(
 def figure(
     trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
     what: Annotated[
-        str | None, typer.Option(help="gantt, partition, concurrency, overlap, or several with commas [default: all].")
+        str | None,
+        typer.Option(help="gantt, partition, concurrency, overlap, or a comma-separated list [default: all]."),
     ] = None,
     phase: Annotated[str | None, typer.Option(help="Show all rounds of this phase or annotation.")] = None,
     step: Annotated[int | None, typer.Option(help="Show this step.")] = None,
     start: Annotated[
-        str | None, typer.Option("--from", help="Show from here, as in 1.5s, 12ms or 300us on the whole figure's axis.")
+        str | None, typer.Option("--from", help="Start, such as 1.5s, 12ms or 300us on the axis of the whole figure.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Show to here.")] = None,
-    formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or several with commas.")] = "png",
-    out: Annotated[Path | None, typer.Option(help="Where the files go [default: reports/<trace>/figures].")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="End, likewise.")] = None,
+    formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or a comma-separated list.")] = "png",
+    out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>/figures].")] = None,
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
     width: Annotated[float, typer.Option(help="Width in inches, 5 to 48; text keeps its size.")] = 12,
     run: Annotated[
         str | None,
-        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
     kinds: Annotated[
-        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
     ] = None,
 ) -> None:
     """Draw the timeline, the partition, concurrency and overlap.
 
-    For a paper or a pull request: as pictures, of the whole trace or of one stretch of it.
+    Pictures for a paper or a pull request, of the whole trace or of a part of it.
     """
     from tracekit.report.figures.figure import write_figures
 
@@ -233,7 +234,7 @@ def export(
     to: Annotated[
         str | None,
         typer.Option(
-            help="perfetto, parquet, csv, json or arrow [default: as --out ends, else perfetto].",
+            help="perfetto, parquet, csv, json or arrow [default: by the suffix of --out, else perfetto].",
             autocompletion=_words("FORMATS"),
         ),
     ] = None,
@@ -243,16 +244,18 @@ def export(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="Which run to read, if there are several [default: the newest].", autocompletion=_runs),
+        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")),
+        typer.Option(
+            help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")
+        ),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     kinds: Annotated[
-        Path | None, typer.Option(help="Your rules for what is compute, a collective or a copy (a TOML file).")
+        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
     ] = None,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
@@ -280,17 +283,19 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 picks a free one.")] = 6006,
     run: Annotated[
         str | None,
-        typer.Option(help="Which run to open, if there are several [default: the newest].", autocompletion=_runs),
+        typer.Option(help="The run to open, if there are several [default: the newest].", autocompletion=_runs),
     ] = None,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the address in a browser, if there is a display.")
     ] = True,
     perfetto: Annotated[
-        bool, typer.Option("--perfetto", help="Show it in a Perfetto UI that is installed on this machine.")
+        bool, typer.Option("--perfetto", help="Use a Perfetto UI that is installed on this machine.")
     ] = False,
     perfetto_ui: Annotated[
         Path | None,
-        typer.Option(help="The Perfetto UI, a directory or perfetto-ui.zip [default: TRACEKIT_PERFETTO_UI, or found]."),
+        typer.Option(
+            help="The Perfetto UI, a directory or perfetto-ui.zip [default: TRACEKIT_PERFETTO_UI, or an installed one]."
+        ),
     ] = None,
 ) -> None:
     """Serve a trace in TensorBoard, or in Perfetto, on this machine."""
@@ -301,7 +306,7 @@ def view(
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False) -> None:
-    """Say whether tracekit works on this machine, and how to fix what does not."""
+    """Check whether tracekit works here, and how to fix problems."""
     import json
 
     from tracekit.console import console

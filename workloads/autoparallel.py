@@ -1,13 +1,13 @@
 """Train an Equinox MLP with Adam on one device and then on all, where only the sharding of the batch differs.
 
 Nothing in the model or in the step names a device: the batch is split over all devices, every device holds the
-parameters, and the compiler lets the computation follow the data and puts in the all-reduces.
+parameters, and the compiler lets the computation follow the data and inserts the all-reduces.
 
 Must overlap: in the phase of all devices, each computes its part of the batch at the same time as the others.
-Must not: Adam needs the averaged gradients, so the update stands behind the last all-reduce.
-Where the devices are virtual CPU devices (8 unless told otherwise) they share the cores: on two cores their overlap is
-time-sharing and buys next to nothing, and in every all-reduce those that came first wait for those that had no core.
-A CPU device runs one thunk at a time, so no all-reduce is behind compute there.
+Must not: Adam needs the averaged gradients, so the update follows the last all-reduce.
+Virtual CPU devices (8 by default) share the cores: on two cores their overlap is time-sharing with almost no speedup,
+and in every all-reduce the devices that arrive first wait for those that had no core. A CPU device runs one thunk at a
+time, so no all-reduce is hidden behind compute there.
 
 On 2 CPU cores it takes 5 to 7 s, most of it imports and compilation, and 1 s more under capture (95,000 to 135,000
 events).
@@ -31,7 +31,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import tracekit
 
 AXIS = "batch"
-AHEAD = 16  # steps queued before waiting: with 32, the CPU client of jax 0.10 can block one device's launch for ever
+AHEAD = 16  # steps queued before waiting: with 32, the CPU client of jax 0.10 can deadlock in one device's launch
 FEATURES, WIDTH, DEPTH = 64, 256, 3
 CHECKED_STEPS = 10  # later, Adam has carried the rounding of float32 sums so far that the losses say nothing
 LOSS_RTOL_CPU = 1e-4  # sums in another order; seen: 4e-6

@@ -2,14 +2,14 @@
 
 Must overlap: phase "both", where each device works through its own queue. Must not: the two solo phases, which wait
 for their results before the next begins. On accelerators each device computes 50 products of a 4000x4000 matrix (fewer
-or smaller if they do not fit its free memory). On CPU two pictures are drawn, because virtual devices share the cores:
+or smaller if they do not fit its free memory). On CPU there are two experiments, since virtual devices share the cores:
 
-* "both": products of 128x128 in one compiled loop, which stay on one core each. Two cores then do twice the work:
+* "both": products of 128x128 in one compiled loop, each of which uses one core. Two cores then do twice the work:
   speedup near 2, stretch near 1.
-* "both wide": products of 1000x1000, each of which uses every core by itself. Both devices are busy at the same time
-  and nothing is gained: overlap near 100 %, speedup near 1, stretch near 2. Overlap alone is no proof.
+* "both wide": products of 1000x1000, each of which uses every core. Both devices are busy at the same time and nothing
+  is gained: overlap near 100 %, speedup near 1, stretch near 2. Overlap alone does not prove parallelism.
 
-On 2 CPU cores it takes about 8 s, and about 9 s under capture (some 174,000 events).
+On 2 CPU cores it takes about 8 s, and about 9 s under capture (about 174,000 events).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Computing while copying: 50 products, copying their 50 results away, and both interleaved in two ways.
+"""Computing while copying: 50 products, copies of their 50 results, and both interleaved in two ways.
 
 Must not overlap: "compute" and "copy", the two halves by themselves. May overlap: "naive", where every product is
 queued and then each result is copied and waited for, one at a time. Must overlap: "pipelined", where the copy of each
@@ -6,9 +6,9 @@ result is queued right behind its product and nothing is waited for until the en
 
 On accelerators the copies go to the host, and with two of them also from device 0 to device 1. On CPU a copy to the
 host moves no bytes, so there they go from device 0 to device 1, and 20 products of 1000x1000 are enough. A CPU
-product uses every core by itself, so copies hide behind it and slow it down at the same time: the report shows both.
+product uses every core, so copies are hidden behind it and slow it down at the same time: the report shows both.
 
-On 2 CPU cores it takes about 2.0 s, and 2.3 s under capture (some 2,100 events).
+On 2 CPU cores it takes about 2.0 s, and 2.3 s under capture (about 2,100 events).
 """
 
 import argparse

@@ -3,16 +3,16 @@
 Parameters are replicated, each device computes the gradients of its part of the batch, one all-reduce averages them.
 
 Must overlap: in phase "2 devices" both devices compute at the same time, each on half of the batch.
-Must not: the update needs the averaged gradients, so the end of the all-reduce and the update stand behind nothing.
-On one device the same program runs, with an all-reduce among one, which is a copy.
-Where the two devices are virtual CPU devices they share the cores, most of which one device alone already uses, and a
-CPU device runs one thunk at a time, so no all-reduce is behind compute. A speedup there is no proof of a second device:
-on CPU two batches of 128 cost less than one of 256, on one device too (docs/training.md has the figures).
-A batch of 256 images is little work for an accelerator, where two may well be slower than one.
+Must not: the update needs the averaged gradients, so nothing hides the end of the all-reduce and the update.
+On one device the same program runs, with an all-reduce over one device, which is a copy.
+Virtual CPU devices share the cores, most of which one device alone already uses. A CPU device runs one thunk at a time,
+so no all-reduce is hidden behind compute. A speedup there does not prove a contribution of the second device: on CPU
+two batches of 128 cost less than one of 256, even on one device (docs/training.md has the figures).
+A batch of 256 images is little work for an accelerator, where two devices may be slower than one.
 
 By default it runs a few steps of each, which is what to capture; `--epochs N` trains whole epochs instead and prints
-the test accuracy. Do not capture whole epochs: a step makes 7,000 events on CPU, where each convolution is cut into
-many small tasks, and ten epochs on one and on two devices would make 33 million.
+the test accuracy. Do not capture whole epochs: a step records 7,000 events on CPU, where each convolution is split into
+many small tasks, and ten epochs on one and on two devices would record 33 million.
 
 On 2 CPU cores it takes 12 to 15 s, most of it imports and compilation, and within that spread under capture (140,000
 to 170,000 events).
@@ -40,7 +40,7 @@ import tracekit
 BATCH = 256
 LEARNING_RATE = 0.2
 AXIS = "batch"
-AHEAD = 16  # steps queued before waiting: with 32, the CPU client of jax 0.10 can block one device's launch for ever
+AHEAD = 16  # steps queued before waiting: with 32, the CPU client of jax 0.10 can deadlock in one device's launch
 DEBIAN_DIR = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
 
 Params = dict[str, tuple[jax.Array, jax.Array]]
