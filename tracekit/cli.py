@@ -248,9 +248,7 @@ def export(
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option(
-            help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")
-        ),
+        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
