@@ -122,8 +122,8 @@ def build(scratch: Path, directory: Path) -> tuple[Path, Path]:
     (sdist,) = (scratch / "built").glob("*.tar.gz")
     (wheel,) = (scratch / "built").glob("*.whl")
     (direct,) = (scratch / "direct").glob("*.whl")
-    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(direct) as other:
-        if differing := _differing(_contents(one), _contents(other)):
+    with zipfile.ZipFile(wheel) as from_sdist, zipfile.ZipFile(direct) as from_files:
+        if differing := _differing(_contents(from_sdist), _contents(from_files)):
             raise WrongDistributionError(f"the wheels of sdist and tree differ in {', '.join(differing)}")
     say("The wheel from the sdist equals the one from the files.")
     directory.mkdir(parents=True, exist_ok=True)
@@ -136,8 +136,8 @@ def _contents(archive: zipfile.ZipFile) -> dict[str, bytes]:
     return {name: archive.read(name) for name in archive.namelist()}
 
 
-def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+def _differing(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
 
 
 def check_metadata(wheel: Path) -> None:
@@ -158,7 +158,7 @@ def check_metadata(wheel: Path) -> None:
         "commands": "[console_scripts]\ntracekit = tracekit.cli:main",
         "license text": (ROOT / "LICENSE").read_bytes(),
     }
-    found = {
+    actual = {
         "name": metadata.name,
         "version": str(metadata.version),
         "license": metadata.license_expression,
@@ -168,7 +168,7 @@ def check_metadata(wheel: Path) -> None:
         "commands": commands.strip(),
         "license text": licence,
     }
-    if wrong := _differing(expected, found):
+    if wrong := _differing(expected, actual):
         raise WrongDistributionError(f"the wheel's {', '.join(wrong)} is not what the repository says")
     say("Its metadata are valid, and those of the repository.")
 
@@ -229,9 +229,9 @@ def check_types(python: Path, scratch: Path) -> None:
     programs: tuple[tuple[str, str, list[str]], ...] = (("right.py", TYPED, []), ("wrong.py", WRONG, ERRORS))
     for name, text, errors in programs:
         (place / name).write_text(text, "utf-8")
-        done = subprocess.run([*command, name], cwd=place, text=True, stdout=subprocess.PIPE)
-        if re.findall(r"error:.*?(\[[\w-]+\])$", done.stdout, re.M) != errors:
-            raise WrongDistributionError(f"mypy does not see the types of the wheel in {name}:\n{text}\n{done.stdout}")
+        mypy = subprocess.run([*command, name], cwd=place, text=True, stdout=subprocess.PIPE)
+        if re.findall(r"error:.*?(\[[\w-]+\])$", mypy.stdout, re.M) != errors:
+            raise WrongDistributionError(f"mypy does not see the types of the wheel in {name}:\n{text}\n{mypy.stdout}")
     say("mypy in strict mode sees the wheel's types.")
 
 

@@ -46,31 +46,31 @@ def run(name: str, path: Path, pythons: Mapping[str, str | None], numba_cache: P
 
 def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of one peer's rounds; a round without figures stands for all."""
-    for one in rounds:
-        if "read_s" not in one:
-            return one
+    for measurement in rounds:
+        if "read_s" not in measurement:
+            return measurement
     figures = [
         {
-            "read_s": one["read_s"],
-            "first_s": sum(one["first_s"].values()),
-            "again_s": sum(one["again_s"].values()),
-            "total_s": one["read_s"] + sum(one["first_s"].values()),
-            **{key: one[key] for key in ("loaded", "growth", "peak", "intervals")},
+            "read_s": measurement["read_s"],
+            "first_s": sum(measurement["first_s"].values()),
+            "again_s": sum(measurement["again_s"].values()),
+            "total_s": measurement["read_s"] + sum(measurement["first_s"].values()),
+            **{key: measurement[key] for key in ("loaded", "growth", "peak", "intervals")},
         }
-        for one in rounds
+        for measurement in rounds
     ]
     return {
         "version": rounds[0]["version"],
         **_medians(figures),
-        "asked": _medians([one["again_s"] for one in rounds]),
-        "parts": _medians([one["parts"] for one in rounds]),
+        "asked": _medians([measurement["again_s"] for measurement in rounds]),
+        "parts": _medians([measurement["parts"] for measurement in rounds]),
         "rounds": rounds,
     }
 
 
 def _medians(figures: list[dict[str, Any]]) -> dict[str, Any]:
     """The median of each figure, None where a round has none."""
-    columns: dict[str, list[Any]] = {key: [one.get(key) for one in figures] for key in figures[0]}
+    columns: dict[str, list[Any]] = {key: [row.get(key) for row in figures] for key in figures[0]}
     return {key: None if None in column else statistics.median(column) for key, column in columns.items()}
 
 
@@ -125,7 +125,7 @@ def main() -> int:
     if options.rounds < 1 or not names or min(options.intervals, options.kineto) < _SMALLEST:
         parser.error(f"--rounds must be at least 1, each file have {_SMALLEST} intervals, and --only leave a peer")
     where = machine()
-    wanted = {"xspace": options.intervals, "kineto": options.kineto}
+    intervals = {"xspace": options.intervals, "kineto": options.kineto}
     pythons = {"HTA": options.hta, "TraceLens": options.tracelens}
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as scratch:
@@ -133,7 +133,7 @@ def main() -> int:
         files = {kind: path for kind, path in files.items() if any(PEERS[name][0] == kind for name in names)}
         for kind, path in files.items():
             # In a process of its own: what this one holds would count in its children's peak memory.
-            events = str(round(wanted[kind] * _EVENTS[kind]))
+            events = str(round(intervals[kind] * _EVENTS[kind]))
             writer = [sys.executable, str(_HERE / f"make_{kind}.py"), "--events", events, "--out", str(path)]
             subprocess.run(writer, check=True, stdout=subprocess.DEVNULL)
         cache = Path(scratch, "numba")
@@ -147,7 +147,7 @@ def main() -> int:
                 rounds[name].append(run(name, files[PEERS[name][0]], pythons, cache))
         sizes = {kind: path.stat().st_size for kind, path in files.items()}
     where["load_after"] = os.getloadavg()[0]
-    peers = {name: summarise(found) for name, found in rounds.items()}
+    peers = {name: summarise(measurements) for name, measurements in rounds.items()}
     result = {"machine": where, "bytes": sizes, "rounds": options.rounds, "peers": peers}
     show(result)
     if options.json:

@@ -35,14 +35,14 @@ class Peer:
     package: str
     read: Callable[[Path], Any]
     count: Callable[[Any], int | None]
-    asked: Mapping[str, Callable[[Any], Any]]
+    questions: Mapping[str, Callable[[Any], Any]]
 
 
 def tracekit() -> Peer:
     """Every figure of a report, over all steps and devices."""
     package = importlib.import_module("tracekit")
-    asked = {"every analysis of a report": package.analyse}
-    return Peer("tracekit-jax", package.read, lambda trace: len(trace.events), asked)
+    questions = {"every analysis of a report": package.analyse}
+    return Peer("tracekit-jax", package.read, lambda trace: len(trace.events), questions)
 
 
 def hta() -> Peer:
@@ -50,8 +50,8 @@ def hta() -> Peer:
     analysis = importlib.import_module("hta.trace_analysis").TraceAnalysis
 
     def critical_path(of: Any) -> None:
-        _, found = of.critical_path_analysis(rank=0, annotation="ProfilerStep", instance_id=0)
-        if not found:
+        _, has_path = of.critical_path_analysis(rank=0, annotation="ProfilerStep", instance_id=0)
+        if not has_path:
             raise RuntimeError("it found none")
 
     return Peer(
@@ -128,9 +128,9 @@ def measure(name: str, path: Path) -> dict[str, Any]:
     read_s, peak = time.perf_counter() - start, peak_bytes()
     loaded = reset_peak()
     try:
-        first_s = _seconds(peer.asked, read)
+        first_s = _seconds(peer.questions, read)
         most = status("VmHWM") if loaded else None
-        again_s = _seconds(peer.asked, read)
+        again_s = _seconds(peer.questions, read)
     except Unanswered as error:
         return {"failed": str(error)}
     return {
@@ -142,7 +142,7 @@ def measure(name: str, path: Path) -> dict[str, Any]:
         "growth": most - loaded if most and loaded else None,
         "peak": max(peak, most or peak_bytes()),
         "intervals": peer.count(read),
-        "parts": _parts(peer.asked, read) if name.startswith("tracekit") else {},
+        "parts": _parts(peer.questions, read) if name.startswith("tracekit") else {},
     }
 
 
@@ -150,17 +150,17 @@ class Unanswered(Exception):
     """A peer failed at a question."""
 
 
-def _seconds(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, float]:
+def _seconds(questions: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, float]:
     """How long each answer takes."""
-    found = {}
-    for question, ask in asked.items():
+    seconds = {}
+    for question, ask in questions.items():
         start = time.perf_counter()
         try:
             ask(read)
         except Exception as error:
             raise Unanswered(f"{question}: {type(error).__name__}: {error}") from error
-        found[question] = time.perf_counter() - start
-    return found
+        seconds[question] = time.perf_counter() - start
+    return seconds
 
 
 def reset_peak() -> int | None:
@@ -194,21 +194,21 @@ class _Here(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """A future that is done."""
-        done: Future[Any] = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
-def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, float]:
+def _parts(questions: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, float]:
     """Seconds of each function of tracekit below the report, as the report calls it, one after the other in one thread;
     profiled, so a little too long."""
     profile = cProfile.Profile()
     with mock.patch("tracekit.analysis.explain.ThreadPoolExecutor", _Here):
-        for ask in asked.values():
+        for ask in questions.values():
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent
     above = (root / "report", root / "analysis" / "explain.py", Path(__file__))
-    found: dict[str, float] = {}
+    seconds_by_part: dict[str, float] = {}
     stats: Any = pstats.Stats(profile)
     for (file, _, function), (*_, callers) in stats.stats.items():
         path = Path(file)
@@ -218,19 +218,19 @@ def _parts(asked: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str, fl
         seconds = sum(
             timing[3]
             for (caller, _, _), timing in callers.items()
-            if any(one in (Path(caller), *Path(caller).parents) for one in above)
+            if any(place in (Path(caller), *Path(caller).parents) for place in above)
         )
         if seconds:
-            found[part] = found.get(part, 0) + seconds
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            seconds_by_part[part] = seconds_by_part.get(part, 0) + seconds
+    return dict(sorted(seconds_by_part.items(), key=lambda item: -item[1]))
 
 
 def main() -> None:
     """Measure the peer named on the command line."""
     name, path = sys.argv[1:]
     with redirect_stdout(sys.stderr):
-        found = measure(name, Path(path))
-    print(json.dumps(found))
+        measurement = measure(name, Path(path))
+    print(json.dumps(measurement))
 
 
 if __name__ == "__main__":

@@ -226,8 +226,8 @@ class Version:
                 return
 
     def __str__(self) -> str:
-        named = " (54ffded)" if self.facts["digest"] == DIGEST else ""
-        return f"{self.facts['package']}, {self.facts['digest']}{named}"
+        commit = " (54ffded)" if self.facts["digest"] == DIGEST else ""
+        return f"{self.facts['package']}, {self.facts['digest']}{commit}"
 
 
 @dataclass
@@ -249,19 +249,19 @@ class Known:
 
 def read_known(path: Path) -> list[Known]:
     """The meant differences in a TOML file, of `[[difference]]` with the fields of Known; raises ValueError."""
-    listed = tomllib.loads(path.read_text("utf-8")).get("difference", [])
+    entries = tomllib.loads(path.read_text("utf-8")).get("difference", [])
     fields = {"key", "reason", "trace", "where", "what"}
-    for entry in listed:
+    for entry in entries:
         if not {"key", "reason"} <= entry.keys() <= fields or not all(str(value).strip() for value in entry.values()):
             raise ValueError(f"{path}: a difference needs key and reason, and may have trace, where and what: {entry}")
-    return [Known(**entry) for entry in listed]
+    return [Known(**entry) for entry in entries]
 
 
 @dataclass
 class Outcome:
     """All traces compared: by kind how many items were compared, are equal, differ as is known, and in wording only."""
 
-    known: list[Known]
+    accepted: list[Known]
     compared: Counter[str] = field(default_factory=Counter)
     equal: Counter[str] = field(default_factory=Counter)
     meant: Counter[str] = field(default_factory=Counter)
@@ -278,7 +278,7 @@ class Outcome:
         self.orders += [(trace, difference) for difference in comparison.orders]
         unknown: dict[str, set[str]] = {}
         for difference in comparison.differences:
-            accepting = next((entry for entry in self.known if entry.accepts(trace, difference)), None)
+            accepting = next((entry for entry in self.accepted if entry.accepts(trace, difference)), None)
             if accepting:
                 accepting.met += 1
                 continue
@@ -305,10 +305,10 @@ def show(outcome: Outcome, traces: int, most: int) -> None:
         if outcome.compared[kind]:
             counts = (outcome.compared, outcome.equal, outcome.meant, outcome.worded, outcome.different)
             print(f"{kind + ', ' + about:58}" + "".join(f"{count[kind]:9,}" for count in counts))
-    for entry in outcome.known:
+    for entry in outcome.accepted:
         if entry.met:
             print(f"known, {entry.met} times: {entry.key}: {entry.reason}")
-    if unmet := [entry.key for entry in outcome.known if not entry.met]:
+    if unmet := [entry.key for entry in outcome.accepted if not entry.met]:
         print(f"known, and not met here: {', '.join(unmet)}")
     if outcome.orders:
         columns = sorted({f"{difference.key} {difference.where}" for _, difference in outcome.orders})
@@ -345,18 +345,18 @@ def dump_all(
     new = {unit: scratch / f"{place}.dump" for place, unit in enumerate(traces)}
     with ThreadPoolExecutor(jobs) as pool:
         waiting: dict[Future[None], Unit] = {}
-        left: Counter[Unit] = Counter()
+        unfinished: Counter[Unit] = Counter()
         # The longest first: at the end no core waits for another.
         for unit in sorted(traces, key=lambda unit: -unit.size):
             for version, out in ((pair[0], old[unit]), (pair[1], new[unit])):
                 if not out.exists():
                     waiting[pool.submit(version.dump, unit, () if unit.is_mutant else parts, out)] = unit
-                    left[unit] += 1
-        for done in as_completed(waiting):
-            done.result()
-            unit = waiting[done]
-            left[unit] -= 1
-            if not left[unit]:
+                    unfinished[unit] += 1
+        for future in as_completed(waiting):
+            future.result()
+            unit = waiting[future]
+            unfinished[unit] -= 1
+            if not unfinished[unit]:
                 yield unit, _load(old[unit]), _load(new[unit])
                 new[unit].unlink()
 
@@ -413,16 +413,16 @@ def main() -> int:
         for number, (unit, before, after) in enumerate(every, 1):
             comparison = compare(before, after, options.figures_only, errors_too=unit.is_mutant)
             unknown = outcome.add(unit.name, before, after, comparison)
-            said = f"{unknown} differ" if unknown else "as known" if comparison.differences else "equal"
-            print(f"{number} of {len(traces)}: {unit.name}: {said}", file=sys.stderr, flush=True)
+            verdict = f"{unknown} differ" if unknown else "as known" if comparison.differences else "equal"
+            print(f"{number} of {len(traces)}: {unit.name}: {verdict}", file=sys.stderr, flush=True)
         for version in pair:
             version.end()
     show(outcome, len(traces), options.most)
     print(f"{time.perf_counter() - began:.0f} s")
     if options.json:
         pairs = (pair for places in outcome.differences.values() for pair in places)
-        listed = [{"trace": trace, **difference._asdict()} for trace, difference in pairs]
-        options.json.write_text(json.dumps({"compared": outcome.compared, "differences": listed}, indent=1), "utf-8")
+        records = [{"trace": trace, **difference._asdict()} for trace, difference in pairs]
+        options.json.write_text(json.dumps({"compared": outcome.compared, "differences": records}, indent=1), "utf-8")
         print(f"Wrote {options.json}")
     return int(bool(outcome.differences))
 

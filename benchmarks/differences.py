@@ -64,7 +64,7 @@ def compare(before: Dump, after: Dump, figures_only: bool = False, errors_too: b
     """
     result = Comparison()
     # Where one side ended, everything that stands below it is missing: that is told once.
-    ended = tuple(f"{key}/" for key in {*before, *after} if _ended(before.get(key)) != _ended(after.get(key)))
+    ended = tuple(f"{key}/" for key in {*before, *after} if _is_error(before.get(key)) != _is_error(after.get(key)))
     for key in [*before, *(key for key in after if key not in before)]:
         if key.startswith(ended):
             continue
@@ -83,7 +83,7 @@ def compare(before: Dump, after: Dump, figures_only: bool = False, errors_too: b
     return result
 
 
-def _ended(item: Item | None) -> bool:
+def _is_error(item: Item | None) -> bool:
     return item is not None and item[0] in ("refusal", "failure")
 
 
@@ -347,8 +347,8 @@ def _sides(old: Any, new: Any) -> str:
     texts = [f"{side!r}" for side in (old, new)]
     same = next((at for at, (was, became) in enumerate(zip(*texts, strict=False)) if was != became), 0)
     cut = max(same - _LONGEST // 4, 0) if max(map(len, texts)) > _LONGEST else 0
-    shown = [("…" if cut else "") + text[cut : cut + _LONGEST] for text in texts]
-    return " -> ".join(shown)
+    excerpts = [("…" if cut else "") + text[cut : cut + _LONGEST] for text in texts]
+    return " -> ".join(excerpts)
 
 
 def _parts(message: bytes) -> Iterator[tuple[int, Any]]:

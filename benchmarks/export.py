@@ -38,10 +38,10 @@ def run(name: str, path: Path, numba_cache: Path) -> dict[str, Any]:
 
 def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians of one peer's rounds; a round without figures stands for all."""
-    for one in rounds:
-        if "write_s" not in one:
-            return one
-    columns = {key: [one[key] for one in rounds] for key in _FIGURES}
+    for measurement in rounds:
+        if "write_s" not in measurement:
+            return measurement
+    columns = {key: [measurement[key] for measurement in rounds] for key in _FIGURES}
     medians = {key: None if None in values else statistics.median(values) for key, values in columns.items()}
     return {"version": rounds[0]["version"], **medians, "rounds": rounds}
 
@@ -66,8 +66,8 @@ def show(result: dict[str, Any]) -> None:
         ratios = [f"{peer[key] / base[key]:.1f}" if base.get(key) else "-" for key in ("write_s", "cpu_s", "bytes")]
         print(f"{name:38}{seconds}{growth:>8}{peer['bytes'] / 1e6:8.1f}  {ratios[0]}, {ratios[1]}; {ratios[2]}")
     for name, peer in peers.items():
-        if said := PEERS[name].write.__doc__:
-            print(f"{name} ({peer.get('version', 'not measured')}): {said}")
+        if description := PEERS[name].write.__doc__:
+            print(f"{name} ({peer.get('version', 'not measured')}): {description}")
 
 
 def main() -> int:
@@ -98,7 +98,7 @@ def main() -> int:
                 rounds[name].append(run(name, path, cache))
         size = path.stat().st_size
     where["load_after"] = os.getloadavg()[0]
-    peers = {name: summarise(found) for name, found in rounds.items()}
+    peers = {name: summarise(measurements) for name, measurements in rounds.items()}
     result = {"machine": where, "bytes": size, "rounds": options.rounds, "peers": peers}
     show(result)
     if options.json:

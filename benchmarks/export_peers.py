@@ -123,19 +123,19 @@ def main() -> None:
     """Measure one peer, and print its figures as JSON."""
     peer, path, out = PEERS[sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3])
     try:
-        print(json.dumps(measured(peer, path, out)))
+        print(json.dumps(measure(peer, path, out)))
     except ImportError as error:
         print(json.dumps({"skipped": f"{error.name or error} is not installed here"}))
 
 
-def measured(peer: Peer, path: Path, out: Path) -> dict[str, Any]:
+def measure(peer: Peer, path: Path, out: Path) -> dict[str, Any]:
     """Seconds of reading, of writing and of the processor while writing, memory in bytes, and the size of the file."""
     begun = time.perf_counter()
-    held = peer.read(path)
+    trace = peer.read(path)
     read_s = time.perf_counter() - begun
     loaded = reset_peak()
     begun, cpu = time.perf_counter(), time.process_time()
-    peer.write(held, out)
+    peer.write(trace, out)
     return {
         "version": metadata.version(peer.package),
         "read_s": read_s,

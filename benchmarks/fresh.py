@@ -14,15 +14,15 @@ def figures(command: Sequence[str | Path], numba_cache: Path | None = None) -> d
     `numba_cache` is where compiled loops are kept, so that no first compilation is measured.
     """
     more = {} if numba_cache is None else {"NUMBA_CACHE_DIR": str(numba_cache)}
-    ran = subprocess.run(
+    process = subprocess.run(
         list(command),
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, **more, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    if ran.returncode != 0:
-        last = ran.stderr.strip().splitlines()[-1:] or [""]
-        return {"failed": f"exit code {ran.returncode}: {last[0]}"}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    if process.returncode != 0:
+        last = process.stderr.strip().splitlines()[-1:] or [""]
+        return {"failed": f"exit code {process.returncode}: {last[0]}"}
+    measurement: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return measurement

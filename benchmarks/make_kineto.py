@@ -54,14 +54,14 @@ def write(path: Path, events: int, seed: int = 0) -> int:
 
 def _events(events: int, rng: random.Random) -> Iterator[str]:
     """The events: first the metadata and the span of the profiler, then steps until there are enough."""
-    left = events
+    remaining = events
     for event in _metadata():
         yield event
-        left -= 1
+        remaining -= 1
     names = [_kernel_name(at) for at in range(300)]
     now, device, work = _FIRST_NS, _FIRST_NS + 50_000, 0
     free: dict[int, int] = {}
-    while left > 0:
+    while remaining > 0:
         ran = _device(work, names, rng)
         # A stream runs one after the other, and nothing before its launch.
         start = max(device, now + 5_000, free.get(ran.stream, 0))
@@ -70,8 +70,8 @@ def _events(events: int, rng: random.Random) -> Iterator[str]:
         if work % _STEP_WORK == 0:
             step = f"ProfilerStep#{work // _STEP_WORK}"
             group.insert(0, _complete("user_annotation", step, _PROCESS, _PROCESS, now, 9_900_000, '"External id": 1'))
-        yield from group[:left]
-        left -= len(group)
+        yield from group[:remaining]
+        remaining -= len(group)
         now += 10_000
         device = max(device, now) + rng.randrange(2_000, 14_000)
         work += 1
@@ -80,11 +80,11 @@ def _events(events: int, rng: random.Random) -> Iterator[str]:
 def _metadata() -> Iterator[str]:
     yield _complete("Trace", "PyTorch Profiler (0)", '"Spans"', '"PyTorch Profiler"', _FIRST_NS, 10**9, '"Op count": 0')
     for pid, name in ((_PROCESS, "python3"), *((at, "python3") for at in range(DEVICES))):
-        yield _named("process_name", pid, 0, name)
+        yield _name_event("process_name", pid, 0, name)
     for stream in (7, 20, 24):
-        yield _named("thread_name", 0, stream, f"stream {stream}")
+        yield _name_event("thread_name", 0, stream, f"stream {stream}")
     for thread in (_PROCESS, _BACKWARD):
-        yield _named("thread_name", _PROCESS, thread, f"thread {thread} (python3)")
+        yield _name_event("thread_name", _PROCESS, thread, f"thread {thread} (python3)")
 
 
 def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> list[str]:
@@ -92,7 +92,7 @@ def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> li
     thread = (_PROCESS, _BACKWARD)[work // 500 % 2]
     first = 3 * work + 1
     sizes = f"[[{rng.randrange(1, 65)}, 1024, {64 * rng.randrange(1, 17)}], [{rng.randrange(1, 5000)}]]"
-    found = []
+    group = []
     for at in range(5):
         args = (
             f'"External id": {5 * work + at},\n      "Record function id": {work}, "Sequence number": {work % 5000}, '
@@ -100,26 +100,26 @@ def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> li
         args += f'"Fwd thread id": 1, "Ev Idx": {5 * work + at},\n      "Input Dims": {sizes}, '
         args += '"Input type": ["float", "float"]'
         name = _OPS[(work + at) % len(_OPS)] + ("MulBackward0" if (work + at) % len(_OPS) == 4 else "")
-        found.append(_complete("cpu_op", name, _PROCESS, thread, now + 500 * at, 9_000 - 1_000 * at, args))
+        group.append(_complete("cpu_op", name, _PROCESS, thread, now + 500 * at, 9_000 - 1_000 * at, args))
     for at in range(3):
         start = now + 4_000 + 1_500 * at
         args = f'"External id": {5 * work + 4}, "cbid": {211 - at}, "correlation": {first + at}'
-        found.append(_complete("cuda_runtime", _CALLS[at], _PROCESS, thread, start, 1_200, args))
-        found.append(_flow("f" if at else "s", first + at, _PROCESS, thread, start))
+        group.append(_complete("cuda_runtime", _CALLS[at], _PROCESS, thread, start, 1_200, args))
+        group.append(_flow("f" if at else "s", first + at, _PROCESS, thread, start))
     placed = f'"External id": {5 * work + 4},\n      "device": 0, "context": 1, "stream": {ran.stream}, '
     placed += f'"correlation": {first},\n      {ran.args}'
     event = _complete(ran.cat, ran.name, 0, ran.stream, device, ran.duration, placed)
-    return [*found, event, _flow("f", first, 0, ran.stream, device)]
+    return [*group, event, _flow("f", first, 0, ran.stream, device)]
 
 
 def _device(work: int, names: list[str], rng: random.Random) -> _Ran:
     if work % 25 == 24:
-        call, kernel, given, got = _COLLECTIVES[work % len(_COLLECTIVES)]
+        call, kernel, inputs, outputs = _COLLECTIVES[work % len(_COLLECTIVES)]
         size = 1 << rng.randrange(10, 24)
-        args = f'"queued": 0, "Collective name": "{call}", "In msg nelems": {given * size}, "Out msg nelems": '
-        args += f'{got * size}, "Group size": {DEVICES}, "dtype": "BFloat16", "In split size": "[]", "Out split size": '
-        args += '"[]", "Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": '
-        args += f'"{list(range(DEVICES))}", "grid": [24, 1, 1], "block": [640, 1, 1]'
+        args = f'"queued": 0, "Collective name": "{call}", "In msg nelems": {inputs * size}, "Out msg nelems": '
+        args += f'{outputs * size}, "Group size": {DEVICES}, "dtype": "BFloat16", "In split size": "[]", '
+        args += '"Out split size": "[]", "Process Group Name": "0", "Process Group Description": "default_pg", '
+        args += f'"Process Group Ranks": "{list(range(DEVICES))}", "grid": [24, 1, 1], "block": [640, 1, 1]'
         name = f"ncclDevKernel_{kernel}_{_LAYOUTS[work % 2]}(ncclDevKernelArgsStorage<4096ul>)"
         return _Ran("kernel", name, 20, rng.randrange(20_000, 400_000), args)
     if work % 4 == 3:
@@ -160,7 +160,7 @@ def _flow(phase: str, key: int, pid: int, tid: int, start: int) -> str:
     )
 
 
-def _named(what: str, pid: int, tid: int, name: str) -> str:
+def _name_event(what: str, pid: int, tid: int, name: str) -> str:
     return (
         f'{{\n    "name": "{what}", "ph": "M", "ts": {_micro(_FIRST_NS)}, "pid": {pid}, "tid": {tid},\n'
         f'    "args": {{\n      "name": "{name}"\n    }}\n  }}'

@@ -48,12 +48,12 @@ def planes(events: int, seed: int = 0) -> list[Plane]:
     run = _Run(rng, events // (GPUS * (3 * (kernels + collectives) + 2 * 3 + 2) + 2), kernels, collectives)
     devices = [_device(run, gpu) for gpu in range(GPUS)]
     threads = [_launches(run, gpu) for gpu in range(GPUS)]
-    left = events - sum(len(line.name) for plane in [*devices, Plane(0, "", threads)] for line in plane.lines)
+    remaining = events - sum(len(line.name) for plane in [*devices, Plane(0, "", threads)] for line in plane.lines)
     clock = (("profile_start_time", 1_738_771_704_500_592_093), ("profile_stop_time", 1_738_771_764_606_773_073))
     return [
         Plane(0, "/host:metadata", blobs=[(f"{_MODULE}({_PROGRAM_ID})", "Hlo Proto", _hlo(run))]),
         *devices,
-        Plane(0, "/host:CPU", [*threads, _python(rng, run, left)]),
+        Plane(0, "/host:CPU", [*threads, _python(rng, run, remaining)]),
         Plane(0, "Task Environment", stats=[(name, "uint64", time_ns) for name, time_ns in clock]),
     ]
 
@@ -84,15 +84,15 @@ class _Run:
         reduced = together[:, :, None] - rng.integers(0, 4_000, ready.shape)
         reduces = np.maximum(ready, np.concatenate([ready[:, :1], reduced[:, :-1]], axis=1))
         # The next step begins when all GPUs are done and the host is ready for it.
-        done = np.maximum(ends[:, -1:], reduced[:, -1:])
-        length = done.max(axis=(1, 2)) + rng.integers(50_000, 200_000, steps)
+        finish = np.maximum(ends[:, -1:], reduced[:, -1:])
+        length = finish.max(axis=(1, 2)) + rng.integers(50_000, 200_000, steps)
         base = 50_000 + (np.cumsum(length) - length)[:, None, None]
         self.kernel = base + ends - duration, base + ends
         self.all_reduce = base + reduces, base + reduced
         to_device = base + np.array([100_000, 550_000])[:, None] + rng.integers(0, 9_000, (steps, 2, GPUS))
         self.h2d = to_device, to_device + rng.integers(100_000, 400_000, to_device.shape)
-        self.d2h = base + done + 3_000, base + done + rng.integers(5_000, 12_000, done.shape)
-        self.step = base + np.zeros((1, 1, GPUS), np.int64) + 90_000, base + done
+        self.d2h = base + finish + 3_000, base + finish + rng.integers(5_000, 12_000, finish.shape)
+        self.step = base + np.zeros((1, 1, GPUS), np.int64) + 90_000, base + finish
 
     def times(self, gpu: int, kinds: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
         """Starts and ends on one GPU, kind after kind."""
@@ -114,7 +114,7 @@ def _xla(names: Sequence[str], name: Ints, step: Ints, has: NDArray[np.bool_] | 
     same = np.zeros_like(name)
     return [
         Stat("tf_op", "ref", same, ["XlaModule:"], has),
-        Stat("name", "ref", name, [f"jit(train_step)/transpose(jvp(model))/{one}" for one in names], has),
+        Stat("name", "ref", name, [f"jit(train_step)/transpose(jvp(model))/{op}" for op in names], has),
         Stat("hlo_op", "ref", name, names, has),
         Stat("hlo_module", "ref", same, [_MODULE], has),
         Stat("program_id", "int64", same + _PROGRAM_ID, (), has),
@@ -130,7 +130,7 @@ def _device(run: _Run, gpu: int) -> Plane:
         start, end = times
         return Line(line_id, title, _DEVICE_TIMESTAMP_NS, names, name, start * 1000, (end - start) * 1000, stats)
 
-    def launched(kind: int, rows: int) -> list[Stat]:
+    def launch(kind: int, rows: int) -> list[Stat]:
         context = Stat("context_id", "str", np.zeros(rows, np.int64), [f"$${gpu + 1}"])
         return [Stat("correlation_id", "uint64", run.correlation(kind, rows, gpu)), context]
 
@@ -140,7 +140,7 @@ def _device(run: _Run, gpu: int) -> Plane:
         rows = np.arange(len(times[0]), dtype=np.int64)
         sizes = [memcpy_details.format(size=4096 << size, gpu=gpu) for size in range(8)]
         details = Stat("memcpy_details", stat_type, rows % 8, sizes)
-        return line(line_id, f"Stream #{line_id}({way})", [way], rows * 0, times, *launched(kind, len(rows)), details)
+        return line(line_id, f"Stream #{line_id}({way})", [way], rows * 0, times, *launch(kind, len(rows)), details)
 
     ops, op_steps = run.order(run.ops)
     reduces, reduce_steps = run.order(run.all_reduces)
@@ -152,8 +152,8 @@ def _device(run: _Run, gpu: int) -> Plane:
     sizes = [Stat("occupancy_min_grid_size", "int64", ops * 0 + 264)]
     sizes += [Stat("occupancy_suggested_block_size", "int64", ops * 0 + 1024)]
     details = [Stat("kernel_details", "ref", which, run.details) for which in (detail, reduces * 0)]
-    kernel_stats = [*launched(0, len(ops)), occupancy, *sizes, details[0], *_xla(run.ops, ops, op_steps)]
-    reduce_stats = [*launched(3, len(reduces)), details[1], *_xla(run.all_reduces, reduces, reduce_steps)]
+    kernel_stats = [*launch(0, len(ops)), occupancy, *sizes, details[0], *_xla(run.ops, ops, op_steps)]
+    reduce_stats = [*launch(3, len(reduces)), details[1], *_xla(run.all_reduces, reduces, reduce_steps)]
     names, start, end = [*run.ops, *run.all_reduces], *run.times(gpu, [run.kernel, run.all_reduce])
     by_time = np.argsort(start, kind="stable")
     all_ops = np.concatenate([ops, reduces + len(run.ops)])[by_time]

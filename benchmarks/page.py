@@ -61,38 +61,38 @@ _TOUR = """async (n) => {
 }"""
 
 
-def opened(chromium: Any, path: Path, scale: int, frames: int) -> dict[str, Any]:
+def open_page(chromium: Any, path: Path, scale: int, frames: int) -> dict[str, Any]:
     """One visit to the page in a fresh tab: milliseconds, and bytes of JavaScript's heap."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, device_scale_factor=scale)
     tab = context.new_page()
     tab.goto(path.as_uri(), timeout=120_000)
     tab.wait_for_selector("#timeline[data-ready]", timeout=120_000)
     tab.locator(".tl-plot").scroll_into_view_if_needed()
-    drawn = tab.evaluate("performance.getEntriesByName('timeline drawn')[0].startTime")
+    drawn_ms = tab.evaluate("performance.getEntriesByName('timeline drawn')[0].startTime")
     tour = tab.evaluate(_TOUR, frames // 4)
     lanes = tab.locator(".tl-row").count()
     heap = tab.evaluate("performance.memory.usedJSHeapSize")
     context.close()
-    return {"drawn_ms": drawn, "heap_bytes": heap, "lanes": lanes, **tour}
+    return {"drawn_ms": drawn_ms, "heap_bytes": heap, "lanes": lanes, **tour}
 
 
 def summarise(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians over the rounds, and of all their frames the median, the 95th percentile and the worst."""
-    made: dict[str, Any] = {
-        key: statistics.median(one[key] for one in rounds) for key in ("drawn_ms", "heap_bytes", "lanes")
+    medians: dict[str, Any] = {
+        key: statistics.median(visit[key] for visit in rounds) for key in ("drawn_ms", "heap_bytes", "lanes")
     }
     for key in ("drawing", "frames"):
-        every = sorted(length for one in rounds for length in one[key])
-        made[f"{key}_ms"] = {
+        every = sorted(length for visit in rounds for length in visit[key])
+        medians[f"{key}_ms"] = {
             "median": statistics.median(every),
             "p95": every[int(0.95 * (len(every) - 1))],
             "worst": every[-1],
             "n": len(every),
         }
-    return made
+    return medians
 
 
-def made(path: Path, out: Path) -> dict[str, Any]:
+def write_page(path: Path, out: Path) -> dict[str, Any]:
     """Write the page of the trace at `path`; what that took, apart from reading and analysing."""
     timeline = timeline_of(path)
     report = analyse(timeline)
@@ -113,17 +113,17 @@ def made(path: Path, out: Path) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     """The figures as a table."""
-    one = result["page"]
-    print(f"{one['intervals']:,} intervals and {one['calls']:,} host calls: {one['bytes'] / 1e6:.2f} MB of HTML, "
-          f"made in {one['make_s']:.2f} s with {one['growth_bytes'] / 1e6:.0f} MB more memory")  # fmt: skip
+    cost = result["page"]
+    print(f"{cost['intervals']:,} intervals and {cost['calls']:,} host calls: {cost['bytes'] / 1e6:.2f} MB of HTML, "
+          f"made in {cost['make_s']:.2f} s with {cost['growth_bytes'] / 1e6:.0f} MB more memory")  # fmt: skip
     heads = ["pixels per CSS pixel", "rows", "until drawn", "heap"]
     heads += [f"{what}: median / 95 % / worst" for what in ("drawing", "frame to frame")]
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for scale, found in result["tabs"].items():
-        cells = [scale, f"{found['lanes']:.0f}", f"{found['drawn_ms'] / 1e3:.2f} s"]
-        cells += [f"{found['heap_bytes'] / 1e6:.0f} MB"]
+    for scale, tab in result["tabs"].items():
+        cells = [scale, f"{tab['lanes']:.0f}", f"{tab['drawn_ms'] / 1e3:.2f} s"]
+        cells += [f"{tab['heap_bytes'] / 1e6:.0f} MB"]
         for key in ("drawing_ms", "frames_ms"):
-            cells.append(" / ".join(f"{found[key][part]:.1f}" for part in ("median", "p95", "worst")) + " ms")
+            cells.append(" / ".join(f"{tab[key][part]:.1f}" for part in ("median", "p95", "worst")) + " ms")
         print(f"| {' | '.join(cells)} |")
 
 
@@ -148,17 +148,17 @@ def main() -> int:
         events = str(round(options.intervals * _EVENTS))
         writer = [sys.executable, str(_HERE / "make_xspace.py"), "--events", events, "--out", str(path)]
         subprocess.run(writer, check=True, stdout=subprocess.DEVNULL)
-        found = made(path, out)
+        cost = write_page(path, out)
         tabs: dict[str, list[dict[str, Any]]] = {str(scale): [] for scale in _SCALES}
         with sync_playwright() as playwright:
             chromium = playwright.chromium.launch(executable_path=options.chromium, args=list(_QUIET))
             where["versions"]["chromium"] = chromium.version
             for _ in range(options.rounds):
                 for scale in _SCALES:
-                    tabs[str(scale)].append(opened(chromium, out, scale, options.frames))
+                    tabs[str(scale)].append(open_page(chromium, out, scale, options.frames))
             chromium.close()
     where["load_after"] = os.getloadavg()[0]
-    result = {"machine": where, "page": found, "tabs": {scale: summarise(one) for scale, one in tabs.items()}}
+    result = {"machine": where, "page": cost, "tabs": {scale: summarise(visits) for scale, visits in tabs.items()}}
     show(result)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")

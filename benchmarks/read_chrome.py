@@ -92,7 +92,7 @@ PEERS: dict[str, Callable[[], Peer]] = {
 }
 
 
-def measured(peer: str, warm_up: Path, path: Path, hta_python: str | None) -> dict[str, Any]:
+def measure_fresh(peer: str, warm_up: Path, path: Path, hta_python: str | None) -> dict[str, Any]:
     """What a process of its own measures for one peer, or why there is no figure."""
     if peer == _HTA and hta_python is None:
         return {"skipped": "no interpreter that has HTA was named (--hta)"}
@@ -147,17 +147,17 @@ def main() -> int:
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as scratch:
         path, warm_up = Path(scratch, "rank0.pt.trace.json"), Path(scratch, "warm-up.json")
-        for made, events in ((path, options.events), (warm_up, min(options.events, _WARM_UP_EVENTS))):
+        for target, events in ((path, options.events), (warm_up, min(options.events, _WARM_UP_EVENTS))):
             # In a process of its own: what this one holds would count in its children's peak memory.
-            writer = [sys.executable, str(_HERE / "make_kineto.py"), "--events", str(events), "--out", str(made)]
+            writer = [sys.executable, str(_HERE / "make_kineto.py"), "--events", str(events), "--out", str(target)]
             subprocess.run(writer, check=True, stdout=subprocess.DEVNULL)
         for at in range(options.rounds):
             for name in names:
                 print(f"round {at + 1} of {options.rounds}: {name}", file=sys.stderr, flush=True)
-                rounds[name].append(measured(name, warm_up, path, options.hta))
+                rounds[name].append(measure_fresh(name, warm_up, path, options.hta))
         size = path.stat().st_size
     where["load_after"] = os.getloadavg()[0]
-    peers = {name: summarise(found, options.events) for name, found in rounds.items()}
+    peers = {name: summarise(measurements, options.events) for name, measurements in rounds.items()}
     result = {"machine": where, "events": options.events, "bytes": size, "rounds": options.rounds, "peers": peers}
     show(result)
     if options.json:

@@ -101,12 +101,12 @@ def protobuf_iterate() -> Peer:
     parse, _ = protobuf_parse()
 
     def stats_of(event: Any, names: dict[int, str]) -> dict[str, Any]:
-        found = {}
+        stats_by_name = {}
         for stat in event.stats:
             field = stat.WhichOneof("value")
             value = getattr(stat, field)
-            found[names[stat.metadata_id]] = names[value] if field == "ref_value" else value
-        return found
+            stats_by_name[names[stat.metadata_id]] = names[value] if field == "ref_value" else value
+        return stats_by_name
 
     def read(path: Path) -> Any:
         lines = []

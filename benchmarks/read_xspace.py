@@ -74,18 +74,18 @@ def measure(peer: str, warm_up: Path, path: Path, numba_cache: Path) -> dict[str
 
 def summarise(rounds: list[dict[str, Any]], events: int) -> dict[str, Any]:
     """Medians of one peer's rounds; a round without figures stands for all."""
-    for one in rounds:
-        if "seconds" not in one:
-            return one
-    seconds = statistics.median(one["seconds"] for one in rounds)
+    for measurement in rounds:
+        if "seconds" not in measurement:
+            return measurement
+    seconds = statistics.median(measurement["seconds"] for measurement in rounds)
     return {
         "seconds": seconds,
         "events_per_s": events / seconds,
-        "peak_bytes": statistics.median(one["peak_bytes"] for one in rounds),
-        "before_bytes": statistics.median(one["before_bytes"] for one in rounds),
+        "peak_bytes": statistics.median(measurement["peak_bytes"] for measurement in rounds),
+        "before_bytes": statistics.median(measurement["before_bytes"] for measurement in rounds),
         "events": rounds[0]["events"],
-        "rounds_s": [one["seconds"] for one in rounds],
-        "first_calls_s": [one["first_seconds"] for one in rounds],
+        "rounds_s": [measurement["seconds"] for measurement in rounds],
+        "first_calls_s": [measurement["first_seconds"] for measurement in rounds],
     }
 
 
@@ -131,13 +131,13 @@ def show(result: dict[str, Any]) -> None:
     print()
     letters = dict(zip(BASES, "ABC", strict=True))
     for peer, goal in GOALS:
-        told = [
-            f"{letters[one['base']]} {one['ratio']:.1f}x {'reached' if one['reached'] else 'MISSED'}"
-            for one in result["goals"]
-            if one["peer"] == peer
+        outcomes = [
+            f"{letters[goal['base']]} {goal['ratio']:.1f}x {'reached' if goal['reached'] else 'MISSED'}"
+            for goal in result["goals"]
+            if goal["peer"] == peer
         ]
-        if told:
-            print(f"{peer}, goal {goal}x: {', '.join(told)}")
+        if outcomes:
+            print(f"{peer}, goal {goal}x: {', '.join(outcomes)}")
 
 
 def main() -> int:
@@ -165,7 +165,7 @@ def main() -> int:
                 rounds[name].append(measure(name, warm_up, path, Path(scratch, "numba")))
         size = path.stat().st_size
     where["load_after"] = os.getloadavg()[0]
-    peers = {name: summarise(found, options.events) for name, found in rounds.items()}
+    peers = {name: summarise(measurements, options.events) for name, measurements in rounds.items()}
     result = {"machine": where, "events": options.events, "bytes": size, "rounds": options.rounds, "peers": peers}
     result["goals"] = goals(peers)
     show(result)

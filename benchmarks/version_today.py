@@ -89,11 +89,11 @@ def _section(section: Any) -> dict[str, Any]:
 
 
 def _phases(at: Subject) -> dict[str, Any]:
-    found = resolve("phases")(at.trace)
+    answer = resolve("phases")(at.trace)
     return {
         "marked": resolve("analysis.phases:phase_marks")(at.trace.spans),
-        "table": found.table,
-        "stretch": found.stretch,
+        "table": answer.table,
+        "stretch": answer.stretch,
     }
 
 
@@ -114,7 +114,7 @@ def _middle(at: Subject) -> Any:
     return resolve("figure")(at.timeline, "gantt", start=third, end=2 * third, theme="dark", width=8)
 
 
-def _printed(at: Subject) -> dict[str, Words]:
+def _printout(at: Subject) -> dict[str, Words]:
     files = {"short": io.StringIO(), "full": io.StringIO()}
     for name, file in files.items():
         console = resolve("console:console")(file, width=100)
@@ -122,7 +122,7 @@ def _printed(at: Subject) -> dict[str, Words]:
     return {name: Words(file.getvalue()) for name, file in files.items()}
 
 
-def _exported(to: str, name: str = "") -> Callable[[Subject], Path | None]:
+def _export_to(to: str, name: str = "") -> Callable[[Subject], Path | None]:
     def directory(at: Subject) -> Path | None:
         if len(at.trace.events) > LARGE and to in ("csv", "json"):
             return None
@@ -140,7 +140,7 @@ def _contents(at: Subject) -> Any:
 WAYS: dict[str, Callable[[Subject], Any]] = {
     "contents": lambda at: _contents(at).data,
     "screen": lambda at: Words("\n".join(resolve("report.terminal.trace_screen:lines")(_contents(at)))),
-    "printed": _printed,
+    "printed": _printout,
     "phases": _phases,
     "explanation": lambda at: _explanation(at.explanation, at.timeline),
     "report": lambda at: _report(at.report, at.timeline),
@@ -151,10 +151,10 @@ WAYS: dict[str, Callable[[Subject], Any]] = {
     "pictures/overlap": _figure("overlap"),
     "pictures/middle": _middle,
     "pictures/step": lambda at: None if at.step is None else resolve("figure")(at.timeline, "gantt", step=at.step),
-    "exports/parquet": _exported("parquet"),
-    "exports/csv": _exported("csv"),
-    "exports/json": _exported("json"),
-    "exports/perfetto": _exported("perfetto", "trace.pftrace"),
+    "exports/parquet": _export_to("parquet"),
+    "exports/csv": _export_to("csv"),
+    "exports/json": _export_to("json"),
+    "exports/perfetto": _export_to("perfetto", "trace.pftrace"),
 }
 
 # What only changed its name: (today, in 54ffded). The beginning of a key; with globs on keys the columns of frames and

@@ -47,21 +47,21 @@ def measure(path: Path, what: str) -> dict[str, Any]:
     """The median step of a trace, and how long it would be without `what`, if the trace has any of it."""
     trace = tracekit.read(path)
     timeline = timeline_of(trace)
-    found = critical_path(timeline, steps(timeline).table)
-    tried = found.what_if[found.what_if["what"] == what].to_dict("records")
-    wall = found.steps["wall_ps"].sum()
+    paths = critical_path(timeline, steps(timeline).table)
+    tried = paths.what_if[paths.what_if["what"] == what].to_dict("records")
+    wall = paths.steps["wall_ps"].sum()
     computed = trace.events[trace.events["kind"] == "compute"]
     result: dict[str, Any] = {
-        "step_ps": statistics.median(found.steps["wall_ps"].tolist()),
+        "step_ps": statistics.median(paths.steps["wall_ps"].tolist()),
         "compute_ps": int((computed["end_ps"] - computed["start_ps"]).sum()),
-        "unexplained": float(found.steps["unexplained_ps"].sum() / wall),
+        "unexplained": float(paths.steps["unexplained_ps"].sum() / wall),
     }
-    for one in tried:
+    for removal in tried:
         # The change of all steps together, put on the median step; told here even where the report refuses it. What
         # nothing explains is kept as it was, as in the report, or shrinks with the rest.
-        result["predicted_ps"] = result["step_ps"] * (1 - (one["replayed_ps"] - one["without_ps"]) / wall)
-        result["scaled_ps"] = result["step_ps"] * one["without_ps"] / one["replayed_ps"]
-        result["refused"] = isinstance(one["reason"], str)
+        result["predicted_ps"] = result["step_ps"] * (1 - (removal["replayed_ps"] - removal["without_ps"]) / wall)
+        result["scaled_ps"] = result["step_ps"] * removal["without_ps"] / removal["replayed_ps"]
+        result["refused"] = isinstance(removal["reason"], str)
     return result
 
 
@@ -69,26 +69,26 @@ def one_round(
     scratch: Path, number: int, pairs: list[tuple[str, str, str]], more: list[str]
 ) -> dict[str, dict[str, float]]:
     """Each pair once: predicted and measured lengths in seconds, and ratios."""
-    found = {}
+    figures = {}
     for what, with_it, without in pairs:
-        told = {}
+        measurements = {}
         for name, program in (("with", with_it), ("without", without), ("again", without)):
             path = scratch / f"{number}-{what}-{name}"
             capture(program, more, path)
-            told[name] = measure(path, what)
-        real = told["without"]["step_ps"]
-        found[what] = {
-            "with_s": told["with"]["step_ps"] / 1e12,
+            measurements[name] = measure(path, what)
+        real = measurements["without"]["step_ps"]
+        figures[what] = {
+            "with_s": measurements["with"]["step_ps"] / 1e12,
             "without_s": real / 1e12,
-            "predicted_s": told["with"]["predicted_ps"] / 1e12,
-            "error": told["with"]["predicted_ps"] / real - 1,
-            "scaled_error": told["with"]["scaled_ps"] / real - 1,
-            "again": told["again"]["step_ps"] / real - 1,
-            "compute": told["without"]["compute_ps"] / told["with"]["compute_ps"] - 1,
-            "unexplained": told["with"]["unexplained"],
-            "refused": float(told["with"]["refused"]),
+            "predicted_s": measurements["with"]["predicted_ps"] / 1e12,
+            "error": measurements["with"]["predicted_ps"] / real - 1,
+            "scaled_error": measurements["with"]["scaled_ps"] / real - 1,
+            "again": measurements["again"]["step_ps"] / real - 1,
+            "compute": measurements["without"]["compute_ps"] / measurements["with"]["compute_ps"] - 1,
+            "unexplained": measurements["with"]["unexplained"],
+            "refused": float(measurements["with"]["refused"]),
         }
-    return found
+    return figures
 
 
 def show(result: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ def show(result: dict[str, Any]) -> None:
     for what, rounds in result["pairs"].items():
 
         def over(key: str, rounds: list[dict[str, float]] = rounds) -> list[float]:
-            return sorted(one[key] for one in rounds)
+            return sorted(figures[key] for figures in rounds)
 
         def ratio(key: str) -> str:
             values = over(key)
@@ -122,27 +122,27 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=128, help="of a batch (default: 128)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write everything measured to OUT")
     parser.add_argument("--only", choices=[what for what, _, _ in PAIRS], help="only this pair of programs")
-    given = parser.parse_args()
-    if min(given.rounds, given.steps, given.width, given.rows) < 1:
+    options = parser.parse_args()
+    if min(options.rounds, options.steps, options.width, options.rows) < 1:
         parser.error("everything must be at least 1")
-    more = [f"--steps={given.steps}", f"--width={given.width}", f"--rows={given.rows}"]
-    pairs = [pair for pair in PAIRS if given.only in (None, pair[0])]
+    more = [f"--steps={options.steps}", f"--width={options.width}", f"--rows={options.rows}"]
+    pairs = [pair for pair in PAIRS if options.only in (None, pair[0])]
     with tempfile.TemporaryDirectory() as scratch:
         rounds = []
-        for number in range(given.rounds):
-            print(f"round {number + 1} of {given.rounds}", file=sys.stderr, flush=True)
+        for number in range(options.rounds):
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr, flush=True)
             rounds.append(one_round(Path(scratch), number, pairs, more))
     result = {
         "cores": affinity(),
         "load": os.getloadavg()[0],
-        "rounds": given.rounds,
-        "steps": given.steps,
-        "pairs": {what: [one[what] for one in rounds] for what, _, _ in pairs},
+        "rounds": options.rounds,
+        "steps": options.steps,
+        "pairs": {what: [figures[what] for figures in rounds] for what, _, _ in pairs},
     }
     show(result)
-    if given.json:
-        given.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
-        print(f"Wrote {given.json}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        print(f"Wrote {options.json}")
     return 0
 
 

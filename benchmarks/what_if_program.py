@@ -29,8 +29,8 @@ def data_parallel(reduced: bool, width: int, rows: int) -> Callable[[], Any]:
     mesh = jax.make_mesh((2,), (AXIS,))
     split = PartitionSpec(AXIS)
     step = jax.jit(jax.shard_map(update, mesh=mesh, in_specs=(split, split), out_specs=split))
-    held = jax.device_put((jnp.zeros((2 * width, width)), jnp.ones((2 * rows, width))), NamedSharding(mesh, split))
-    return lambda: step(*held)
+    arrays = jax.device_put((jnp.zeros((2 * width, width)), jnp.ones((2 * rows, width))), NamedSharding(mesh, split))
+    return lambda: step(*arrays)
 
 
 def copying(copied: bool, width: int, rows: int) -> Callable[[], Any]:
@@ -53,13 +53,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--width", type=int, default=1024, help="of the layer; its gradients are of this size squared")
     parser.add_argument("--rows", type=int, default=128, help="of a batch")
-    given = parser.parse_args()
+    options = parser.parse_args()
     config: Any = jax.config  # its options have no types
     config.update("jax_num_cpu_devices", 2)
-    make = data_parallel if given.program in PROGRAMS[:2] else copying
-    step = make(given.program in ("reduced", "copied"), given.width, given.rows)
+    make = data_parallel if options.program in PROGRAMS[:2] else copying
+    step = make(options.program in ("reduced", "copied"), options.width, options.rows)
     jax.block_until_ready(step())
-    for number in range(given.steps):
+    for number in range(options.steps):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
             jax.block_until_ready(step())
 

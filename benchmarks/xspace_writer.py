@@ -78,11 +78,11 @@ def encode(planes: Sequence[Plane], hostname: str) -> Iterator[bytes]:
 def varint(value: int) -> bytes:
     """A number as a varint; negative ones take ten bytes."""
     value &= 0xFFFFFFFFFFFFFFFF
-    written = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*written, value])
+    return bytes([*encoded, value])
 
 
 def number(field: int, value: int) -> bytes:
@@ -135,11 +135,11 @@ def _events(line: Line, events: _Ids, stats: _Ids) -> Bytes:
     whole = sizes + pieces[0][1] + pieces[1][1]
     at = np.cumsum(whole) - whole
     out = np.empty(int(whole.sum()), np.uint8)
-    for written, lengths in pieces:
+    for encoded, lengths in pieces:
         shortest = int(lengths.min(initial=0))
         for byte in range(int(lengths.max(initial=0))):
             rows = slice(None) if byte < shortest else np.flatnonzero(lengths > byte)
-            out[at[rows] + byte] = written[rows, byte] if len(written) == n else written[0, byte]
+            out[at[rows] + byte] = encoded[rows, byte] if len(encoded) == n else encoded[0, byte]
         at = at + lengths
     return out
 
@@ -158,21 +158,21 @@ def _stat(stat: Stat, stats: _Ids, n: int) -> list[_Piece]:
     else:
         value = _varints(stat.values)
     pieces = [_constant(b"\x22", n), _varints(value[1] + len(head)), _constant(head, n), value]
-    return pieces if stat.has is None else [(written, lengths * stat.has) for written, lengths in pieces]
+    return pieces if stat.has is None else [(encoded, lengths * stat.has) for encoded, lengths in pieces]
 
 
-def _constant(written: bytes, n: int) -> _Piece:
-    return np.frombuffer(written, np.uint8).reshape(1, -1), np.full(n, len(written))
+def _constant(constant: bytes, n: int) -> _Piece:
+    return np.frombuffer(constant, np.uint8).reshape(1, -1), np.full(n, len(constant))
 
 
 def _varints(values: NDArray[Any]) -> _Piece:
-    left = np.ascontiguousarray(values, np.int64).view(np.uint64)
+    remaining = np.ascontiguousarray(values, np.int64).view(np.uint64)
     columns: list[Bytes] = []
-    lengths = np.ones(len(left), np.int64)
+    lengths = np.ones(len(remaining), np.int64)
     while True:
-        byte = (left & np.uint64(0x7F)).astype(np.uint8)
-        left = left >> np.uint64(7)
-        more = left != 0
+        byte = (remaining & np.uint64(0x7F)).astype(np.uint8)
+        remaining = remaining >> np.uint64(7)
+        more = remaining != 0
         columns.append(byte | more.view(np.uint8) << np.uint8(7))
         if not more.any():
             return np.stack(columns, axis=1), lengths

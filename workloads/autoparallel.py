@@ -125,14 +125,14 @@ def main() -> None:
     rows = max(1, args.batch // len(devices)) * len(devices)
     if rows != args.batch:
         print(f"batch {rows} instead of {args.batch}, to give each of {len(devices)} devices the same")
-    one, every = (
+    mesh_of_one, mesh_of_all = (
         jax.make_mesh((len(on),), (AXIS,), axis_types=(AxisType.Auto,), devices=on) for on in (devices[:1], devices)
     )
     rng = np.random.default_rng(args.seed)
     batches = [synthetic(rng, rows) for _ in range(args.steps + 1)]
     print(f"MLP {FEATURES}-{WIDTH}x{DEPTH}-1, Adam, batch {rows}, {len(devices)} x {devices[0].device_kind}")
 
-    _, alone = train(one, batches, args.donate, args.seed, range(args.steps), name="1 device")
+    _, alone = train(mesh_of_one, batches, args.donate, args.seed, range(args.steps), name="1 device")
     if len(devices) < 2:
         print(f"loss {alone[0]:.6f} at the first step, {alone[-1]:.6f} at the last")
         print(f"The second phase needs two devices or more, and there is one ({devices[0]}); above is what one can do.")
@@ -140,9 +140,9 @@ def main() -> None:
         return
     name = f"{len(devices)} devices"
     numbers = range(args.steps, 2 * args.steps)
-    state, together = train(every, batches, args.donate, args.seed, numbers, name=name, baseline="1 device")
+    state, together = train(mesh_of_all, batches, args.donate, args.seed, numbers, name=name, baseline="1 device")
 
-    show("batch", jax.device_put(batches[0][0], NamedSharding(every, PartitionSpec(AXIS))))
+    show("batch", jax.device_put(batches[0][0], NamedSharding(mesh_of_all, PartitionSpec(AXIS))))
     show("weights of layer 1", state[0].layers[1].weight)
     allowed = LOSS_RTOL_CPU if devices[0].platform == "cpu" else LOSS_RTOL_ACCELERATOR
     checked = min(CHECKED_STEPS, len(alone))

@@ -78,7 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 128 and 1000]")
     parser.add_argument("--products", type=int, help="products per device [50; on CPU 5000 and 20]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     config: Any = jax.config  # its options have no types
     if config.jax_num_cpu_devices < 0 and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         config.update("jax_num_cpu_devices", 2)  # counts only where there is no accelerator
@@ -86,13 +86,13 @@ def main() -> None:
     if len(devices) < 2:
         print("One device: running apart and together needs two. Showing what this one does alone.")
     if devices[0].platform == "cpu":
-        experiment(devices, given.size or 128, given.products or 5000, jax.jit(chained, static_argnums=1))
-        experiment(devices, given.size or 1000, given.products or 20, queued, " wide")
+        experiment(devices, options.size or 128, options.products or 5000, jax.jit(chained, static_argnums=1))
+        experiment(devices, options.size or 1000, options.products or 20, queued, " wide")
         return
-    size, wanted = given.size or 4000, given.products or 50
-    products = min(fitting(device, size, wanted) for device in devices)
-    if products < wanted:
-        print(f"{wanted} results of {size}x{size} do not fit the free device memory: {products} products are run.")
+    size, requested = options.size or 4000, options.products or 50
+    products = min(fitting(device, size, requested) for device in devices)
+    if products < requested:
+        print(f"{requested} results of {size}x{size} do not fit the free device memory: {products} products are run.")
     experiment(devices, size, products, queued)
 
 

@@ -56,9 +56,9 @@ def experiment(x: jax.Array, products: int, copy: Copy, label: str) -> None:
         for result in results:
             finish(start(result))
     with tracekit.phase(f"pipelined{label}", alone=[compute, away]):
-        started = [start(jnp.dot(x, x)) for _ in range(products)]
-        for one in started:
-            finish(one)
+        transfers = [start(jnp.dot(x, x)) for _ in range(products)]
+        for transfer in transfers:
+            finish(transfer)
 
 
 def fitting(device: Any, size: int, products: int) -> int:
@@ -75,16 +75,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, help="rows of the matrix [4000; on CPU 1000]")
     parser.add_argument("--products", type=int, help="products, and copies of their results [50; on CPU 20]")
-    given = parser.parse_args()
+    options = parser.parse_args()
     config: Any = jax.config  # its options have no types
     if config.jax_num_cpu_devices < 0 and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
         config.update("jax_num_cpu_devices", 2)  # counts only where there is no accelerator
     devices = jax.devices()
     cpu = devices[0].platform == "cpu"
-    size, wanted = given.size or (1000 if cpu else 4000), given.products or (20 if cpu else 50)
-    products = fitting(devices[0], size, wanted)
-    if products < wanted:
-        print(f"{wanted} results of {size}x{size} do not fit the free device memory: {products} products are run.")
+    size, requested = options.size or (1000 if cpu else 4000), options.products or (20 if cpu else 50)
+    products = fitting(devices[0], size, requested)
+    if products < requested:
+        print(f"{requested} results of {size}x{size} do not fit the free device memory: {products} products are run.")
     x = jax.device_put(np.full((size, size), 1 / size, np.float32), devices[0])
     if not cpu:
         experiment(x, products, to_host(), " to host" if len(devices) > 1 else "")

@@ -88,12 +88,12 @@ def load(directory: Path) -> Data:
     """Read the four files of Fashion-MNIST, each plain or `.gz`, from one directory; ValueError if one is missing."""
     arrays = []
     for stem in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        found = [path for path in (directory / f"{stem}-ubyte", directory / f"{stem}-ubyte.gz") if path.is_file()]
-        if not found:
+        paths = [path for path in (directory / f"{stem}-ubyte", directory / f"{stem}-ubyte.gz") if path.is_file()]
+        if not paths:
             raise ValueError(
                 f"{directory} holds no {stem}-ubyte[.gz]; --data wants the directory of the four IDX files."
             )
-        arrays.append(read_idx(found[0]))
+        arrays.append(read_idx(paths[0]))
     data = Data(*arrays)
     for images, labels in ((data.images, data.labels), (data.test_images, data.test_labels)):
         if images.shape != (len(labels), 28, 28) or labels.ndim != 1:
