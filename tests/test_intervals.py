@@ -1,5 +1,7 @@
 """The interval algebra against a brute-force oracle: the set of integer points that an interval set holds."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -60,6 +62,20 @@ def test_total_counts_points(a):
 @given(sets, sets)
 def test_within_measures_each_window_apart(a, windows):
     assert iv.within(a, windows).tolist() == [len(points(a) & set(range(*row))) for row in windows.tolist()]
+
+
+@given(sets, st.integers(1, 80))
+def test_even_edges_cut_a_window_into_pieces_that_hold_each_point_once(a, pieces):
+    edges = iv.even_edges((-22, 32), pieces)
+    expected = [len(points(a) & set(range(*piece))) for piece in itertools.pairwise(edges.tolist())]
+    assert iv.within(a, iv.intervals(edges[:-1], edges[1:])).tolist() == expected
+    assert np.ptp(np.diff(edges)) <= 1
+    assert (edges[0], edges[-1]) == (-22, 32)
+
+
+def test_edges_of_a_window_of_days_do_not_overflow():
+    end = 9_000_000_000_000_000_000
+    assert iv.even_edges((7, end), 3).tolist() == [7, 3 * 10**18 + 4, 6 * 10**18 + 2, end]
 
 
 @given(st.lists(sets, max_size=4))

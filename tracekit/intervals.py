@@ -135,6 +135,13 @@ def within(a: Intervals, windows: Intervals) -> NDArray[np.int64]:
     return held_until(np.maximum(windows[:, 1], windows[:, 0])) - held_until(windows[:, 0])
 
 
+def even_edges(window: tuple[int, int], pieces: int) -> NDArray[np.int64]:
+    """The `pieces` + 1 edges that cut `window` = [start, end) into pieces whose lengths differ by at most 1."""
+    start, end = window
+    # Python ints: the product overflows int64 from about an hour on.
+    return np.array([start + (end - start) * piece // pieces for piece in range(pieces + 1)], np.int64)
+
+
 def sum_exactly(lengths: NDArray[np.int64]) -> int:
     """The sum of int64 values as a Python int, without overflow."""
     high, low = lengths >> 32, lengths & 0xFFFFFFFF

@@ -16,7 +16,6 @@ from tests.report.figures.figure_parts import WINDOW, merged, points
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.report.figures import gantt as gantt_figure
-from tracekit.report.figures import time_axis
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
@@ -340,7 +339,7 @@ def test_levels_hold_the_points_with_that_many_sets(a, b, c):
 @given(merged, merged, st.integers(1, 60))
 def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
     lane = gantt_figure.layers({"a": a, "b": b})
-    edges = time_axis.pixel_edges(WINDOW, columns)
+    edges = iv.even_edges(WINDOW, columns)
     area = {
         key: float(((rows[:, 1] - rows[:, 0]) * (rows[:, 3] - rows[:, 2])).sum())
         for key, rows in gantt_figure.boxes(lane, ("a", "b"), edges, gantt_figure.is_crowded(lane, edges)).items()
@@ -351,14 +350,14 @@ def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, c
 
 def test_a_lane_with_more_intervals_than_pixels_is_stacked_in_one_box_per_height():
     held = iv.intervals(np.arange(0, 600, 10), np.arange(3, 603, 10))
-    lane, edges = [gantt_figure.Layer(held, ("a",))], time_axis.pixel_edges((0, 600), 6)
+    lane, edges = [gantt_figure.Layer(held, ("a",))], iv.even_edges((0, 600), 6)
     assert gantt_figure.is_crowded(lane, edges)
     assert gantt_figure.boxes(lane, ("a",), edges, crowded=True)["a"].tolist() == [[0.0, 600.0, 0.0, 0.3]]
 
 
 def test_a_lane_with_few_intervals_shows_each_at_full_height():
     held = iv.intervals([100, 300], [101, 450])
-    lane, edges = [gantt_figure.Layer(held, ("a",))], time_axis.pixel_edges((50, 650), 6)
+    lane, edges = [gantt_figure.Layer(held, ("a",))], iv.even_edges((50, 650), 6)
     assert not gantt_figure.is_crowded(lane, edges)
     boxes = gantt_figure.boxes(lane, ("a",), edges, crowded=False)
     assert boxes["a"].tolist() == [[50.0, 51.0, 0.0, 1.0], [250.0, 400.0, 0.0, 1.0]]

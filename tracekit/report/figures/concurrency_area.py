@@ -12,7 +12,7 @@ from tracekit import units
 from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Page, Sheet
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.time_axis import bands, draw_axis, laid_out, pixel_edges
+from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
 
 # From so many to so many busy devices.
 Bin = tuple[int, int]
@@ -56,7 +56,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
 
     phases = bands(selection, width)
     high_px = plot_px + phases.height
-    edges = pixel_edges((0, length), width)
+    edges = iv.even_edges((0, length), width)
     averaged = len(depth[0]) > len(edges)
     colours: dict[Hashable, str] = {**bin_colours(on.colours, bins), 0: on.colours["idle"]}
     entries = [("no device busy", [colours[0]])] if times[0] else []

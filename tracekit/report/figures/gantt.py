@@ -16,7 +16,7 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label, bins_of
 from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
-from tracekit.report.figures.time_axis import bands, draw_axis, laid_out, pixel_edges
+from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
 from tracekit.timeline.rows import Rows
 from tracekit.vocabulary.kinds import Kind
 
@@ -100,7 +100,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
 
     phases = bands(selection, width)
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
-    edges = pixel_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
+    edges = iv.even_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
     crowded = [is_crowded(lane.layers, edges) for lane in lanes]
     notes = [f"{count} lanes are merged into one per device."] if count > _MAX_LANES else []
     if not selection.aligned:

@@ -1,4 +1,4 @@
-"""The axis of time of a figure: its pixel columns, its ticks, the phases behind it, and times as a user types them.
+"""The axis of time of a figure: its ticks, the phases behind it, and times as a user types them.
 
 All in exact picoseconds. The windows of a selection are laid end to end, from 0.
 """
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
@@ -30,13 +29,6 @@ _LONGEST = 2**63
 # More digits than these behind or before the point are not read but counted.
 _MOST_DECIMALS, _MOST_DIGITS = 3, 5
 _TIER_PX, _TIERS, _NAME_SIZE, _MAX_NAME_PX = 28, 3, 9.0, 330
-
-
-def pixel_edges(window: tuple[int, int], columns: int) -> NDArray[np.int64]:
-    """The `columns` + 1 integer edges that cut `window` into columns whose lengths differ by at most 1 ps."""
-    start, end = window
-    # Python ints: (end - start) * columns overflows int64 from about an hour on.
-    return np.array([start + (end - start) * column // columns for column in range(columns + 1)], dtype=np.int64)
 
 
 def laid_out(merged: iv.Intervals, windows: iv.Intervals) -> iv.Intervals:

@@ -9,9 +9,10 @@ from itertools import groupby
 from string import Template
 
 from tracekit.report import palette
-from tracekit.report.html import markup, payload, pictures
+from tracekit.report.html import markup, pictures
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, table, tag
+from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report
 from tracekit.report.section import Section, Table
 from tracekit.report.sections.overview import classification, overview
@@ -49,26 +50,28 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    parts = _sections(report, TimelineLinks(origins(report), report.clock_of, timeline is not None))
-    data = None if timeline is None else Markup(payload.payload(report, timeline))
-    scripts, styles = (list(map(_read, files)) if timeline else [] for files in (payload.SCRIPTS, payload.STYLES))
-    body = join(_section(key, title, inside, data if key == "timeline" else None) for key, title, inside in parts)
+    scripts, styles, data = [_read("theme.js")], [_colours(), _read("page.css")], None
+    if timeline is not None:
+        data = Markup(payload(report, timeline))
+        scripts += map(_read, SCRIPTS)
+        styles += map(_read, STYLES)
+    parts = _sections(report, data)
     places = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
-    own = _read("theme.js")
     return Template(_read("page.html")).substitute(
         title=tag("title", f"tracekit: {report.headline}"),
-        policy=_policy([own, *scripts]),
-        style=tag("style", Markup("\n".join([_colours(), _read("page.css"), *styles]))),
+        policy=_policy(scripts),
+        style=tag("style", Markup("\n".join(styles))),
         navigation=tag("ul", *places),
         header=_header(report),
-        body=body,
+        body=join(_section(*part) for part in parts),
         foot=_foot(report),
-        script=join(tag("script", Markup(script)) for script in [own, *scripts]),
+        script=join(tag("script", Markup(script)) for script in scripts),
     )
 
 
-def _sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Markup]]:
+def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, Markup]]:
     """Key, title and content of everything between the head and the foot, in order."""
+    links = TimelineLinks(origins(report), report.clock_of, lead=timeline is not None)
     parts = [("verdict", "Verdict", _verdicts(report))]
     if lines := highlights(report.sections):
         items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
@@ -78,8 +81,9 @@ def _sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Mark
     by_key = {section.key: section for section in report.sections if not section.lacking}
     before += [by_key[key] for key in _FIRST if key in by_key]
     parts += [(section.key, section.title, _content(section, report, links)) for section in before]
-    if links.lead:
-        parts.append(("timeline", "Timeline", Markup("")))
+    if timeline is not None:
+        without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
+        parts.append(("timeline", "Timeline", join([without, timeline])))
     after = [section for key, section in by_key.items() if key not in _FIRST]
     parts += [(section.key, section.title, _content(section, report, links)) for section in after]
     if lacking := [section for section in report.sections if section.lacking]:
@@ -92,11 +96,8 @@ def _sections(report: Report, links: TimelineLinks) -> list[tuple[str, str, Mark
     return parts
 
 
-def _section(key: str, title: str, inside: Markup, data: Markup | None) -> Markup:
-    head = tag("h2", title, id=f"{key}-title")
-    more = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-    content = [head, inside] if data is None else [head, more, data]
-    return tag("section", *content, id=key, aria_labelledby=f"{key}-title")
+def _section(key: str, title: str, inside: Markup) -> Markup:
+    return tag("section", tag("h2", title, id=f"{key}-title"), inside, id=key, aria_labelledby=f"{key}-title")
 
 
 def _verdicts(report: Report) -> Markup:
@@ -111,8 +112,9 @@ def _verdicts(report: Report) -> Markup:
 
 def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     """A section's findings and sentences, then its tables, each behind its picture where it has one."""
-    explains = section in report.sections
-    about = f"Only what ran in the compared phases counts here: {', '.join(report.compared)}."
+    about = ""
+    if report.compared and section in report.sections:
+        about = f"Only what ran in the compared phases counts here: {', '.join(report.compared)}."
     lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
     lines += [markup.text(sentence) for sentence in section.sentences]
     words = [tag("p", line) for line in lines] if len(lines) < 2 else [_list(lines)]
@@ -121,7 +123,7 @@ def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     for with_picture, group in groupby(tables, lambda table: table.key in _WITH_PICTURE):
         content = [_table(table, report, links) for table in group]
         parts += content if with_picture else [tag("div", *content, class_="tables")]
-    return join([tag("p", about, class_="about") if report.compared and explains else None, *words, *parts])
+    return join([tag("p", about, class_="about") if about else None, *words, *parts])
 
 
 def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:

@@ -104,18 +104,12 @@ def strips(
         span = (extent if alone else None) or iv.span([window])
         if span is None or span[1] <= span[0]:
             continue
-        edges = _edges(span, min(cells, span[1] - span[0]))
+        edges = iv.even_edges(span, min(cells, span[1] - span[0]))
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
         lines = [_line(rows, *of_line, edges) for of_line in _sets(rows, mine[:MAX_DEVICES])]
         marks, more = _phases(phases, edges) if alone else ((), 0)
         by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - MAX_DEVICES, 0), more)))
     return by_clock
-
-
-def _edges(span: tuple[int, int], cells: int) -> NDArray[np.int64]:
-    start, end = span
-    # Python ints: the product overflows int64 from about an hour on.
-    return np.array([start + (end - start) * at // cells for at in range(cells + 1)], np.int64)
 
 
 def _sets(rows: Rows, devices: Sequence[int]) -> list[tuple[str, slice, NDArray[np.bool_] | None]]:
