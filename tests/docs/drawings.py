@@ -181,8 +181,8 @@ def wait() -> str:
         ],
         10,
         [
-            f"The all-reduce lasts {first} on gpu:0 and {last} on gpu:1, but can only move data",
-            f"when both are there: transfer {last}; the other {first - last} of gpu:0 are gpu:1's lateness.",
+            f"The all-reduce takes {first} on gpu:0 and {last} on gpu:1, but can only move data",
+            f"when both have started: transfer {last}; the other {first - last} on gpu:0 is waiting.",
         ],
         [5],
     )
@@ -207,7 +207,7 @@ def critical_path() -> str:
         10,
         [
             "No part of it is a wait: where gpu:0 waits, the path goes on with gpu:1,",
-            "which came last. A faster gpu:0 gains only what it has on the path.",
+            "which arrived last. A faster gpu:0 shortens only its own part of the path.",
         ],
     )
 
@@ -235,11 +235,11 @@ def stretch() -> str:
 
 
 def architecture() -> str:
-    """The layers of the package as the first import contract has them: who stands higher may import what is below."""
+    """The layers of the package as the first import contract has them: a layer may import those below it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = [layer.split(" | ") for layer in contracts[0]["layers"] if layer != "__main__"]
     height = 74 + LAYER * len(layers)
-    title = "What a module may import: only what stands below it"
+    title = "What a module may import: only the layers below it"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'font-family="system-ui, sans-serif" role="img" aria-label="{escape(title)}">',
@@ -258,7 +258,7 @@ def architecture() -> str:
             label = f"{name}/" if package else name
             parts.append(_text(x + (width - 6) / 2, top + 17, label, LIGHT[ink], 13, "middle"))
     parts.append(
-        _text(16, height - 12, "Dark: a folder. Light: a single module. Side by side: neither imports the other.")
+        _text(16, height - 12, "Dark: a package. Light: a single module. Modules of one row do not import each other.")
     )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
