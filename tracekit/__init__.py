@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tracekit.timeline.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
     from tracekit.timeline.step_boundaries import StepBoundaries
+    from tracekit.timeline.syncs import Syncs
     from tracekit.timeline.timeline import Timeline, timeline_of
     from tracekit.timeline.unions import DeviceUnions, Unions
     from tracekit.trace import Trace
@@ -76,6 +77,7 @@ _WHERE = {
     "StepBoundaries": "timeline.step_boundaries",
     "Steps": "analysis.steps",
     "Stretch": "report.model",
+    "Syncs": "timeline.syncs",
     "Table": "report.section",
     "Timeline": "timeline.timeline",
     "Trace": "trace",
@@ -128,6 +130,7 @@ __all__ = [
     "StepBoundaries",
     "Steps",
     "Stretch",
+    "Syncs",
     "Table",
     "Timeline",
     "Trace",

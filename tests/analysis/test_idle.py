@@ -440,6 +440,9 @@ def cause_at(p, device, events, launches, spans, syncs):
         inside = (before["id"], after["id"]) == (None, None) and before["run"] == after["run"] != None  # noqa: E711
     led = launch is not None and not inside
 
+    def launched_at(one):
+        return by_id[one["id"]][0] if one["id"] in by_id else one["start"]
+
     def awaited(sync):
         moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
         work = [
@@ -447,10 +450,9 @@ def cause_at(p, device, events, launches, spans, syncs):
             for one in events
             if one["device"] == sync["on_device"]
             and sync["on_lane"] in (None, one["lane"])
-            and one["id"] in by_id
-            and by_id[one["id"]][0] < moment
+            and launched_at(one) < moment
         ]
-        return max(work, key=lambda one: (one["end"], by_id[one["id"]][0], one["order"]), default=None)
+        return max(work, key=lambda one: (one["end"], launched_at(one), one["order"]), default=None)
 
     launched = min(max(launch[0], s), e) if led else s
     if p < launched:

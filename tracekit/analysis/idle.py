@@ -14,7 +14,6 @@ from tracekit import notebook
 from tracekit.analysis.host_activity import (
     HostActivity,
     host_activity,
-    lane_waits,
     same_clock,
 )
 from tracekit.columns import frame
@@ -194,7 +193,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
         for times in (calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy())
     )
     launch_moment = np.clip(call_start, start, end)
-    wait_end, wait_cause = _waits(timeline, host.awaited, device, (before, after), launch_moment)
+    wait_end, wait_cause = _waits(timeline, device, (before, after), launch_moment)
     rest_cause = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
     rest_cause[in_one_program] = CAUSE_CODE[Cause.INSIDE]
     rest_cause[has_launch & (end - wait_end <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
@@ -226,7 +225,6 @@ def _in_one_program(timeline: Timeline, before: NDArray[np.int64], after: NDArra
 
 def _waits(
     timeline: Timeline,
-    awaited: NDArray[np.int64],
     device: int,
     gaps: tuple[NDArray[np.int64], NDArray[np.int64]],
     launch_moment: NDArray[np.int64],
@@ -250,7 +248,7 @@ def _waits(
         )
         wait_end[collective_gaps[explains]] = end_elsewhere[explains]
     call_starts = timeline.trace.launches["start_ps"].to_numpy()
-    for lane, moment, row in lane_waits(rows, device, timeline.trace.syncs, awaited):
+    for lane, moment, row in _lane_waits(timeline, device):
         gaps_of_lane = np.flatnonzero(
             (timeline.launch[after] >= 0) & ((lane == -1) | (rows.codes("lane")[after] == lane))
         )
@@ -262,6 +260,32 @@ def _waits(
         copy = rows.kind[row[explains]] == CODE[Kind.MEMCPY]
         cause[gaps_of_lane[explains]] = np.where(copy, CAUSE_CODE[Cause.COPY], CAUSE_CODE[Cause.OTHERS])
     return wait_end, cause
+
+
+def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    """The waits that lanes of a device were told: the lane's code (-1 for all lanes), when, and for which row.
+
+    Times and rows are of shape (n,), by time; a lane keeps its order, so the row is that which ended last of all that
+    it was told to wait for until then. Work on other clocks is left out: it proves nothing here.
+    """
+    rows, syncs, awaited = timeline.rows, timeline.trace.syncs, timeline.syncs.awaited
+    on_same_clock = same_clock(rows, device)
+    of_device = np.array([*(str(name) == rows.devices[device] for name in syncs["device"].cat.categories), False])
+    waits_of_device = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
+    waits_of_device = waits_of_device[on_same_clock[rows.device[awaited[waits_of_device]]]]
+    lanes = {name: code for code, name in enumerate(rows.labels("lane"))}
+    lane = np.array([*(lanes.get(str(name), -2) for name in syncs["lane"].cat.categories), -1])
+    lane = lane[syncs["lane"].cat.codes.to_numpy()[waits_of_device]]
+    moments = syncs["start_ps"].to_numpy()[waits_of_device]
+    waits = []
+    for lane_code in np.unique(lane).tolist():
+        of_lane = np.flatnonzero(lane == lane_code)
+        of_lane = of_lane[np.argsort(moments[of_lane], kind="stable")]
+        row = awaited[waits_of_device[of_lane]]
+        reach = np.maximum.accumulate(rows.end[row])
+        furthest = np.maximum.accumulate(np.where(rows.end[row] == reach, np.arange(len(row)), 0))
+        waits.append((lane_code, moments[of_lane], row[furthest]))
+    return waits
 
 
 def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:

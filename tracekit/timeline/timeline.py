@@ -16,6 +16,7 @@ from tracekit.readers import read
 from tracekit.timeline.instances import CollectiveInstances, match
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import StepBoundaries, boundaries
+from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
 from tracekit.trace import Trace
 
@@ -107,13 +108,18 @@ class Timeline:
         return launch_of(self.rows, self.trace.launches)
 
     @part
+    def syncs(self) -> Syncs:
+        """What each of `trace.syncs` waited for."""
+        return syncs(self.rows, self.launch, self.trace.launches, self.trace.syncs)
+
+    @part
     def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
         return match(self.rows)
 
     @part
     def steps(self) -> StepBoundaries:
-        """Where each step begins and ends; `steps.of` (n,) is the step of each row, -1 for none.
+        """Where each step begins and ends; `steps.step_of` (n,) is the step of each row, -1 for none.
 
         Stretches are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
         nothing in it.

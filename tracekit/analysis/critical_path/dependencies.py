@@ -143,41 +143,6 @@ def predecessors(queue: Column, start: Column, end: Column, aside: NDArray[np.bo
     return predecessor, lead
 
 
-def sync_edges(rows: Rows, launch: Column, launches: pd.DataFrame, syncs: pd.DataFrame) -> tuple[Edges, Edges]:
-    """The waits of `syncs` (SYNC_COLUMNS): of lanes as (row, row), and of threads as (row, place in `syncs`).
-
-    What was launched on a lane before the wait was recorded (else: before it began) is awaited, the last of each lane
-    for all of them, since a lane runs in order. A lane's wait holds up what is launched on it from then on. A row whose
-    launch the trace lacks counts as launched when it started.
-    """
-    if len(syncs) == 0:
-        return NONE, NONE
-    lane_rows = _Lanes(rows, launch, launches)
-    wait_starts = syncs["start_ps"].to_numpy()
-    recorded = np.where(
-        syncs["recorded_ps"].isna().to_numpy(bool), wait_starts, syncs["recorded_ps"].to_numpy(np.int64, na_value=0)
-    )
-    waiting = lane_rows.numbers(syncs["device"], syncs["lane"])
-    awaited = lane_rows.numbers(syncs["on_device"], syncs["on_lane"])
-    held_row = np.full(len(syncs), -1)
-    for lane_number in np.unique(waiting[waiting >= 0]).tolist():
-        waits_on_lane = np.flatnonzero(waiting == lane_number)
-        held_row[waits_on_lane] = lane_rows.first_from(lane_number, wait_starts[waits_on_lane])
-    of_lane, of_thread = [NONE], [NONE]
-    no_lane = syncs["device"].isna().to_numpy(bool)
-    device = lane_rows.device_of(syncs["on_device"])
-    for on, several in np.unique(np.column_stack([awaited, device]), axis=0).tolist():
-        waits_on_lane = np.flatnonzero((awaited == on) & (device == several))
-        lanes = [on] if on >= 0 else lane_rows.of_device(several) if on == _Lanes.ALL else []
-        for lane_number in lanes:
-            row = lane_rows.last_before(lane_number, recorded[waits_on_lane])
-            for_lane = (row >= 0) & (held_row[waits_on_lane] >= 0)
-            of_lane.append((row[for_lane], held_row[waits_on_lane][for_lane]))
-            for_thread = (row >= 0) & no_lane[waits_on_lane]
-            of_thread.append((row[for_thread], waits_on_lane[for_thread]))
-    return _concatenate(of_lane), _concatenate(of_thread)
-
-
 def resume_edges(rows: Rows, launch: Column, launches: pd.DataFrame, queues: QueueOrder) -> Edges:
     """What began on a CPU device when a copy had arrived, as (copy, row).
 
@@ -204,64 +169,6 @@ def resume_edges(rows: Rows, launch: Column, launches: pd.DataFrame, queues: Que
     )
     resumes &= (rows.end[copy] <= rows.start[row]) & (ends[queues.predecessor[row]] <= rows.end[copy])
     return copy[resumes], row[resumes]
-
-
-def _concatenate(edge_lists: list[Edges]) -> Edges:
-    return np.concatenate([predecessors for predecessors, _ in edge_lists]), np.concatenate(
-        [nodes for _, nodes in edge_lists]
-    )
-
-
-class _Lanes:
-    """The rows of each lane in the order in which they were launched."""
-
-    ALL, NO = -1, -2
-
-    def __init__(self, rows: Rows, launch: Column, launches: pd.DataFrame) -> None:
-        launch_place = np.where(launch >= 0, launch, 0)
-        call_starts = launches["start_ps"].to_numpy()
-        launched_at = np.where(launch >= 0, call_starts[launch_place], rows.start) if len(call_starts) else rows.start
-        self._width = len(rows.labels("lane"))
-        key = rows.device * self._width + rows.codes("lane")
-        order = np.lexsort((np.arange(len(rows)), launched_at, key))
-        self._labels = {name: code for code, name in enumerate(rows.labels("lane"))}
-        self._devices = {name: code for code, name in enumerate(rows.devices)}
-        self._launched_at, self._latest, self._earliest = {}, {}, {}
-        cuts = np.flatnonzero(np.diff(key[order])) + 1
-        for lane_rows in np.split(order, cuts) if len(order) else []:
-            number = int(key[lane_rows[0]])
-            self._launched_at[number] = launched_at[lane_rows]
-            # Rows stand by start: the latest of a lane is the last.
-            self._latest[number] = np.maximum.accumulate(lane_rows)
-            self._earliest[number] = np.minimum.accumulate(lane_rows[::-1])[::-1]
-
-    def device_of(self, column: pd.Series) -> Column:
-        codes = [self._devices.get(str(name), -1) for name in column.cat.categories]
-        return np.array([*codes, -1])[column.cat.codes.to_numpy()]
-
-    def numbers(self, device: pd.Series, lane: pd.Series) -> Column:
-        """The lane of each wait: ALL where it names a device alone, NO where it names none, or one that ran nothing."""
-        codes = np.array([*(self._labels.get(str(name), self.NO) for name in lane.cat.categories), self.ALL])
-        on, lane_code = self.device_of(device), codes[lane.cat.codes.to_numpy()]
-        number = np.where(
-            (on < 0) | (lane_code == self.NO), self.NO, np.where(lane_code >= 0, on * self._width + lane_code, self.ALL)
-        )
-        has_rows = np.isin(number, [*self._launched_at, self.ALL])
-        return np.where(has_rows, number, self.NO)
-
-    def of_device(self, device: int) -> list[int]:
-        return [number for number in self._launched_at if number // self._width == device]
-
-    def last_before(self, number: int, moments: Column) -> Column:
-        """The last row that was launched on a lane before each moment, -1 for none."""
-        place = np.searchsorted(self._launched_at[number], moments, side="left") - 1
-        return np.where(place >= 0, self._latest[number][place], -1)
-
-    def first_from(self, number: int, moments: Column) -> Column:
-        """The first row that was launched on a lane at or after each moment, -1 for none."""
-        place = np.searchsorted(self._launched_at[number], moments, side="left")
-        exists = place < len(self._launched_at[number])
-        return np.where(exists, self._earliest[number][np.minimum(place, len(self._launched_at[number]) - 1)], -1)
 
 
 def operand_edges(rows: Rows, queues: QueueOrder, table: pd.DataFrame) -> Edges:

@@ -12,7 +12,6 @@ from tracekit.analysis.critical_path.dependencies import (
     operand_edges,
     queue_order,
     resume_edges,
-    sync_edges,
 )
 from tracekit.analysis.critical_path.host import Calls, calls
 from tracekit.columns import frame
@@ -177,13 +176,16 @@ def _further_edges(sources: _Sources) -> dict[str, Edges]:
     """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
     timeline, queues, first = sources.timeline, sources.queues, sources.first
     rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
-    lanes, threads = sync_edges(rows, launch, trace.launches, trace.syncs)
+    syncs = timeline.syncs
+    held = syncs.held[syncs.sync]
+    of_thread = trace.syncs["device"].isna().to_numpy(bool)[syncs.sync]
+    waits = np.searchsorted(sources.waiting, syncs.sync[of_thread])
     held_up = np.flatnonzero(queues.was_held_up)
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     return {
-        "a lane waits for a lane": (lanes[0] + row, lanes[1] + row),
-        "a thread waits for a lane": (threads[0] + row, np.searchsorted(sources.waiting, threads[1]) + first[1]),
+        "a lane waits for a lane": (syncs.row[held >= 0] + row, held[held >= 0] + row),
+        "a thread waits for a lane": (syncs.row[of_thread] + row, waits + first[1]),
         "a call returns behind its rows": (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
         "an asynchronous pair's done": (queues.pair[held_up] + row, held_up + first[4]),
         "an operand": (operand_rows + row, reader_rows + row),

@@ -1,0 +1,111 @@
+"""What each wait waited for: hand-made cases, and a brute-force oracle over the rows of every lane."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.launch_frames import calls, waits, work
+from tracekit.timeline.timeline import Timeline, timeline_of
+from tracekit.trace import Trace
+
+
+def timeline(rows, launches, syncs) -> Timeline:
+    return timeline_of(Trace(work(*rows), launches=calls(*launches), syncs=waits(*syncs)))
+
+
+def row(start, end, id=None, lane="1", device="gpu:0") -> dict:
+    return {"device": device, "lane": lane, "start": start, "end": end, "id": id}
+
+
+def wait(start, **more) -> dict:
+    return {"start": start, "end": start + 1, "on_device": "gpu:0", **more}
+
+
+def test_a_wait_for_a_device_waits_for_the_last_row_of_each_of_its_lanes():
+    rows = [row(0, 9, 1), row(20, 30, 2), row(5, 40, 3, lane="2"), row(0, 99, 4, device="gpu:1")]
+    syncs = timeline(rows, [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 3, 4)], [wait(10)]).syncs
+    assert (syncs.row.tolist(), syncs.sync.tolist()) == ([2, 1], [0, 0])
+    assert (syncs.awaited.tolist(), syncs.held.tolist()) == ([1], [-1])
+
+
+def test_work_launched_after_the_wait_was_recorded_is_not_awaited():
+    rows, launches = [row(0, 9, 1), row(20, 30, 2)], [(1, 0, 1), (2, 5, 6)]
+    assert timeline(rows, launches, [wait(10, recorded=5), wait(10, recorded=6)]).syncs.awaited.tolist() == [0, 1]
+
+
+def test_a_row_whose_call_is_not_in_the_trace_is_awaited_if_it_had_started():
+    assert timeline([row(3, 9)], [], [wait(3), wait(4)]).syncs.awaited.tolist() == [-1, 0]
+
+
+def test_a_row_that_ends_after_its_followers_on_a_lane_is_the_last_of_them():
+    rows = [row(0, 50, 1), row(10, 20, 2)]
+    assert timeline(rows, [(1, 0, 1), (2, 1, 2)], [wait(5)]).syncs.row.tolist() == [0]
+
+
+def test_a_lane_that_waits_holds_what_is_launched_on_it_from_then_on():
+    rows = [row(0, 9, 1), row(9, 20, 2, lane="2"), row(30, 40, 3, lane="2")]
+    lane_wait = wait(6, device="gpu:0", lane="2", on_lane="1")
+    syncs = timeline(rows, [(1, 0, 1), (2, 5, 6), (3, 6, 7)], [lane_wait]).syncs
+    assert (syncs.awaited.tolist(), syncs.held.tolist()) == ([0], [2])
+
+
+def test_waits_without_rows_and_rows_without_waits_give_nothing():
+    assert timeline([], [], [wait(5)]).syncs.awaited.tolist() == [-1]
+    assert timeline([row(0, 9)], [], []).syncs.awaited.tolist() == []
+
+
+DEVICES, LANES = ["gpu:0", "gpu:1"], ["1", "2"]
+some_rows = st.lists(
+    st.builds(
+        lambda device, lane, start, size, ahead: (device, lane, start, start + size, ahead),
+        st.sampled_from(DEVICES),
+        st.sampled_from(LANES),
+        st.integers(0, 20),
+        st.integers(0, 9),
+        st.one_of(st.none(), st.integers(-2, 9)),
+    ),
+    max_size=9,
+)
+some_waits = st.lists(
+    st.fixed_dictionaries(
+        {
+            "start": st.integers(-3, 25),
+            "device": st.sampled_from([None, *DEVICES]),
+            "lane": st.sampled_from([None, *LANES, "9"]),
+            "on_device": st.sampled_from([None, *DEVICES, "gpu:7"]),
+            "on_lane": st.sampled_from([None, *LANES, "9"]),
+            "recorded": st.one_of(st.none(), st.integers(-3, 25)),
+        }
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(some_rows, some_waits)
+def test_every_wait_is_for_what_was_launched_before_it(drawn, some):
+    rows = [row(start, end, id, lane, device) for id, (device, lane, start, end, _) in enumerate(drawn)]
+    launches = [
+        (id, start - ahead, start - ahead + 1) for id, (*_, start, _, ahead) in enumerate(drawn) if ahead is not None
+    ]
+    ordered = timeline(rows, launches, [{**one, "end": one["start"] + 1} for one in some])
+    # In the order of Rows: device, lane, start, end, and when it was launched.
+    placed = [(*drawn[at][:4], drawn[at][2] - (drawn[at][4] or 0)) for at in ordered.rows.at.tolist()]
+    syncs = ordered.syncs
+    edges = set(zip(syncs.sync.tolist(), syncs.row.tolist(), strict=True))
+    expected = set()
+    for at, one in enumerate(some):
+        moment = one["start"] if one["recorded"] is None else one["recorded"]
+        last_of_lane = {}
+        for place, (device, lane, _, end, launched) in enumerate(placed):
+            if device == one["on_device"] and one["on_lane"] in (None, lane) and launched < moment:
+                last_of_lane.setdefault(lane, []).append((end, launched, place))
+        expected |= {(at, max(rows_of_lane)[2]) for rows_of_lane in last_of_lane.values()}
+        last = max((max(rows_of_lane) for rows_of_lane in last_of_lane.values()), default=(0, 0, -1))
+        assert syncs.awaited[at] == last[2]
+        later = [
+            place
+            for place, (device, lane, _, _, launched) in enumerate(placed)
+            if one["lane"] is not None and (device, lane) == (one["device"], one["lane"]) and launched >= one["start"]
+        ]
+        assert syncs.held[at] == min(later, default=-1)
+    assert edges == expected
