@@ -7,6 +7,7 @@ from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import PlaneText, metadata_plane, write
 from tracekit.errors import TraceError
 from tracekit.readers import read
+from tracekit.readers.xspace.gpu_plane import CopyRecord, copy_record
 
 STREAM = "Stream #1(Compute)"
 
@@ -280,3 +281,31 @@ def test_launches_carry_the_correlation_id_of_their_kernel(tmp_path):
     apart = write(tmp_path / "h.xplane.pb", text.replace("/host:CPU", "/host:CUPTI"))
     assert read(apart).launches["name"].tolist() == ["cuLaunchKernel"]
     assert read(apart).spans.empty
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "memory"),
+    [
+        ("kind_src:pinned kind_dst:device size:112 dest:2 async:1", CopyRecord("pinned", "device", 112), "pinned"),
+        ("kind_src:pageable kind_dst:array size:1 dest:2 async:0", CopyRecord("pageable", "array", 1), "pageable"),
+        ("kind_src:device kind_dst:pageable size:9 dest:2 async:1", CopyRecord("device", "pageable", 9), "pageable"),
+        (
+            "kind_src:device kind_dst:device_static size:9 dest:2 async:1",
+            CopyRecord("device", "device_static", 9),
+            None,
+        ),
+        ("kind_src:device kind_dst:device size:9 dest:3 async:1", CopyRecord("device", "device", 9, True), None),
+        ("kind_src:managed kind_dst:device size:9 dest:2 async:1", CopyRecord("managed", "device", 9), None),
+        ("size:6144 dest:2 async:1", CopyRecord(bytes=6144), None),
+        ("size:6144 dest:6 async:1", CopyRecord(bytes=6144, leaves=True), None),
+        ("src:2 dest:1 size:7", CopyRecord(bytes=7, leaves=True), None),
+        ("src:2 dest:2 size:7", CopyRecord(bytes=7), None),
+        # ROCm: `dest` counts the processors of the host too, and no size is 0.
+        ("kind:Unknown size:655360 dest:4 async:1", CopyRecord(bytes=655360), None),
+        ("kind:Unknown size:0 dest:512 async:1", CopyRecord(), None),
+        ("kind:Unknown num_bytes:64", CopyRecord(bytes=64), None),
+        ("", CopyRecord(), None),
+    ],
+)
+def test_details_tell_ends_and_size_of_a_copy_on_gpu_2(text, expected, memory):
+    assert (copy_record(text, ordinal=2), copy_record(text, ordinal=2).host_memory) == (expected, memory)

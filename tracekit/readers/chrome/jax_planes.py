@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from tracekit.columns import categorical, distinct
 from tracekit.readers import xspace
 from tracekit.readers.chrome import Dialect, Document
-from tracekit.readers.xspace import device_planes
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import Trace
 
@@ -147,7 +146,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str]]:
         plane, plane_notes = _plane(document, name, rows, names)
         planes.append(plane)
         notes += plane_notes
-    accelerated = any(device_planes.name(plane.name) for plane in planes)
+    accelerated = any(xspace.device_name(plane.name) for plane in planes)
     copies = sum(int(plane.names.isin(_COPY_CALLS).sum()) for plane in planes if plane.name == _HOST)
     if copies and not accelerated:
         notes.append(
@@ -238,7 +237,7 @@ def _lines(
     tid_labels = [*map(str, document.tid.categories), ""]
     labels = [tid_labels[tid] for tid in tids]
     lines = [Line(_integer(tid) or 0, threads.get(tid, ""), "", base_ns) for tid in labels]
-    is_kept = np.array([device_planes.is_truth(name, line.name, line.id) for line in lines], bool)
+    is_kept = np.array([xspace.is_decoded(name, line.name, line.id) for line in lines], bool)
     in_kept = is_kept[codes] if len(rows) else np.zeros(0, bool)
     return (
         rows[in_kept],

@@ -2,6 +2,10 @@
 
 A stream's line also holds what its profiler allocated and waited for, and is called `CUPTI overhead` once one event of
 that kind stands in it (xla/backends/profiler/gpu/cupti_collector.cc, rocm_collector.cc).
+
+What a profiler writes of a copy is the stat `memcpy_details`: of NVIDIA `kind_src:pinned kind_dst:device size:112
+dest:0 async:1`, in older versions `size:112 dest:4 async:0`; of ROCm `kind:Unknown size:655360 dest:2 async:1`, where
+`dest` counts the processors too and a size of 0 stands for one that was not recorded.
 """
 
 import re
@@ -15,10 +19,9 @@ from numpy.typing import NDArray
 from tracekit import intervals
 from tracekit.columns import categorical, distinct, frame
 from tracekit.readers.hlo.instruction import MOVES, Op
-from tracekit.readers.xspace import memcpy, plane_ops
+from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
-from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
-from tracekit.readers.xspace.planes import Plane
+from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
@@ -46,6 +49,7 @@ _OCCUPANCY = re.compile(r"\bocc_pct:([\d.]+)")
 # Copies of unified memory stand on streams of their own; its page faults and the like are no copies.
 _UNIFIED, _UNIFIED_COPY = "UM_", "UM_BYTES_TRANSFER_"
 _GRAPH_AS_A_WHOLE = "CudaGraphExec:"
+_FIELD = re.compile(r"(\w+):(\S+)")
 _ROCM = ("kind:", "__amd_rocclr")
 
 
@@ -60,6 +64,22 @@ class Gpu:
     calls: Calls
 
 
+@dataclass(frozen=True)
+class CopyRecord:
+    """The memories at both ends of a copy as CUPTI names them (GetMemoryKindName), "" where the text does not; its
+    size, None if that is not known; `leaves` if it goes to another GPU, should it go from device to device."""
+
+    source: str = ""
+    target: str = ""
+    bytes: int | None = None
+    leaves: bool = False
+
+    @property
+    def host_memory(self) -> str | None:
+        """The kind of the host's memory at one end, as far as it is told."""
+        return copies.host_memory(f"{self.source} {self.target}")
+
+
 class _Evidence(NamedTuple):
     """What tells the direction of a copy: texts that do, whether it is known to stay within the device, and whether its
     record names another device, should it go from device to device."""
@@ -69,32 +89,32 @@ class _Evidence(NamedTuple):
     leaves: bool
 
 
-def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
+def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
     """The rows of a GPU, of those of the events that have a time."""
     plane = events.plane
     events, notes = _work(events)
     rows = events.rows
-    data = plane_ops.base(gpu.host, gpu.device, plane, rows)
-    hlo = plane_ops.hlo_ops(plane, rows, lookup)
+    data = planes.event_columns(gpu.host, gpu.device, plane, rows)
+    hlo = planes.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]
-    known = [*(memcpy.details(str(text), gpu.ordinal) for text in details.categories), memcpy.Details()]
-    # Rows that are alike in all of this are judged once.
+    copy_records = [*(copy_record(str(text), gpu.ordinal) for text in details.categories), CopyRecord()]
+    # Rows that are alike in all of this are classified once.
     which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
     ops = [hlo.ops[at][1] for at in hlo.which[first]]
-    records = [known[code] if code >= 0 else None for code in details.codes[first]]
-    judged = [
-        _judge(*row)
+    records = [copy_records[code] if code >= 0 else None for code in details.codes[first]]
+    classes = [
+        _classify(*row)
         for row in zip(data["name"][first], data["lane"][first], ops, records, is_memset[first], strict=True)
     ]
-    data |= plane_ops.hlo_columns([(op, verdict.kind) for op, verdict in zip(ops, judged, strict=True)], which)
-    data["kind"] = categorical([verdict.kind.value for verdict in judged], which)
-    data["known_by"] = categorical([verdict.known_by.value for verdict in judged], which)
-    data["host_memory"] = categorical([copy.host_memory for copy in known], details.codes)
+    data |= planes.hlo_columns([(op, each.kind) for op, each in zip(ops, classes, strict=True)], which)
+    data["kind"] = categorical([each.kind.value for each in classes], which)
+    data["known_by"] = categorical([each.known_by.value for each in classes], which)
+    data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
-        gpu, events, [_evidence(*row) for row in zip(judged, ops, records, strict=True)], which
+        gpu, events, [_evidence(*row) for row in zip(classes, ops, records, strict=True)], which
     )
-    sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in known], np.int64)[details.codes]
+    sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in copy_records], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
@@ -111,19 +131,19 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: plane_ops.Lookup) -> DeviceRows:
     return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
 
 
-def _judge(name: str, lane: str, op: Op | None, copy: memcpy.Details | None, is_memset: bool) -> kinds.Classification:
+def _classify(name: str, lane: str, op: Op | None, copy: CopyRecord | None, is_memset: bool) -> kinds.Classification:
     """What a row does, by its name and lane, what HLO says of it, and its record of a copy or a memset."""
     typed = Kind.MEMCPY if copy or name.startswith(_UNIFIED_COPY) else Kind.MEMSET if is_memset else None
     way = copies.direction(source=copy.source, target=copy.target) if copy else None
-    return plane_ops.judge(name, op, typed=typed, direction=way, lane=lane)
+    return planes.classify(name, op, typed=typed, direction=way, lane=lane)
 
 
-def _evidence(judged: kinds.Classification, op: Op | None, copy: memcpy.Details | None) -> _Evidence | None:
+def _evidence(classification: kinds.Classification, op: Op | None, copy: CopyRecord | None) -> _Evidence | None:
     """What tells the direction of a copy but for the call that launched it; None of what is no copy."""
-    if judged.kind != Kind.MEMCPY:
+    if classification.kind != Kind.MEMCPY:
         return None
     within = op is not None and op.does in MOVES and not op.to_or_from_host
-    return _Evidence((judged.direction or "", "D2D" if within else ""), within, bool(copy and copy.leaves))
+    return _Evidence((classification.direction or "", "D2D" if within else ""), within, bool(copy and copy.leaves))
 
 
 def waits(plane: Plane) -> NDArray[np.int64]:
@@ -177,8 +197,8 @@ def _directions(
     launched it.
     """
     plane = events.plane
-    moves = np.flatnonzero(np.array([one is not None for one in evidence], bool)[which])
-    mute = np.array([one is not None and not any(one.texts) for one in evidence], bool)[which[moves]]
+    moves = np.flatnonzero(np.array([each is not None for each in evidence], bool)[which])
+    mute = np.array([each is not None and not any(each.texts) for each in evidence], bool)[which[moves]]
     code, calls = np.full(len(moves), -1), [""]
     if mute.any():
         ids, has_id = plane.numbers("correlation_id")
@@ -188,9 +208,9 @@ def _directions(
     of_rocm = not gpu.alone and _of_rocm(plane)
     ways, unproven = [], []
     for at in first:
-        if (one := evidence[which[moves[at]]]) is not None:
-            texts, apart = (*one.texts, calls[code[at]]), True if one.leaves else None
-            ways.append(copies.direction(*texts, apart=apart, either=of_rocm and not one.within))
+        if (of_copy := evidence[which[moves[at]]]) is not None:
+            texts, apart = (*of_copy.texts, calls[code[at]]), True if of_copy.leaves else None
+            ways.append(copies.direction(*texts, apart=apart, either=of_rocm and not of_copy.within))
             unproven.append(ways[-1] is None and copies.direction(*texts, apart=apart) is not None)
     of_row = np.full(len(which), len(ways))
     of_row[moves] = pair
@@ -203,7 +223,7 @@ def _of_rocm(plane: Plane) -> bool:
     return plane.stats.get("device_vendor") == "AMD" or any(text.startswith(_ROCM) for text in texts)
 
 
-def _hlo_notes(hlo: plane_ops.HloOps) -> list[str]:
+def _hlo_notes(hlo: planes.HloOps) -> list[str]:
     """The note on ops that no proto describes."""
     missing = sum(name != "" and op is None for name, op in hlo.ops)
     if not missing:
@@ -211,7 +231,7 @@ def _hlo_notes(hlo: plane_ops.HloOps) -> list[str]:
     return [f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."]
 
 
-def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: plane_ops.HloOps) -> list[str]:
+def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: planes.HloOps) -> list[str]:
     """The note on what CUDA graphs hide: their kernels, which then are one row, or the HLO names of these."""
     plane, rows = events.plane, events.rows
     ids, _ = plane.numbers("correlation_id")
@@ -231,3 +251,16 @@ def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: plane_ops.HloOps) -> list[s
         f"CUDA graphs account for {share:.0%} of the busy time, without HLO names ({hidden.sum()} of {len(rows)} "
         f"rows). {merged}XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names."
     ]
+
+
+def copy_record(text: str, ordinal: int) -> CopyRecord:
+    """What `memcpy_details` says of a copy that stands on the GPU `ordinal`."""
+    fields = dict(_FIELD.findall(text))
+    size = fields.get("size") or fields.get("num_bytes") or ""
+    leaves = "kind" not in fields and fields.get("dest", str(ordinal)) != fields.get("src", str(ordinal))
+    return CopyRecord(
+        fields.get("kind_src", ""),
+        fields.get("kind_dst", ""),
+        int(size) if size.isdecimal() and int(size) > 0 else None,
+        leaves,
+    )

@@ -1,15 +1,27 @@
-"""What an XSpace holds, whatever file it came from: planes of lines of events, each plane's events as columns.
+"""What an XSpace holds, whatever file it came from, and what the columns of a plane say, whatever the device.
 
-Schema: tsl/profiler/protobuf/xplane.proto. xspace_file.py reads it from protobuf, chrome/jax_planes.py from JAX's
-`trace.json.gz`.
+An XSpace is planes of lines of events, each plane's events as columns; schema: tsl/profiler/protobuf/xplane.proto.
+xspace_file.py reads it from protobuf, chrome/jax_planes.py from JAX's `trace.json.gz`. A plane's columns say which HLO
+ops its events are; with what HLO says of these, rows are made of them.
 """
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.readers.hlo.instruction import Op
+from tracekit.trace import LAUNCH_COLUMNS
+from tracekit.vocabulary import kinds
+from tracekit.vocabulary.kinds import Kind
+
+# What HLO says of (module, program id as text, op); the module "" is any. None where no HLO proto tells.
+Lookup = Callable[[str, str, str], Op | None]
 
 
 @dataclass(frozen=True)
@@ -99,3 +111,140 @@ class XSpace:
     errors: list[str]
     warnings: list[str]
     hostnames: list[str]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One op of a compiled program: its name, its opcode where HLO tells it, and what the trace itself says of it.
+
+    `program` is `jit_f(12)`, "" where no event tells. `operands` are names that the op's text gives.
+    """
+
+    program: str
+    name: str
+    opcode: str | None = None
+    source: str | None = None
+    framework_op: str | None = None
+    flops: int | None = None
+    bytes_accessed: int | None = None
+    operands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlaneEvents:
+    """The events of a plane, start and end of each in ps (n,), and the `rows` (m,) of those that have a time."""
+
+    plane: Plane
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DeviceRows:
+    """The rows of a device (EVENT_COLUMNS), the operations that their `op` numbers, notes on what was guessed or
+    skipped, and the calls that started rows (LAUNCH_COLUMNS), where the file gives them no correlation id."""
+
+    events: pd.DataFrame
+    operations: list[Operation]
+    notes: list[str]
+    launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
+
+
+def event_columns(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns that need no classification, for the events `rows`."""
+    data: dict[str, Any] = {
+        "host": constant(host, len(rows)),
+        "device": constant(device, len(rows)),
+        "lane": categorical(line_names(plane), plane.line[rows]),
+        "name": plane.names[rows],
+        "hlo_op": plane.strings("hlo_op")[rows],
+        "hlo_module": plane.strings("hlo_module")[rows],
+    }
+    for stat in ("correlation_id", "run_id", "group_id"):
+        data[stat] = integers(plane, stat, rows)
+    return data
+
+
+def integers(plane: Plane, stat: str, rows: NDArray[np.int64]) -> pd.arrays.IntegerArray:
+    """The integer stat of the events `rows`, null where they have none."""
+    values, has_stat = plane.numbers(stat)
+    return pd.arrays.IntegerArray(values[rows], ~has_stat[rows])
+
+
+def line_names(plane: Plane) -> list[str]:
+    """The label of every line, unique within the plane."""
+    names = [line.display_name or line.name or str(line.id) for line in plane.lines]
+    times = Counter(names)
+    return [name if times[name] == 1 else f"{name} [{line.id}]" for name, line in zip(names, plane.lines, strict=True)]
+
+
+@dataclass(frozen=True)
+class HloOps:
+    """The distinct ops of n events: `which` of them each event is, shape (n,), the ops as (hlo_op, what HLO says of
+    it), and as operations of their programs. An event without hlo_op is the op ""."""
+
+    which: NDArray[np.int64]
+    ops: list[tuple[str, Op | None]]
+    operations: list[Operation]
+
+    def mask(self, test: Callable[[str, Op | None], bool]) -> NDArray[np.bool_]:
+        """Which events are of an op that passes `test`, asked once per distinct op, shape (n,)."""
+        return np.array([test(name, op) for name, op in self.ops], bool)[self.which]
+
+
+def hlo_ops(plane: Plane, rows: NDArray[np.int64], lookup: Lookup) -> HloOps:
+    """The distinct ops of the events `rows`."""
+    op, module = plane.strings("hlo_op")[rows], plane.strings("hlo_module")[rows]
+    program = plane.numbers("program_id")[0][rows].astype(np.uint64)
+    which, first = distinct(op.codes, module.codes, program)
+    # The code of what is absent is -1, the last.
+    op_names, modules = [*op.categories, ""], [*module.categories, ""]
+    keys = zip(op.codes[first], module.codes[first], program[first], strict=True)
+    ops = [(op_names[a], lookup(modules[b], str(number), op_names[a]) if a >= 0 else None) for a, b, number in keys]
+    has_number = plane.numbers("program_id")[1][rows[first]]
+    programs = [
+        f"{modules[b]}({number})" if has_one else modules[b]
+        for b, number, has_one in zip(module.codes[first], program[first], has_number, strict=True)
+    ]
+    operations = [
+        Operation(program, name, hlo.opcode if hlo else None)
+        for (name, hlo), program in zip(ops, programs, strict=True)
+    ]
+    return HloOps(which, ops, operations)
+
+
+def classify(
+    name: str, op: Op | None, *, typed: Kind | None = None, direction: str | None = None, lane: str = ""
+) -> kinds.Classification:
+    """kinds.classify with what HLO says of the op."""
+    if op is not None and op.does == "custom-call" and op.to_or_from_host:
+        return kinds.Classification(Kind.MEMCPY, op.direction, kinds.KnownBy.OPCODE)
+    opcode = op.does if op else None
+    if op is not None and op.does in ("send", "recv") and op.to_or_from_host:
+        opcode = f"host {op.does}"
+    elif opcode in kinds.CONTROL_FLOW:
+        opcode = None  # a kernel of all that it calls, as a CUDA graph has them
+    return kinds.classify(name, opcode=opcode, typed=typed, direction=direction, lane=lane)
+
+
+def is_control_flow(name: str, op: Op | None) -> bool:
+    """Whether an op only encloses others; its name is asked only where HLO says nothing of it."""
+    return kinds.is_control_flow(op.does if op else None, name)
+
+
+def hlo_columns(ops: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64]) -> dict[str, Any]:
+    """The columns category, bytes, dtype, ranks and group of rows that are `ops[which]`, `which` of shape (n,).
+
+    Copies and collectives have sizes, only collectives the rest.
+    """
+    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in ops]
+    collectives = [op if op and kind == Kind.COLLECTIVE else None for op, kind in ops]
+    sizes = np.array([-1 if op is None or op.bytes is None else op.bytes for op in moving], np.int64)[which]
+    return {
+        "category": categorical([op.category if op else None for op, _ in ops], which),
+        "bytes": pd.arrays.IntegerArray(sizes, sizes < 0),
+        "dtype": categorical([op.dtype if op else None for op in collectives], which),
+        "ranks": categorical([op.ranks if op else None for op in collectives], which),
+        "group": categorical([op.group if op else None for op in collectives], which),
+    }

@@ -15,11 +15,10 @@ from tracekit.readers.hlo import operands
 from tracekit.readers.hlo.costs import Costs
 from tracekit.readers.hlo.hlo_proto import Program
 from tracekit.readers.hlo.instruction import Op
-from tracekit.readers.xspace import completeness
-from tracekit.readers.xspace.plane_ops import Operation
-from tracekit.readers.xspace.planes import XSpace
+from tracekit.readers.xspace.planes import Operation, XSpace
 from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS
 
+METADATA = "/host:metadata"
 _PROGRAM_STAT = "Hlo Proto"
 # What the trace may leave open of an operation, and its proto tell.
 _OPEN = ("source", "framework_op", "flops", "bytes_accessed")
@@ -58,7 +57,7 @@ def programs(space: XSpace, path: Path) -> Programs:
     """The programs in `/host:metadata` of the file at `path`."""
     protos: dict[str, bytes] = {}
     for plane in space.planes:
-        if plane.name != completeness.METADATA:
+        if plane.name != METADATA:
             continue
         for metadata in map(plane.event_metadata, plane.event_ids):
             proto = metadata.stats.get(_PROGRAM_STAT)
@@ -78,16 +77,16 @@ def with_operations(
     Raises TraceError if a proto is broken.
     """
     events = concat(EVENT_COLUMNS, tables)
-    which, known = _distinct([operation for of_plane in operations for operation in of_plane])
+    which, distinct = _distinct_operations([operation for of_plane in operations for operation in of_plane])
     before = np.cumsum([0, *map(len, operations)])[:-1]
     has_op = events["op"].notna().to_numpy(bool)
     of_file = events["op"].to_numpy(np.int64, na_value=0) + np.repeat(before, [len(table) for table in tables])
     op = which[of_file[has_op]]
-    has_rows = np.bincount(op, minlength=len(known)) > 0
+    has_rows = np.bincount(op, minlength=len(distinct)) > 0
     number = np.zeros(len(events), np.int64)
     number[has_op] = (np.cumsum(has_rows) - 1)[op]
     events["op"] = pd.arrays.IntegerArray(number, ~has_op)
-    with_rows = [known[at] for at in np.flatnonzero(has_rows)]
+    with_rows = [distinct[at] for at in np.flatnonzero(has_rows)]
     of_program: dict[str, list[int]] = {}
     for at, operation in enumerate(with_rows):
         of_program.setdefault(operation.program, []).append(at)
@@ -107,7 +106,7 @@ def with_operations(
     )
 
 
-def _distinct(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
+def _distinct_operations(operations: Sequence[Operation]) -> tuple[NDArray[np.int64], list[Operation]]:
     """Which distinct operation each is, and these: what one of several leaves open, another may tell."""
     places: dict[tuple[str, str], int] = {}
     distinct: list[Operation] = []

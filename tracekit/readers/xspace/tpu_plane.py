@@ -3,6 +3,11 @@
 `XLA Ops` (`Sparse Core Ops`) is the truth. It is nested, and asynchronous copies and collectives stand in it as halves,
 `-start` and `-done`, which are made one row. `Async XLA Ops` shows the same, in flight, and may be filled on one chip
 only: it serves where the halves are missing. `XLA Modules` tells which program ran when.
+
+On the host, `DoEnqueueProgram` puts a program into a core's queue; its `_p` is the `_c` of the execution in `XLA
+Modules`, and both have the `run_id`, which counts for each core. It runs when the program's inputs are there; the host
+asked for it with `tpu::System::Execute`, whose `_p` is the `_c` of the `tpu::System::Execute=>IssueSequencedEvent`
+around it.
 """
 
 import re
@@ -13,26 +18,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, distinct, frame
+from tracekit.columns import categorical, concat, distinct, frame
 from tracekit.devices import number
 from tracekit.readers import nested
 from tracekit.readers.hlo import hlo_text, instruction
 from tracekit.readers.hlo.instruction import ASYNC, DETAILED, MOVES, Instruction, Op
-from tracekit.readers.xspace import plane_ops
-from tracekit.readers.xspace.plane_ops import DeviceRows, PlaneEvents
-from tracekit.readers.xspace.planes import Plane
-from tracekit.readers.xspace.tpu_launches import ProgramLaunches
-from tracekit.trace import EVENT_COLUMNS
+from tracekit.readers.xspace import host_events, planes
+from tracekit.readers.xspace.host_events import HostEvents
+from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.kinds import Kind
 
-STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "_c")
+STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "device_ordinal", "_p", "_c")
 OPS = ("XLA Ops", "Sparse Core Ops")
 IN_FLIGHT = ("Async XLA Ops",)
 MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*OPS, *IN_FLIGHT, *MODULES})
-
+_ENQUEUES = "DoEnqueueProgram"
+_EXECUTES = "tpu::System::Execute"
+_ISSUES = "tpu::System::Execute=>IssueSequencedEvent"
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")
@@ -41,15 +47,44 @@ _PLAIN_FUSIONS = (None, "fusion", "custom fusion", "loop fusion")
 
 
 @dataclass(frozen=True)
+class ProgramLaunches:
+    """The calls that started executions (LAUNCH_COLUMNS), and the correlation id of each by what joins them: the flow
+    to `XLA Modules`, and the run on a chip."""
+
+    launches: pd.DataFrame
+    first_id: int
+    by_flow: dict[int, int]
+    by_run: dict[tuple[int, int], int]
+
+    def of(
+        self, flow: NDArray[np.int64], run: NDArray[np.int64], has_run: NDArray[np.bool_], chip: int
+    ) -> NDArray[np.int64]:
+        """The correlation id of the executions with `_c` `flow` (0 where there is none) and `run` on a chip; -1 where
+        no call is known; all (n,)."""
+        correlation_ids = [
+            self.by_flow.get(flow_id, self.by_run.get((chip, run_id), -1) if has_id and flow_id == 0 else -1)
+            for flow_id, run_id, has_id in zip(flow.tolist(), run.tolist(), has_run.tolist(), strict=True)
+        ]
+        return np.array(correlation_ids, np.int64)
+
+    def ahead(self, ids: NDArray[np.int64], start: NDArray[np.int64]) -> int:
+        """By how many ps an execution started before its call did, the most among those with `ids` (-1 for none) at
+        `start` (n,): so much, or more, do the clocks of host and chip differ. Not positive if none did."""
+        has_call = ids >= 0
+        call_start = self.launches["start_ps"].to_numpy()[ids[has_call] - self.first_id]
+        return int((call_start - start[has_call]).max(initial=0))
+
+
+@dataclass(frozen=True)
 class TpuOp:
     """One distinct op: what it is, which half it is ("start", "update", "done" or ""), and the name of its partner."""
 
     name: str
     op: Op | None
-    judged: kinds.Classification
+    classification: kinds.Classification
     category: str | None
     program: int
-    operation: plane_ops.Operation
+    operation: planes.Operation
     half: str = ""
     partner: str = ""
     control: bool = False
@@ -93,7 +128,7 @@ class _Executions:
         return np.where((at >= 0) & (times < self._end[at]), at, -1)
 
 
-def read(host: str, device: str, events: PlaneEvents, lookup: plane_ops.Lookup, calls: ProgramLaunches) -> DeviceRows:
+def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, calls: ProgramLaunches) -> DeviceRows:
     """The rows of a TPU core, of those of the events that have a time; `calls` started programs on the TPUs."""
     plane = events.plane
     lines = [line.name for line in plane.lines]
@@ -107,15 +142,15 @@ def read(host: str, device: str, events: PlaneEvents, lookup: plane_ops.Lookup, 
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
     ops = [tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
     executions = _Executions(events, modules)
-    rows, notes = _joined_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
+    rows, notes = _join_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
     rows = _with_flying(events, ops, rows, flying, op_of)
-    data = plane_ops.base(host, device, plane, rows.event)
-    data |= plane_ops.hlo_columns([(op.op, op.judged.kind) for op in ops], rows.op)
+    data = planes.event_columns(host, device, plane, rows.event)
+    data |= planes.hlo_columns([(op.op, op.classification.kind) for op in ops], rows.op)
     data["category"] = categorical([op.category for op in ops], rows.op)
     data["name"] = data["hlo_op"] = categorical([op.name for op in ops], rows.op)
-    data["kind"] = categorical([op.judged.kind.value for op in ops], rows.op)
-    data["direction"] = categorical([op.judged.direction for op in ops], rows.op)
-    data["known_by"] = categorical([op.judged.known_by.value for op in ops], rows.op)
+    data["kind"] = categorical([op.classification.kind.value for op in ops], rows.op)
+    data["direction"] = categorical([op.classification.direction for op in ops], rows.op)
+    data["known_by"] = categorical([op.classification.known_by.value for op in ops], rows.op)
     data["start_ps"], data["end_ps"] = rows.start, rows.end
     data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
     run = executions.of(rows.start)
@@ -141,8 +176,8 @@ def _with_flying(
 ) -> _Rows:
     """The rows, and of the events `flying`, which are the last of `op_of`, those whose ops stand nowhere as halves."""
     count = len(op_of) - len(flying)
-    known = {(ops[at].program, name) for at in set(op_of[:count].tolist()) for name in (ops[at].name, ops[at].partner)}
-    alone = np.array([(op.program, op.name) not in known for op in ops], bool)[op_of[count:]]
+    halves = {(ops[at].program, name) for at in set(op_of[:count].tolist()) for name in (ops[at].name, ops[at].partner)}
+    alone = np.array([(op.program, op.name) not in halves for op in ops], bool)[op_of[count:]]
     if not alone.any():
         return rows
     event = flying[alone]
@@ -186,15 +221,15 @@ def _execution_columns(
 
 def _operations(
     ops: list[TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], list[plane_ops.Operation]]:
+) -> tuple[NDArray[np.int64], list[planes.Operation]]:
     """The operation of each row and what is known of these; `which` and `run` (n,) are each row's op and execution.
 
     The program of an op that does not tell it is the one that ran then.
     """
     code, programs = pd.factorize(np.array([*executions.programs, ""], object)[run])
     program_of = {program[program.rfind("(") :]: program for program in executions.programs}
-    tells = np.array([op.program != 0 for op in ops], bool)[which]
-    number, first = distinct(which, np.where(tells, -1, code))
+    has_program = np.array([op.program != 0 for op in ops], bool)[which]
+    number, first = distinct(which, np.where(has_program, -1, code))
     operations = []
     starts = {(op.program, op.name): op.partner for op in ops if op.half in ("update", "done")}
     for row in first:
@@ -212,7 +247,7 @@ def _operations(
     return number, operations
 
 
-def _joined_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
+def _join_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
     """The rows with the halves of each asynchronous op as one, which waits as long as its `-done` ran, and notes."""
     wait, end, keep = rows.wait.copy(), rows.end.copy(), np.ones(len(rows.op), np.bool_)
     half = np.array([("", "start", "update", "done").index(op.half) for op in ops], np.int64)[rows.op]
@@ -226,11 +261,11 @@ def _joined_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tu
     wait[first], end[first] = wait[last], end[last]
     keep[last] = False
     keep[half == 2] = False
-    joined = replace(rows, end=end, wait=wait).at(keep)
+    rows = replace(rows, end=end, wait=wait).at(keep)
     unstarted, unended = int((half == 3).sum()) - len(last), int((half == 1).sum()) - len(first)
     if not unstarted and not unended:
-        return joined, []
-    return joined, [
+        return rows, []
+    return rows, [
         f"{unstarted} `-done` ops without their `-start` and {unended} `-start` ops without their `-done` were cut off "
         "at the edges of the profile: only the recorded part counts."
     ]
@@ -299,7 +334,7 @@ def paired_halves(
     return starts[at], ends
 
 
-def tpu_op(plane: Plane, event_id: int, lookup: plane_ops.Lookup) -> TpuOp:
+def tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> TpuOp:
     """What the metadata of an event tells: its name is often the op's whole HLO text, its `hlo_category` a stat."""
     metadata = plane.event_metadata(event_id)
     head = hlo_text.head(metadata.name)
@@ -307,27 +342,27 @@ def tpu_op(plane: Plane, event_id: int, lookup: plane_ops.Lookup) -> TpuOp:
     category = metadata.stats.get("hlo_category") or None
     program = metadata.stats.get("program_id", 0)
     program = program if isinstance(program, int) else 0
-    printed = None
+    parsed = None
     if head is not None:
-        is_worth_parsing = kinds.base_opcode(head[1]) in DETAILED or kinds.base_opcode(head[1]) != head[1]
-        printed = hlo_text.parse(metadata.name) if is_worth_parsing else Instruction(*head)
+        base = kinds.base_opcode(head[1])
+        parsed = hlo_text.parse(metadata.name) if base in DETAILED or base != head[1] else Instruction(*head)
     proto = lookup("", str(program & 2**64 - 1), name)
-    op, by_name = _op(name, printed, category, proto)
-    judged = _judged(name, op, category, by_name)
-    half = op.half if op is not None and judged.kind != Kind.COMPUTE else ""
+    op, by_name = _op(name, parsed, category, proto)
+    classification = _classify(name, op, category, by_name)
+    half = op.half if op is not None and classification.kind != Kind.COMPUTE else ""
     partner = ""
     if half in ("update", "done"):
-        partner = printed.operand_names[0] if printed and printed.operand_names else name.replace(f"-{half}", "-start")
+        partner = parsed.operand_names[0] if parsed and parsed.operand_names else name.replace(f"-{half}", "-start")
     return TpuOp(
         name,
         op,
-        judged,
+        classification,
         category=_category(category, op),
         program=program,
         half=half,
         partner=partner,
-        control=not half and (kinds.is_control_flow(category, "") or plane_ops.is_control_flow(name, op)),
-        operation=plane_ops.Operation(
+        control=not half and (kinds.is_control_flow(category, "") or planes.is_control_flow(name, op)),
+        operation=planes.Operation(
             "",
             name,
             head[1] if head else proto.opcode if proto else None,
@@ -345,33 +380,33 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 < value < 1 << 63 else None
 
 
-def _op(name: str, printed: Instruction | None, category: str | None, proto: Op | None) -> tuple[Op | None, bool]:
+def _op(name: str, parsed: Instruction | None, category: str | None, proto: Op | None) -> tuple[Op | None, bool]:
     """What HLO says of an op, by its text, its proto and its category; and whether its name had to tell what it
     does."""
-    if printed is None:
+    if parsed is None:
         if proto is not None or category is not None:
             return proto or Op(category or "", kinds.base_opcode(category or "")), False
-        half, does = _HALF_NAME.fullmatch(name), _named(name)
+        half, does = _HALF_NAME.fullmatch(name), _work_by_name(name)
         return (Op(f"{does}-{half[2]}", does), True) if half and does else (None, False)
-    base = kinds.base_opcode(printed.opcode)
-    joins = proto is not None and proto.does in collectives.OPCODES
+    base = kinds.base_opcode(parsed.opcode)
+    is_collective = proto is not None and proto.does in collectives.OPCODES
     by_name = False
-    if base != printed.opcode and base not in MOVES | collectives.OPCODES:
+    if base != parsed.opcode and base not in MOVES | collectives.OPCODES:
         # What a wrapper runs is not printed: the proto tells it, or the name that XLA made of it.
-        if proto is not None and joins:
-            return replace(proto, opcode=printed.opcode), False
-        does = proto.does if proto is not None and proto.does not in (ASYNC, base) else _named(name)
+        if proto is not None and is_collective:
+            return replace(proto, opcode=parsed.opcode), False
+        does = proto.does if proto is not None and proto.does not in (ASYNC, base) else _work_by_name(name)
         by_name = does is not None and (proto is None or proto.does != does)
-        printed = replace(printed, inner=Instruction(name, does) if does else None)
-    op = instruction.describe(printed)
-    if proto is not None and joins and op.does == "fusion" and category in _PLAIN_FUSIONS:
+        parsed = replace(parsed, inner=Instruction(name, does) if does else None)
+    op = instruction.describe(parsed)
+    if proto is not None and is_collective and op.does == "fusion" and category in _PLAIN_FUSIONS:
         return proto, False
-    if proto is not None and joins and op.does == proto.does:
+    if proto is not None and is_collective and op.does == proto.does:
         op = replace(op, ranks=op.ranks or proto.ranks, group=op.group or proto.group)
     return op, by_name
 
 
-def _named(name: str) -> str | None:
+def _work_by_name(name: str) -> str | None:
     """What a half does by its name, `slice` of `slice-start.3`, if that is a copy or a collective."""
     match = _HALF_NAME.fullmatch(name)
     return match[1] if match and match[1] in MOVES | collectives.OPCODES else None
@@ -385,13 +420,56 @@ def _category(category: str | None, op: Op | None) -> str | None:
     return op.category
 
 
-def _judged(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Classification:
+def _classify(name: str, op: Op | None, category: str | None, by_name: bool) -> kinds.Classification:
     """The kind of an op: by its category if that tells a copy or a collective, else by its opcode."""
     way = op.direction if op else None
-    judged = kinds.classify(name, opcode=category, direction=way) if category else None
-    if judged is None or judged.kind == Kind.COMPUTE or judged.known_by != kinds.KnownBy.OPCODE:
-        judged = plane_ops.judge(name, op)
+    classification = kinds.classify(name, opcode=category, direction=way) if category else None
+    if classification is None or classification.kind == Kind.COMPUTE or classification.known_by != kinds.KnownBy.OPCODE:
+        classification = planes.classify(name, op)
     if op is not None and op.does in MOVES and (op.half or op.to_or_from_host):
         # What moves data beside the ops copies; in their midst it computes, unless the host is at one end.
-        judged = kinds.Classification(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
-    return replace(judged, known_by=kinds.KnownBy.NAME) if by_name else judged
+        classification = kinds.Classification(Kind.MEMCPY, way, kinds.KnownBy.OPCODE)
+    return replace(classification, known_by=kinds.KnownBy.NAME) if by_name else classification
+
+
+def program_launches(host: str, hosts: list[HostEvents], first_id: int) -> ProgramLaunches:
+    """The calls on the planes of a host that started executions on TPUs; their ids count from `first_id`.
+
+    A run that several calls name on one chip is told by its flow alone.
+    """
+    tables = []
+    by_flow: dict[int, int] = {}
+    by_run: dict[tuple[int, int], int] = {}
+    repeated = set()
+    for events in hosts:
+        rows = np.flatnonzero(events.with_name(lambda name: name == _ENQUEUES))
+        if len(rows) == 0:
+            continue
+        calls = _callers(events, rows)
+        ids = first_id + len(by_flow) + np.arange(len(rows))
+        tables.append(frame(LAUNCH_COLUMNS, host_events.host_columns(host, events, calls) | {"correlation_id": ids}))
+        flow, chip, run = (events.plane.numbers(stat)[0][rows].tolist() for stat in ("_p", "device_ordinal", "run_id"))
+        for flow_id, key, call_id in zip(flow, zip(chip, run, strict=True), ids.tolist(), strict=True):
+            by_flow[flow_id or -call_id] = call_id
+            if key in by_run:
+                repeated.add(key)
+            by_run[key] = call_id
+    return ProgramLaunches(
+        concat(LAUNCH_COLUMNS, tables),
+        first_id,
+        by_flow,
+        {key: call_id for key, call_id in by_run.items() if key not in repeated},
+    )
+
+
+def _callers(events: HostEvents, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The `tpu::System::Execute` that led to each of the events `rows`, else the event itself."""
+    issues = events.around(events.with_name(lambda name: name == _ISSUES), rows)
+    consumed = events.plane.numbers("_c")[0][issues]
+    executes = np.flatnonzero(events.with_name(lambda name: name == _EXECUTES))
+    by_flow = dict(zip(events.plane.numbers("_p")[0][executes].tolist(), executes.tolist(), strict=True))
+    callers = [
+        by_flow.get(flow, row) if issue >= 0 and flow != 0 else row
+        for row, issue, flow in zip(rows.tolist(), issues.tolist(), consumed.tolist(), strict=True)
+    ]
+    return np.array(callers, np.int64)

@@ -1,44 +1,66 @@
-"""XSpace columns to a `Trace`: device rows, host spans, launches, device facts and notes of one file."""
+"""The planes of one file to a `Trace`: which are devices, what they and the host give, and whether any are missing.
 
+A file that is truncated between two planes still parses. Profilers write the planes in an order of their own, but `Task
+Environment` (since February 2024) and the host names after all others (tsl/profiler/lib/profiler_session.cc): a file
+with either was not cut.
+"""
+
+import re
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit.columns import concat, frame
-from tracekit.devices import type_of
+from tracekit.devices import is_sparse_core, number, type_of
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
-from tracekit.readers.xspace import (
-    completeness,
-    cpu_plane,
-    device_planes,
-    host_events,
-    host_tables,
-    tpu_launches,
-    xspace_file,
+from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, tpu_plane, xspace_file
+from tracekit.readers.xspace.host_events import Calls, HostEvents
+from tracekit.readers.xspace.planes import DeviceRows, Lookup, Plane, PlaneEvents, XSpace, line_names
+from tracekit.readers.xspace.programs import METADATA, programs, with_operations
+from tracekit.readers.xspace.tpu_plane import ProgramLaunches
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    EVENT_COLUMNS,
+    HOST_COLUMNS,
+    LAUNCH_COLUMNS,
+    SPAN_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
 )
-from tracekit.readers.xspace.device_planes import Context
-from tracekit.readers.xspace.host_events import HostEvents
-from tracekit.readers.xspace.plane_ops import DeviceRows
-from tracekit.readers.xspace.planes import Plane, XSpace
-from tracekit.readers.xspace.programs import programs, with_operations
-from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
+from tracekit.vocabulary.host_calls import launches
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
-STATS = (*cpu_plane.STATS, *device_planes.STATS, *tpu_launches.STATS, *host_tables.STATS, *_SPAN_STATS)
+STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STATS, *_SPAN_STATS)
+
+_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+_SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
+_SESSION = "Task Environment"
+_HOST = "/host:CPU"
+# No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that.
+_LONGEST_PS = 86_400 * 10**12
 _YEAR_2000_NS = 946_684_800 * 10**9
 _CAPTURE_MODULE = "jit_tracekit_end"
+
+# What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
+_LATER_PLANES = frozenset({"/host:__ScopeRangeCallStack__"})
+_LATER_STATS = frozenset({"gpu_device_name", "core_details", "jax_version", "jaxlib_version"})
+_ENQUEUED = ("tpu::System::Execute", "DoEnqueueProgram", "EnqueueProgram")
+# At the end of a profile some kernels have not run yet; more than this share of the launches is no such remainder.
+_REMAINDER = 0.1
 
 
 def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is corrupt or not an XSpace."""
     try:
-        space = xspace_file.read(path, STATS, device_planes.is_truth)
+        space = xspace_file.read(path, STATS, is_decoded)
         content = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
-        return replace(content, notes=(*content.notes, *completeness.missing(space)))
+        return replace(content, notes=(*content.notes, *_missing(space)))
     except protobuf.Broken as broken:
         raise xspace_file.error(path, broken) from None
 
@@ -48,52 +70,47 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
 
     Raises TraceError if they hold two sessions, clocks too far apart for one time axis, or a corrupt HLO proto.
     """
-    if sum(plane.name == completeness.SESSION for plane in space.planes) > 1:
+    if sum(plane.name == _SESSION for plane in space.planes) > 1:
         raise TraceError(
-            f"{path} contains more than one profiler session ({completeness.SESSION} occurs twice): files were "
+            f"{path} contains more than one profiler session ({_SESSION} occurs twice): files were "
             "concatenated. Give one file per session."
         )
     base_ns, zero = _origin(space, path)
     unix_ns = _unix_ns(space, base_ns + zero // 1000)
     of_file = programs(space, path)
     hosts = [HostEvents(plane, plane.start_ps(base_ns) - zero) for plane in space.planes if host_events.is_host(plane)]
-    threads = [events for events in hosts if events.plane.name == completeness.HOST]
     calls = host_events.calls(space)
     first_id = _free_id(calls, unix_ns)
-    devices = [(plane, device) for plane in space.planes if (device := device_planes.name(plane.name))]
-    context = Context(
-        host,
-        gpus=sum(type_of(device) == "gpu" for _, device in devices),
-        profile_ps=completeness.profile_ps(space),
-        lookup=of_file.op,
-        calls=calls,
-        program_launches=tpu_launches.program_launches(host, hosts, first_id),
-    )
-    read_devices, device_notes = _devices(devices, base_ns, zero, context)
-    free_id = first_id + len(context.program_launches.launches)
+    program_launches = tpu_plane.program_launches(host, hosts, first_id)
+    devices = _devices(space)
+    gpus = sum(type_of(device) == "gpu" for _, device in devices)
+    context = _Context(host, gpus, _longest_ps(space), of_file.op, calls, program_launches)
+    read_devices = [_device_rows(plane, device, plane.start_ps(base_ns) - zero, context) for plane, device in devices]
+    threads = [events for events in hosts if events.plane.name == _HOST]
+    free_id = first_id + len(program_launches.launches)
     read_threads = [cpu_plane.read(host, events, of_file.op, bool(devices), free_id) for events in threads]
     tables = [_without_capture(read_rows.events) for read_rows in (*read_devices, *read_threads)]
     events, ops, operands = with_operations(
         tables, [read_rows.operations for read_rows in (*read_devices, *read_threads)], of_file
     )
-    numbered = [context.program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
-    waited = device_planes.waits(space)
+    numbered = [program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
+    waited = _waits(devices)
     return Trace(
         events=events,
         ops=ops,
         operands=operands,
-        spans=concat(SPAN_COLUMNS, [host_tables.spans(host, events) for events in threads]),
+        spans=concat(SPAN_COLUMNS, [host_events.spans(host, each) for each in threads]),
         launches=concat(
-            LAUNCH_COLUMNS, [*(host_tables.launches(host, each) for each in hosts), *_with_rows(numbered, events)]
+            LAUNCH_COLUMNS, [*(host_events.launches(host, each) for each in hosts), *_with_rows(numbered, events)]
         ),
-        syncs=concat(SYNC_COLUMNS, [host_tables.waits(host, each, waited) for each in hosts]),
-        devices=concat(DEVICE_COLUMNS, [device_planes.facts(host, plane) for plane, _ in devices]),
+        syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
+        devices=concat(DEVICE_COLUMNS, [_facts(host, plane, device) for plane, device in devices]),
         notes=(
             *(f"Profiler error: {text}" for text in space.errors),
             *(f"Profiler warning: {text}" for text in space.warnings),
             *(note for read_rows in read_threads for note in read_rows.notes),
-            *device_notes,
-            *device_planes.plane_notes(space),
+            *_device_notes(devices, read_devices),
+            *_plane_notes(space),
         ),
         source=str(path),
         hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
@@ -101,16 +118,121 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     )
 
 
-def _devices(
-    devices: list[tuple[Plane, str]], base_ns: int, zero: int, context: Context
-) -> tuple[list[DeviceRows], list[str]]:
-    """The rows of each plane of a device, and the notes on them, each with the names of the devices that it is of."""
-    read_devices = [device_planes.read(plane, plane.start_ps(base_ns) - zero, context) for plane, _ in devices]
+def device_name(plane_name: str) -> str | None:
+    """The device a plane stands for: `gpu:0`, `tpu:3`, `tpu:3/sc:1` for a SparseCore of that chip; None for every
+    other plane, custom ones too."""
+    if match := _DEVICE.fullmatch(plane_name):
+        return f"{match[1].lower()}:{match[2]}"
+    if match := _SPARSE_CORE.fullmatch(plane_name):
+        return f"tpu:{match[1]}/sc{'-' + match[2].lower() if match[2] else ''}:{match[3]}"
+    return None
+
+
+def is_decoded(plane_name: str, line_name: str, line_id: int) -> bool:
+    """Whether a line is to be decoded: all of the host's, of a device only those that do not repeat others, and those
+    whose meaning is not known."""
+    if not plane_name.startswith("/device:"):
+        return True
+    device = device_name(plane_name) or ""
+    if type_of(device) == "gpu":
+        return line_name not in gpu_plane.DERIVED
+    return bool(device) and line_name in tpu_plane.LINES
+
+
+def _devices(space: XSpace) -> list[tuple[Plane, str]]:
+    """The planes of devices, each with its device."""
+    return [(plane, device) for plane in space.planes if (device := device_name(plane.name))]
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What is known of a file beside the plane that is read: the host's name, the number of its GPUs, how long an
+    event can be, what HLO says of its ops, the calls of its host, and those that started programs on TPUs."""
+
+    host: str
+    gpus: int
+    longest_ps: int
+    lookup: Lookup
+    calls: Calls
+    program_launches: ProgramLaunches
+
+
+def _device_rows(plane: Plane, device: str, start: NDArray[np.int64], context: _Context) -> DeviceRows:
+    """The rows of one device plane; `start` (n,) holds the events' starts in ps."""
+    if len(plane) == 0:
+        return DeviceRows(frame(EVENT_COLUMNS), [], [])
+    end = start + plane.duration_ps
+    # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
+    valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start)
+    valid &= plane.duration_ps <= context.longest_ps
+    events = PlaneEvents(plane, start, end, np.flatnonzero(valid))
+    if type_of(device) == "gpu":
+        gpu = gpu_plane.Gpu(context.host, device, number(device) or 0, alone=context.gpus == 1, calls=context.calls)
+        rows = gpu_plane.read(gpu, events, context.lookup)
+    else:
+        rows = tpu_plane.read(context.host, device, events, context.lookup, context.program_launches)
+    if valid.all():
+        return rows
+    return replace(rows, notes=[f"{(~valid).sum()} events without a valid time were skipped.", *rows.notes])
+
+
+def _device_notes(devices: list[tuple[Plane, str]], read_devices: list[DeviceRows]) -> list[str]:
+    """The notes on the planes of devices, each with the names of the devices that it is of."""
     of_note: dict[str, list[str]] = defaultdict(list)
     for (_, device), read_rows in zip(devices, read_devices, strict=True):
         for note in read_rows.notes:
             of_note[note].append(device)
-    return read_devices, [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
+    return [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
+
+
+def _plane_notes(space: XSpace) -> list[str]:
+    """What the device planes lack: those without any event, those that stand for no device that is counted, and which
+    devices are SparseCores."""
+    devices = [(plane, device_name(plane.name) or "") for plane in space.planes if plane.name.startswith("/device:")]
+    empty = [device for plane, device in devices if device and len(plane) == 0]
+    other = [plane.name for plane, device in devices if not device]
+    cores = [device for plane, device in devices if is_sparse_core(device) and len(plane)]
+    notes = []
+    if empty:
+        notes.append(f"No work was recorded on {', '.join(empty)} (empty planes).")
+    if other:
+        notes.append(f"Skipped (not a GPU or TPU core): {', '.join(other)}.")
+    if cores:
+        notes.append(
+            f"SparseCores count as devices of their own, beside the TensorCore of their chip: {', '.join(cores)}."
+        )
+    return notes
+
+
+def _waits(devices: list[tuple[Plane, str]]) -> dict[int, tuple[str, str]]:
+    """The device and the lane on which the GPU planes hold a record of waiting, by its correlation id."""
+    places: dict[int, tuple[str, str]] = {}
+    for plane, device in devices:
+        if type_of(device) == "gpu":
+            rows, lanes = gpu_plane.waits(plane), line_names(plane)
+            ids, has_id = plane.numbers("correlation_id")
+            places.update((int(ids[row]), (device, lanes[plane.line[row]])) for row in rows[has_id[rows]])
+    return places
+
+
+def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
+    """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
+    stats = plane.stats
+    bandwidth = stats.get("memory_bandwidth")
+    if bandwidth is None and stats.get("peak_hbm_bw_gigabytes_per_second"):
+        bandwidth = round(stats["peak_hbm_bw_gigabytes_per_second"] * 10**9)
+    flops = stats.get("peak_teraflops_per_second")
+    model = stats.get("gpu_device_name") or stats.get("device_type_string") or stats.get("device_vendor")
+    return frame(
+        DEVICE_COLUMNS,
+        {
+            "host": [host],
+            "device": [device],
+            "model": [model],
+            "memory_bandwidth_bytes_per_s": [bandwidth],
+            "peak_flops_per_s": [round(flops * 10**12) if flops else None],
+        },
+    )
 
 
 def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.DataFrame]:
@@ -143,8 +265,23 @@ def _unix_ns(space: XSpace, time_ns: int) -> int | None:
     was."""
     if time_ns > _YEAR_2000_NS:
         return time_ns
-    started = completeness.started_ns(space)
-    return None if started is None or started < _YEAR_2000_NS else started + time_ns
+    times = _profile_ns(space)
+    return None if times is None or times[0] < _YEAR_2000_NS else times[0] + time_ns
+
+
+def _longest_ps(space: XSpace) -> int:
+    """How long an event can be."""
+    times = _profile_ns(space)
+    return _LONGEST_PS if times is None or times[1] <= times[0] else (times[1] - times[0]) * 1000
+
+
+def _profile_ns(space: XSpace) -> tuple[int, int] | None:
+    """When the profile was started and stopped, in ns of Unix time; None if the file does not say."""
+    for plane in space.planes:
+        start, stop = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
+        if plane.name == _SESSION and isinstance(start, int) and isinstance(stop, int):
+            return start, stop
+    return None
 
 
 def _free_id(calls: host_events.Calls, unix_ns: int | None) -> int:
@@ -154,3 +291,53 @@ def _free_id(calls: host_events.Calls, unix_ns: int | None) -> int:
     then share no ids, since a call takes longer than that.
     """
     return max(calls.highest + 1, (unix_ns or 0) // 1000)
+
+
+def _missing(space: XSpace) -> list[str]:
+    """What the planes that are there show to be missing, one sentence each."""
+    names = {plane.name for plane in space.planes}
+    devices = _devices(space)
+    platforms = {type_of(device) for _, device in devices}
+    host = next((plane for plane in space.planes if plane.name == _HOST), None)
+    notes = _lost_launches(space, [plane for plane, device in devices if type_of(device) == "gpu"])
+    if host is not None and "tpu" not in platforms and _calls(host, _ENQUEUED):
+        notes.append(
+            "The host ran programs on a TPU, but the file contains no TPU plane: it is truncated, or the profiler "
+            "could not record the TPU."
+        )
+    if _SESSION in names or space.hostnames:
+        return notes
+    late = bool(names & _LATER_PLANES) or any(_LATER_STATS & plane.stats.keys() for plane in space.planes)
+    launched = any(plane.numbers("correlation_id")[1].any() for plane, _ in devices)
+    if host is None and METADATA in names and not platforms:
+        notes.append(f"The file contains only {METADATA}, no work: it is truncated, or the profiler recorded nothing.")
+    elif late or (launched and host is None):
+        absent = f"{_SESSION} and {_HOST}" if host is None else _SESSION
+        notes.append(
+            f"The file is truncated: it ends before {absent}, which the profiler writes last, and other planes may be "
+            "missing too. Copy it again."
+        )
+    return notes
+
+
+def _lost_launches(space: XSpace, gpus: list[Plane]) -> list[str]:
+    """The note on launches of the host that no event of a GPU answers."""
+    launched = host_events.calls(space).ids(launches)
+    executed = [np.zeros(0, np.int64)]
+    for plane in gpus:
+        ids, has_id = plane.numbers("correlation_id")
+        executed.append(ids[has_id])
+    unanswered = int((~np.isin(launched, np.concatenate(executed))).sum())
+    if unanswered <= _REMAINDER * len(launched):
+        return []
+    what = "GPU planes are absent" if gpus else "the file contains no GPU plane"
+    return [
+        f"{unanswered} of {len(launched)} kernels and copies that the host launched are missing ({what}): the file is "
+        "truncated, or the profiler dropped them."
+    ]
+
+
+def _calls(host: Plane, prefixes: tuple[str, ...]) -> bool:
+    """Whether the host called any function whose name starts so."""
+    codes = np.flatnonzero([name.startswith(prefixes) for name in host.names.categories])
+    return bool(np.isin(host.names.codes, codes).any())
