@@ -322,7 +322,7 @@ def test_what_cannot_start_is_one_sentence(tmp_path):
             check_file(str(tmp_path / name))
     with pytest.raises(CaptureError, match="is a file, and a trace is a directory"):
         tracekit.capture(script, out=script)
-    with pytest.raises(CaptureError, match=r"s\.py is no writable directory"):
+    with pytest.raises(CaptureError, match=r"s\.py is not a writable directory"):
         tracekit.capture(script, out=script / "t")
     with pytest.raises(CaptureError, match="there is no module tracekit_none"):
         tracekit.capture("tracekit_none.sub", module=True)

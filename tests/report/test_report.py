@@ -58,8 +58,8 @@ def shown(given, width: int = 80) -> str:
 def test_parallel_work_is_called_parallel():
     report = analyse(PARALLEL)
     assert report.verdicts["both"] == (
-        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time; "
-        "speedup 2.00x over running one after the other."
+        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time. "
+        "Speedup 2.00x over running one after the other."
     )
     assert report.headline == "both: devices overlapped 100 %, speedup 2.00x"
 
@@ -67,8 +67,8 @@ def test_parallel_work_is_called_parallel():
 def test_contention_is_called_contention_and_shared_cores_are_named():
     report = analyse(CONTENDED)
     assert report.verdicts["both"] == (
-        "cpu:0 and cpu:1 were busy at the same time for 100 % of the shorter busy time; "
-        "no speedup over running one after the other (1.00x); compute on cpu:1 took 2.00x as long as alone: "
+        "cpu:0 and cpu:1 were busy at the same time for 100 % of the shorter busy time. "
+        "No speedup over running one after the other (1.00x). Compute on cpu:1 took 2.00x as long as alone: "
         "the overlapping work contends for a shared resource."
     )
     assert "CPU devices share the machine's cores" in " ".join(report.notes)
@@ -77,7 +77,7 @@ def test_contention_is_called_contention_and_shared_cores_are_named():
 def test_more_cpu_devices_than_cores_are_called_time_sharing():
     report = analyse(replace(CONTENDED, capture={"usable_cores": 1.5}))
     assert report.verdicts["both"].startswith(
-        "2 devices time-shared 1.5 cores, 2.00 busy at once on average: no parallelism; "
+        "2 devices time-shared 1.5 cores, 2.00 busy at once on average: no parallelism. "
     )
     assert report.headline == "both: time-sharing on 1.5 cores, speedup 1.00x"
     assert "2 CPU devices share 1.5 cores" in " ".join(report.notes)
@@ -92,16 +92,16 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
     rows["wait_ps"] = rows["wait_ps"].mask(rows["kind"] == "collective", 5)
     report = analyse(trace(rows, spans(("one", 0, 100), ("two", 100, 180, None, "one"))))
     assert report.verdicts["two"] == (
-        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time; "
-        "0 % of the collective time (40 ps) was hidden behind compute; speedup 1.25x over one, efficiency 62.5 %; "
-        "of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % idle."
+        "gpu:0 and gpu:1 were busy at the same time for 100 % of the shorter busy time. "
+        "Compute hid 0 % of the collective time (40 ps). Speedup 1.25x over one, efficiency 62.5 %. "
+        "Of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % idle."
     )
     assert report.stretch["stretch"].isna().all()
 
 
 def test_work_left_unfinished_is_told():
     report = analyse(trace(events(("gpu:0", "compute", 0, 9 * MS)), spans(("p", 0, 2 * MS))))
-    assert "work begun inside ran on for 7.00 ms after its end" in report.verdicts["p"]
+    assert "Work begun inside ran on for 7.00 ms after its end" in report.verdicts["p"]
 
 
 def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
@@ -122,8 +122,8 @@ def test_a_phase_with_nothing_but_unplaced_copies_says_so():
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
     report = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
     assert report.verdicts == {
-        "whole trace": "gpu:0 was busy 100 % of the time (the trace holds one device); 50.0 % of the copy time (10 ps) "
-        "was hidden behind compute."
+        "whole trace": "gpu:0 was busy 100 % of the time (the trace holds one device). Compute hid 50.0 % of the copy "
+        "time (10 ps)."
     }
 
 
@@ -184,7 +184,7 @@ def test_every_column_of_the_tables_is_defined_in_the_docs():
     pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md"))
     words = set(re.findall(r"`([^`]+)`", pages))
     sources = [path.read_text("utf-8") for path in Path(sections.__file__).parent.glob("*.py")]
-    heads = {head for source in sources for head in re.findall(r'Column\(f?"([^"{]+)"', source)}
+    heads = {head for source in sources for head in re.findall(r'(?:Column|Field)\(f?"([^"{]+)"', source)}
     assert len(heads) > 80
     assert {*heads, *CELL_WORDS.values()} - words == set()
 

@@ -109,7 +109,7 @@ def device_pairs(source: Source, window: Windows | None = None) -> pd.DataFrame:
         shorter = min(lengths[a], lengths[b])
         either = lengths[a] + lengths[b] - overlap_ps
         idle = " and ".join(name for name in (a, b) if not lengths[name])
-        reason = f"{idle} did nothing in the window" if idle else None
+        reason = f"{idle} was idle throughout the window" if idle else None
         rows.append(
             (
                 a,

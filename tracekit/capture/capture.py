@@ -175,7 +175,7 @@ def _check_writable(out: Path, folder: Path) -> None:
     existing = next(parent for parent in [folder, *folder.parents] if parent.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise CaptureError(
-            f"{out} cannot be created: {existing} is no writable directory; name another place with --out."
+            f"{out} cannot be created: {existing} is not a writable directory; name another place with --out."
         )
 
 

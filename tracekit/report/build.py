@@ -139,7 +139,7 @@ def _advice(
             advice.copies_in_compute_lane(looked_at.rows, cells),
             advice.pageable_copies(looked_at.rows, cells),
             *advice.idle(why.idle.by_device, cells),
-            *advice.contention(phases, {name: one.pairs for name, one in inside.items()}, stretch),
+            *advice.contention(phases, {name: part.pairs for name, part in inside.items()}, stretch),
             None if len(phases) else advice.took_turns(cells, whole.pairs),
         ],
         looked_at.rows,
@@ -160,8 +160,8 @@ def _stretch(name: str, timeline: Timeline) -> Stretch:
 def _waiting_ratio(timeline: Timeline) -> float | None:
     """Of the collectives that begin in the windows, whole, what part was spent waiting."""
     rows = timeline.whole.rows
-    wait, known = rows.numbers("wait_ps")
-    at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & known)
+    wait, has_wait = rows.numbers("wait_ps")
+    at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & has_wait)
     starts = rows.start[at]
     clocks = np.array(rows.clocks, object)[rows.device[at]]
     inside = np.zeros(len(at), bool)
@@ -188,10 +188,10 @@ def _notes(trace: Trace, unions: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
     cpus, cores = _cpus(unions), too_few_cores(trace, unions)
     notes = []
-    known = formats.named(trace.format)
-    if known and known.xla and any(len(unions.devices[name].collective) for name in cpus):
+    form = formats.named(trace.format)
+    if form and form.xla and any(len(unions.devices[name].collective) for name in cpus):
         notes.append(
-            "A CPU device runs one operation at a time, so a collective is never behind compute there: "
+            "A CPU device runs one operation at a time, so compute never hides a collective there: "
             "its overlap of 0 is a property of the backend, not of the program."
         )
     if cores is not None:

@@ -130,21 +130,21 @@ class Report:
         return notebook_html(self)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(a: Any, b: Any) -> bool:
     """Whether two values are of one type and hold the same, frames and arrays with their dtypes."""
-    if isinstance(one, pd.DataFrame):
-        return isinstance(other, pd.DataFrame) and one.dtypes.equals(other.dtypes) and one.equals(other)
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
-    if isinstance(one, Mapping):
-        return isinstance(other, Mapping) and [*one] == [*other] and all(_equal(one[key], other[key]) for key in one)
-    if type(one) is not type(other):
+    if isinstance(a, pd.DataFrame):
+        return isinstance(b, pd.DataFrame) and a.dtypes.equals(b.dtypes) and a.equals(b)
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, Mapping):
+        return isinstance(b, Mapping) and [*a] == [*b] and all(_equal(a[key], b[key]) for key in a)
+    if type(a) is not type(b):
         return False
-    if is_dataclass(one):
-        return all(_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return bool(one == other)
+    if is_dataclass(a):
+        return all(_equal(getattr(a, field.name), getattr(b, field.name)) for field in fields(a))
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return bool(a == b)
 
 
 def compared_rounds(phases: Phases, compared: tuple[str, ...]) -> pd.DataFrame | None:

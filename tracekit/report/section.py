@@ -7,11 +7,15 @@ words of tracekit.units; those that print take them from `brief_text`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from tracekit import units
+from tracekit.columns import records
+
+# Rows of a long table that a face without limits shows, and rows of a long list in summary.json.
+MOST_ROWS, MOST_DATA = 40, 1000
 
 
 class Unit(StrEnum):
@@ -134,6 +138,38 @@ def table(
     cells = tuple(tuple(map(_cell, row)) for row in rows)
     places = range(min(brief, len(cells))) if isinstance(brief, int) else brief
     return Table(key, title, tuple(columns), cells, tuple(places), about)
+
+
+class Field(NamedTuple):
+    """A column, and what a row has in it: the value under a key, or what a function makes of the row.
+
+    A value that is null stands with the reason under the key `reason`, if there is one.
+    """
+
+    head: str
+    unit: Unit
+    value: str | Callable[[dict[str, Any]], Any]
+    brief: bool = True
+    reason: str = ""
+
+    def of(self, row: dict[str, Any]) -> Any:
+        """The cell of a row."""
+        value = self.value(row) if callable(self.value) else row[self.value]
+        return or_missing(value, row[self.reason]) if self.reason else value
+
+
+def table_of(
+    rows: pd.DataFrame | Sequence[dict[str, Any]],
+    key: str,
+    title: str,
+    fields: Sequence[Field],
+    brief: int = 8,
+    about: str = "",
+) -> Table:
+    """A table of the rows of a frame, or of rows as dicts."""
+    by_row = records(rows) if isinstance(rows, pd.DataFrame) else rows
+    cells = [[field.of(row) for field in fields] for row in by_row]
+    return table(key, title, [Column(field.head, field.unit, field.brief) for field in fields], cells, brief, about)
 
 
 def or_missing(value: Any, reason: Any = None) -> Any:

@@ -134,7 +134,7 @@ def no_device_work(trace: Trace) -> str | None:
     if not (len(trace.spans) or len(trace.launches) or len(trace.devices)):
         what = "The trace holds neither device work nor named host spans"
     elif len(trace.devices):
-        return f"The trace names devices, but holds no work of theirs; for the next one, {_NO_WORK}."
+        return f"The trace names devices, but holds none of their events; for the next one, {_NO_WORK}."
     else:
         what = "The trace holds no device work, only host threads"
     advice = _recording(trace).device_work
@@ -247,7 +247,7 @@ def _missing(trace: Trace) -> tuple[str, ...]:
         sentences.append(_with("No host spans: phases and steps are not known", recording.spans))
     on_gpu = any(type_of(str(name)) == "gpu" for name in events["device"].unique())
     if on_gpu and not len(trace.launches) and recording.launches:
-        sentences.append(_with("No launches: no event leads to the host call that started it", recording.launches))
+        sentences.append(_with("No launches: no event is linked to the host call that launched it", recording.launches))
     if on_gpu and not events["hlo_op"].notna().any():
         sentences.append(recording.hlo_ops)
     return tuple(filter(None, sentences))

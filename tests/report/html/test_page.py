@@ -302,7 +302,7 @@ def test_the_longest_pieces_of_a_path_lead_to_their_place():
     (median,) = [at for at, one in enumerate(found["steps"]) if one["shown"] == "median"]
     pieces = [one for one in found["path"] if one["at"] == median and one["name"] is not None]
     pieces.sort(key=lambda one: -one["time_ps"])
-    _, rows = table(within(tree("stepped"), "critical_path"), "Longest pieces of the median step's path")
+    _, rows = table(within(tree("stepped"), "critical_path"), "Longest pieces of the critical path of the median step")
     devices = {one["device"] for one in summary(report("stepped"))["devices"]}
     assert [(words(row[0]), value(row[4]), *led(row[3], zero)) for row in rows] == [
         (one["part"], one["time_ps"], one["start_ps"], one["end_ps"], one["on"] if one["on"] in devices else None)

@@ -13,7 +13,7 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
     found = section(rates(table, devices(("gpu:0", "NVIDIA H200", 10**12, None))))
     assert found.sentences == (
         "2 D2D copies on gpu:0 took 12.00 µs at 333 GB/s, 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
-        "MiB, which is latency-bound.",
+        "MiB (latency-bound).",
     )
     assert list(brief(found).values()) == [
         (
@@ -64,8 +64,8 @@ def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
     table["occupancy_ratio"] = pd.array([0.75, 0.25], "Float64")
     found = section(rates(table))
     assert found.sentences == (
-        "Mean occupancy on gpu:1 is 25.0 %, weighted by kernel time; it is below 50.0 % for 100 % of it, which costs "
-        "something only where kernels wait for memory.",
+        "Mean occupancy on gpu:1 is 25.0 %, weighted by kernel time; it is below 50.0 % for 100 % of that time, which "
+        "costs time only where kernels wait for memory.",
     )
     assert list(brief(found).values()) == [
         (

@@ -49,17 +49,17 @@ def test_the_shares_are_one_sentence_and_the_guesses_one_table():
     report = analyse(mixed())
     section = classification(report)
     assert section.sentences == (
-        "Kernels were classified, by share of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, "
-        "9.5 % by name, 0.5 % by nothing (counted as compute). Rules (--kinds) correct a wrong classification.",
+        "Of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, 9.5 % by name, 0.5 % unclassified "
+        "(counted as compute). Rules (--kinds) correct a wrong classification.",
     )
     assert list(brief(section).values()) == [
         (
-            "Largest kernels classified by name, or by nothing",
+            "Largest kernels classified by name only, or unclassified",
             ["name", "counted as", "by", "time", "of busy"],
             [
                 [SHORT, "compute", "name", "16.00 µs", "8.0 %"],
                 ["ncclDevKernel_Generic", "collective", "name", "3.00 µs", "1.5 %"],
-                ["mine", "compute", "nothing", "1.00 µs", "0.5 %"],
+                ["mine", "compute", "unclassified", "1.00 µs", "0.5 %"],
             ],
         )
     ]
@@ -86,7 +86,7 @@ def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is
     rows["known_by"] = pd.Categorical(["opcode"])
     known = analyse(trace(rows))
     section = classification(known)
-    assert section.sentences == ("Kernels were classified, by share of the busy time: 100 % by HLO opcode.",)
+    assert section.sentences == ("Of the busy time: 100 % by HLO opcode.",)
     assert section.tables == ()
     assert classification(analyse(trace(events()))) is None
 

@@ -35,7 +35,7 @@ def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
     found = shown(*steps(4, 16, late=3))
     assert (found.key, found.title, found.lacking) == ("collectives", "Collectives", "")
     assert found.sentences == (
-        "16 all-reduces on 4 devices took 256.0 ms, 100 % of it exposed; 75.0 % of it was waiting for the last device "
+        "16 all-reduces on 4 devices took 256.0 ms, 100 % of it exposed and 75.0 % of it waiting for the last device "
         "to arrive.",
         "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it.",
     )
@@ -93,8 +93,8 @@ def test_what_could_not_be_matched_is_said():
     lone = row("rank0/gpu:0", 900 * MS, 901 * MS, "all-gather", host="rank0", ranks="{{0,4},{1,5}}")
     found = shown(*steps(4, 8, late=3), lone)
     assert found.sentences[0].startswith(
-        "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed; 75.0 % of the time of the 8 "
-        "seen on several devices was waiting"
+        "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed. Of the time of the 8 seen "
+        "on several devices, 75.0 % was waiting"
     )
     assert found.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
     assert found.data["notes"] == [found.sentences[-1]]
@@ -125,6 +125,6 @@ def test_tables_fit_80_columns_with_many_devices_and_long_names():
     assert max(map(len, printed(found))) <= 80
     tables = brief(found)
     assert all(len(rows) <= 8 for _, _, rows in tables.values())
-    assert tables["collectives.devices"][0] == "Stragglers, those that cost the others most first"
+    assert tables["collectives.devices"][0] == "Stragglers, costliest first"
     assert [row[3] for row in tables["collectives.devices"][2]] == ["720.0 ms", *["0 ps"] * 7]
     assert tables["collectives.waits"][2][0][0] == "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"

@@ -12,7 +12,7 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
     events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 800))
     made = section(idle(events, calls(CALLED, call(2, 950, 990))))
     assert list(made.sentences) == [
-        "gpu:0 was idle 81.8 % of the window, host-bound for 94.4 % of that (the next launch came late).",
+        "gpu:0 was idle for 81.8 % of the window, 94.4 % of that host-bound (the next launch came late).",
         "The idle time of the 2 devices is 70.8 % host-bound, 25.0 % after last work.",
     ]
     causes, devices, gaps = brief(made).values()

@@ -28,10 +28,10 @@ def late(count):
 def test_a_starved_device_and_what_fusing_would_buy_come_first():
     made = made_of(*late(100))
     assert list(made.sentences) == [
-        "gpu:0 was starved (idle, with an empty launch queue) 69.9 % of its time; 0.10 launches were queued on "
+        "gpu:0 was starved (idle, with an empty launch queue) for 69.9 % of its time. Its queue held 0.10 launches on "
         "average, at most 1.",
-        "100 kernels of gpu:0 (100 %) take less than the host's time per launch: fusing them would save at most 693 ps "
-        "(69.9 % of its time).",
+        "100 kernels on gpu:0 (100 %) are shorter than the host's time per launch: fusing them would save at most 693 "
+        "ps (69.9 % of its time).",
     ]
     queue, latency, small = brief(made).values()
     assert queue == (
@@ -66,7 +66,7 @@ def test_stretches_bound_by_launches_have_a_table():
 def test_launches_that_kept_up_and_clocks_that_disagree_are_said_to_be_so():
     events = work(row(0, 50, 1), row(50, 99, 2))
     assert list(made_of(events, calls((1, -9, -8), (2, -8, -7))).sentences) == [
-        "Launches kept up: no device was starved for more than 1.0 % of its time."
+        "The host kept up: no device was starved for more than 1.0 % of its time."
     ]
     assert made_of(events, calls((1, -9, -8), (2, 51, 52))).sentences[-1] == (
         "1 of 2 launches seem to start after their work: the clocks of host and device disagree, so these launches are "

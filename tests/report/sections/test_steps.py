@@ -30,7 +30,7 @@ def run(walls, *more, idle=(), name="train"):
 
 def test_steps_alike_are_one_sentence_and_one_table():
     made = shown(*run([10, 10, 10, 10, 10]))
-    assert made.sentences == ("5 steps (train): median 10.00 ms, interquartile range 0 % of it.",)
+    assert made.sentences == ("5 steps (train): median 10.00 ms, IQR 0 % of it.",)
     assert list(brief(made).values()) == [
         (
             "Time of a typical step",
@@ -43,8 +43,8 @@ def test_steps_alike_are_one_sentence_and_one_table():
 def test_a_slow_step_is_named_with_its_reason():
     made = shown(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
     assert made.sentences == (
-        "7 steps (train): median 10.00 ms, interquartile range 100 % of it; step 3 took 40.00 ms: gpu:0 idled 38.00 ms "
-        "longer, and another was slow.",
+        "7 steps (train): median 10.00 ms, IQR 100 % of it. Step 3 took 40.00 ms: gpu:0 idled 38.00 ms longer; 1 more "
+        "slow step.",
     )
     assert brief(made)["steps.each"] == (
         "Steps, outliers first",
@@ -64,8 +64,7 @@ def test_a_fast_step_is_told_as_such():
 def test_steps_left_out_are_told_with_the_reason():
     done, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
     assert shown(done, joined([spans, annotated(("backend_compile", None, 0, 50 * MS))])).sentences == (
-        "6 steps (train): median 10.00 ms, interquartile range 0 % of it. Left out: step 0 compiles, step 1 is "
-        "warm-up.",
+        "6 steps (train): median 10.00 ms, IQR 0 % of it. Left out: step 0 (compiling), step 1 (warm-up).",
     )
 
 
@@ -83,9 +82,8 @@ def test_steps_of_two_names_are_told_apart():
             marks[-2:] = [("train", step, start, start + 30 * MS), ("eval", step, start + 30 * MS, start + 100 * MS)]
     made = shown(work(*done), annotated(*marks))
     assert made.sentences == (
-        "6 steps (train): median 60.00 ms, interquartile range 0 % of it.",
-        "6 steps (eval): median 40.00 ms, interquartile range 0 % of it; step 4 took 70.00 ms: gpu:0 idled 30.00 ms "
-        "longer.",
+        "6 steps (train): median 60.00 ms, IQR 0 % of it.",
+        "6 steps (eval): median 40.00 ms, IQR 0 % of it. Step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
     )
     assert [row[:2] for row in brief(made)["steps.parts"][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
     assert [row[0] for row in brief(made)["steps.each"][2]] == ["eval 4", "train 4"]

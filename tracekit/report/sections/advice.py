@@ -28,66 +28,66 @@ _BY_DIRECTION_WITHOUT_XLA = {
 
 def section(result: advice.Advice) -> Section:
     """The findings, the costliest first."""
-    findings = tuple(_finding(found, result) for found in result.findings)
+    recommendations = tuple(_recommendation(finding, result) for finding in result.findings)
     return Section(
         "findings",
         "What to try",
-        findings=findings,
+        findings=recommendations,
         data=[
             {
-                "rule": found.rule,
-                "said": _SENTENCES[found.rule](found, found.evidence),
-                "next": _ACTIONS[found.rule](found.evidence, result),
-                "cost_ps": found.cost_ps,
-                "share": found.share,
-                "evidence": dict(found.evidence),
+                "rule": finding.rule,
+                "said": recommendation.sentence.removesuffix("."),
+                "next": recommendation.action.removesuffix("."),
+                "cost_ps": finding.cost_ps,
+                "share": finding.share,
+                "evidence": dict(finding.evidence),
             }
-            for found in result.findings
+            for finding, recommendation in zip(result.findings, recommendations, strict=True)
         ],
-        lacking="" if findings else "No finding: no cost with a known remedy passes its threshold.",
+        lacking="" if recommendations else "No finding: no cost with a known remedy passes its threshold.",
     )
 
 
-def _finding(found: advice.Finding, result: advice.Advice) -> Recommendation:
+def _recommendation(finding: advice.Finding, result: advice.Advice) -> Recommendation:
     return Recommendation(
-        rule=found.rule,
-        sentence=f"{_SENTENCES[found.rule](found, found.evidence)}.",
-        action=f"{_ACTIONS[found.rule](found.evidence, result)}.",
-        cost_ps=found.cost_ps,
-        share=found.share,
-        where=found.evidence.get("device") or found.evidence.get("phase"),
+        rule=finding.rule,
+        sentence=f"{_SENTENCES[finding.rule](finding, finding.evidence)}.",
+        action=f"{_ACTIONS[finding.rule](finding.evidence, result)}.",
+        cost_ps=finding.cost_ps,
+        share=finding.share,
+        where=finding.evidence.get("device") or finding.evidence.get("phase"),
     )
 
 
-def _of_time(found: advice.Finding) -> str:
-    return f"{percent(found.share)} of the devices' time ({time(found.cost_ps)})"
+def _of_time(finding: advice.Finding) -> str:
+    return f"{percent(finding.share)} of the devices' time ({time(finding.cost_ps)})"
 
 
 def _idle(cause: str) -> Callable[[advice.Finding, Mapping[str, Any]], str]:
-    return lambda found, evidence: (
-        f"{cause} kept devices idle for {percent(found.share)} of their time ({time(found.cost_ps)}), in "
+    return lambda finding, evidence: (
+        f"{cause} kept devices idle for {percent(finding.share)} of their time ({time(finding.cost_ps)}), in "
         f"{counted(evidence['gaps'], 'gap')}"
     )
 
 
 _SENTENCES: Mapping[str, Callable[[advice.Finding, Mapping[str, Any]], str]] = {
-    "exposed_collectives": lambda found, evidence: (
-        f"Collectives were exposed (not overlapped with compute) for {_of_time(found)}, most on {evidence['device']} "
+    "exposed_collectives": lambda finding, evidence: (
+        f"Collectives were exposed (not overlapped with compute) for {_of_time(finding)}, most on {evidence['device']} "
         f"({percent(evidence['most'])})"
     ),
-    "late_peer": lambda found, evidence: (
-        f"{evidence['device']} was the straggler in {evidence['last']} of {evidence['n']} collectives: the others "
-        f"waited for it for {_of_time(found)}"
+    "late_peer": lambda finding, evidence: (
+        f"{evidence['device']} was the straggler in {evidence['last']} of {evidence['n']} collectives: waiting "
+        f"for it cost {_of_time(finding)}"
     ),
-    "exposed_copies": lambda found, evidence: (
+    "exposed_copies": lambda finding, evidence: (
         f"Copies{', mostly ' + evidence['direction'] + ',' if evidence['direction'] else ''} were exposed for "
-        f"{_of_time(found)}"
+        f"{_of_time(finding)}"
     ),
-    "copies_in_compute_lane": lambda found, evidence: (
+    "copies_in_compute_lane": lambda finding, evidence: (
         f"{percent(evidence['ratio'])} of the copy time was on streams that also run kernels, where neither can hide "
         "the other"
     ),
-    "pageable_copies": lambda found, evidence: (
+    "pageable_copies": lambda finding, evidence: (
         f"{percent(evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks the host"
     ),
     "host_bound": _idle("Late launches by the host"),
@@ -95,12 +95,12 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, Mapping[str, Any]], str]] = {
     "compiling": _idle("Compiling on the host"),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
-    "contention": lambda found, evidence: (
+    "contention": lambda finding, evidence: (
         f"{evidence['kind'].capitalize()} on {evidence['device']} took {factor(evidence['stretch'])} as long as alone "
         f"in {evidence['phase']}, where devices overlapped {percent(evidence['overlap_ratio'])}"
     ),
-    "took_turns": lambda found, evidence: (
-        f"{evidence['devices']} devices took turns: no two were busy at the same time for more than "
+    "took_turns": lambda finding, evidence: (
+        f"{evidence['devices']} devices were serialized: no two were busy at the same time for more than "
         f"{percent(evidence['ratio_min'])} of the shorter busy time"
     ),
 }
@@ -122,8 +122,7 @@ def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "exposed_collectives": _hide_collectives,
     "late_peer": lambda evidence, result: (
-        f"see what {evidence['device']} does before them that the others do not: more work, a slower input, a slower "
-        "clock"
+        f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower clock"
     ),
     "exposed_copies": _hide_copies,
     "copies_in_compute_lane": lambda evidence, result: (

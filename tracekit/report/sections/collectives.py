@@ -6,11 +6,22 @@ import pandas as pd
 
 from tracekit.analysis.collectives import FEWEST, Collectives
 from tracekit.columns import records
-from tracekit.report.section import AtLeast, Column, Section, Table, Unit, instant, or_missing, plain, table
+from tracekit.report.section import (
+    MOST_DATA,
+    MOST_ROWS,
+    AtLeast,
+    Field,
+    Section,
+    Table,
+    Unit,
+    instant,
+    or_missing,
+    plain,
+    table_of,
+)
 from tracekit.units import counted, percent, time
 
-# Rows that a face without limits shows, and rows in summary.json of the list of all instances.
-_MOST, _KEPT = 40, 1000
+# Rows of the longest waits where there is little room.
 _WAITS = 5
 # Of so many exposed ones, all of which waited, one table is enough.
 _FEW = 9
@@ -21,17 +32,21 @@ def section(result: Collectives) -> Section:
     if result.lacking:
         return Section("collectives", "Collectives", lacking=result.lacking)
     total = records(result.total)[0]
-    exposed = f"{percent(total['exposed_ps'], total['device_time_ps'])} of it exposed"
     took = f"{_kinds(result.table)} on {counted(total['devices'], 'device')} took {time(total['device_time_ps'])}"
+    exposed = f"{percent(total['exposed_ps'], total['device_time_ps'])} of it exposed"
+    operations, instances = _operations(result.by_op), _instances(result.table)
     if result.alone:
         sentences = [f"{took}, {exposed}.", result.alone]
-        tables = [_operations(result.by_op), *_instances(result.table)]
+        tables = [operations, *instances]
     else:
-        all_shared = total["shared"] == total["collectives"]
-        what = "it" if all_shared else f"the time of the {total['shared']} seen on several devices"
-        waiting = f"{percent(total['wait_ratio'])} of {what} was waiting for the last device to arrive"
-        sentences = [f"{took}, {exposed}; {waiting}.", *_stragglers(result.by_device)]
-        tables = [_operations(result.by_op), _devices(result.by_device), *_instances(result.table)]
+        waiting = percent(total["wait_ratio"])
+        if total["shared"] == total["collectives"]:
+            first = f"{took}, {exposed} and {waiting} of it waiting for the last device to arrive."
+        else:
+            several = f"Of the time of the {total['shared']} seen on several devices"
+            first = f"{took}, {exposed}. {several}, {waiting} was waiting for the last device to arrive."
+        sentences = [first, *_stragglers(result.by_device)]
+        tables = [operations, _devices(result.by_device), *instances]
     sentences += result.notes
     return Section("collectives", "Collectives", tuple(sentences), tables=tuple(tables), data=_data(result))
 
@@ -70,78 +85,51 @@ def _straggler(row: dict[str, Any]) -> str:
 
 def _operations(by_op: pd.DataFrame) -> Table:
     several = by_op["ranks"].nunique(dropna=False) > 1
-    return table(
+    return table_of(
+        by_op.head(MOST_ROWS),
         "collectives.operations",
         "Collectives by operation and message size",
         [
-            Column("operation", Unit.TEXT),
-            Column("ranks", Unit.COUNT, brief=several),
-            Column("size", Unit.BYTES),
-            Column("n", Unit.COUNT),
-            Column("median", Unit.TIME),
-            Column("waiting", Unit.RATIO),
-            Column("algbw", Unit.BYTES_PER_S),
-            Column("busbw", Unit.BYTES_PER_S),
-            Column("exposed", Unit.TIME),
+            Field("operation", Unit.TEXT, lambda row: _operation(row["category"])),
+            Field("ranks", Unit.COUNT, "ranks", brief=several),
+            Field("size", Unit.BYTES, "size_bytes"),
+            Field("n", Unit.COUNT, "n"),
+            Field("median", Unit.TIME, "duration_ps"),
+            Field("waiting", Unit.RATIO, "wait_ratio"),
+            Field("algbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["algorithm_bytes_per_s"], row["at_least"])),
+            Field("busbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["bus_bytes_per_s"], row["at_least"])),
+            Field("exposed", Unit.TIME, "exposed_ps"),
         ],
-        [
-            (
-                _operation(row["category"]),
-                row["ranks"],
-                row["size_bytes"],
-                row["n"],
-                row["duration_ps"],
-                row["wait_ratio"],
-                _bandwidth(row["algorithm_bytes_per_s"], row["at_least"]),
-                _bandwidth(row["bus_bytes_per_s"], row["at_least"]),
-                row["exposed_ps"],
-            )
-            for row in records(by_op.head(_MOST))
-        ],
-        about="Sizes of messages are told by power of two: the size is where its power begins.",
+        about="Messages are grouped by powers of two; the size is the lower end of the group.",
     )
 
 
 def _bandwidth(bytes_per_s: Any, at_least: bool) -> Any:
-    return (
-        AtLeast(bytes_per_s)
-        if at_least and pd.notna(bytes_per_s)
-        else or_missing(bytes_per_s, "its bytes are not known")
-    )
+    if at_least and pd.notna(bytes_per_s):
+        return AtLeast(bytes_per_s)
+    return or_missing(bytes_per_s, "its bytes are not known")
 
 
 def _devices(by_device: pd.DataFrame) -> Table:
     """The devices in their order, but of many those first that cost the others most."""
-    shown, brief = by_device[by_device["n"] > 0], 8
+    members, brief = by_device[by_device["n"] > 0], 8
     title = "Stragglers"
-    if len(shown) > brief:
-        shown = shown.sort_values("cost_ps", ascending=False, kind="stable")
-        title = "Stragglers, those that cost the others most first"
-    return table(
+    if len(members) > brief:
+        members = members.sort_values("cost_ps", ascending=False, kind="stable")
+        title = "Stragglers, costliest first"
+    return table_of(
+        members,
         "collectives.devices",
         title,
         [
-            Column("device", Unit.NAME),
-            Column("last in", Unit.COUNT),
-            Column("of", Unit.COUNT),
-            Column("cost to others", Unit.TIME),
-            Column("waited", Unit.TIME),
-            Column("transfer", Unit.TIME),
-            Column("hidden", Unit.TIME),
-            Column("exposed", Unit.TIME),
-        ],
-        [
-            (
-                row["device"],
-                row["last"],
-                row["n"],
-                row["cost_ps"],
-                row["waiting_ps"],
-                row["transfer_ps"],
-                row["hidden_ps"],
-                row["exposed_ps"],
-            )
-            for row in records(shown)
+            Field("device", Unit.NAME, "device"),
+            Field("last in", Unit.COUNT, "last"),
+            Field("of", Unit.COUNT, "n"),
+            Field("cost to others", Unit.TIME, "cost_ps"),
+            Field("waited", Unit.TIME, "waiting_ps"),
+            Field("transfer", Unit.TIME, "transfer_ps"),
+            Field("hidden", Unit.TIME, "hidden_ps"),
+            Field("exposed", Unit.TIME, "exposed_ps"),
         ],
         brief,
     )
@@ -154,37 +142,24 @@ def _instances(instances: pd.DataFrame) -> list[Table]:
     tables = [_longest("collectives.waits", "Longest waits", waited, _WAITS)]
     if not (set(exposed.index) <= set(waited.index) and len(exposed) <= _FEW):
         tables.append(_longest("collectives.exposed", "Longest exposed collectives", exposed, 0))
-    return [made for made in tables if made.rows]
+    return tables
 
 
 def _longest(key: str, title: str, instances: pd.DataFrame, brief: int) -> Table:
-    return table(
+    return table_of(
+        instances.head(MOST_ROWS),
         key,
         title,
         [
-            Column("collective", Unit.NAME),
-            Column("at", Unit.INSTANT),
-            Column("operation", Unit.TEXT, brief=False),
-            Column("devices", Unit.COUNT, brief=False),
-            Column("last", Unit.NAME),
-            Column("skew", Unit.TIME),
-            Column("waited", Unit.TIME),
-            Column("transfer", Unit.TIME),
-            Column("exposed", Unit.TIME, brief=False),
-        ],
-        [
-            (
-                row["op"],
-                instant(row, clock=row["clock"]),
-                _operation(row["category"]),
-                row["devices"],
-                or_missing(row["last"], "no single device was last"),
-                or_missing(row["skew_ps"], row["reason"]),
-                or_missing(row["wait_ps"], row["reason"]),
-                or_missing(row["transfer_ps"], row["reason"]),
-                row["exposed_ps"],
-            )
-            for row in records(instances.head(_MOST))
+            Field("collective", Unit.NAME, "op"),
+            Field("at", Unit.INSTANT, lambda row: instant(row, clock=row["clock"])),
+            Field("operation", Unit.TEXT, lambda row: _operation(row["category"]), brief=False),
+            Field("devices", Unit.COUNT, "devices", brief=False),
+            Field("last", Unit.NAME, lambda row: or_missing(row["last"], "no single device was last")),
+            Field("skew", Unit.TIME, "skew_ps", reason="reason"),
+            Field("waited", Unit.TIME, "wait_ps", reason="reason"),
+            Field("transfer", Unit.TIME, "transfer_ps", reason="reason"),
+            Field("exposed", Unit.TIME, "exposed_ps", brief=False),
         ],
         brief,
     )
@@ -196,12 +171,12 @@ def _operation(category: str) -> str:
 
 def _data(result: Collectives) -> dict[str, Any]:
     """Everything; of many instances those that took most device time, in order of time."""
-    kept = result.table.nlargest(_KEPT, "device_time_ps", keep="first").sort_values("instance")
+    longest = result.table.nlargest(MOST_DATA, "device_time_ps", keep="first").sort_values("instance")
     return {
         "total": plain(result.total)[0],
         "alone": result.alone or None,
         "by_device": plain(result.by_device),
         "by_operation": plain(result.by_op),
-        "instances": plain(kept),
+        "instances": plain(longest),
         "notes": list(result.notes),
     }

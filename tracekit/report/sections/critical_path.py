@@ -6,20 +6,18 @@ import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.columns import records
-from tracekit.report.section import Column, Section, Table, Unit, instant, or_missing, plain, table
+from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import change, counted, percent, time
 
-# Rows that a face without limits shows, and steps in summary.json.
-_MOST, _KEPT = 40, 1000
 # Smaller shares of a path, and smaller savings, are not worth a word.
 _WORTH = 0.01
-# So many parts of the path are told in its sentence.
+# So many parts of the path stand in its sentence.
 _PARTS = 4
 _WITHOUT = {
     "collective transfers": "without collective transfers",
     "collectives": "without collectives",
     "copies": "without copies",
-    "the host": "with no time on the host",
+    "the host": "without host time",
 }
 
 
@@ -87,83 +85,84 @@ def _name(step: dict[str, Any]) -> str:
 
 
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
+    several = len(result.steps) > 1
     steps = counted(len(result.steps), "step")
-    tables = [
-        table(
+    return [
+        table_of(
+            result.total,
             "critical_path.parts",
-            "Critical path by part" + (f", all {steps}" if len(result.steps) > 1 else ""),
-            [Column("part", Unit.TEXT), Column("time", Unit.TIME), Column("of path", Unit.RATIO)],
-            [(row["part"], row["time_ps"], row["ratio"]) for row in records(result.total)],
+            f"Critical path by part, all {steps}" if several else "Critical path by part",
+            [
+                Field("part", Unit.TEXT, "part"),
+                Field("time", Unit.TIME, "time_ps"),
+                Field("of path", Unit.RATIO, "ratio"),
+            ],
             len(result.total),
-        )
+        ),
+        _pieces(result, at, step),
+        _what_if(result, f"What-if: cost removed, {steps} together" if several else "What-if: cost removed"),
+        table_of(
+            result.edges,
+            "critical_path.dependencies",
+            "Dependencies found",
+            [
+                Field("dependency", Unit.TEXT, "edge"),
+                Field("found", Unit.COUNT, "edges"),
+                Field("contradicted", Unit.COUNT, "dropped"),
+            ],
+            len(result.edges),
+        ),
     ]
-    pieces = _pieces(result, at, str(step["clock"]))
-    if pieces.rows:
-        tables.append(pieces)
-    if len(result.what_if) and result.what_if["predicted_ps"].notna().any():
-        tables.append(_what_if(result, f"{steps} together" if len(result.steps) > 1 else ""))
-    if len(result.edges):
-        tables.append(
-            table(
-                "critical_path.dependencies",
-                "Dependencies found",
-                [Column("dependency", Unit.TEXT), Column("found", Unit.COUNT), Column("contradicted", Unit.COUNT)],
-                [(row["edge"], row["edges"], row["dropped"]) for row in records(result.edges)],
-                len(result.edges),
-            )
-        )
-    return tables
 
 
-def _pieces(result: CriticalPath, at: int, clock: str) -> Table:
+def _pieces(result: CriticalPath, at: int, step: dict[str, Any]) -> Table:
     """The longest pieces of one step's path; what is on no device is on a thread of the host."""
+
+    def place(row: dict[str, Any]) -> Instant:
+        return instant(row, row["on"] if row["frame"] == "events" else None, str(step["clock"]))
+
     mine = result.path[(result.path["at"] == at) & result.path["name"].notna()]
-    ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(_MOST)
-    return table(
+    ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(MOST_ROWS)
+    of_step = " of the median step" if pd.notna(step["step"]) else ""
+    return table_of(
+        ordered,
         "critical_path.pieces",
-        "Longest pieces of the median step's path",
+        f"Longest pieces of the critical path{of_step}",
         [
-            Column("part", Unit.TEXT),
-            Column("on", Unit.NAME),
-            Column("what", Unit.NAME),
-            Column("at", Unit.INSTANT, brief=False),
-            Column("time", Unit.TIME),
-        ],
-        [
-            (row["part"], row["on"], row["name"], instant(row, device, clock), row["time_ps"])
-            for row in records(ordered)
-            for device in [row["on"] if row["frame"] == "events" else None]
+            Field("part", Unit.TEXT, "part"),
+            Field("on", Unit.NAME, "on"),
+            Field("what", Unit.NAME, "name"),
+            Field("at", Unit.INSTANT, place, brief=False),
+            Field("time", Unit.TIME, "time_ps"),
         ],
     )
 
 
-def _what_if(result: CriticalPath, steps: str) -> Table:
-    return table(
+def _what_if(result: CriticalPath, title: str) -> Table:
+    predicted = result.what_if if result.what_if["predicted_ps"].notna().any() else result.what_if[:0]
+    return table_of(
+        predicted,
         "critical_path.what_if",
-        "What-if: cost removed" + (f", {steps}" if steps else ""),
-        [Column("removed", Unit.NAME), Column("would take", Unit.TIME), Column("change", Unit.CHANGE)],
+        title,
         [
-            (
-                row["what"] if pd.isna(row["name"]) else row["name"],
-                or_missing(row["predicted_ps"], row["reason"]),
-                or_missing(row["ratio"], row["reason"]),
-            )
-            for row in records(result.what_if)
+            Field("removed", Unit.NAME, lambda row: row["what"] if pd.isna(row["name"]) else row["name"]),
+            Field("would take", Unit.TIME, "predicted_ps", reason="reason"),
+            Field("change", Unit.CHANGE, "ratio", reason="reason"),
         ],
-        len(result.what_if),
+        len(predicted),
     )
 
 
 def _data(result: CriticalPath) -> dict[str, object]:
-    kept = min(len(result.steps), _KEPT)
+    most = min(len(result.steps), MOST_DATA)
     return {
-        "steps": plain(result.steps[:kept]),
+        "steps": plain(result.steps[:most]),
         "steps_in_all": len(result.steps),
-        "composition": plain(result.composition[result.composition["at"] < kept]),
+        "composition": plain(result.composition[result.composition["at"] < most]),
         "total": plain(result.total),
         "path": plain(result.path),
         "what_if": plain(result.what_if),
-        "step_what_if": plain(result.step_what_if[result.step_what_if["at"] < kept]),
+        "step_what_if": plain(result.step_what_if[result.step_what_if["at"] < most]),
         "edges": plain(result.edges),
         "latency": plain(result.latency),
         "notes": list(result.notes),

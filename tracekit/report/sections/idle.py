@@ -2,11 +2,9 @@
 
 from tracekit.analysis.idle import Idle
 from tracekit.columns import records
-from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
+from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import percent
 
-# Rows that a face without limits shows, and rows in summary.json of the long list.
-_MOST, _KEPT = 40, 1000
 # A smaller share is not worth a word.
 _WORTH = 0.05
 _MEANING = {
@@ -16,10 +14,10 @@ _MEANING = {
     "waiting for a copy": "a copy had to end first",
     "waiting for a collective or another device": "work elsewhere had to end first",
     "launch latency": "the launch was under way",
-    "between queued work": "a scheduling gap between queued kernels",
+    "between queued work": "scheduling gaps between queued kernels",
     "inside a program": "between the operations of one execution",
-    "before first work": "other devices had begun",
-    "after last work": "other devices went on",
+    "before first work": "other devices had started",
+    "after last work": "other devices were still busy",
     "unexplained": "nothing in the trace says why",
 }
 
@@ -37,8 +35,8 @@ def _sentences(result: Idle) -> tuple[str, ...]:
         return ("No device was ever idle.",)
     idlest = max(devices, key=lambda row: row["ratio"])
     main, *_ = (row for row in records(result.by_device) if row["device"] == idlest["device"])
-    cause = f"{main['cause']} for {percent(main['ratio'])} of that ({_MEANING[main['cause']]})"
-    first = f"{idlest['device']} was idle {percent(idlest['ratio'])} of the window, {cause}."
+    cause = f"{percent(main['ratio'])} of that {main['cause']} ({_MEANING[main['cause']]})"
+    first = f"{idlest['device']} was idle for {percent(idlest['ratio'])} of the window, {cause}."
     if len(devices) == 1:
         return (first,)
     worth = [row for row in records(result.by_cause)[:3] if row["ratio"] >= _WORTH]
@@ -47,49 +45,43 @@ def _sentences(result: Idle) -> tuple[str, ...]:
 
 
 def _tables(result: Idle) -> tuple[Table, ...]:
-    causes = [(row["cause"], row["gaps"], row["idle_ps"], row["ratio"]) for row in records(result.by_cause)]
-    devices = sorted(records(result.devices), key=lambda row: -row["idle_ps"])
-    gaps = [
-        (row["device"], instant(row, row["device"]), row["idle_ps"], row["cause"], row["cause_ratio"], row["name"])
-        for row in records(result.largest.head(_MOST))
-    ]
     return (
-        table(
+        table_of(
+            result.by_cause,
             "idle.causes",
             "Idle time by cause",
             [
-                Column("cause", Unit.TEXT),
-                Column("gaps", Unit.COUNT),
-                Column("time", Unit.TIME),
-                Column("of idle", Unit.RATIO),
+                Field("cause", Unit.TEXT, "cause"),
+                Field("gaps", Unit.COUNT, "gaps"),
+                Field("time", Unit.TIME, "idle_ps"),
+                Field("of idle", Unit.RATIO, "ratio"),
             ],
-            causes,
-            len(causes),
+            len(result.by_cause),
         ),
-        table(
+        table_of(
+            result.devices.sort_values("idle_ps", ascending=False, kind="stable"),
             "idle.devices",
             "Idle time by device",
             [
-                Column("device", Unit.NAME),
-                Column("idle", Unit.TIME),
-                Column("of window", Unit.RATIO),
-                Column("main cause", Unit.TEXT),
-                Column("of idle", Unit.RATIO),
+                Field("device", Unit.NAME, "device"),
+                Field("idle", Unit.TIME, "idle_ps"),
+                Field("of window", Unit.RATIO, "ratio"),
+                Field("main cause", Unit.TEXT, "cause"),
+                Field("of idle", Unit.RATIO, "cause_ratio"),
             ],
-            [(row["device"], row["idle_ps"], row["ratio"], row["cause"], row["cause_ratio"]) for row in devices],
         ),
-        table(
+        table_of(
+            result.largest.head(MOST_ROWS),
             "idle.gaps",
             "Longest idle gaps",
             [
-                Column("device", Unit.NAME),
-                Column("at", Unit.INSTANT),
-                Column("time", Unit.TIME),
-                Column("main cause", Unit.TEXT),
-                Column("of gap", Unit.RATIO, brief=False),
-                Column("next event", Unit.NAME),
+                Field("device", Unit.NAME, "device"),
+                Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
+                Field("time", Unit.TIME, "idle_ps"),
+                Field("main cause", Unit.TEXT, "cause"),
+                Field("of gap", Unit.RATIO, "cause_ratio", brief=False),
+                Field("next event", Unit.NAME, "name"),
             ],
-            gaps,
         ),
     )
 
@@ -99,6 +91,6 @@ def _data(result: Idle) -> dict[str, object]:
         "devices": plain(result.devices),
         "by_cause": plain(result.by_cause),
         "by_device": plain(result.by_device),
-        "largest": plain(result.largest[:_KEPT]),
+        "largest": plain(result.largest[:MOST_DATA]),
         "pieces": len(result.gaps),
     }

@@ -4,11 +4,9 @@ from typing import Any
 
 from tracekit.analysis.launches import Launches
 from tracekit.columns import records
-from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, plain, table
+from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Missing, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import count, mean, percent, time
 
-# Rows that a face without limits shows, and rows in summary.json of each long list.
-_MOST, _KEPT = 40, 1000
 # Shares below this are not worth a sentence.
 _WORTH = 0.01
 
@@ -26,116 +24,96 @@ def _sentences(result: Launches) -> tuple[str, ...]:
     worst = max(queues, key=lambda row: row["starved_ratio"], default=None)
     if worst and worst["starved_ratio"] >= _WORTH:
         sentences.append(
-            f"{worst['device']} was starved (idle, with an empty launch queue) {percent(worst['starved_ratio'])} of "
-            f"its time; {mean(worst['mean'])} launches were queued on average, at most {count(worst['max'])}."
+            f"{worst['device']} was starved (idle, with an empty launch queue) for {percent(worst['starved_ratio'])} "
+            f"of its time. Its queue held {mean(worst['mean'])} launches on average, at most {count(worst['max'])}."
         )
     elif worst:
-        sentences.append(f"Launches kept up: no device was starved for more than {percent(_WORTH)} of its time.")
+        sentences.append(f"The host kept up: no device was starved for more than {percent(_WORTH)} of its time.")
     small = [row for row in records(result.tiny_by_device) if row["cost_ps"] and row["cost_ratio"] >= _WORTH]
     if small:
         worst = max(small, key=lambda row: row["cost_ratio"])
         sentences.append(
-            f"{count(worst['kernels'])} kernels of {worst['device']} ({percent(worst['of_kernels_ratio'])}) take less "
-            f"than the host's time per launch: fusing them would save at most {time(worst['cost_ps'])} "
+            f"{count(worst['kernels'])} kernels on {worst['device']} ({percent(worst['of_kernels_ratio'])}) are "
+            f"shorter than the host's time per launch: fusing them would save at most {time(worst['cost_ps'])} "
             f"({percent(worst['cost_ratio'])} of its time)."
         )
     negative = int(result.by_device["negative"].sum())
     if negative:
         sentences.append(
-            f"{count(negative)} of {count(result.by_device['n'].sum())} launches seem to start after their work: the "
-            "clocks of host and device disagree, so these launches are left out."
+            f"{count(negative)} of {count(result.by_device['n'].sum())} launches seem to start after their work: "
+            "the clocks of host and device disagree, so these launches are left out."
         )
     return tuple(sentences)
 
 
 def _tables(result: Launches) -> tuple[Table, ...]:
-    queues = sorted(records(result.queue), key=lambda row: -row["starved_ps"])
-    tables = [
-        table(
+    bound = result.bound.sort_values("starved_ps", ascending=False, kind="stable").head(MOST_ROWS)
+    small = result.tiny.head(MOST_ROWS)
+    return (
+        table_of(
+            result.queue.sort_values("starved_ps", ascending=False, kind="stable"),
             "launches.queue",
             "Launch queue depth",
             [
-                Column("device", Unit.NAME),
-                Column("mean", Unit.MEAN),
-                Column("max", Unit.COUNT),
-                Column("empty", Unit.RATIO),
-                Column("starved", Unit.RATIO),
+                Field("device", Unit.NAME, "device"),
+                Field("mean", Unit.MEAN, "mean"),
+                Field("max", Unit.COUNT, "max"),
+                Field("empty", Unit.RATIO, "empty_ratio"),
+                Field("starved", Unit.RATIO, "starved_ratio"),
             ],
-            [(row["device"], row["mean"], row["max"], row["empty_ratio"], row["starved_ratio"]) for row in queues],
         ),
-        table(
+        table_of(
+            result.by_call.head(MOST_ROWS),
             "launches.latency",
             "Launch latency",
             [
-                Column("call", Unit.NAME),
-                Column("launches", Unit.COUNT),
-                Column("median", Unit.TIME),
-                Column("p90", Unit.TIME),
-                Column("p99", Unit.TIME),
+                Field("call", Unit.NAME, "call"),
+                Field("launches", Unit.COUNT, "n"),
+                Field("median", Unit.TIME, lambda row: _latency(row, "median_ps")),
+                Field("p90", Unit.TIME, lambda row: _latency(row, "p90_ps")),
+                Field("p99", Unit.TIME, lambda row: _latency(row, "p99_ps")),
             ],
-            [(row["call"], row["n"], *_latencies(row)) for row in records(result.by_call.head(_MOST))],
         ),
-    ]
-    bound = result.bound.sort_values("starved_ps", ascending=False, kind="stable").head(_MOST)
-    if len(bound):
-        tables.append(
-            table(
-                "launches.bound",
-                "Launch-bound stretches",
-                [
-                    Column("device", Unit.NAME),
-                    Column("at", Unit.INSTANT),
-                    Column("time", Unit.TIME),
-                    Column("launches", Unit.COUNT),
-                    Column("starved", Unit.TIME, brief=False),
-                    Column("of it starved", Unit.RATIO),
-                ],
-                [
-                    (
-                        row["device"],
-                        instant(row, row["device"]),
-                        row["end_ps"] - row["start_ps"],
-                        row["launches"],
-                        row["starved_ps"],
-                        row["starved_ratio"],
-                    )
-                    for row in records(bound)
-                ],
-            )
-        )
-    small = [row for row in records(result.tiny.head(_MOST)) if row["cost_ps"]]
-    if small:
-        tables.append(
-            table(
-                "launches.small",
-                "Kernels shorter than their launch",
-                [
-                    Column("kernel", Unit.NAME),
-                    Column("n", Unit.COUNT),
-                    Column("time", Unit.TIME),
-                    Column("max. saving", Unit.TIME),
-                ],
-                [(row["name"], row["kernels"], row["time_ps"], row["cost_ps"]) for row in small],
-            )
-        )
-    return tuple(tables)
+        table_of(
+            bound,
+            "launches.bound",
+            "Launch-bound stretches",
+            [
+                Field("device", Unit.NAME, "device"),
+                Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
+                Field("time", Unit.TIME, lambda row: row["end_ps"] - row["start_ps"]),
+                Field("launches", Unit.COUNT, "launches"),
+                Field("starved", Unit.TIME, "starved_ps", brief=False),
+                Field("of it starved", Unit.RATIO, "starved_ratio"),
+            ],
+        ),
+        table_of(
+            small[small["cost_ps"].astype(bool)],
+            "launches.small",
+            "Kernels shorter than their launch",
+            [
+                Field("kernel", Unit.NAME, "name"),
+                Field("n", Unit.COUNT, "kernels"),
+                Field("time", Unit.TIME, "time_ps"),
+                Field("max. saving", Unit.TIME, "cost_ps"),
+            ],
+        ),
+    )
 
 
-def _latencies(row: dict[str, Any]) -> list[Any]:
-    if row["negative"] == row["n"]:
-        return [Missing("all of them seem to start after their work")] * 3
-    return [row["median_ps"], row["p90_ps"], row["p99_ps"]]
+def _latency(row: dict[str, Any], key: str) -> Any:
+    return Missing("all of them seem to start after their work") if row["negative"] == row["n"] else row[key]
 
 
 def _data(result: Launches) -> dict[str, object]:
     return {
         "by_device": plain(result.by_device),
-        "by_call": plain(result.by_call[:_KEPT]),
+        "by_call": plain(result.by_call[:MOST_DATA]),
         "queue": plain(result.queue),
-        "bound": plain(result.bound[:_KEPT]),
+        "bound": plain(result.bound[:MOST_DATA]),
         "bound_total": len(result.bound),
-        "threads": plain(result.threads[:_KEPT]),
-        "tiny": plain(result.tiny[:_KEPT]),
+        "threads": plain(result.threads[:MOST_DATA]),
+        "tiny": plain(result.tiny[:MOST_DATA]),
         "tiny_total": len(result.tiny),
         "tiny_by_device": plain(result.tiny_by_device),
     }

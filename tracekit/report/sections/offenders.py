@@ -6,11 +6,11 @@ import pandas as pd
 
 from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
-from tracekit.report.section import Column, Section, Table, Unit, instant, plain, table
+from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import counted, percent, short, time
 
-# Rows of the long list in summary.json, and characters of a name in a sentence.
-_KEPT, _NAME = 1000, 60
+# Characters of a name in a sentence.
+_NAME = 60
 _NOUNS = {
     "collective": ("collective", "collectives"),
     "memcpy": ("copy", "copies"),
@@ -23,27 +23,18 @@ def section(result: Offenders) -> Section:
     """The first offender in two sentences, and a table of all."""
     if result.lacking:
         return Section("offenders", "Top offenders", lacking=result.lacking)
-    sentences = ["No collective, copy or idle gap costs any time."]
-    if len(result.table):
-        sentences = _first(records(result.table)[0])
-    return Section(
-        "offenders",
-        "Top offenders",
-        tuple(sentences),
-        tables=(_table(result),) if len(result.table) else (),
-        data=_data(result),
-    )
+    rows = records(result.table)
+    sentences = _first(rows[0]) if rows else ["No collective, copy or idle gap costs any time."]
+    return Section("offenders", "Top offenders", tuple(sentences), tables=(_table(rows),), data=_data(result))
 
 
 def _first(row: dict[str, Any]) -> list[str]:
     what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
-    cost = (
-        f"{time(row['cost_ps'])} in {counted(row['n'], *_NOUNS[row['kind']])} ({percent(row['ratio'])} of its window)"
-    )
-    sentence = f"Largest loss: {what} on {row['device']}, {cost}"
+    cost = f"{time(row['cost_ps'])} in {counted(row['n'], *_NOUNS[row['kind']])}"
+    sentence = f"Largest loss: {what} on {row['device']}, {cost} ({percent(row['ratio'])} of the window)"
     if row["devices"] > 1:
         fewer = row["devices"] - 1
-        sentence += f"; {counted(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less to it"
+        sentence += f"; {counted(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less"
     longest = f"The longest took {time(row['largest_ps'])}"
     if pd.notna(row["step"]):
         longest += f" in step {row['step']}"
@@ -62,7 +53,7 @@ def _waited(row: dict[str, Any]) -> str:
 def _copied(row: dict[str, Any]) -> str:
     if pd.isna(row["memory_ps"]) or not row["memory_ps"]:
         return ""
-    return f"its device copied for {time(row['memory_ps'])} of it"
+    return f"{row['device']} copied for {time(row['memory_ps'])} of it"
 
 
 def _meanwhile(row: dict[str, Any]) -> str:
@@ -70,42 +61,28 @@ def _meanwhile(row: dict[str, Any]) -> str:
     if not row["others"]:
         return ""
     if not row["others_busy"]:
-        none = "the other device was not" if row["others"] == 1 else f"none of the {row['others']} other devices was"
-        return f"meanwhile {none} busy"
+        return f"meanwhile {'the other device' if row['others'] == 1 else 'every other device'} was idle"
     mostly = f", mostly with {short(row['meanwhile'], _NAME)}" if pd.notna(row["meanwhile"]) else ""
     if row["others"] == 1:
         return f"meanwhile the other device was busy {percent(row['others_busy'])} of the time{mostly}"
     return f"meanwhile {row['others_busy']:.1f} of the {row['others']} other devices were busy on average{mostly}"
 
 
-def _table(result: Offenders) -> Table:
-    return table(
+def _table(rows: list[dict[str, Any]]) -> Table:
+    return table_of(
+        rows,
         "offenders",
         "Top offenders, each on the device that loses most to it",
         [
-            Column("what", Unit.NAME),
-            Column("device", Unit.NAME),
-            Column("lost", Unit.TIME),
-            Column("n", Unit.COUNT),
-            Column("of window", Unit.RATIO),
-            Column("longest", Unit.TIME, brief=False),
-            Column("at", Unit.INSTANT, brief=False),
-            Column("where", Unit.NAME),
-            Column("others meanwhile", Unit.NAME, brief=False),
-        ],
-        [
-            (
-                _what(row),
-                row["device"],
-                row["cost_ps"],
-                row["n"],
-                row["ratio"],
-                row["largest_ps"],
-                instant(row, row["device"]),
-                _where(row),
-                row["meanwhile"],
-            )
-            for row in records(result.table)
+            Field("what", Unit.NAME, _what),
+            Field("device", Unit.NAME, "device"),
+            Field("lost", Unit.TIME, "cost_ps"),
+            Field("n", Unit.COUNT, "n"),
+            Field("of window", Unit.RATIO, "ratio"),
+            Field("longest", Unit.TIME, "largest_ps", brief=False),
+            Field("at", Unit.INSTANT, lambda row: instant(row, row["device"]), brief=False),
+            Field("where", Unit.NAME, _where),
+            Field("others meanwhile", Unit.NAME, "meanwhile", brief=False),
         ],
     )
 
@@ -130,7 +107,7 @@ def _data(result: Offenders) -> dict[str, Any]:
     return {
         "table": plain(result.table),
         "groups": result.groups,
-        "by_device": plain(result.by_device.head(_KEPT)),
+        "by_device": plain(result.by_device.head(MOST_DATA)),
         "by_device_found": len(result.by_device),
         "instances": plain(result.instances),
         "instances_found": result.found,

@@ -33,7 +33,7 @@ _LEVELS = {
     "stat": "the profiler's record",
     "stream": "stream label",
     "name": "name",
-    "nothing": "nothing",
+    "nothing": "unclassified",
 }
 _MOST_ROUNDS = 200
 
@@ -56,17 +56,19 @@ def compared(report: Report) -> str:
 def classification(report: Report) -> Section | None:
     """How the kinds of the work are known, by share of the busy time, and the largest kernels known by name only; None
     without work."""
-    worked = [row for row in records(report.known_by) if row["busy_ps"]]
-    levels = [f"{percent(row['ratio'])} by {_LEVELS[row['level']]}" for row in worked]
-    if worked and worked[-1]["level"] == "nothing":
-        levels[-1] += " (counted as compute)"
+    levels = [
+        f"{percent(row['ratio'])} {'unclassified (counted as compute)' if row['level'] == 'nothing' else by}"
+        for row in records(report.known_by)
+        if row["busy_ps"]
+        for by in [f"by {_LEVELS[row['level']]}"]
+    ]
     if not levels:
         return None
     guesses = [
         (row["name"], row["kind"], _LEVELS[row["level"]], row["device_time_ps"], row["ratio"])
         for row in records(report.guessed.head(_GUESSES))
     ]
-    sentence = f"Kernels were classified, by share of the busy time: {', '.join(levels)}."
+    sentence = f"Of the busy time: {', '.join(levels)}."
     more = " Rules (--kinds) correct a wrong classification." if guesses else ""
     columns = [
         Column("name", Unit.NAME),
@@ -75,7 +77,7 @@ def classification(report: Report) -> Section | None:
         Column("time", Unit.TIME),
         Column("of busy", Unit.RATIO),
     ]
-    largest = table("known.guesses", "Largest kernels classified by name, or by nothing", columns, guesses)
+    largest = table("known.guesses", "Largest kernels classified by name only, or unclassified", columns, guesses)
     tables = (largest,) if guesses else ()
     return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=tables)
 
@@ -107,7 +109,7 @@ def _phases(report: Report) -> Section:
             row["name"],
             row["n"],
             row["wall_ps"],
-            or_missing(_most(report.inside[row["name"]].pairs["ratio_min"]), "no two devices worked in it"),
+            or_missing(_most(report.inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it"),
             or_missing(row["speedup"], row["reason"]),
             or_missing(row["efficiency"], "only a phase with a baseline has an efficiency"),
             or_missing(_most(report.stretch.loc[report.stretch["name"] == row["name"], "stretch"]), compares),
@@ -161,7 +163,7 @@ def _stretch(report: Report) -> Table:
     stretches = report.stretch[report.stretch["name"].isin(report.compared)]
     return table(
         "phases.stretch",
-        "Stretch: what running together cost each device",
+        "Stretch: how much longer each device took than alone",
         [
             Column("phase", Unit.NAME),
             Column("device", Unit.NAME),
@@ -182,7 +184,7 @@ def _stretch(report: Report) -> Table:
             for row in records(stretches)
         ],
         0,
-        about="1.00x means unhindered: it took as long as alone. The median of its rounds.",
+        about="1.00x: as long as alone. Medians over the rounds.",
     )
 
 
@@ -244,10 +246,11 @@ def _overlap(report: Report) -> Section:
     for stretch in _stretches(report):
         ran = stretch.overlap[stretch.overlap["total_ps"] > 0]
         many = stretch.overlap["device"].nunique() > _MANY_DEVICES
-        for device, found in ran.groupby("device", sort=False):
-            memory = found.loc[found["what"] == "memory", "total_ps"].max()
-            only = found.loc[(found["total_ps"] == memory) & ~found["what"].isin(("memory", "collective")), "what"]
-            for row in records(found):
+        for device, work_of in ran.groupby("device", sort=False):
+            memory = work_of.loc[work_of["what"] == "memory", "total_ps"].max()
+            is_direction = ~work_of["what"].isin(("memory", "collective"))
+            only = work_of.loc[(work_of["total_ps"] == memory) & is_direction, "what"]
+            for row in records(work_of):
                 direction = row["what"] not in ("memory", "collective")
                 if direction and row["total_ps"] == memory:
                     continue
@@ -290,13 +293,13 @@ def _pairs(report: Report) -> Section:
     for stretch in _stretches(report):
         pairs = stretch.pairs
         ordered = pairs[pairs["ratio_min"].notna()].sort_values("ratio_min", kind="stable")
-        shown = stretch is not report.whole or not report.inside
+        is_brief = stretch is not report.whole or not report.inside
         if len(pairs) > _FEW_PAIRS:
             pairs = pd.concat([ordered.head(_EXTREMES), ordered.tail(_EXTREMES)]).drop_duplicates(["a", "b"])
             places = [len(rows), len(rows) + len(pairs) - 1] if len(pairs) > 1 else []
         else:
             places = [len(rows) + at for at, there in enumerate(pairs["ratio_min"].notna()) if there]
-        brief += places if shown else []
+        brief += places if is_brief else []
         rows += [
             (
                 *_name(stretch, report),
@@ -329,7 +332,7 @@ def _pairs(report: Report) -> Section:
 
 def _concurrency(report: Report) -> Section:
     """For how long exactly so many devices were busy, in the whole trace and in each phase."""
-    title = "How many devices were busy at once"
+    title = "Number of devices busy at the same time"
     stretches = [stretch for stretch in (report.whole, *report.inside.values()) if len(stretch.concurrency)]
     if not stretches:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))
@@ -348,5 +351,5 @@ def _concurrency(report: Report) -> Section:
         Column("share", Unit.RATIO),
     ]
     return Section(
-        "concurrency", title, tables=(table("concurrency", "Time with exactly so many busy", columns, rows, 0),)
+        "concurrency", title, tables=(table("concurrency", "Time with exactly N devices busy", columns, rows, 0),)
     )

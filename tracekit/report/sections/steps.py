@@ -6,14 +6,24 @@ import pandas as pd
 
 from tracekit.analysis.steps import Steps
 from tracekit.columns import records
-from tracekit.report.section import Column, Missing, Section, Table, Unit, instant, or_missing, plain, table
+from tracekit.report.section import (
+    MOST_DATA,
+    Field,
+    Missing,
+    Section,
+    Table,
+    Unit,
+    instant,
+    or_missing,
+    plain,
+    table_of,
+)
 from tracekit.units import counted, percent, time
 
-# Rows that a face without limits shows, rows where there is little room, and rows in summary.json of each long list.
-_MOST, _BRIEF, _KEPT = 200, 8, 1000
+# Rows that a face without limits shows, and rows where there is little room.
+_MOST, _BRIEF = 200, 8
 _GREW = {"compute": "computed", "memory": "copied", "idle": "idled", "collective": "was in collectives"}
-_WHY = {"cut": ("is cut", "are cut"), "compiles": ("compiles", "compile"), "warm-up": ("is warm-up", "are warm-up")}
-_LEFT_OUT = {"cut": "cut by the edge of the profile", "compiles": "compiles", "warm-up": "warm-up"}
+_LEFT_OUT = {"cut": "cut by the edge of the profile", "compiles": "compiling", "warm-up": "warm-up"}
 
 
 def section(result: Steps) -> Section:
@@ -39,21 +49,20 @@ def _length(row: dict[str, Any], result: Steps) -> str:
     if row["counted"] > 1:
         spread = f"{time(row['min_ps'])} to {time(row['max_ps'])}"
         if pd.notna(row["spread"]):
-            spread = f"interquartile range {percent(row['spread'])} of it"
+            spread = f"IQR {percent(row['spread'])} of it"
         length = f"median {length}, {spread}"
     sentence = f"{what}{where}: {length}"
     mine = result.table[(result.table["clock"] == row["clock"]) & (result.table["name"] == row["name"])]
     slow = mine[mine["slow_part"].notna()]
     if len(slow):
         worst = records(slow.sort_values("wall_ps").tail(1))[0]
-        others = {1: "", 2: ", and another was slow"}.get(len(slow), f", and {len(slow) - 1} others were slow")
-        sentence += f"; step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}{others}"
-    left = mine[mine["left_out"].notna()]
-    if len(left):
-        reasons = [
-            f"{_numbers(some['step'].tolist())} {_WHY[str(why)][len(some) > 1]}"
-            for why, some in left.groupby("left_out", sort=False)
-        ]
+        sentence += f". Step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}"
+        sentence += f"; {counted(len(slow) - 1, 'more slow step')}" if len(slow) > 1 else ""
+    reasons = [
+        f"{_numbers(steps['step'].tolist())} ({_LEFT_OUT[str(why)]})"
+        for why, steps in mine[mine["left_out"].notna()].groupby("left_out", sort=False)
+    ]
+    if reasons:
         sentence += f". Left out: {', '.join(reasons)}"
     if pd.notna(row["note"]):
         sentence += f". Of its {row['steps']} steps {row['note']}"
@@ -92,26 +101,17 @@ def _grew(step: dict[str, Any]) -> str:
 
 
 def _lengths(result: Steps) -> Table:
-    lengths = ("median", "mean", "min", "p90", "max")
-    return table(
+    too_few = "fewer than five steps count"
+    return table_of(
+        result.summary,
         "steps.lengths",
         "Length of steps",
         [
-            Column("steps of", Unit.NAME),
-            Column("n", Unit.COUNT),
-            Column("counted", Unit.COUNT),
-            *(Column(length, Unit.TIME) for length in lengths),
-            Column("IQR of median", Unit.RATIO),
-        ],
-        [
-            (
-                row["name"],
-                row["steps"],
-                row["counted"],
-                *(row[f"{length}_ps"] for length in lengths),
-                or_missing(row["spread"], "fewer than five steps count"),
-            )
-            for row in records(result.summary)
+            Field("steps of", Unit.NAME, "name"),
+            Field("n", Unit.COUNT, "steps"),
+            Field("counted", Unit.COUNT, "counted"),
+            *(Field(length, Unit.TIME, f"{length}_ps") for length in ("median", "mean", "min", "p90", "max")),
+            Field("IQR of median", Unit.RATIO, lambda row: or_missing(row["spread"], too_few)),
         ],
         0,
     )
@@ -123,24 +123,17 @@ def _parts(result: Steps) -> Table:
     if len(typical) > _BRIEF:
         typical = typical.sort_values("idle_ratio", ascending=False, kind="stable")
         title = "Time of a typical step, idlest devices first"
-    return table(
+    return table_of(
+        typical,
         "steps.parts",
         title,
         [
-            Column("steps of", Unit.NAME, brief=result.summary["name"].nunique() > 1),
-            Column("device", Unit.NAME),
-            Column("compute", Unit.RATIO),
-            Column("exposed comm.", Unit.RATIO),
-            Column("exposed copy", Unit.RATIO),
-            Column("idle", Unit.RATIO),
-        ],
-        [
-            (
-                row["name"],
-                row["device"],
-                *(row[f"{part}_ratio"] for part in ("compute", "collective", "memory", "idle")),
-            )
-            for row in records(typical)
+            Field("steps of", Unit.NAME, "name", brief=result.summary["name"].nunique() > 1),
+            Field("device", Unit.NAME, "device"),
+            Field("compute", Unit.RATIO, "compute_ratio"),
+            Field("exposed comm.", Unit.RATIO, "collective_ratio"),
+            Field("exposed copy", Unit.RATIO, "memory_ratio"),
+            Field("idle", Unit.RATIO, "idle_ratio"),
         ],
         _BRIEF,
     )
@@ -156,33 +149,23 @@ def _each(result: Steps) -> Table:
         pd.Series(3, index=steps.index).mask(~counts, 2).mask(counts & (steps["did_nothing"] > 0), 1).mask(outlier, 0)
     )
     wall = steps["wall_ps"].where(rank < 2, 0)
-    ordered = steps.assign(rank=rank, by_wall=-wall).sort_values(["rank", "by_wall"], kind="stable").head(_MOST)
+    places = steps.assign(rank=rank, by_wall=-wall, place=steps.index).sort_values(["rank", "by_wall"], kind="stable")
     more = f" ({_MOST} of {len(steps):,}: all are in summary.json)" if len(steps) > _MOST else ""
     idle = {
         place: its["device"].tolist()
         for place, its in result.by_device[result.by_device["did_nothing"]].groupby("place")
     }
-    return table(
+    return table_of(
+        places.head(_MOST),
         "steps.each",
         f"Steps, outliers first{more}",
         [
-            Column("step", Unit.NAME),
-            Column("at", Unit.INSTANT, brief=False),
-            Column("wall", Unit.TIME),
-            Column("of median", Unit.FACTOR),
-            Column("events", Unit.COUNT, brief=False),
-            Column("remarks", Unit.TEXT),
-        ],
-        [
-            (
-                _label(row, result.summary),
-                instant(row, clock=row["clock"]),
-                row["wall_ps"],
-                _of_median(row, result.summary),
-                row["rows"],
-                _remarks(row, idle.get(place, [])),
-            )
-            for place, row in zip(ordered.index, records(ordered), strict=True)
+            Field("step", Unit.NAME, lambda row: _label(row, result.summary)),
+            Field("at", Unit.INSTANT, lambda row: instant(row, clock=row["clock"]), brief=False),
+            Field("wall", Unit.TIME, "wall_ps"),
+            Field("of median", Unit.FACTOR, lambda row: _of_median(row, result.summary)),
+            Field("events", Unit.COUNT, "rows", brief=False),
+            Field("remarks", Unit.TEXT, lambda row: _remarks(row, idle.get(row["place"], []))),
         ],
         min(int((rank < 2).sum()), _BRIEF),
     )
@@ -220,7 +203,7 @@ def _data(result: Steps) -> dict[str, Any]:
         "summary": plain(result.summary),
         "devices": plain(result.typical),
         "steps_total": len(result.table),
-        "steps": plain(result.table.head(_KEPT)),
+        "steps": plain(result.table.head(MOST_DATA)),
         "by_device_total": len(result.by_device),
-        "by_device": plain(result.by_device.head(_KEPT)),
+        "by_device": plain(result.by_device.head(MOST_DATA)),
     }

@@ -1,4 +1,4 @@
-"""One plain sentence per phase: did things run at the same time, what did that buy, and what stood in the way."""
+"""A few plain sentences per phase: did things run at the same time, what did that buy, and what stood in the way."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -34,19 +34,19 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
     parts += _contention(row, stretch)
     if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
-            f"work begun inside ran on for {time(row['unfinished_ps'])} after its end: wait for all results inside it"
+            f"Work begun inside ran on for {time(row['unfinished_ps'])} after its end: wait for all results inside it"
         )
-    return "; ".join(part for part in parts if part) + "."
+    return ". ".join(parts) + "."
 
 
 def whole(stretch: "Stretch", cores: float | None = None) -> str:
     """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more."""
-    return "; ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
+    return ". ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
 
 
 def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float | None = None) -> str:
     """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
-    found = []
+    findings = []
     for row in records(phases):
         if pd.isna(row["speedup"]):
             continue
@@ -59,8 +59,8 @@ def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float
             words = f"devices overlapped {percent(best.max())}, "
         elif hidden:
             words = f"{percent(hidden[0] / hidden[1])} of the copies hidden, "
-        found.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}")
-    return " | ".join(found[:3])
+        findings.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}")
+    return " | ".join(findings[:3])
 
 
 def _sharing(inside: "Stretch", cores: float | None) -> bool:
@@ -102,11 +102,12 @@ def _copies(inside: "Stretch") -> list[str]:
         return []
     window = int(inside.partition["window_ps"].max())
     parts = [(words, _hidden(inside, what)) for what, words in (("memory", "copy"), ("collective", "collective"))]
-    return [
-        f"{percent(*part)} of the {words} time ({time(part[1])}) was hidden behind compute"
+    shares = [
+        f"{percent(*part)} of the {words} time ({time(part[1])})"
         for words, part in parts
         if part and part[1] > EDGE * window
     ]
+    return [f"Compute hid {' and '.join(shares)}"] if shares else []
 
 
 def _hidden(inside: "Stretch", what: str) -> tuple[int, int] | None:
@@ -119,12 +120,12 @@ def _hidden(inside: "Stretch", what: str) -> tuple[int, int] | None:
 def _gain(row: dict[str, Any]) -> str:
     speedup = row["speedup"]
     if pd.notna(row["efficiency"]):
-        return f"speedup {factor(speedup)} over {row['compared_with']}, efficiency {percent(row['efficiency'])}"
+        return f"Speedup {factor(speedup)} over {row['compared_with']}, efficiency {percent(row['efficiency'])}"
     if speedup >= GAIN:
-        return f"speedup {factor(speedup)} over running one after the other"
+        return f"Speedup {factor(speedup)} over running one after the other"
     if speedup > 1 / GAIN:
-        return f"no speedup over running one after the other ({factor(speedup)})"
-    return f"slower than running one after the other ({factor(speedup)})"
+        return f"No speedup over running one after the other ({factor(speedup)})"
+    return f"Slower than running one after the other ({factor(speedup)})"
 
 
 def _elsewhere(inside: "Stretch") -> list[str]:
@@ -142,17 +143,17 @@ def _elsewhere(inside: "Stretch") -> list[str]:
         (busy["idle"].sum() / window, "idle"),
     ]
     shares = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]
-    return [f"of the devices' time, {', '.join(shares)}"] if shares else []
+    return [f"Of the devices' time, {', '.join(shares)}"] if shares else []
 
 
 def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
-    known = stretch.dropna(subset=["stretch"])
-    if len(known) == 0 or pd.isna(row["speedup"]):
+    measured = stretch.dropna(subset=["stretch"])
+    if len(measured) == 0 or pd.isna(row["speedup"]):
         return []
-    worst = records(known.sort_values("stretch", kind="stable"))[-1]
+    worst = records(measured.sort_values("stretch", kind="stable"))[-1]
     if worst["stretch"] < CONTENTION:
         return []
     return [
-        f"{_WORDS[worst['kind']]} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
+        f"{_WORDS[worst['kind']].capitalize()} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
         "the overlapping work contends for a shared resource"
     ]

@@ -64,12 +64,12 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
 
 def _verdicts(report: Report, on: Console, full: bool) -> None:
     names = sorted(report.verdicts, key=lambda name: name not in report.compared)
-    kept = set(names if full else names[:MAX_VERDICTS])
+    first = set(names if full else names[:MAX_VERDICTS])
     for name, verdict in report.verdicts.items():
-        if name in kept:
+        if name in first:
             _sentence(f"{name}: {verdict}", on)
-    if len(names) > len(kept):
-        _sentence(f"… and {counted(len(names) - len(kept), 'more verdict')}: --full prints them.", on)
+    if len(names) > len(first):
+        _sentence(f"… and {counted(len(names) - len(first), 'more verdict')}: --full prints them.", on)
 
 
 def _heading(title: str, on: Console) -> None:
@@ -122,8 +122,8 @@ def _tables(tables: Sequence[Table], on: Console, most: int | None = None) -> No
 def _table(table: Table, on: Console, most: int | None) -> None:
     """Print a table, or the first `most` of the rows that it shows where there is little room."""
     columns, figures = _columns(table, on)
-    left = max(len(table.brief) - most, 0) if most else 0
-    columns = [column[: len(column) - left] for column in columns]
+    hidden = max(len(table.brief) - most, 0) if most else 0
+    columns = [column[: len(column) - hidden] for column in columns]
     for line in terminal.wrapped(table.title, on):  # rich would fold it to the table's width
         on.print(Text(line, style="italic"), soft_wrap=True)
     widths, gap = _widths(columns, figures, on.width)
@@ -133,8 +133,8 @@ def _table(table: Table, on: Console, most: int | None) -> None:
     for row in zip(*(column[1:] for column in columns), strict=True):
         grid.add_row(*map(Text, row))
     on.print(grid)
-    if left:
-        _sentence(f"… and {counted(left, 'more row')}: --full prints them.", on)
+    if hidden:
+        _sentence(f"… and {counted(hidden, 'more row')}: --full prints them.", on)
     on.print()
 
 
@@ -143,7 +143,7 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
     names are shortened, those on the right first."""
     units = [column.unit for column in table.columns if column.brief]
     longest = [_LONGEST_NAME] * len(units)
-    columns = _shown(table, longest, on)
+    columns = _cells(table, longest, on)
     wide = _width(columns) > on.width
     there = [not wide or set(column[1:]) != {DASH} for column in columns]
     for least in _LEAST_NAMES:
@@ -151,11 +151,11 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
             over = _width(list(compress(columns, there))) - on.width
             if over > 0 and there[at] and units[at] == Unit.NAME:
                 longest[at] = min(max(max(map(cell_len, columns[at])) - over, least), longest[at])
-                columns = _shown(table, longest, on)
+                columns = _cells(table, longest, on)
     return list(compress(columns, there)), [unit not in WORDS for unit in compress(units, there)]
 
 
-def _shown(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
+def _cells(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
     """The columns with their heads, their names in at most so many characters each."""
     lines = brief_text(table, longest)
     return [[terminal.shown(cell, on) for cell in column] for column in zip(*lines, strict=True)]

@@ -24,7 +24,7 @@ _STEPS = ("reading", "counting")
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
-_LEVELS = {"rule": "your rules", "stat": "profiler's record", "nothing": "nothing (taken for compute)"}
+_LEVELS = {"rule": "your rules", "stat": "profiler's record", "nothing": "unclassified (counted as compute)"}
 _TYPES = {"gpu": "GPU", "tpu": "TPU", "sc": "SparseCore", "cpu": "CPU device"}
 _CARRIED = {
     "copy_direction": ("copies", "direction"),
@@ -41,36 +41,36 @@ def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kin
         step("reading")
         trace = read(trace_dir, run_name, kinds)
         step("counting")
-        found = contents(trace)
+        inventory = contents(trace)
     if as_json:
-        print(json.dumps(found.data, indent=1))
+        print(json.dumps(inventory.data, indent=1))
         return
     on = terminal.console()
-    for line in lines(found, min(on.width, WIDTH)):
+    for line in lines(inventory, min(on.width, WIDTH)):
         on.print(Text(terminal.shown(line, on)), soft_wrap=True)
 
 
-def lines(found: Contents, width: int = WIDTH) -> list[str]:
+def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
     """The screen, line by line; only a path may be wider than `width`."""
-    files = f", {found.files} files" if found.files > 1 else ""
-    form = formats.named(found.format)
-    made = [f"{'trace':{LABEL}}{terminal.safe(found.source)}"]
-    made += _labelled("format", f"{found.format}: {form.title if form else 'of unknown origin'}{files}", width)
-    if len(found.runs) > 1:
-        read, *other = found.runs
-        made += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}", width)
-    made += _hosts(found.clocks, width)
-    made += ["", *_devices(found, width), ""]
-    made += _labelled("spans", _spans(found), width)
-    made += _labelled("launches", _launches(found), width)
-    made += _labelled("known of", known, width) if (known := _known(found)) else []
-    made += _labelled("kinds by", told, width) if (told := _told(found)) else []
+    files = f", {inventory.files} files" if inventory.files > 1 else ""
+    form = formats.named(inventory.format)
+    screen = [f"{'trace':{LABEL}}{terminal.safe(inventory.source)}"]
+    screen += _labelled("format", f"{inventory.format}: {form.title if form else 'of unknown origin'}{files}", width)
+    if len(inventory.runs) > 1:
+        read, *other = inventory.runs
+        screen += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}", width)
+    screen += _hosts(inventory.clocks, width)
+    screen += ["", *_devices(inventory, width), ""]
+    screen += _labelled("spans", _spans(inventory), width)
+    screen += _labelled("launches", _launches(inventory), width)
+    screen += _labelled("recorded", recorded, width) if (recorded := _recorded(inventory)) else []
+    screen += _labelled("kinds by", levels, width) if (levels := _levels(inventory)) else []
     # The line `runs` says the same.
-    told_above = runs_note(found.source, found.runs, found.runs[0]) if found.runs else ""
-    notes = [note for note in found.notes if note != told_above]
-    for label, sentences in (("missing", found.missing), ("notes", notes)):
-        made += _sentences(label, sentences, max(HEIGHT - len(made), MIN_NOTE_LINES), width)
-    return made
+    note_on_runs = runs_note(inventory.source, inventory.runs, inventory.runs[0]) if inventory.runs else ""
+    notes = [note for note in inventory.notes if note != note_on_runs]
+    for label, sentences in (("missing", inventory.missing), ("notes", notes)):
+        screen += _sentences(label, sentences, max(HEIGHT - len(screen), MIN_NOTE_LINES), width)
+    return screen
 
 
 def _labelled(label: str, text: str, width: int) -> list[str]:
@@ -90,21 +90,21 @@ def _hosts(clocks: Sequence[Clock], width: int) -> list[str]:
     if len(clocks) == 1:
         clock = clocks[0]
         shared = ", on one clock" if len(clock.hosts) > 1 else ""
-        made = _labelled("hosts", f"{_some(clock.hosts, 4)}{shared}{_fitted(clock)}", width)
-        return made + _labelled("time", _lasted(clock), width) + _labelled("began", _began(clock), width)
-    made = _labelled("clocks", f"{len(clocks)} that are not aligned: no time is compared across them", width)
+        hosts = _labelled("hosts", f"{_some(clock.hosts, 4)}{shared}{_fitted(clock)}", width)
+        return hosts + _labelled("time", _lasted(clock), width) + _labelled("began", _began(clock), width)
+    block = _labelled("clocks", f"{len(clocks)} that are not aligned: no time is compared across them", width)
     for clock in clocks[:MAX_CLOCKS]:
         lasted = f"{_some(clock.hosts, 4)}: {_lasted(clock)}; began {_began(clock)}{_fitted(clock)}"
-        made += _labelled("", lasted, width)
+        block += _labelled("", lasted, width)
     if len(clocks) > MAX_CLOCKS:
-        made += _labelled("", f"… and {len(clocks) - MAX_CLOCKS} more", width)
-    return made
+        block += _labelled("", f"… and {len(clocks) - MAX_CLOCKS} more", width)
+    return block
 
 
 def _fitted(clock: Clock) -> str:
     shifted = f", shifted by up to {time(clock.shift_ps)}" if clock.shift_ps else ""
-    left = f", collectives end within {time(clock.residual_ps)}" if clock.residual_ps else ""
-    return shifted + left
+    residual = f", collectives end within {time(clock.residual_ps)}" if clock.residual_ps else ""
+    return shifted + residual
 
 
 def _lasted(clock: Clock) -> str:
@@ -123,24 +123,25 @@ def _began(clock: Clock) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest // 1000:06d} UTC"
 
 
-def _devices(found: Contents, width: int) -> list[str]:
+def _devices(inventory: Contents, width: int) -> list[str]:
     """One line for each device with rows, and one for all without; of more than MAX_DEVICES one for each model."""
-    if not found.devices:
+    devices = inventory.devices
+    if not devices:
         return _labelled("devices", "none", width)
-    said = _counted([one for one in found.devices if is_known(one.device)] or found.devices) + _models(found.devices)
-    windows = {device.window_ps for device in found.devices if device.window_ps}
+    about = _number_of([device for device in devices if is_known(device.device)] or devices) + _models(devices)
+    windows = {device.window_ps for device in devices if device.window_ps}
     if len(windows) == 1:
-        said += f"; busy = share of those {time(next(iter(windows)))}"
+        about += f"; busy = share of those {time(next(iter(windows)))}"
     elif windows:
-        said += "; busy = share of the time from first to last event on that clock"
-    idle = [one for one in found.devices if not any(one.rows.values())]
-    working = [one for one in found.devices if one not in idle]
-    several = len({one.model for one in working}) > 1
+        about += "; busy = share of the time from first to last event on that clock"
+    idle = [device for device in devices if not any(device.rows.values())]
+    working = [device for device in devices if device not in idle]
+    several = len({device.model for device in working}) > 1
     rows = [["", "lanes", *(kind.value for kind in Kind), "busy", *(["model"] if several else [])]]
     for name, group in _groups(working):
         rows.append([name, *_cells(group), *([group[0].model or "-"] if several else [])])
     table = _table(rows, width) if len(rows) > 1 else []
-    return _labelled("devices", said, width) + table + ([f"{_counted(idle)} without events"] if idle else [])
+    return _labelled("devices", about, width) + table + ([f"{_number_of(idle)} without events"] if idle else [])
 
 
 def _models(devices: Sequence[Device]) -> str:
@@ -155,14 +156,15 @@ def _models(devices: Sequence[Device]) -> str:
 def _groups(devices: Sequence[Device]) -> list[tuple[str, list[Device]]]:
     """The devices by what one line of the table stands for, with the line's name."""
     if len(devices) <= MAX_DEVICES:
-        return [(_called(device.device), [device]) for device in devices]
-    found: dict[tuple[str, str | None, bool], list[Device]] = {}
+        return [(_short(device.device), [device]) for device in devices]
+    alike: dict[tuple[str, str | None, bool], list[Device]] = {}
     for device in devices:
-        found.setdefault((_type(device), device.model, is_known(device.device)), []).append(device)
-    made = [(_called(_counted(group)), group) for group in found.values()]
-    if len(made) <= MAX_DEVICES:
-        return made
-    return [*made[: MAX_DEVICES - 1], ("others", [one for _, group in made[MAX_DEVICES - 1 :] for one in group])]
+        alike.setdefault((_type(device), device.model, is_known(device.device)), []).append(device)
+    groups = [(_short(_number_of(group)), group) for group in alike.values()]
+    if len(groups) <= MAX_DEVICES:
+        return groups
+    others = [device for _, group in groups[MAX_DEVICES - 1 :] for device in group]
+    return [*groups[: MAX_DEVICES - 1], ("others", others)]
 
 
 def _type(device: Device) -> str:
@@ -170,14 +172,14 @@ def _type(device: Device) -> str:
     return "sc" if is_sparse_core(device.device) else type_of(device.device) or device.device
 
 
-def _counted(devices: Sequence[Device]) -> str:
+def _number_of(devices: Sequence[Device]) -> str:
     if len(devices) == 1:
         return devices[0].device
     types = [_type(device) for device in devices]
-    return " and ".join(counted(types.count(one), _TYPES.get(one, one)) for one in dict.fromkeys(types))
+    return " and ".join(counted(types.count(name), _TYPES.get(name, name)) for name in dict.fromkeys(types))
 
 
-def _called(name: str) -> str:
+def _short(name: str) -> str:
     """`name`, without its middle where it is long."""
     return terminal.cut(terminal.safe(name), MAX_NAME)
 
@@ -214,18 +216,18 @@ def _table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     gap = 2 if MIN_NAME + sum(widths[1 : NUMBERS.stop]) + 2 * len(NUMBERS) <= width else 1
     room = width - sum(widths[1 : NUMBERS.stop]) - gap * len(NUMBERS)
     widths[0] = min(widths[0], max(room, MIN_NAME))
-    made = []
+    table = []
     for row in rows:
         cells = [
             cell.rjust(wide) if at in NUMBERS else terminal.padded(cell, wide)
             for at, (cell, wide) in enumerate(zip(row, widths, strict=False))
         ]
-        made.append(set_cell_size((" " * gap).join(cells), width).rstrip())
-    return made
+        table.append(set_cell_size((" " * gap).join(cells), width).rstrip())
+    return table
 
 
-def _spans(found: Contents) -> str:
-    spans = found.spans
+def _spans(inventory: Contents) -> str:
+    spans = inventory.spans
     if not spans.count:
         return "none"
     phases = f"phases {_some([repr(name) for name in spans.phases], 4)}" if spans.phases else "no phases"
@@ -236,39 +238,39 @@ def _spans(found: Contents) -> str:
     )
 
 
-def _launches(found: Contents) -> str:
-    joined = found.carried["launch"]
-    said = counted(found.launches, "call") if found.launches else "none"
-    if not joined.of:
-        return said
-    return f"{said}; {joined.have:,} of {joined.of:,} events with a correlation id have theirs"
+def _launches(inventory: Contents) -> str:
+    linked = inventory.carried["launch"]
+    calls = counted(inventory.launches, "call") if inventory.launches else "none"
+    if not linked.of:
+        return calls
+    return f"{calls}; {linked.have:,} of {linked.of:,} events with a correlation id are linked"
 
 
-def _known(found: Contents) -> str:
+def _recorded(inventory: Contents) -> str:
     """What the rows carry: only of kinds of rows that there are, and HLO ops only where XLA ran."""
-    known = formats.named(found.format)
+    form = formats.named(inventory.format)
     parts: dict[str, list[str]] = {}
     for key, (whose, what) in _CARRIED.items():
-        share = found.carried[key]
-        if share.of and (key != "hlo_op" or share.have or (known and known.xla)):
+        share = inventory.carried[key]
+        if share.of and (key != "hlo_op" or share.have or (form and form.xla)):
             parts.setdefault(whose, []).append(f"{what} {percent(share.have / share.of)}")
-    return "; ".join(f"{whose}: {', '.join(said)}" for whose, said in parts.items())
+    return "; ".join(f"{whose}: {', '.join(shares)}" for whose, shares in parts.items())
 
 
-def _told(found: Contents) -> str:
-    """What told the kinds of the work, the most of the busy time first."""
-    parts = sorted(found.kinds_known_by.items(), key=lambda part: -part[1])
-    said = [f"{_LEVELS.get(level, level)} {percent(ratio)}" for level, ratio in parts if ratio]
-    return f"{', '.join(said)} of busy time" if said else ""
+def _levels(inventory: Contents) -> str:
+    """By what the kinds of the work are known, the most of the busy time first."""
+    parts = sorted(inventory.kinds_known_by.items(), key=lambda part: -part[1])
+    levels = [f"{_LEVELS.get(level, level)} {percent(ratio)}" for level, ratio in parts if ratio]
+    return f"{', '.join(levels)} of busy time" if levels else ""
 
 
 def _sentences(label: str, sentences: Sequence[str], room: int, width: int) -> list[str]:
     """As many whole sentences as fit into `room` lines, at least one, and how many are left out."""
-    made: list[str] = []
+    block: list[str] = []
     for at, sentence in enumerate(sentences):
         wrapped = _labelled(label if at == 0 else "", sentence, width)
         last = at == len(sentences) - 1
-        if made and len(made) + len(wrapped) + (not last) > room:
-            return [*made, *_labelled("", f"… and {len(sentences) - at} more: --json prints all.", width)]
-        made += wrapped
-    return made
+        if block and len(block) + len(wrapped) + (not last) > room:
+            return [*block, *_labelled("", f"… and {len(sentences) - at} more: --json prints all.", width)]
+        block += wrapped
+    return block
