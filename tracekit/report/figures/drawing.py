@@ -4,7 +4,7 @@ Files are PNG, SVG with text as text, and PDF with its fonts; whole or not at al
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from io import BytesIO
@@ -51,8 +51,6 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-# A PNG of a narrow page is as fine as that of a wide one.
-_PNG_PX = 1800
 _LONG = re.compile(rb"(\d\.\d{3})\d+")
 # A box as matplotlib writes it, corner by corner.
 _BOX = re.compile(rb"M (\S+) (\S+) \nL (\S+) \2 \nL \3 (\S+) \nL \1 \4 \nz")
@@ -77,8 +75,7 @@ class Drawing(Figure):
         path = Path(path)
         kind = path.suffix.lower().lstrip(".")
         if kind not in FORMATS:
-            *others, last = [f".{suffix}" for suffix in FORMATS]
-            suffixes = f"{', '.join(others)} or {last}"
+            suffixes = either([f".{suffix}" for suffix in FORMATS])
             raise TracekitError(f"A figure cannot be written as {path.name}: name a file that ends in {suffixes}.")
         data = self.encoded(kind)
         replaced(path, lambda draft: draft.write_bytes(data))
@@ -87,7 +84,8 @@ class Drawing(Figure):
         """The bytes of the figure as "png", "svg" or "pdf"."""
         file = BytesIO()
         width = round(self.get_size_inches()[0] * DPI)
-        finer = max(_PNG_PX // width, 1) if kind == "png" else 1
+        # A PNG of a narrow page is as fine as that of a wide one.
+        finer = max(WIDE // width, 1) if kind == "png" else 1
         with rc_context(STYLE):
             self.savefig(file, format=kind, dpi=self.dpi * finer, metadata=_METADATA[kind])
         return _smaller(file.getvalue()) if kind == "svg" else file.getvalue()
@@ -366,6 +364,12 @@ def _flow(entries: Sequence[Entry], room: float) -> list[list[tuple[float, Entry
         rows[-1].append((x, entry))
         x += width + _ENTRY_GAP
     return rows
+
+
+def either(names: Collection[str]) -> str:
+    """The names of a choice, as a sentence has them."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def plain(name: object) -> str:

@@ -14,7 +14,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
 from tracekit.readers import read
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
-from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, pixels
+from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
 from tracekit.report.figures.selection import Selection, select
 from tracekit.timeline.timeline import Source
 
@@ -62,7 +62,7 @@ def figure(
     `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
     """
     if what not in FIGURES:
-        raise TracekitError(f"There is no figure {what!r}: say {_either(FIGURES)}.")
+        raise TracekitError(f"There is no figure {what!r}: say {either(FIGURES)}.")
     start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
     if isinstance(source, str | os.PathLike):
         source = read(source, run, kinds)
@@ -136,15 +136,10 @@ def _names(text: str, choice: Collection[str], option: str) -> list[str]:
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in choice:
-            raise TracekitError(f"{option} {name!r} is not known: say {_either(choice)}, or several with commas.")
+            raise TracekitError(f"{option} {name!r} is not known: say {either(choice)}, or several with commas.")
     if not names:
-        raise TracekitError(f"{option} names nothing: say {_either(choice)}, or several with commas.")
+        raise TracekitError(f"{option} names nothing: say {either(choice)}, or several with commas.")
     return list(dict.fromkeys(names))
-
-
-def _either(names: Collection[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}"
 
 
 def _file_part(name: str) -> list[str]:

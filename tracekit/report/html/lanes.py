@@ -108,8 +108,8 @@ def _by_lane(rows: Rows) -> tuple[Column, list[tuple[int, str, int]]]:
     code = (rows.device + unproven * len(rows.devices)) * len(labels) + rank[lane]
     # Without gaps, in the same order: there are few codes, so that they are counted and not sorted.
     code = (np.cumsum(np.bincount(code) > 0) - 1)[code]
-    order = np.argsort(code.astype(np.min_scalar_type(max(int(code.max(initial=0)), 1))), kind="stable")
     count = np.bincount(code)
+    order = np.argsort(code.astype(np.min_scalar_type(len(count))), kind="stable")
     first = order[np.cumsum(count) - count]
     devices, names = rows.device[first].tolist(), lane[first].tolist()
     return order, [(d, labels[name], n) for d, name, n in zip(devices, names, count.tolist(), strict=True)]
