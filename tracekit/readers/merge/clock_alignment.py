@@ -50,13 +50,13 @@ class _Pairs:
 
     hosts: Mapping[str, Host]
     timed: Mapping[str, bool]
-    known: dict[tuple[str, str], Compared | None] = field(default_factory=dict)
+    comparisons: dict[tuple[str, str], Compared | None] = field(default_factory=dict)
 
     def compared(self, a: str, b: str) -> Compared | None:
         """What the shared collectives say of `b`'s clock seen from `a`'s; None if nothing that holds together."""
-        if (a, b) not in self.known:
-            self.known[a, b] = compare(self.hosts[a], self.hosts[b], self.timed[a] and self.timed[b])
-        comparison = self.known[a, b]
+        if (a, b) not in self.comparisons:
+            self.comparisons[a, b] = compare(self.hosts[a], self.hosts[b], self.timed[a] and self.timed[b])
+        comparison = self.comparisons[a, b]
         return None if comparison is None or comparison.contradicts else comparison
 
     def around(self, root: str, names: Iterable[str]) -> dict[str, _Link | None]:
@@ -132,7 +132,7 @@ def _notes(clocks: Sequence[Clock], pairs: _Pairs) -> list[str]:
         if as_they_stand:
             aligned = [clock.host for clock in group if not clock.shift_ps]
             notes.append(
-                f"The clocks of {listed(aligned)} were compared on the ends of {_counted(as_they_stand)}: one clock, "
+                f"The clocks of {listing(aligned)} were compared on the ends of {_count(as_they_stand)}: one clock, "
                 f"ends differ from {name}'s by at most {_worst(as_they_stand)}; nothing was shifted."
             )
         notes += _shifted(name, [clock for clock in others if clock.shift_ps], pairs.timed)
@@ -140,7 +140,7 @@ def _notes(clocks: Sequence[Clock], pairs: _Pairs) -> list[str]:
         labels = [name if len(group) == 1 else f"{name} (with {len(group) - 1} more)" for name, group in groups.items()]
         notes += _contradictions(groups, pairs)
         notes.append(
-            f"No shared collective compares the clocks of {listed(labels)}: they are unaligned, and overlap between "
+            f"No shared collective compares the clocks of {listing(labels)}: they are unaligned, and overlap between "
             "their devices is not computed."
         )
     return notes
@@ -151,21 +151,21 @@ def _shifted(root: str, clocks: Sequence[Clock], timed: Mapping[str, bool]) -> l
     corrected = [clock for clock in clocks if timed[clock.host] and timed[root]]
     aligned = [clock for clock in clocks if clock not in corrected]
     notes = [
-        f"The clock of {clock.host} was {_offset(clock)} {root}'s by the ends of {_counted([clock])}: its times were "
+        f"The clock of {clock.host} was {_offset(clock)} {root}'s by the ends of {_count([clock])}: its times were "
         f"shifted to fit, and ends now differ by at most {_worst([clock])}."
         for clock in corrected[:_NAMED]
     ]
     if len(corrected) > _NAMED:
         furthest = max(corrected, key=lambda clock: abs(clock.shift_ps or 0))
         notes = [
-            f"The clocks of {listed(clock.host for clock in corrected)} were off from {root}'s by the ends of "
-            f"{_counted(corrected)}, {furthest.host}'s most, which was {_offset(furthest)} it: their times were "
+            f"The clocks of {listing(clock.host for clock in corrected)} were off from {root}'s by the ends of "
+            f"{_count(corrected)}, {furthest.host}'s most, which was {_offset(furthest)} it: their times were "
             f"shifted to fit, and ends now differ by at most {_worst(corrected)}."
         ]
     if aligned:
         notes.append(
-            f"The times of {listed(clock.host for clock in aligned)} and {root} are not all Unix times: they were "
-            f"aligned by the ends of {_counted(aligned)}, which now differ by at most {_worst(aligned)}."
+            f"The times of {listing(clock.host for clock in aligned)} and {root} are not all Unix times: they were "
+            f"aligned by the ends of {_count(aligned)}, which now differ by at most {_worst(aligned)}."
         )
     return notes
 
@@ -175,7 +175,7 @@ def _contradictions(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> lis
     name_of = {clock.host: name for name, group in groups.items() for clock in group}
     apart = {
         frozenset((a, b)): (a, b, comparison)
-        for (a, b), comparison in pairs.known.items()
+        for (a, b), comparison in pairs.comparisons.items()
         if comparison and comparison.contradicts and name_of[a] != name_of[b]
     }
     if not apart:
@@ -187,7 +187,7 @@ def _contradictions(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> lis
     ]
 
 
-def listed(names: Iterable[str]) -> str:
+def listing(names: Iterable[str]) -> str:
     """`a, b and c`; of more than a few the first ones, and how many there are."""
     names = list(names)
     if len(names) > _NAMED + 1:
@@ -195,7 +195,7 @@ def listed(names: Iterable[str]) -> str:
     return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
 
 
-def _counted(clocks: Sequence[Clock]) -> str:
+def _count(clocks: Sequence[Clock]) -> str:
     fewest, most = min(clock.collectives for clock in clocks), max(clock.collectives for clock in clocks)
     if most == 1:
         return "1 shared collective"

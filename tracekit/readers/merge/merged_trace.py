@@ -2,27 +2,32 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from tracekit.columns import categorical, concat, constant, frame
+from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural, on_host
-from tracekit.readers.merge import clock_alignment, operations, same_host, shared_ends
-from tracekit.readers.merge.clock_alignment import Clock, listed
+from tracekit.readers.merge import clock_alignment, same_host, shared_ends
+from tracekit.readers.merge.clock_alignment import Clock, listing
 from tracekit.readers.merge.same_host import Part
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
+    OP_COLUMNS,
+    OPERAND_COLUMNS,
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
 )
+
+Numbers = NDArray[np.int64]
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000
@@ -47,29 +52,30 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
-    known, clock_notes = _clocks(parts, hosts)
-    parts = [replace(part, at_ps=part.at_ps + (known[part.host].shift_ps or 0)) for part in parts]
+    clocks, clock_notes = _clocks(parts, hosts)
+    parts = [replace(part, at_ps=part.at_ps + (clocks[part.host].shift_ps or 0)) for part in parts]
     zero = min(part.at_ps for part in parts)
     several = len(hosts) > 1
-    ops = operations.operations([part.trace for part in parts])
+    ops = operations([part.trace for part in parts])
     events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
+
+    def table_of(columns: Mapping[str, Any], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+        """The table of all parts, with their names and on one axis."""
+        return concat(
+            columns, [_shifted(part, table, zero, several) for part, table in zip(parts, tables, strict=True)]
+        )
+
     return Trace(
-        events=_on_clocks(
-            concat(
-                EVENT_COLUMNS,
-                [_shifted(part, table, zero, several) for part, table in zip(parts, events, strict=True)],
-            ),
-            known,
-        ),
-        spans=concat(SPAN_COLUMNS, [_shifted(part, part.trace.spans, zero, several) for part in parts]),
-        launches=concat(LAUNCH_COLUMNS, [_shifted(part, part.trace.launches, zero, several) for part in parts]),
-        syncs=concat(SYNC_COLUMNS, [_shifted(part, part.trace.syncs, zero, several) for part in parts]),
+        events=_on_clocks(table_of(EVENT_COLUMNS, events), clocks),
+        spans=table_of(SPAN_COLUMNS, [part.trace.spans for part in parts]),
+        launches=table_of(LAUNCH_COLUMNS, [part.trace.launches for part in parts]),
+        syncs=table_of(SYNC_COLUMNS, [part.trace.syncs for part in parts]),
         ops=ops.ops,
         operands=ops.operands,
         devices=concat(DEVICE_COLUMNS, [_with_host(part, part.trace.devices, several) for part in parts])
         .drop_duplicates("device")
         .reset_index(drop=True),
-        hosts=concat(HOST_COLUMNS, [_host(part, known[part.host], zero) for part in parts]),
+        hosts=concat(HOST_COLUMNS, [_host(part, clocks[part.host], zero) for part in parts]),
         notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
@@ -89,16 +95,14 @@ def _on_one_axis(traces: Sequence[Trace]) -> tuple[list[Part], list[str]]:
         parts.append(Part(trace, host, ((origin or 0) - base_ns) * 1000 if good else 0, good))
         if origin is not None and not good:
             far.append(host)
-    notes = (
-        [f"The times of {listed(far)} are more than 50 days from the others, too far for one time axis."] if far else []
-    )
-    return parts, notes
+    note = f"The times of {listing(far)} are more than 50 days from the others, too far for one time axis."
+    return parts, [note] if far else []
 
 
 def _origin(trace: Trace) -> int | None:
     """The Unix time of the trace's time 0 in ns, if its file says it."""
-    known = trace.hosts["origin_ns"].dropna()
-    return int(known.to_numpy()[0]) if len(known) else None
+    origins = trace.hosts["origin_ns"].dropna()
+    return int(origins.to_numpy()[0]) if len(origins) else None
 
 
 def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Clock], list[str]]:
@@ -127,9 +131,9 @@ def _shifted(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.Da
     return _with_host(part, table, several).assign(**{column: table[column] + by for column in times})
 
 
-def _on_clocks(events: pd.DataFrame, known: Mapping[str, Clock]) -> pd.DataFrame:
+def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFrame:
     """`events` with the clock of each row; null where all are on one."""
-    names = {host: known[host].name for host in events["host"].cat.categories}
+    names = {host: clocks[host].name for host in events["host"].cat.categories}
     if len(set(names.values())) < 2:
         return events
     return events.assign(clock=categorical(list(names.values()), events["host"].cat.codes.to_numpy().astype(np.int64)))
@@ -193,7 +197,7 @@ def _host_notes(parts: Sequence[Part]) -> list[str]:
         hosts = list(dict.fromkeys(part.host for part, _ in group))
         first, note = group[0]
         everybody = len(hosts) == len({part.host for part in parts}) > 1
-        source = (f"All {len(hosts)} hosts" if len(hosts) > 2 else "Both hosts") if everybody else listed(hosts)
+        source = (f"All {len(hosts)} hosts" if len(hosts) > 2 else "Both hosts") if everybody else listing(hosts)
         if len({text for _, text in group}) == 1:
             notes.append(f"{source}: {note}")
         elif len(hosts) > _FEW:
@@ -201,3 +205,89 @@ def _host_notes(parts: Sequence[Part]) -> list[str]:
         else:
             notes += dict.fromkeys(f"{part.host}: {text}" for part, text in group)
     return notes
+
+
+@dataclass(frozen=True)
+class Operations:
+    """`ops` (OP_COLUMNS) and `operands` (OPERAND_COLUMNS) of all traces, and how each trace's operations are numbered.
+
+    `numbers`: for each trace, in the order given, the row in `ops` of each of its own operations, shape (its ops,).
+    """
+
+    ops: pd.DataFrame
+    operands: pd.DataFrame
+    numbers: tuple[Numbers, ...]
+
+    def renumbered(self, op: pd.Series, trace: int) -> pd.Series:
+        """The column `events.op` of the trace that stands at place `trace`, by the numbers of `ops`; null stays."""
+        values = np.append(self.numbers[trace], 0)[op.to_numpy(np.int64, na_value=-1)]
+        return pd.Series(pd.arrays.IntegerArray(values, op.isna().to_numpy(bool)), index=op.index)
+
+
+def operations(traces: Sequence[Trace]) -> Operations:
+    """The operations of all `traces`, in which a program that several hold alike stands once.
+
+    All hosts of a job mostly run the same programs. A program counts as the same where its rows and their operands are:
+    a name or an id alone says little, since each process numbers its own. Rows with operands, and all rows of their
+    program, count once where another trace holds the same program row for row and operand for operand; other rows where
+    another row is equal in every column.
+    """
+    counts = [len(trace.ops) for trace in traces]
+    begins = np.cumsum([0, *counts])
+    ops = concat(OP_COLUMNS, [trace.ops for trace in traces])
+    pairs = np.concatenate(
+        [trace.operands.to_numpy() + begin for trace, begin in zip(traces, begins[:-1], strict=True)]
+        or [np.zeros((0, 2), np.int64)]
+    )
+    value, _ = distinct(*(_coded(ops[column]) for column in OP_COLUMNS))
+    # A block is one program of one trace.
+    block, _ = distinct(np.repeat(np.arange(len(traces)), counts), ops["program"].cat.codes.to_numpy())
+    linked = np.zeros(block.max(initial=-1) + 1, bool)
+    linked[block[pairs]] = True
+    same = _first_alike(pairs, value, block, linked)
+    stays = same == np.arange(len(ops))
+    number = (np.cumsum(stays) - 1)[same]
+    pairs = number[pairs]
+    pairs = pairs[np.sort(distinct(*pairs.T)[1])]
+    return Operations(
+        ops=ops[stays].reset_index(drop=True),
+        operands=frame(OPERAND_COLUMNS, {"op": pairs[:, 0], "operand": pairs[:, 1]}),
+        numbers=tuple(np.split(number, begins[1:-1])) if counts else (),
+    )
+
+
+def _first_alike(pairs: Numbers, value: Numbers, block: Numbers, linked: NDArray[np.bool_]) -> Numbers:
+    """For each row the first that stands for the same operation, maybe itself.
+
+    `pairs` (p, 2) are the operands, `value` tells which rows are equal, `block` which are of one program, `linked`
+    which blocks have operands.
+    """
+    same = np.arange(len(value))
+    loose = np.flatnonzero(~linked[block])
+    codes, first = distinct(value[loose])
+    same[loose] = loose[first[codes]]
+    of_block = _grouped(block, len(linked))
+    pairs_of_block = _grouped(block[pairs[:, 0]], len(linked))
+    place = np.zeros(len(block), np.int64)
+    for rows in of_block:
+        place[rows] = np.arange(len(rows))
+    rows_of: dict[tuple[bytes, bytes], Numbers] = {}
+    for number in np.flatnonzero(linked).tolist():
+        rows, (op, operand) = of_block[number], pairs[pairs_of_block[number]].T
+        links = np.stack([place[op], place[operand], value[operand]], 1)
+        links = links[np.lexsort(links.T[::-1])]
+        same[rows] = rows_of.setdefault((value[rows].tobytes(), links.tobytes()), rows)
+    return same
+
+
+def _grouped(group: Numbers, groups: int) -> list[Numbers]:
+    """The places at which each of the numbers 0..groups stands in `group`, in order."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.searchsorted(group[order], np.arange(1, groups)))
+
+
+def _coded(column: pd.Series) -> Numbers:
+    """A number for each value of a column, of its own for null."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy().astype(np.int64)
+    return np.asarray(pd.factorize(column)[0], np.int64)

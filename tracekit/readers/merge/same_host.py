@@ -60,34 +60,34 @@ def tell_apart(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     processes: dict[str, list[list[Part]]] = {}
     notes: list[str] = []
     for part in sorted(parts, key=lambda part: (part.window() or (part.at_ps, 0))[0]):
-        known = processes.setdefault(part.host, [])
+        of_host = processes.setdefault(part.host, [])
         home = next(
             (
                 process
-                for process in known
+                for process in of_host
                 if all(_one_process(part, other) for other in process)
                 and min(_gap(part, other) for other in process) <= _ONE_SESSION_PS
             ),
             None,
         )
         if home is None:
-            known.append([part])
+            of_host.append([part])
             continue
         notes += _window_note(part, home)
         for other in list(home):
             part = _without_repeats(part, other)
         home.append(part)
     renamed = []
-    for host, known in processes.items():
-        labels = _after_directories(known) or [host, *(f"{host}#{number}" for number in range(2, len(known) + 1))]
-        if len(known) > 1:
+    for host, of_host in processes.items():
+        labels = _after_directories(of_host) or [host, *(f"{host}#{number}" for number in range(2, len(of_host) + 1))]
+        if len(of_host) > 1:
             sources = ", ".join(
-                f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, known, strict=True)
+                f"{label} is {_file(process[0], parts)}" for label, process in zip(labels, of_host, strict=True)
             )
-            apart = all(_gap(a[0], b[0]) > _ONE_SESSION_PS for a, b in combinations(known, 2))
+            apart = all(_gap(a[0], b[0]) > _ONE_SESSION_PS for a, b in combinations(of_host, 2))
             why = "at times far apart" if apart else "with different work"
-            notes.append(f"{len(known)} processes have the host name {host}, {why}: {sources}.")
-        for label, process in zip(labels, known, strict=True):
+            notes.append(f"{len(of_host)} processes have the host name {host}, {why}: {sources}.")
+        for label, process in zip(labels, of_host, strict=True):
             renamed += [replace(part, host=label) for part in process]
     return renamed, notes
 

@@ -131,11 +131,11 @@ def needed(events: pd.DataFrame) -> pd.DataFrame:
 def by_host(events: pd.DataFrame, hosts: Sequence[str]) -> dict[str, Host]:
     """The collectives of each of `hosts` in an events frame (EVENT_COLUMNS)."""
     code = events["host"].cat.codes.to_numpy()
-    known = {str(name): at for at, name in enumerate(events["host"].cat.categories)}
+    code_of = {str(name): at for at, name in enumerate(events["host"].cat.categories)}
     collective = (events["kind"] == Kind.COLLECTIVE.value).to_numpy()
     collectives = {}
     for host in hosts:
-        on_host = code == known.get(host, -2)
+        on_host = code == code_of.get(host, -2)
         rows = events[on_host & collective]
         op = _ops(rows)
         collectives[host] = Host(
@@ -168,9 +168,9 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     sure = [comparison for comparison in sure if not comparison.contradicts] or sure
     enough = [comparison for comparison in sure if len(comparison.ends) >= _ENOUGH]
     if not enough:
-        return _joined(sure)
+        return _union(sure)
     steadiest = min(enough, key=lambda comparison: (comparison.spread, -len(comparison.ends)))
-    return _joined([comparison for _, comparison in comparisons if _agree(steadiest, comparison)])
+    return _union([comparison for _, comparison in comparisons if _agree(steadiest, comparison)])
 
 
 def _agree(steadiest: Compared, other: Compared) -> bool:
@@ -179,7 +179,7 @@ def _agree(steadiest: Compared, other: Compared) -> bool:
     return other.spread <= _ALIKE * steadiest.spread and apart <= other.spread + steadiest.spread + other.resolution
 
 
-def _joined(parts: Sequence[Compared]) -> Compared:
+def _union(parts: Sequence[Compared]) -> Compared:
     return Compared(
         np.sort(np.concatenate([part.ends for part in parts])),
         max(part.earliest for part in parts),
