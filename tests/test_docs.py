@@ -19,8 +19,8 @@ def helped(*words: str) -> str:
 
 
 def page() -> str:
-    completion = "`tracekit --install-completion` teaches bash, zsh and fish commands, options, paths and runs."
-    parts = [f"# The commands\n\n{completion}\n\nMade from `--help` by `python tests/test_docs.py`.\n"]
+    completion = "`tracekit --install-completion` installs completion of commands, options, paths and runs for bash, zsh and fish."
+    parts = [f"# The commands\n\n{completion}\n\nGenerated from `--help` by `python tests/test_docs.py`.\n"]
     for words in ((), *((name,) for name in COMMANDS)):
         text = "\n".join(f"    {line}".rstrip() for line in helped(*words).splitlines())
         parts.append(f"## tracekit {' '.join(words)}".rstrip() + f"\n\n{text}\n")

@@ -11,8 +11,8 @@ from tests.docs.blocks import ROOT
 PAGE = ROOT / "docs" / "api.md"
 HEAD = """# The Python interface
 
-Made from the docstrings by `python -m tests.docs.reference`. The frames and their columns are in
-[`Trace`](events-frame.md); what the words mean, in [concepts](concepts.md).
+Generated from the docstrings by `python -m tests.docs.reference`. The frames and their columns are described in
+[`Trace`](events-frame.md), the terms in [concepts](concepts.md).
 """
 
 

@@ -258,7 +258,7 @@ def test_the_example_of_every_row_is_decided_by_its_level_and_kind(row):
 
 def table() -> str:
     """The rows of TABLE in Markdown."""
-    lines = ["| told by | it says | so it is | for example |", "| --- | --- | --- | --- |"]
+    lines = ["| source | pattern | kind | example |", "| --- | --- | --- | --- |"]
     for row in TABLE:
         kind = row.kind.value + (f" ({row.which})" if row.which else "")
         says = row.pattern.replace("|", "\\|")
@@ -272,7 +272,7 @@ def test_the_docs_hold_the_table():
 
 if __name__ == "__main__":
     text = PAGE.read_text("utf-8")
-    PAGE.write_text(re.sub(r"\| told by \|.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.DOTALL), "utf-8")
+    PAGE.write_text(re.sub(r"\| source \| pattern.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.DOTALL), "utf-8")
 
 
 def test_a_stem_has_no_number_of_xla():
