@@ -19,7 +19,7 @@ def helped(*words: str) -> str:
 
 
 def page() -> str:
-    completion = "`tracekit --install-completion` installs completion of commands, options, paths and runs for bash, zsh and fish."
+    completion = "`tracekit --install-completion` completes commands, options, paths and runs in bash, zsh and fish."
     parts = [f"# The commands\n\n{completion}\n\nGenerated from `--help` by `python tests/test_docs.py`.\n"]
     for words in ((), *((name,) for name in COMMANDS)):
         text = "\n".join(f"    {line}".rstrip() for line in helped(*words).splitlines())
