@@ -122,7 +122,7 @@ def test_the_source_is_the_line_that_called_whether_a_frame_or_the_instruction_t
     compiled = jax.jit(program).lower(jnp.ones((16, 16))).compile()
     (module,) = compiled.runtime_executable().hlo_modules()
     found = Program(hlo_proto(module.as_serialized_hlo_module_proto()))
-    told = {costs.framework_op: costs for costs in map(Costs(found).of, found.names())}
+    told = {costs.framework_op: costs for costs in map(Costs(found).of, found.places)}
     for name, line in (("sin", first + 1), ("dot_general", first + 2)):
         assert told[f"jit(program)/{name}"].source == f"{__file__}:{line}"
     assert sum(costs.flops or 0 for costs in told.values()) >= 2 * 16**3

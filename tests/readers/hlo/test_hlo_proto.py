@@ -35,7 +35,7 @@ def test_every_instruction_has_the_opcode_that_xla_prints(module):
         re.findall(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(", module.to_string(), re.MULTILINE)
     )
     read = program(module)
-    found = {name: read.op(name).opcode for name in read.names()}
+    found = {name: read.op(name).opcode for name in read.places}
     assert found == printed
     assert {"while", "dot", "fusion"} & set(found.values())
 
@@ -139,6 +139,6 @@ def test_replica_groups_are_read_from_protos_and_text_alike_in_every_form(groups
 def test_no_proto_has_no_ops_and_a_cut_one_is_broken(module):
     proto = hlo_proto(module.as_serialized_hlo_module_proto())
     assert Program(b"").op("dot") is None
-    assert Program(b"").names() == []
+    assert Program(b"").places == {}
     with pytest.raises(protobuf.Broken):
         Program(proto[: len(proto) // 2]).op("dot")

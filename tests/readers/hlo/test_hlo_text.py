@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracekit.readers.hlo.hlo_text import head, parse
+from tracekit.readers.hlo.hlo_text import groups, head, parse
 from tracekit.readers.hlo.instruction import Array, Instruction, describe
 
 
@@ -83,3 +83,18 @@ def test_cut_text_tells_name_and_opcode_or_nothing(cut, told):
 def test_what_moves_between_memories_tells_how_much_and_whither(text, bytes, direction):
     op = describe(parse(text))
     assert (op.bytes, op.direction) == (bytes, direction)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mesh[a=2,b=2] {a}, use_global_device_ids=true", [[0, 2], [1, 3]]),
+        ("mesh[i=2] {i}", [[0, 1]]),
+        ("mesh[i=2] {j}", []),
+        ("{{0,1},{2}}, to_apply=%add.{9}", [[0, 1], [2]]),
+        ("[2,2]<=[4], dimensions={0}", [[0, 1], [2, 3]]),
+        ("", []),
+    ],
+)
+def test_text_is_read_up_to_where_the_groups_end(text, expected):
+    assert groups(text) == expected

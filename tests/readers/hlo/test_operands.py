@@ -108,7 +108,7 @@ def program(text):
 
 def needed(names=None):
     module = program(TEXT)
-    rows = names or [name for name in module.names() if name not in ROWLESS and module.op(name).opcode not in SILENT]
+    rows = names or [name for name in module.places if name not in ROWLESS and module.op(name).opcode not in SILENT]
     found: dict[str, set[str]] = {}
     for op, operand in operands(module, rows):
         found.setdefault(op, set()).add(operand)

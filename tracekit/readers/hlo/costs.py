@@ -68,7 +68,7 @@ class Costs:
     """What the instructions of one program cost; each is looked at when it is asked for."""
 
     program: Program
-    _known: dict[Span, Fields] = field(default_factory=dict, repr=False)
+    _read: dict[Span, Fields] = field(default_factory=dict, repr=False)
     _shapes: dict[bytes, _Shape] = field(default_factory=dict, repr=False)
 
     def of(self, name: str) -> OpFacts:
@@ -108,9 +108,9 @@ class Costs:
         return frames
 
     def _fields(self, span: Span) -> Fields:
-        if span not in self._known:
-            self._known[span] = Fields(self.program.proto, span)
-        return self._known[span]
+        if span not in self._read:
+            self._read[span] = Fields(self.program.proto, span)
+        return self._read[span]
 
     def _shape(self, span: Span) -> _Shape:
         """The shape of the result of an instruction; few shapes serve many."""
@@ -144,8 +144,7 @@ class Costs:
         if opcode == "fusion":
             parts = [part for part in self._parts(span) if self._opcode(part[0]) in _PRODUCTS | {"fusion"}]
             flops_of = [self._flops(*part) for part in parts]
-            known = [flops for flops in flops_of if flops is not None]
-            return sum(known) if len(known) == len(flops_of) else None
+            return None if None in flops_of else sum(filter(None, flops_of))
         if opcode not in _PRODUCTS:
             return 0
         instruction = self._fields(span)
@@ -170,9 +169,9 @@ class Costs:
         if not product and not self._whole(span):
             return None
         # The second result of such a product is its workspace.
-        written = self._shape(span).first_bytes if product else self._shape(span).bytes
+        result = self._shape(span).first_bytes if product else self._shape(span).bytes
         operands = dict.fromkeys(self._operands(instruction, computation))
-        return written + sum(self._shape(operand).bytes for operand in operands)
+        return result + sum(self._shape(operand).bytes for operand in operands)
 
     def _whole(self, span: Span) -> bool:
         """Whether an instruction, and all that a fusion holds, reads all of its operands and writes all its result."""

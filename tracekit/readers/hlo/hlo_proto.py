@@ -18,8 +18,21 @@ from functools import cached_property
 from typing import Any
 
 from tracekit.readers import protobuf_decoder as protobuf
-from tracekit.readers.hlo import replica_groups
-from tracekit.readers.hlo.instruction import ASYNC, DETAILED, Array, Instruction, Op, Shape, array, describe
+from tracekit.readers.hlo.instruction import (
+    ASYNC,
+    DETAILED,
+    Array,
+    Groups,
+    Instruction,
+    Op,
+    Shape,
+    array,
+    describe,
+    group_text,
+    iota_groups,
+    mesh_groups,
+    pair_text,
+)
 from tracekit.vocabulary import collectives, kinds
 
 Span = tuple[int, int]
@@ -57,10 +70,6 @@ class Program:
             at = self.places.get(name)
             self._ops[name] = None if at is None else self._describe(*at)
         return self._ops[name]
-
-    def names(self) -> list[str]:
-        """The names of all instructions."""
-        return list(self.places)
 
     def instruction(self, name: str) -> Instruction | None:
         """The instruction `name` with all that is known of it, None if there is none."""
@@ -222,15 +231,15 @@ class Fields:
             iotas += device_list.of(2)
         for iota in iotas:
             shape = iota.number(1), iota.number(2), iota.numbers(3), iota.numbers(4)
-            return replica_groups.members(replica_groups.iota(*shape))
+            return group_text(iota_groups(*shape))
         for mesh_axes in self.of(93):
-            return replica_groups.members(_along_mesh(mesh_axes))
+            return group_text(_along_mesh(mesh_axes))
         if 52 in self:
-            return replica_groups.pairs([[pair.number(1), pair.number(2)] for pair in self.of(52)])
-        return replica_groups.members([group.numbers(1) for group in groups])
+            return pair_text([[pair.number(1), pair.number(2)] for pair in self.of(52)])
+        return group_text([group.numbers(1) for group in groups])
 
 
-def _along_mesh(fields: Fields) -> replica_groups.Groups:
+def _along_mesh(fields: Fields) -> Groups:
     """The groups of a MeshAxesReplicaGroupListProto."""
     mesh = next(iter(fields.of(1)), None)
     if mesh is None:
@@ -238,7 +247,7 @@ def _along_mesh(fields: Fields) -> replica_groups.Groups:
     sizes = [axis.number(2) for axis in mesh.of(1)]
     ids = mesh.numbers(2)
     for tiles in mesh.of(3):
-        ids = next(iter(replica_groups.iota(1, math.prod(sizes), tiles.numbers(1), tiles.numbers(2))), ids)
+        ids = next(iter(iota_groups(1, math.prod(sizes), tiles.numbers(1), tiles.numbers(2))), ids)
     axes = []
     for axis in fields.of(2):
         at = axis.number(1)
@@ -246,7 +255,7 @@ def _along_mesh(fields: Fields) -> replica_groups.Groups:
             return []
         part = next(iter(axis.of(2)), None)
         axes.append((at, part.number(1, 1), part.number(2)) if part else (at, 1, sizes[at]))
-    return replica_groups.mesh(sizes, ids, axes)
+    return mesh_groups(sizes, ids, axes)
 
 
 def shape_of(fields: Fields) -> Shape:

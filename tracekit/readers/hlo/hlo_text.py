@@ -4,10 +4,20 @@
 attributes. Grammar: xla/hlo/parser/hlo_parser.cc.
 """
 
+import math
 import re
 
-from tracekit.readers.hlo import replica_groups
-from tracekit.readers.hlo.instruction import Instruction, Shape, array
+from tracekit.readers.hlo.instruction import (
+    Axis,
+    Groups,
+    Instruction,
+    Shape,
+    array,
+    group_text,
+    iota_groups,
+    mesh_groups,
+    pair_text,
+)
 
 # What stands in their parentheses is no operand.
 _LITERAL = frozenset({"parameter", "constant"})
@@ -28,6 +38,13 @@ _ATTRIBUTES = re.compile(r"\), [\w-]+=")
 _MARKED = re.compile(r"%([\w.$-]+)")
 _GROUPS = re.compile(r"\breplica_groups=")
 _PAIRS = re.compile(r"\bsource_target_pairs=")
+# Of replica groups: a range of numbers that is reshaped, axes of a mesh, or each group by itself.
+_IOTA = re.compile(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH = re.compile(r"mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}")
+_AXIS_SIZE = re.compile(r"([^=,]+)=(\d+)")
+_AXIS = re.compile(r"([^:]+)(?::\((\d+)\)(\d+))?")
+_TILES = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_GROUP = re.compile(r"\{([\d,]*)\}")
 
 
 def head(text: str) -> tuple[str, str] | None:
@@ -123,6 +140,45 @@ def _skip(text: str, at: int) -> int:
 def _ranks(text: str, at: int) -> str | None:
     """The replica groups, or the source and target pairs, among the attributes from `at` on."""
     if match := _PAIRS.search(text, at):
-        return replica_groups.pairs(replica_groups.parse(text[match.end() :]))
+        return pair_text(groups(text[match.end() :]))
     match = _GROUPS.search(text, at)
-    return replica_groups.members(replica_groups.parse(text[match.end() :])) if match else None
+    return group_text(groups(text[match.end() :])) if match else None
+
+
+def groups(text: str) -> Groups:
+    """The groups that the text after `replica_groups=` begins with, in any form; empty if it lists none."""
+    if match := _IOTA.match(text):
+        return iota_groups(int(match[1]), int(match[2]), _integers(match[3]), _integers(match[4] or ""))
+    if match := _MESH.match(text):
+        return _named_mesh(_AXIS_SIZE.findall(match[1]), match[2] or "", match[3])
+    return [_integers(group) for group in _GROUP.findall(text[1 : _end(text)])]
+
+
+def _named_mesh(axis_sizes: list[tuple[str, str]], ids: str, text: str) -> Groups:
+    order = [name.strip("'") for name, _ in axis_sizes]
+    sizes = [int(size) for _, size in axis_sizes]
+    axes: list[Axis] = []
+    for part in text.split(","):
+        match = _AXIS.fullmatch(part.strip())
+        name = match[1].strip("'") if match else ""
+        if match is None or name not in order:
+            return []
+        axes.append((order.index(name), int(match[2] or 1), int(match[3] or sizes[order.index(name)])))
+    if tiles := _TILES.fullmatch(ids):
+        spread = iota_groups(1, math.prod(sizes), _integers(tiles[1]), _integers(tiles[2] or ""))
+        return mesh_groups(sizes, spread[0], axes) if spread else []
+    return mesh_groups(sizes, [int(device_id) for device_id in _NUMBER.findall(ids)], axes)
+
+
+def _end(text: str) -> int:
+    """Where the brace that opens `text` is closed."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if depth == 0:
+            return at
+    return len(text)
+
+
+def _integers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number]

@@ -1,10 +1,17 @@
-"""What one HLO instruction is and does, whether a proto (hlo_proto.py) or its printed text (hlo_text.py) told it."""
+"""What one HLO instruction is, does, and which devices do it together, be it from a proto or from printed text.
+
+Devices that take part in a collective are listed in several forms (xla/hlo/ir/replica_group.h). Their numbers are
+places in the program's device assignment, which a trace does not tell, and not those of its devices.
+"""
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeAlias
+
+import numpy as np
 
 from tracekit.vocabulary import collectives, copies, kinds
 
@@ -19,6 +26,8 @@ DETAILED = collectives.OPCODES | MOVES | {"infeed", "outfeed", "custom-call", AS
 # Custom calls that annotate a copy from or to the host, should one be left in a program.
 _MOVING_CALLS = frozenset({"MoveToHost", "MoveToDevice"})
 
+# A list of devices that is longer than any machine's stands for nothing.
+_MOST = 1 << 20
 _BITS = re.compile(r"bf(\d+)|[suf](\d+)|c(\d+)")
 
 
@@ -32,13 +41,16 @@ class Array:
 
 
 Shape: TypeAlias = Array | tuple["Shape", ...]
+Groups = list[list[int]]
+# An axis of a mesh, by its place, or the part of it of `size` devices that has a product of `before` to its left.
+Axis = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Instruction:
     """One instruction; `shape` is None and `operands` empty where the source does not tell.
 
-    `ranks` is the text of the replica groups or of a permute's pairs (replica_groups.py). `target` is what a custom
+    `ranks` is the text of the replica groups or of a permute's pairs. `target` is what a custom
     call calls. `inner` is what the instruction runs in its stead: the op in an async wrapper, the collective in a
     fusion.
     """
@@ -195,3 +207,55 @@ def _direction(moved: Shape | None, result: Shape | None) -> str | None:
         return None
     source, target = ("host" if array.space == HOST_SPACE else "device" for array in (from_array, to_array))
     return copies.direction(source=source, target=target)
+
+
+def group_text(groups: Sequence[Sequence[int]]) -> str | None:
+    """The groups as text: `0,1,2` if there is one, `{{0,1},{2,3}}` if there are several, None if none is listed, which
+    means all."""
+    texts = [",".join(map(str, group)) for group in groups]
+    return "{" + ",".join(f"{{{text}}}" for text in texts) + "}" if len(texts) > 1 else texts[0] if texts else None
+
+
+def pair_text(transfers: Sequence[Sequence[int]]) -> str | None:
+    """The source and target of every transfer of a permute as text: `{{0,1},{1,0}}`; None if there is none."""
+    return "{" + ",".join("{" + ",".join(map(str, pair)) + "}" for pair in transfers) + "}" if transfers else None
+
+
+def iota_groups(groups: int, size: int, reshape: Sequence[int], permutation: Sequence[int]) -> Groups:
+    """The groups that `[groups,size]<=[reshape]T(permutation)` stands for; no permutation leaves the order.
+
+    Empty if the numbers do not fit together.
+    """
+    count = math.prod(reshape)
+    if sorted(permutation or range(len(reshape))) != list(range(len(reshape))) or count != groups * size:
+        return []
+    if not 0 < count <= _MOST:
+        return []
+    return np.arange(count).reshape(reshape).transpose(permutation or None).reshape(groups, size).tolist()
+
+
+def mesh_groups(sizes: Sequence[int], ids: Sequence[int], axes: Sequence[Axis]) -> Groups:
+    """The groups along `axes` of a mesh with axes of `sizes`; its devices are `ids`, or in order if there are none.
+
+    Empty if the numbers do not fit together.
+    """
+    count = math.prod(sizes)
+    if not 0 < count <= _MOST or (ids and len(ids) != count):
+        return []
+    shape: list[int] = []
+    place: dict[Axis, list[int]] = {}
+    for at, size in enumerate(sizes):
+        parts = [axis for axis in axes if axis[0] == at]
+        cuts = sorted({1, size, *(before for _, before, _ in parts), *(before * wide for _, before, wide in parts)})
+        if (cuts[0], cuts[-1]) != (1, size) or any(high % low for low, high in pairwise(cuts)):
+            return []
+        for low, high in pairwise(cuts):
+            for axis in parts:
+                if axis[1] <= low and high <= axis[1] * axis[2]:
+                    place.setdefault(axis, []).append(len(shape))
+            shape.append(high // low)
+    together = [dimension for axis in axes for dimension in place.get(axis, [])]
+    apart = [dimension for dimension in range(len(shape)) if dimension not in together]
+    group_size = math.prod(shape[dimension] for dimension in together)
+    devices = np.array(ids or range(count)).reshape(shape)
+    return devices.transpose([*apart, *together]).reshape(-1, group_size).tolist()

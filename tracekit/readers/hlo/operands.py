@@ -41,7 +41,7 @@ def operands(program: Program, names: Iterable[str]) -> list[tuple[str, str]]:
         if place is None:
             continue
         computation = place[1]
-        for operand in graph.named(name, computation).operands:
+        for operand in graph.node(name, computation).operands:
             for needed in sorted(graph.sources((computation, operand, ()))):
                 pairs[name, needed] = None
     return list(pairs)
@@ -61,11 +61,11 @@ class _Graph:
     def nodes(self, computation: int) -> dict[int, _Node]:
         """The instructions of a computation by id; none if there is no such computation."""
         if computation not in self._nodes:
-            known = self._program.computations.get(computation)
-            self._nodes[computation] = dict(_node(self._program.proto, *span) for span in known.spans) if known else {}
+            place = self._program.computations.get(computation)
+            self._nodes[computation] = dict(_node(self._program.proto, *span) for span in place.spans) if place else {}
         return self._nodes[computation]
 
-    def named(self, name: str, computation: int) -> _Node:
+    def node(self, name: str, computation: int) -> _Node:
         """The instruction `name`, which stands in a computation."""
         if computation not in self._by_name:
             self._by_name[computation] = {node.name: node for node in self.nodes(computation).values()}
