@@ -89,8 +89,8 @@ def _chrome(files: Sequence[Path]) -> tuple[list[Trace], int | None, list[str]]:
 def _chrome_file(path: Path) -> tuple[str, Trace | None, int | None]:
     """The format of a Chrome JSON file, its trace, and its job's number of ranks; no trace if no format is known."""
     document = chrome.load(path)
-    if known := formats.dialect(document):
-        name, dialect = known
+    if match := formats.dialect(document):
+        name, dialect = match
         return name, dialect.read(document, path), dialect.ranks(document)
     return "", None if len(document) else _empty(document, path), None
 
