@@ -46,7 +46,7 @@ def capture(folder, *command):
     return python(folder, "-m", "tracekit", "capture", *command)
 
 
-def written(folder, name, text):
+def write(folder, name, text):
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(textwrap.dedent(text))
@@ -92,7 +92,7 @@ MIRROR = """
 
 
 def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_leaves_a_trace(tmp_path):
-    written(tmp_path, "real/mirror.py", MIRROR)
+    write(tmp_path, "real/mirror.py", MIRROR)
     (tmp_path / "link.py").symlink_to("real/mirror.py")
     command = ["./link.py", "--out", "x", "-h", "--", "--devices=3"]
 
@@ -109,19 +109,19 @@ def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_
     assert re.fullmatch(r"link-\d{4}(_\d\d){5}-[0-9a-f]{6}", trace.name)
     assert own[0] == f"Wrote traces/{trace.name}/plugins/profile/{trace.name.removeprefix('link-')}"
     assert event_names(trace)
-    told = facts(trace)
-    assert told["command"] == ["python", *command]
-    assert (told["schema"], told["exit_code"], told["platform"], told["xla_flags"]) == (1, 1, "cpu", "")
-    assert told["devices"] == [{"id": 0, "kind": "cpu", "platform": "cpu", "process_index": 0}]
-    assert told["usable_cores"] == cores.usable()
-    assert set(told["versions"]) == {"python", "jax", "jaxlib", "tracekit"}
-    assert 0 < told["wall_s"] < 100
-    assert "T" in told["started"]
+    record = facts(trace)
+    assert record["command"] == ["python", *command]
+    assert (record["schema"], record["exit_code"], record["platform"], record["xla_flags"]) == (1, 1, "cpu", "")
+    assert record["devices"] == [{"id": 0, "kind": "cpu", "platform": "cpu", "process_index": 0}]
+    assert record["usable_cores"] == cores.usable()
+    assert set(record["versions"]) == {"python", "jax", "jaxlib", "tracekit"}
+    assert 0 < record["wall_s"] < 100
+    assert "T" in record["started"]
 
 
 def test_a_module_runs_as_python_m_would_run_it(tmp_path):
-    written(tmp_path, "pkg/__init__.py", "")
-    written(tmp_path, "pkg/__main__.py", MIRROR)
+    write(tmp_path, "pkg/__init__.py", "")
+    write(tmp_path, "pkg/__main__.py", MIRROR)
 
     expected = python(tmp_path, "-m", "pkg", "a", "--module")
     code, out, err = capture(tmp_path, "--out", "t", "-m", "pkg", "a", "--module")
@@ -134,7 +134,7 @@ def test_a_module_runs_as_python_m_would_run_it(tmp_path):
 
 
 def test_xla_flags_that_the_script_sets_hold_and_win_over_devices(tmp_path):
-    script = written(
+    script = write(
         tmp_path,
         "s.py",
         """
@@ -154,7 +154,7 @@ def test_xla_flags_that_the_script_sets_hold_and_win_over_devices(tmp_path):
 
 
 def test_jax_num_cpu_devices_that_the_script_sets_wins_over_devices_and_xla_flags(tmp_path):
-    script = written(
+    script = write(
         tmp_path,
         "s.py",
         """
@@ -177,7 +177,7 @@ def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    script = written(
+    script = write(
         tmp_path,
         "s.py",
         f"""
@@ -200,7 +200,7 @@ def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
     [(signal.SIGINT, 130, "KeyboardInterrupt", "endless"), (signal.SIGTERM, 143, "SystemExit", "done")],
 )
 def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, sent, code, caught, work):
-    written(
+    write(
         tmp_path,
         "s.py",
         """
@@ -231,7 +231,7 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
 
 
 def test_a_script_that_profiles_itself_is_told_and_both_go_on(tmp_path):
-    script = written(
+    script = write(
         tmp_path,
         "s.py",
         """
@@ -255,7 +255,7 @@ def test_a_script_that_profiles_itself_is_told_and_both_go_on(tmp_path):
 
 
 def test_work_that_the_script_did_not_wait_for_is_in_the_trace(tmp_path):
-    script = written(
+    script = write(
         tmp_path,
         "s.py",
         """
@@ -300,7 +300,7 @@ def test_work_that_the_script_did_not_wait_for_is_in_the_trace(tmp_path):
     ],
 )
 def test_a_script_that_uses_no_device_is_told_so_and_leaves_no_directory(tmp_path, text, code, reason):
-    written(tmp_path, "s.py", text)
+    write(tmp_path, "s.py", text)
     returned, _, err = capture(tmp_path, "s.py")
 
     assert returned == code
@@ -310,7 +310,7 @@ def test_a_script_that_uses_no_device_is_told_so_and_leaves_no_directory(tmp_pat
 
 
 def test_what_cannot_start_is_one_sentence(tmp_path):
-    script = written(tmp_path, "s.py", "import jax")
+    script = write(tmp_path, "s.py", "import jax")
     (tmp_path / "s.bin").write_bytes(b"\x7fELF\0")
 
     for name, message in [
@@ -339,7 +339,7 @@ def test_an_option_that_does_not_exist_is_not_taken_for_the_script(tmp_path):
 
 
 def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_path):
-    written(tmp_path, "inner.py", "import os, sys; os.environ['NEW'] = '1'; import jax; jax.numpy.ones(3); sys.exit(4)")
+    write(tmp_path, "inner.py", "import os, sys; os.environ['NEW'] = '1'; import jax; jax.numpy.ones(3); sys.exit(4)")
     outer = """
         import os, signal, sys
         import tracekit
@@ -366,7 +366,7 @@ def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_p
                 print(error)
         assert os.listdir("own/plugins/profile")
     """
-    written(tmp_path, "outer.py", outer)
+    write(tmp_path, "outer.py", outer)
     code, out, err = python(tmp_path, "outer.py")
 
     assert (code, out.count("\n"), err.count("\n")) == (0, 2, 1), err

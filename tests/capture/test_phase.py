@@ -12,9 +12,9 @@ from tracekit import phase
 def test_a_phase_prints_its_wall_time_once(capsys):
     with phase("device 0"):
         time.sleep(0.02)
-    printed = capsys.readouterr().out
-    assert re.fullmatch(r"device 0: \d+\.\d{4} s\n", printed)
-    assert 0.02 <= float(printed.split()[-2]) < 10
+    output = capsys.readouterr().out
+    assert re.fullmatch(r"device 0: \d+\.\d{4} s\n", output)
+    assert 0.02 <= float(output.split()[-2]) < 10
 
 
 def test_a_phase_that_fails_prints_nothing_and_lets_the_error_through(capsys):
@@ -26,10 +26,10 @@ def test_a_phase_that_fails_prints_nothing_and_lets_the_error_through(capsys):
 @pytest.mark.parametrize("name", ["", "a#b", "a,b", "a;b", "a=b"])
 @pytest.mark.parametrize("where", ["name", "alone", "baseline"])
 def test_a_name_that_would_break_the_encoding_is_refused(name, where):
-    given = {"name": "x", "alone": ["y"]} | {where: [name] if where == "alone" else name}
+    arguments = {"name": "x", "alone": ["y"]} | {where: [name] if where == "alone" else name}
     if where == "baseline":
-        del given["alone"]
-    with pytest.raises(ValueError, match="is empty or contains one of"), phase(**given):
+        del arguments["alone"]
+    with pytest.raises(ValueError, match="is empty or contains one of"), phase(**arguments):
         pytest.fail("the block must not run")
 
 

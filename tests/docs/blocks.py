@@ -38,7 +38,7 @@ class Block:
         return f"{self.page}:{self.line}"
 
 
-def guessed(text: str) -> str:
+def guess_language(text: str) -> str:
     """Tell the language of an indented block: commands, Python, or text."""
     lines = [line for line in text.splitlines() if line.strip()]
     if all(line.startswith(_COMMANDS) for line in lines):
@@ -52,23 +52,23 @@ def guessed(text: str) -> str:
 
 def blocks(page: str, text: str) -> list[Block]:
     """Every block of a page in order: fenced, indented by four spaces, or setup in a comment."""
-    found = []
+    parts = []
     fenced = list(_FENCE.finditer(text))
     for match in fenced:
         body = re.sub(rf"^{match['indent']}", "", match["body"], flags=re.MULTILINE)
         comment = _COMMENT.search(text[: match.start()])
-        found.append((match.start(), match["language"], body, comment[1] if comment else ""))
+        parts.append((match.start(), match["language"], body, comment[1] if comment else ""))
     for match in _SETUP.finditer(text):
-        found.append((match.start(), "python", match["body"], "setup"))
+        parts.append((match.start(), "python", match["body"], "setup"))
     for match in _INDENTED.finditer(text):
-        if any(one.start() <= match.start() < one.end() for one in fenced):
+        if any(fence.start() <= match.start() < fence.end() for fence in fenced):
             continue
         body = re.sub("^    ", "", match[0], flags=re.MULTILINE).strip("\n") + "\n"
         comment = _COMMENT.search(text[: match.start()])
-        found.append((match.start(), guessed(body), body, comment[1] if comment else ""))
+        parts.append((match.start(), guess_language(body), body, comment[1] if comment else ""))
     return [
         Block(page, text.count("\n", 0, at) + 1, language, body, comment)
-        for at, language, body, comment in sorted(found)
+        for at, language, body, comment in sorted(parts)
     ]
 
 

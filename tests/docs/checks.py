@@ -24,16 +24,16 @@ class WrongDocsError(AssertionError):
 
 def commands(text: str) -> list[list[str]]:
     """The words of each command of a block: comments, line ends with a backslash and pipes are understood."""
-    joined = re.sub(r"\\\n\s*", " ", text)
-    found = []
-    for line in joined.splitlines():
+    unwrapped = re.sub(r"\\\n\s*", " ", text)
+    words_of_commands = []
+    for line in unwrapped.splitlines():
         for part in re.split(r"\s(?:\||&&)\s", re.sub(r"(?:^|\s)#.*$", "", line)):
             words = shlex.split(re.sub(r"[<>]\s*\S+$", "", part))
             while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
                 words = words[1:]
             if words:
-                found.append(words)
-    return found
+                words_of_commands.append(words)
+    return words_of_commands
 
 
 @cache
@@ -97,13 +97,13 @@ def _dotted(node: ast.AST) -> str | None:
 def _exists(name: str) -> bool:
     """Whether `tracekit.a.b` can be imported or reached; what follows a call or a class is not looked at."""
     module, *attributes = name.split(".")
-    found = importlib.import_module(module)
+    value = importlib.import_module(module)
     for at, attribute in enumerate(attributes):
         try:
-            found = getattr(found, attribute)
+            value = getattr(value, attribute)
         except AttributeError:
             try:
-                found = importlib.import_module(".".join([module, *attributes[: at + 1]]))
+                value = importlib.import_module(".".join([module, *attributes[: at + 1]]))
             except ImportError:
                 return False
     return True

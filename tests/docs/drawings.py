@@ -121,7 +121,7 @@ def cells() -> str:
         "compute+collective+memory",
     ]
     short = {"compute": "C", "collective": "N", "memory": "M", "idle": "idle"}
-    drawn = [
+    cell_bars = [
         (0, 3, "compute", "C"),
         (3, 5, "few", "C+N"),
         (5, 7, "collective", "N"),
@@ -139,7 +139,7 @@ def cells() -> str:
             ("compute (C)", [(0, 5, "compute", ""), (8, 11, "compute", "")]),
             ("collective (N)", [(3, 9, "collective", "")]),
             ("memory (M)", [(7, 10, "memcpy", ""), (12, 14, "memcpy", "")]),
-            ("cells", drawn),
+            ("cells", cell_bars),
         ],
         14,
         [f"{sums}: together {row.window_ps},", "which is the window, exactly."],

@@ -22,8 +22,8 @@ def _prose(text: str) -> str:
     return "\n\n".join(textwrap.fill(part, 120, break_long_words=False, break_on_hyphens=False) for part in parts)
 
 
-def _signature(name: str, thing: object) -> str:
-    signature = inspect.signature(thing)  # type: ignore[arg-type]
+def _signature(name: str, function: object) -> str:
+    signature = inspect.signature(function)  # type: ignore[arg-type]
     plain = re.sub(r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|collections\.abc|typing)\.(?=\w)", "", str(signature))
     plain = plain.replace("'", "").replace("_local.", "").replace("core.frame.", "")
     text = f"tracekit.{name}{plain}"
@@ -36,20 +36,20 @@ def _signature(name: str, thing: object) -> str:
 
 def entry(name: str) -> str:
     """One public name: its signature, its docstring and, of a data class or an enum, its fields."""
-    thing = getattr(tracekit, name)
+    value = getattr(tracekit, name)
     lines = [f"## {name}", ""]
-    if inspect.isfunction(thing):
-        lines += ["```python", _signature(name, thing), "```", ""]
-    lines.append(_prose(thing.__doc__ or ""))
-    if dataclasses.is_dataclass(thing):
-        fields = [field for field in dataclasses.fields(thing) if not field.name.startswith("_")]
+    if inspect.isfunction(value):
+        lines += ["```python", _signature(name, value), "```", ""]
+    lines.append(_prose(value.__doc__ or ""))
+    if dataclasses.is_dataclass(value):
+        fields = [field for field in dataclasses.fields(value) if not field.name.startswith("_")]
         lines += ["", "Fields: " + ", ".join(f"`{field.name}`" for field in fields) + "."]
-    elif hasattr(thing, "__members__"):
-        lines += ["", "Members: " + ", ".join(f"`{member}`" for member in thing.__members__) + "."]
-    if inspect.isclass(thing) and not issubclass(thing, Exception):
-        for method, found in vars(thing).items():
-            if inspect.isfunction(found) and not method.startswith("_") and found.__doc__:
-                lines += ["", f"**`.{method}{inspect.signature(found)}`** {_prose(found.__doc__)}"]
+    elif hasattr(value, "__members__"):
+        lines += ["", "Members: " + ", ".join(f"`{member}`" for member in value.__members__) + "."]
+    if inspect.isclass(value) and not issubclass(value, Exception):
+        for method, member in vars(value).items():
+            if inspect.isfunction(member) and not method.startswith("_") and member.__doc__:
+                lines += ["", f"**`.{method}{inspect.signature(member)}`** {_prose(member.__doc__)}"]
     return "\n".join(lines) + "\n"
 
 

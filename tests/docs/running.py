@@ -44,10 +44,10 @@ def capture(arguments: list[str], directory: Path) -> str:
         "JAX_PLATFORMS": "cpu",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     }
-    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=300)
-    if done.returncode:
-        raise WrongDocsError(f"tracekit capture {shlex.join(arguments)}: {done.stderr}")
-    return done.stdout + done.stderr
+    process = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=300)
+    if process.returncode:
+        raise WrongDocsError(f"tracekit capture {shlex.join(arguments)}: {process.stderr}")
+    return process.stdout + process.stderr
 
 
 class Captures:
@@ -62,14 +62,14 @@ class Captures:
         out = arguments[arguments.index("--out") + 1]
         rest = [word for word in arguments if word not in ("--out", out)]
         text = [(directory / word).read_text("utf-8") if (directory / word).is_file() else word for word in rest]
-        kept = self.store / hashlib.sha256(repr(text).encode()).hexdigest()
-        said = kept.with_suffix(".txt")
-        with kept.with_suffix(".lock").open("w") as lock:
+        trace = self.store / hashlib.sha256(repr(text).encode()).hexdigest()
+        output_file = trace.with_suffix(".txt")
+        with trace.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not said.exists():
-                said.write_text(capture(["--out", str(kept), *rest], directory), "utf-8")
-        shutil.copytree(kept, directory / out, dirs_exist_ok=True)
-        return said.read_text("utf-8").replace(str(kept), out)
+            if not output_file.exists():
+                output_file.write_text(capture(["--out", str(trace), *rest], directory), "utf-8")
+        shutil.copytree(trace, directory / out, dirs_exist_ok=True)
+        return output_file.read_text("utf-8").replace(str(trace), out)
 
 
 def run_tracekit(words: list[str], directory: Path) -> str:
@@ -90,26 +90,26 @@ def run_line(line: str, directory: Path, captures: Capture) -> str:
     command, rest = re.fullmatch(r"(.*?)(\s[|>].*)?", line, re.DOTALL).groups()  # type: ignore[union-attr]
     words = shlex.split(command, comments=True)
     if words[:1] == ["tracekit"]:
-        printed = captures(words[2:], directory) if words[1] == "capture" else run_tracekit(words[1:], directory)
+        output = captures(words[2:], directory) if words[1] == "capture" else run_tracekit(words[1:], directory)
         if rest is None:
-            return printed
-        line, given = f"cat {rest}", printed
+            return output
+        line, stdin = f"cat {rest}", output
     else:
-        given = ""
+        stdin = ""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        ["bash", "-ec", line], input=given, cwd=directory, env=env, capture_output=True, text=True, timeout=300
+    process = subprocess.run(
+        ["bash", "-ec", line], input=stdin, cwd=directory, env=env, capture_output=True, text=True, timeout=300
     )
-    if done.returncode:
-        raise WrongDocsError(f"{line}: {done.stderr or done.stdout}")
-    return done.stdout + done.stderr
+    if process.returncode:
+        raise WrongDocsError(f"{line}: {process.stderr or process.stdout}")
+    return process.stdout + process.stderr
 
 
 def run_shell(block: Block, directory: Path, captures: Capture) -> str:
     """Run every command of a block; what they printed."""
-    joined = re.sub(r"\\\n\s*", " ", block.text)
-    lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    unwrapped = re.sub(r"\\\n\s*", " ", block.text)
+    lines = [line for line in unwrapped.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     try:
         return "".join(run_line(line, directory, captures) for line in lines)
     except WrongDocsError as error:
@@ -131,21 +131,21 @@ def _words(line: str) -> str:
     return re.sub(r"\s+", " ", line).strip()
 
 
-def compare(shown: Block, printed: str) -> None:
+def compare(expected: Block, output: str) -> None:
     """Hold the output that a page shows against the real one; `[…]` stands for lines that are left out."""
-    wanted = [_words(line) for line in shown.text.splitlines() if line.strip() and line.strip() != "[…]"]
-    real = [_words(line) for line in printed.splitlines()]
-    if "figures differ" in shown.comment:
-        wanted = [line for line in wanted if not re.search(r"\d", line)]
-    for line in wanted:
+    lines = [_words(line) for line in expected.text.splitlines() if line.strip() and line.strip() != "[…]"]
+    real = [_words(line) for line in output.splitlines()]
+    if "figures differ" in expected.comment:
+        lines = [line for line in lines if not re.search(r"\d", line)]
+    for line in lines:
         if line not in real:
-            raise WrongDocsError(f"{shown.where}: the page shows {line!r}, but the output is\n{printed}")
+            raise WrongDocsError(f"{expected.where}: the page shows {line!r}, but the output is\n{output}")
 
 
 def run_page(blocks: list[Block], directory: Path, captures: Capture) -> None:
     """Run or check every block of a page; WrongDocsError names the block that is wrong."""
     names: dict[str, Any] = {"__name__": "page"}
-    printed = ""
+    output = ""
     for block in blocks:
         kind = block.comment.partition(":")[0]
         if kind == "file":
@@ -154,14 +154,14 @@ def run_page(blocks: list[Block], directory: Path, captures: Capture) -> None:
             if path.suffix == ".py":
                 check(Block(block.page, block.line, "python", block.text, ""))
         elif kind.startswith("output"):
-            compare(block, printed)
+            compare(block, output)
         elif kind == "not run" or block.language not in ("bash", "python"):
             check(block)
         elif block.language == "bash":
-            printed = run_shell(block, directory, captures)
+            output = run_shell(block, directory, captures)
         else:
             check(block)
-            printed = run_python(block, directory, names)
+            output = run_python(block, directory, names)
 
 
 def prepare(directory: Path, traces: dict[str, Path]) -> None:

@@ -62,13 +62,13 @@ def test_a_block_that_fails_is_named_by_its_page_and_line(tmp_path):
 
 
 def test_output_is_compared_to_the_letter_or_without_figures():
-    printed = "device  busy\ncpu:0    81 %\nnothing else\n"
-    compare(block("text", "device busy\ncpu:0 81 %\n", "output"), printed)
-    compare(block("text", "device busy\n[…]\ncpu:0 7 %\n", "output, figures differ"), printed)
+    output = "device  busy\ncpu:0    81 %\nnothing else\n"
+    compare(block("text", "device busy\ncpu:0 81 %\n", "output"), output)
+    compare(block("text", "device busy\n[…]\ncpu:0 7 %\n", "output, figures differ"), output)
     with pytest.raises(WrongDocsError, match="cpu:0 7 %"):
-        compare(block("text", "cpu:0 7 %\n", "output"), printed)
+        compare(block("text", "cpu:0 7 %\n", "output"), output)
     with pytest.raises(WrongDocsError, match="device idle"):
-        compare(block("text", "device idle\n", "output, figures differ"), printed)
+        compare(block("text", "device idle\n", "output, figures differ"), output)
 
 
 def test_blocks_of_a_page_are_found_in_order_with_their_comments():

@@ -42,20 +42,20 @@ def test_the_blocks_of(path, captures, common, tmp_path, monkeypatch):
     if "workloads/training.py" in text and path.parent.name == "tutorial" and not IMAGES.is_dir():
         pytest.skip("needs Debian's package dataset-fashion-mnist")
     if path.name == "README.md":
-        for pattern, put in README:
-            text = re.sub(pattern, put, text, flags=re.MULTILINE)
+        for pattern, replacement in README:
+            text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
-    found = blocks(str(path.relative_to(ROOT)), text)
-    if found:
+    blocks_of_page = blocks(str(path.relative_to(ROOT)), text)
+    if blocks_of_page:
         prepare(tmp_path, common)
-        run_page(found, tmp_path, captures)
+        run_page(blocks_of_page, tmp_path, captures)
 
 
 def test_code_in_the_docs_stands_in_fences_that_name_its_language():
-    known = {"bash", "json", "python", "sql", "text", "toml", "yaml"}
-    found = [block for path in PAGES if path.name != "README.md" for block in page_blocks(path)]
-    assert [block.where for block in found if block.language not in known] == []
+    languages = {"bash", "json", "python", "sql", "text", "toml", "yaml"}
+    every_block = [block for path in PAGES if path.name != "README.md" for block in page_blocks(path)]
+    assert [block.where for block in every_block if block.language not in languages] == []
 
 
 def test_no_page_is_too_long_to_read():

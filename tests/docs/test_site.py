@@ -24,15 +24,15 @@ def site(tmp_path_factory):
     shutil.copy(ROOT / "mkdocs.yml", project)
     shutil.copytree(ROOT / "docs", project / "docs")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(project / "mkdocs.yml")]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
     return project / "site"
 
 
 def test_every_page_is_in_the_navigation_and_built(site):
-    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
+    in_navigation = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
-    assert listed == pages
+    assert in_navigation == pages
     assert {str(path.relative_to(site)) for path in site.rglob("*.html")} >= {page[:-2] + "html" for page in pages}
 
 
@@ -55,9 +55,9 @@ def test_pictures_are_small_and_used(site):
 
 def test_pages_open_from_disk_and_the_search_finds(site, chromium):
     page = chromium.new_page(viewport={"width": 390, "height": 800})
-    asked: list[str] = []
+    requests: list[str] = []
     wrong: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     for name in ("tutorial/first-capture.html", "concepts.html", "compare.html", "index.html"):
@@ -70,4 +70,4 @@ def test_pages_open_from_disk_and_the_search_finds(site, chromium):
     page.get_by_text("Overlap is no proof").first.wait_for(timeout=60_000)
     page.close()
     assert wrong == []
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -26,8 +26,8 @@ def devices(*kinds: tuple[str, str]) -> Outcome:
 
 
 def read(**rows: int) -> Outcome:
-    found = [{"device": name.replace("_", ":"), "rows": {"compute": count}} for name, count in rows.items()]
-    return Outcome(0, json.dumps({"devices": found}))
+    devices = [{"device": name.replace("_", ":"), "rows": {"compute": count}} for name, count in rows.items()]
+    return Outcome(0, json.dumps({"devices": devices}))
 
 
 CPU = Facts(

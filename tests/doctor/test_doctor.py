@@ -19,14 +19,14 @@ from tracekit.doctor.facts import Nvidia, Outcome
 
 
 def test_it_works_here_and_says_so_as_json(tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tracekit", "doctor", "--json"], capture_output=True, text=True, cwd=tmp_path
     )
-    found = json.loads(done.stdout)
-    states = {check["name"]: check["state"] for check in found["checks"]}
-    assert (done.returncode, found["works"]) == (0, True), found
+    summary = json.loads(process.stdout)
+    states = {check["name"]: check["state"] for check in summary["checks"]}
+    assert (process.returncode, summary["works"]) == (0, True), summary
     assert {states[name] for name in ("Python", "packages", "devices", "capture", "viewer", "traces")} == {"ok"}
-    (capture,) = [check for check in found["checks"] if check["name"] == "capture"]
+    (capture,) = [check for check in summary["checks"] if check["name"] == "capture"]
     assert "rows on" in capture["finding"]
     assert list(tmp_path.iterdir()) == []
 

@@ -61,8 +61,8 @@ def test_other_profilers_and_accelerators_are_found(tmp_path):
         sys__class__kfd__kfd__topology__nodes__1__gpu_id="1234\n",
         **{"run__.containerenv": ""},
     )
-    found = facts.gather(tmp_path / "traces", tmp_path)
-    assert (found.profilers, found.amd, found.tpu, found.in_container) == (("nv-hostengine",), 1, 2, True)
+    machine = facts.gather(tmp_path / "traces", tmp_path)
+    assert (machine.profilers, machine.amd, machine.tpu, machine.in_container) == (("nv-hostengine",), 1, 2, True)
 
 
 def test_the_node_of_the_cpu_is_no_amd_gpu(tmp_path):
@@ -81,12 +81,12 @@ def test_a_place_for_traces_is_judged_by_what_is_there_already(tmp_path, monkeyp
 
 
 def test_versions_of_this_python_are_found():
-    found = facts.package_versions()
-    assert {"tracekit-jax", "jax", "jaxlib", "pandas", "tensorboard-plugin-profile"} <= found.keys()
+    versions = facts.package_versions()
+    assert {"tracekit-jax", "jax", "jaxlib", "pandas", "tensorboard-plugin-profile"} <= versions.keys()
 
 
 @pytest.mark.parametrize(
-    ("directory", "tags", "found"),
+    ("directory", "tags", "is_found"),
     [
         ("tracekit-2.0.dist-info", "Name: tracekit\nVersion: 2.0\nSummary: An oscilloscope tool\n", True),
         ("TraceKit-2.0.dist-info", "Name: TraceKit\nVersion: 2.0\n", True),
@@ -95,21 +95,21 @@ def test_versions_of_this_python_are_found():
     ],
     ids=["another project", "in other letters", "this one", "broken"],
 )
-def test_another_project_called_tracekit_is_found(tmp_path, monkeypatch, directory, tags, found):
+def test_another_project_called_tracekit_is_found(tmp_path, monkeypatch, directory, tags, is_found):
     write(tmp_path, **{f"{directory}__METADATA": f"Metadata-Version: 2.1\n{tags}" if tags else ""})
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     summary = "An oscilloscope tool" if "Summary" in tags else ""
-    assert facts.namesake() == (("2.0", summary) if found else None)
+    assert facts.namesake() == (("2.0", summary) if is_found else None)
 
 
 def test_a_process_that_hangs_is_stopped_at_its_time_limit_with_all_that_it_started():
     begun = time.monotonic()
     # The grandchild holds the output open, and none of them heeds SIGTERM.
     hung = "trap '' TERM INT; echo begun; sleep 600 & echo $!; wait"
-    done = facts.run(["sh", "-c", hung], limit_s=0.5)
+    outcome = facts.run(["sh", "-c", hung], limit_s=0.5)
     assert time.monotonic() - begun < 10
-    assert done.code is None
-    first, number = done.out.split()
+    assert outcome.code is None
+    first, number = outcome.out.split()
     assert first == "begun"
     deadline = time.monotonic() + 5
     while _runs(number) and time.monotonic() < deadline:
@@ -126,8 +126,8 @@ def _runs(process: str) -> bool:
 
 
 def test_a_process_that_crashes_is_reported_with_its_signal():
-    done = facts.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
-    assert done.code == -11
+    outcome = facts.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    assert outcome.code == -11
 
 
 def test_nothing_is_captured_where_jax_gives_no_devices(monkeypatch):

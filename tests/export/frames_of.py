@@ -12,30 +12,30 @@ _ROW = {"host": "h", "device": "gpu:0", "lane": "s", "kind": "compute", "name": 
 _CALL = {"host": "h", "thread": "t", "name": "f"}
 
 
-def rows(*found: dict[str, Any]) -> pd.DataFrame:
+def rows(*records: dict[str, Any]) -> pd.DataFrame:
     """Device rows; each says at least `start_ps` and `end_ps`."""
-    return _frame(EVENT_COLUMNS, [_ROW | one for one in found])
+    return _frame(EVENT_COLUMNS, [_ROW | record for record in records])
 
 
-def spans(*found: dict[str, Any]) -> pd.DataFrame:
-    return _frame(SPAN_COLUMNS, [_CALL | one for one in found])
+def spans(*records: dict[str, Any]) -> pd.DataFrame:
+    return _frame(SPAN_COLUMNS, [_CALL | record for record in records])
 
 
-def launches(*found: dict[str, Any]) -> pd.DataFrame:
-    return _frame(LAUNCH_COLUMNS, [_CALL | one for one in found])
+def launches(*records: dict[str, Any]) -> pd.DataFrame:
+    return _frame(LAUNCH_COLUMNS, [_CALL | record for record in records])
 
 
-def _frame(columns, found) -> pd.DataFrame:
+def _frame(columns, records) -> pd.DataFrame:
     data = {}
     for name, dtype in columns.items():
-        values = [one.get(name) for one in found]
+        values = [record.get(name) for record in records]
         if dtype in ("Int64", "Float64"):
             data[name] = pd.array(values, dtype)
         elif dtype == "int64":
             data[name] = np.array(values, np.int64)
         else:
             # As objects, since pandas' own texts cannot hold a lone surrogate.
-            labels = list(dict.fromkeys(one for one in values if one is not None))
-            codes = [-1 if one is None else labels.index(one) for one in values]
+            labels = list(dict.fromkeys(value for value in values if value is not None))
+            codes = [-1 if value is None else labels.index(value) for value in values]
             data[name] = pd.Categorical.from_codes(codes, categories=pd.Index(labels, dtype=object))
     return frame(columns, data)

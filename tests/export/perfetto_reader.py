@@ -35,7 +35,7 @@ class Slice:
 
 
 @dataclass
-class Read:
+class PerfettoFile:
     """`rows` by event id, `calls` and `added` (slices of tracks of their own), counters by name, and the rest.
 
     `tracks` are the names of all tracks but those of processes and threads, which have "".
@@ -54,104 +54,103 @@ class Read:
     tracks: list[str] = field(default_factory=list)
 
 
-def read(path: Path) -> Read:
+def read(path: Path) -> PerfettoFile:
     content = path.read_bytes()
-    return decoded(gzip.decompress(content) if path.name.endswith(".gz") else content)
+    return decode(gzip.decompress(content) if path.name.endswith(".gz") else content)
 
 
-def decoded(content: bytes) -> Read:
+def decode(content: bytes) -> PerfettoFile:
     trace = protos.Trace.FromString(content)
-    known = {"names": {}, "categories": {}, "keys": {}, "specifications": {}, "contexts": {}}
+    interned = {"names": {}, "categories": {}, "keys": {}, "specifications": {}, "contexts": {}}
     tracks: dict[int, object] = {}
-    found = Read()
+    file = PerfettoFile()
     assert [packet.sequence_flags for packet in trace.packet][:1] == [1]
     for packet in trace.packet:
         assert packet.trusted_packet_sequence_id == 1
-        _learn(packet, known, tracks, found)
-    begun: dict[int, list] = {}
-    for packet in sorted(trace.packet, key=lambda one: one.timestamp):  # stable: file order where times are equal
+        _register(packet, interned, tracks, file)
+    open_slices: dict[int, list] = {}
+    for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):  # stable: file order where times are equal
         if packet.HasField("gpu_render_stage_event"):
-            _row(packet, known, found)
+            _row(packet, interned, file)
         elif packet.HasField("track_event"):
-            _event(packet, known, tracks, begun, found)
-    assert not any(begun.values()), "a slice is never closed"
-    return found
+            _event(packet, interned, tracks, open_slices, file)
+    assert not any(open_slices.values()), "a slice is never closed"
+    return file
 
 
-def _learn(packet, known, tracks, found) -> None:
+def _register(packet, interned, tracks, file) -> None:
     data = packet.interned_data
-    known["names"] |= {one.iid: one.name for one in data.event_names}
-    known["categories"] |= {one.iid: one.name for one in data.event_categories}
-    known["keys"] |= {one.iid: one.name for one in data.debug_annotation_names}
-    known["specifications"] |= {one.iid: one for one in data.gpu_specifications}
-    known["contexts"] |= {one.iid: one.pid for one in data.graphics_contexts}
-    found.gpus += [(gpu.name, gpu.model) for gpu in packet.gpu_info.gpus]
+    interned["names"] |= {entry.iid: entry.name for entry in data.event_names}
+    interned["categories"] |= {entry.iid: entry.name for entry in data.event_categories}
+    interned["keys"] |= {entry.iid: entry.name for entry in data.debug_annotation_names}
+    interned["specifications"] |= {entry.iid: entry for entry in data.gpu_specifications}
+    interned["contexts"] |= {entry.iid: entry.pid for entry in data.graphics_contexts}
+    file.gpus += [(gpu.name, gpu.model) for gpu in packet.gpu_info.gpus]
     if packet.HasField("track_descriptor"):
         assert packet.track_descriptor.uuid not in tracks
         tracks[packet.track_descriptor.uuid] = packet.track_descriptor
-        found.tracks.append(packet.track_descriptor.name)
+        file.tracks.append(packet.track_descriptor.name)
         if packet.track_descriptor.HasField("process"):
-            found.processes[packet.track_descriptor.process.pid] = packet.track_descriptor.process.process_name
+            file.processes[packet.track_descriptor.process.pid] = packet.track_descriptor.process.process_name
 
 
-def _row(packet, known, found) -> None:
+def _row(packet, interned, file) -> None:
     event = packet.gpu_render_stage_event
-    queue, stage = (known["specifications"][iid] for iid in (event.hw_queue_iid, event.stage_iid))
-    assert queue.name == f"{found.gpus[event.gpu_id][0]} {queue.description}"
-    args = {one.name: one.value for one in event.extra_data}
+    queue, stage = (interned["specifications"][iid] for iid in (event.hw_queue_iid, event.stage_iid))
+    assert queue.name == f"{file.gpus[event.gpu_id][0]} {queue.description}"
+    args = {datum.name: datum.value for datum in event.extra_data}
     assert len(args) == len(event.extra_data)
-    assert event.event_id not in found.rows
-    assert known["contexts"][event.context] in found.processes
-    found.rows[event.event_id] = Slice(
+    assert event.event_id not in file.rows
+    assert interned["contexts"][event.context] in file.processes
+    file.rows[event.event_id] = Slice(
         queue.description, stage.name, packet.timestamp, packet.timestamp + event.duration, args
     )
-    found.kinds[event.event_id] = stage.description
-    found.devices[event.event_id] = found.gpus[event.gpu_id][0]
-    found.after[event.event_id] = list(event.event_wait_ids)
+    file.kinds[event.event_id] = stage.description
+    file.devices[event.event_id] = file.gpus[event.gpu_id][0]
+    file.after[event.event_id] = list(event.event_wait_ids)
 
 
-def _event(packet, known, tracks, begun, found) -> None:
+def _event(packet, interned, tracks, open_slices, file) -> None:
     event = packet.track_event
     track = tracks[event.track_uuid]
     if event.type == event.TYPE_COUNTER:
         assert track.HasField("counter")
         parent = f"{tracks[track.parent_uuid].name}: " if track.parent_uuid else ""
-        found.counters.setdefault(parent + track.name, []).append((packet.timestamp, event.counter_value))
+        file.counters.setdefault(parent + track.name, []).append((packet.timestamp, event.counter_value))
         return
     args = {
-        known["keys"].get(one.name_iid, one.name): one.string_value or one.int_value for one in event.debug_annotations
+        interned["keys"].get(note.name_iid, note.name): note.string_value or note.int_value
+        for note in event.debug_annotations
     }
     if event.type == event.TYPE_INSTANT:
-        found.notes.append((event.name, args))
+        file.notes.append((event.name, args))
         return
-    open_here = begun.setdefault(event.track_uuid, [])
+    open_here = open_slices.setdefault(event.track_uuid, [])
     if event.type == event.TYPE_SLICE_BEGIN:
         where = track if track.HasField("thread") else tracks.get(track.parent_uuid)
-        label = (
-            f"{found.processes[where.thread.pid]}: {track.thread.thread_name or track.name}" if where else track.name
-        )
-        categories = tuple(known["categories"][iid] for iid in event.category_iids)
-        open_here.append((where, label, known["names"][event.name_iid], packet.timestamp, args, categories, event))
+        label = f"{file.processes[where.thread.pid]}: {track.thread.thread_name or track.name}" if where else track.name
+        categories = tuple(interned["categories"][iid] for iid in event.category_iids)
+        open_here.append((where, label, interned["names"][event.name_iid], packet.timestamp, args, categories, event))
         return
     assert event.type == event.TYPE_SLICE_END
-    said = (event.name_iid, list(event.category_iids), list(event.debug_annotations), list(UnknownFieldSet(event)))
-    assert said == (0, [], [], []), "an end repeats what its begin says"
+    repeated = (event.name_iid, list(event.category_iids), list(event.debug_annotations), list(UnknownFieldSet(event)))
+    assert repeated == (0, [], [], []), "an end repeats what its begin says"
     where, label, name, start, args, categories, begin = open_here.pop()
-    made = Slice(label, name, start, packet.timestamp, args, categories, _started(begin))
-    (found.calls if where else found.added).append(made)
+    closed = Slice(label, name, start, packet.timestamp, args, categories, _started_ids(begin))
+    (file.calls if where else file.added).append(closed)
 
 
-def _started(event) -> tuple[int, ...]:
+def _started_ids(event) -> tuple[int, ...]:
     """The event ids in GpuTrackEvent.gpu_correlation, an extension that the package may not know yet."""
-    for one in UnknownFieldSet(event):
-        if one.field_number == 3000:
+    for unknown in UnknownFieldSet(event):
+        if unknown.field_number == 3000:
             ids, at = [], 0
-            while at < len(one.data):
-                assert one.data[at] == 8
+            while at < len(unknown.data):
+                assert unknown.data[at] == 8
                 value, shift, at = 0, 0, at + 1
-                while one.data[at] >= 128:
-                    value, shift, at = value | (one.data[at] & 127) << shift, shift + 7, at + 1
-                ids.append(value | one.data[at] << shift)
+                while unknown.data[at] >= 128:
+                    value, shift, at = value | (unknown.data[at] & 127) << shift, shift + 7, at + 1
+                ids.append(value | unknown.data[at] << shift)
                 at += 1
             return tuple(ids)
     return ()

@@ -80,7 +80,7 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"to": "xml"}, "'xml' is not an export format"),
         ({"to": "csv", "out": Path("a.parquet")}, "is named like parquet, but --to says csv"),
@@ -93,10 +93,10 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
         ({"out": Path(".")}, "is a directory; give the file to write with --out"),
     ],
 )
-def test_what_does_not_fit_together_is_told_before_reading(asked, said, tmp_path, monkeypatch):
+def test_what_does_not_fit_together_is_told_before_reading(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TracekitError, match=said):
-        export(tmp_path / "missing", **asked)
+    with pytest.raises(TracekitError, match=message):
+        export(tmp_path / "missing", **options)
     assert files() == set()
 
 

@@ -30,26 +30,26 @@ def test_threads_are_apart():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=30))
-def test_on_every_layer_what_opened_last_closes_first_and_nothing_is_lost(found):
-    found = sorted(
-        ((thread, start, start + lasts) for thread, start, lasts in found), key=lambda a: (a[0], a[1], -a[2])
+def test_on_every_layer_what_opened_last_closes_first_and_nothing_is_lost(slices):
+    slices = sorted(
+        ((thread, start, start + lasts) for thread, start, lasts in slices), key=lambda a: (a[0], a[1], -a[2])
     )
-    layer, order = spread(*found)
-    assert sorted(order) == sorted([*range(len(found)), *(~one for one in range(len(found)))])
+    layer, order = spread(*slices)
+    assert sorted(order) == sorted([*range(len(slices)), *(~place for place in range(len(slices)))])
     stacks: dict[tuple[int, int], list[int]] = {}
-    for one in order:
-        place = one if one >= 0 else ~one
-        stack = stacks.setdefault((found[place][0], layer[place]), [])
-        if one >= 0:
-            assert all(found[place][2] <= found[held][2] for held in stack)
-            stack.append(one)
+    for event in order:
+        place = event if event >= 0 else ~event
+        stack = stacks.setdefault((slices[place][0], layer[place]), [])
+        if event >= 0:
+            assert all(slices[place][2] <= slices[outer][2] for outer in stack)
+            stack.append(event)
         else:
             assert stack.pop() == place
     # The first layer that does: below it, something overlaps without nesting.
-    for place, (thread, start, end) in enumerate(found):
+    for place, (thread, start, end) in enumerate(slices):
         for below in range(layer[place]):
             assert any(
-                found[other][0] == thread and layer[other] == below and start < found[other][2] < end
+                slices[other][0] == thread and layer[other] == below and start < slices[other][2] < end
                 for other in range(place)
             )
 
@@ -59,5 +59,7 @@ def test_compiled_it_is_the_same():
     start = np.sort(rng.integers(0, 500, 400))
     columns = np.repeat([0, 1], [150, 250]), start, start + rng.integers(0, 30, 400)
     at = np.lexsort((-columns[2], columns[1], columns[0]))
-    columns = [one[at] for one in columns]
-    assert [one.tolist() for one in compiled(layers)(*columns)] == [one.tolist() for one in layers(*columns)]
+    columns = [column[at] for column in columns]
+    assert [column.tolist() for column in compiled(layers)(*columns)] == [
+        column.tolist() for column in layers(*columns)
+    ]

@@ -13,7 +13,7 @@ from tests import traces
 from tests.collective_frames import row as collective
 from tests.collective_frames import table
 from tests.export.frames_of import launches, rows, spans
-from tests.export.perfetto_reader import Read, Slice, decoded, protos
+from tests.export.perfetto_reader import PerfettoFile, Slice, decode, protos
 from tracekit.columns import frame
 from tracekit.export import perfetto
 from tracekit.export.packets import AT_ONCE
@@ -23,34 +23,34 @@ from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, Trace
 NAMES = ["", "=1+1", "\x00\x1b[31m", "a\ud800", "</script><img onerror=x>", "日本", "k" * 1_000_000]
 
 
-def read_back(trace: Trace, clock: str = "") -> Read:
-    return decoded(b"".join(perfetto.blocks(timeline_of(trace), clock)))
+def read_back(trace: Trace, clock: str = "") -> PerfettoFile:
+    return decode(b"".join(perfetto.blocks(timeline_of(trace), clock)))
 
 
-def same_rows(trace: Trace, found: Read) -> None:
+def same_rows(trace: Trace, file: PerfettoFile) -> None:
     """Every row is one slice, with its device, lane, name, kind and exact times; and there is no other."""
     events = trace.events
-    assert sorted(found.rows) == list(range(1, len(events) + 1))
+    assert sorted(file.rows) == list(range(1, len(events) + 1))
     texts = events[["device", "lane", "name", "kind"]].astype(object).to_numpy()
     times = events[["start_ps", "end_ps"]].to_numpy().tolist()
     for place, ((device, lane, name, kind), (start, end)) in enumerate(zip(texts, times, strict=True), 1):
-        made = found.rows[place]
+        row = file.rows[place]
         escaped = tuple(map(_escaped, (device, lane, name)))
-        assert (found.devices[place], made.track, made.name, found.kinds[place]) == (*escaped, kind)
-        assert made.times_ps == (start, end)
-        assert (made.args["row"], made.args["kind"]) == (str(place - 1), kind)
+        assert (file.devices[place], row.track, row.name, file.kinds[place]) == (*escaped, kind)
+        assert row.times_ps == (start, end)
+        assert (row.args["row"], row.args["kind"]) == (str(place - 1), kind)
 
 
-def same_calls(trace: Trace, found: Read) -> None:
+def same_calls(trace: Trace, file: PerfettoFile) -> None:
     """Every span is one slice, and so is every launch that is no span; a launch that is one is the same slice."""
-    wanted: Counter = Counter()
-    launched: Counter = Counter()
-    for counted, frames in ((wanted, trace.spans), (launched, trace.launches)):
-        for one in frames.astype({"host": object, "thread": object, "name": object}).itertuples():
-            counted[(*map(_escaped, (one.host, one.thread, one.name)), one.start_ps, one.end_ps)] += 1
-    wanted |= launched  # the larger count of each
-    seen = Counter((*_thread(one.track), one.name, *one.times_ps) for one in found.calls)
-    assert seen == wanted
+    expected: Counter = Counter()
+    launches_expected: Counter = Counter()
+    for counter, frames in ((expected, trace.spans), (launches_expected, trace.launches)):
+        for call in frames.astype({"host": object, "thread": object, "name": object}).itertuples():
+            counter[(*map(_escaped, (call.host, call.thread, call.name)), call.start_ps, call.end_ps)] += 1
+    expected |= launches_expected  # the larger count of each
+    actual = Counter((*_thread(call.track), call.name, *call.times_ps) for call in file.calls)
+    assert actual == expected
 
 
 def _escaped(text: str) -> str:
@@ -69,8 +69,8 @@ def test_a_row_is_a_slice_with_all_that_is_known_of_it():
         {"start_ps": 2_000, "end_ps": 5_000, "kind": "memcpy", "direction": "H2D", "bytes": 2**40, "lane": "t"}
         | {"wait_ps": 7, "correlation_id": 2**31, "group": "0,1"},
     )
-    found = read_back(Trace(events))
-    assert found.rows == {
+    file = read_back(Trace(events))
+    assert file.rows == {
         1: Slice(
             "s",
             "fusion.1",
@@ -88,21 +88,21 @@ def test_a_row_is_a_slice_with_all_that_is_known_of_it():
             | {"correlation_id": str(2**31)},
         ),
     }
-    assert found.kinds == {1: "compute", 2: "memcpy"}
+    assert file.kinds == {1: "compute", 2: "memcpy"}
 
 
 def test_rows_of_one_lane_that_overlap_or_are_empty_all_survive():
     times = [(0, 9_000), (1_000, 9_000), (1_000, 1_000), (1_000, 1_000), (8_000, 20_000), (9_000, 9_000)]
     trace = Trace(rows(*({"start_ps": start, "end_ps": end} for start, end in times)))
-    found = read_back(trace)
-    same_rows(trace, found)
-    assert [found.rows[place].times_ps for place in range(1, 7)] == times
+    file = read_back(trace)
+    same_rows(trace, file)
+    assert [file.rows[place].times_ps for place in range(1, 7)] == times
 
 
 def test_names_that_do_harm_are_only_names():
-    found = rows(*({"start_ps": 0, "end_ps": 1, "name": n, "lane": n, "device": f"gpu:{n}"} for n in NAMES))
+    events = rows(*({"start_ps": 0, "end_ps": 1, "name": n, "lane": n, "device": f"gpu:{n}"} for n in NAMES))
     calls = spans(*({"start_ps": 0, "end_ps": 1000, "name": name} for name in NAMES))
-    trace = Trace(found, calls)
+    trace = Trace(events, calls)
     back = read_back(trace)
     same_rows(trace, back)
     same_calls(trace, back)
@@ -113,15 +113,15 @@ def test_nanoseconds_are_rounded_down_so_that_nothing_new_overlaps_and_picosecon
         rows(*({"start_ps": a, "end_ps": b} for a, b in [(1, 1_999), (1_999, 2_001), (3_000, 4_000)])),
         spans({"start_ps": 10, "end_ps": 3_999}, {"start_ps": 3_999, "end_ps": 5_000}),
     )
-    found = read_back(trace)
-    assert [(one.start_ns, one.end_ns) for one in found.rows.values()] == [(0, 1), (1, 2), (3, 4)]
-    assert [("start_ps" in one.args, "end_ps" in one.args) for one in found.rows.values()] == [
+    file = read_back(trace)
+    assert [(row.start_ns, row.end_ns) for row in file.rows.values()] == [(0, 1), (1, 2), (3, 4)]
+    assert [("start_ps" in row.args, "end_ps" in row.args) for row in file.rows.values()] == [
         (True, True),
         (True, True),
         (False, False),
     ]
-    same_rows(trace, found)
-    same_calls(trace, found)
+    same_rows(trace, file)
+    same_calls(trace, file)
 
 
 def test_times_before_zero_move_the_axis_and_stay_exact():
@@ -129,10 +129,10 @@ def test_times_before_zero_move_the_axis_and_stay_exact():
         rows({"start_ps": -1_500, "end_ps": 0}, {"start_ps": -2_000, "end_ps": 1_000}),
         spans({"start_ps": -3_001, "end_ps": 9_000}, {"start_ps": -2_000, "end_ps": 1_000}),
     )
-    found = read_back(trace)
-    assert [(found.rows[place].start_ns, found.rows[place].end_ns) for place in (1, 2)] == [(2, 4), (2, 5)]
-    same_rows(trace, found)
-    same_calls(trace, found)
+    file = read_back(trace)
+    assert [(file.rows[place].start_ns, file.rows[place].end_ns) for place in (1, 2)] == [(2, 4), (2, 5)]
+    same_rows(trace, file)
+    same_calls(trace, file)
 
 
 def test_devices_of_several_hosts_are_gpus_of_their_processes():
@@ -142,26 +142,27 @@ def test_devices_of_several_hosts_are_gpus_of_their_processes():
         {"start_ps": 0, "end_ps": 1, "host": "a", "device": "a/cpu:0"},
     )
     devices = frame(DEVICE_COLUMNS, {"host": ["b"], "device": ["b/gpu:2"], "model": ["H100"]})
-    found = read_back(Trace(events, devices=devices))
-    assert found.gpus == [("a/cpu:0", ""), ("b/gpu:2", "H100"), ("b/gpu:10", "")]
-    assert found.processes == {1: "a", 2: "b"}
+    file = read_back(Trace(events, devices=devices))
+    assert file.gpus == [("a/cpu:0", ""), ("b/gpu:2", "H100"), ("b/gpu:10", "")]
+    assert file.processes == {1: "a", 2: "b"}
 
 
 def test_slices_of_a_thread_that_do_not_nest_get_a_track_beside_it():
-    found = read_back(Trace(rows(), spans({"start_ps": 0, "end_ps": 5_000}, {"start_ps": 3_000, "end_ps": 8_000})))
-    assert sorted((one.track, one.start_ns, one.end_ns) for one in found.calls) == [("h: t", 0, 5), ("h: t (2)", 3, 8)]
+    trace = Trace(rows(), spans({"start_ps": 0, "end_ps": 5_000}, {"start_ps": 3_000, "end_ps": 8_000}))
+    calls = read_back(trace).calls
+    assert sorted((call.track, call.start_ns, call.end_ns) for call in calls) == [("h: t", 0, 5), ("h: t (2)", 3, 8)]
 
 
 def test_calls_that_begin_together_nest_the_longest_outside():
-    found = read_back(
+    file = read_back(
         Trace(
             rows(),
             spans(*({"start_ps": 0, "end_ps": end, "name": str(end)} for end in (1_000, 9_000, 4_000))),
             launches({"start_ps": 0, "end_ps": 5_000, "name": "5000"}),
         )
     )
-    assert {one.track for one in found.calls} == {"h: t"}
-    assert [one.name for one in found.calls] == ["1000", "4000", "5000", "9000"]  # as they close
+    assert {call.track for call in file.calls} == {"h: t"}
+    assert [call.name for call in file.calls] == ["1000", "4000", "5000", "9000"]  # as they close
 
 
 def test_phases_steps_and_launches_say_what_they_are():
@@ -180,16 +181,16 @@ def test_phases_steps_and_launches_say_what_they_are():
             {"name": "launch", "start_ps": 1_000, "end_ps": 2_000, "correlation_id": -9},
         ),
     )
-    found = read_back(trace)
-    same_calls(trace, found)
-    assert sorted((one.name, one.categories, sorted(one.args.items()), one.starts) for one in found.calls) == [
+    file = read_back(trace)
+    same_calls(trace, file)
+    assert sorted((call.name, call.categories, sorted(call.args.items()), call.starts) for call in file.calls) == [
         ("both", ("span", "phase"), [("alone", "a;b"), ("baseline", "c")], ()),
         ("launch", ("launch",), [("correlation_id", -9)], ()),
         ("launch", ("span", "launch"), [("correlation_id", 4)], (1, 2)),
         ("train", ("span", "step"), [("step", 7)], ()),
     ]
-    assert [(one.track, one.name, one.args["step"]) for one in found.added] == [("steps", "train 7", 7)]
-    assert found.rows[1].args["step"] == "7"
+    assert [(step.track, step.name, step.args["step"]) for step in file.added] == [("steps", "train 7", 7)]
+    assert file.rows[1].args["step"] == "7"
 
 
 def test_a_collective_is_one_slice_of_its_own_track_and_its_rows_are_linked():
@@ -198,19 +199,19 @@ def test_a_collective_is_one_slice_of_its_own_track_and_its_rows_are_linked():
         collective("gpu:1", 1_000, 9_000, run_id=1, hlo_op="ar", hlo_module="m"),
         collective("gpu:2", 2_000, 8_000, run_id=1, hlo_op="ar", hlo_module="m"),
     )
-    found = read_back(Trace(events))
-    assert [(one.track, one.name, one.start_ns, one.end_ns, one.args) for one in found.added] == [
-        ("collectives", "all-reduce", 1, 9, {"instance": 0, "devices": 3})
-    ]
-    assert found.after == {2: [], 3: [2], 1: [3]}
-    assert {one.args["instance"] for one in found.rows.values()} == {"0"}
+    file = read_back(Trace(events))
+    assert [
+        (instance.track, instance.name, instance.start_ns, instance.end_ns, instance.args) for instance in file.added
+    ] == [("collectives", "all-reduce", 1, 9, {"instance": 0, "devices": 3})]
+    assert file.after == {2: [], 3: [2], 1: [3]}
+    assert {row.args["instance"] for row in file.rows.values()} == {"0"}
 
 
 def test_collectives_that_nest_share_a_track_and_others_get_a_second_of_the_same_name():
     times = [(0, 2_000), (0, 9_000), (1_000, 12_000)]
-    found = read_back(Trace(table(*(collective("gpu:0", start, end) for start, end in times))))
-    assert sorted((one.start_ns, one.end_ns) for one in found.added) == [(0, 2), (0, 9), (1, 12)]
-    assert found.tracks.count("collectives") == 2
+    file = read_back(Trace(table(*(collective("gpu:0", start, end) for start, end in times))))
+    assert sorted((instance.start_ns, instance.end_ns) for instance in file.added) == [(0, 2), (0, 9), (1, 12)]
+    assert file.tracks.count("collectives") == 2
 
 
 def test_counters_say_how_many_devices_are_busy_and_how_fast_bytes_move():
@@ -230,8 +231,9 @@ def test_counters_say_how_many_devices_are_busy_and_how_fast_bytes_move():
 
 
 def test_the_notes_and_the_source_are_in_the_file():
-    (said, args), *notes = read_back(Trace(rows(), notes=("a note", "another"), source="x.pb", format="xplane")).notes
-    assert said.startswith("exported by tracekit ")
+    trace = Trace(rows(), notes=("a note", "another"), source="x.pb", format="xplane")
+    (title, args), *notes = read_back(trace).notes
+    assert title.startswith("exported by tracekit ")
     assert args == {"source": "x.pb", "format": "xplane"}
     assert notes == [("a note", {}), ("another", {})]
 
@@ -239,25 +241,25 @@ def test_the_notes_and_the_source_are_in_the_file():
 def test_the_file_describes_the_extension_that_it_uses():
     content = b"".join(perfetto.blocks(timeline_of(Trace(rows()))))
     packets = protos.Trace.FromString(content).packet
-    (found,) = [one.extension_descriptor for one in packets if one.HasField("extension_descriptor")]
+    (description,) = [packet.extension_descriptor for packet in packets if packet.HasField("extension_descriptor")]
     pool = descriptor_pool.DescriptorPool()
     event = descriptor_pb2.FileDescriptorProto(name="event", package="perfetto.protos", syntax="proto2")
     event.message_type.add(name="TrackEvent").extension_range.add(start=1000, end=10000)
     pool.Add(event)
-    (described,) = descriptor_pb2.FileDescriptorSet.FromString(found.extension_set.SerializeToString()).file
+    (described,) = descriptor_pb2.FileDescriptorSet.FromString(description.extension_set.SerializeToString()).file
     described.dependency.append("event")
     pool.Add(described)
     extension = pool.FindExtensionByName("perfetto.protos.GpuTrackEvent.gpu_correlation")
     assert (extension.containing_type.name, extension.number) == ("TrackEvent", 3000)
-    assert [(one.name, one.number, one.is_repeated) for one in extension.message_type.fields] == [
+    assert [(field.name, field.number, field.is_repeated) for field in extension.message_type.fields] == [
         ("render_stage_submission_event_ids", 1, True),
         ("render_stage_wait_event_ids", 2, True),
     ]
 
 
 def test_an_empty_trace_is_a_trace_without_slices():
-    found = read_back(Trace(frame(EVENT_COLUMNS)))
-    assert (found.rows, found.calls, found.added, found.counters, found.gpus) == ({}, [], [], {}, [])
+    file = read_back(Trace(frame(EVENT_COLUMNS)))
+    assert (file.rows, file.calls, file.added, file.counters, file.gpus) == ({}, [], [], {}, [])
 
 
 def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_whole():
@@ -271,7 +273,7 @@ def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_w
     trace = Trace(events, calls, hosts=hosts)
     assert timeline_of(trace).clocks == ["a", "b", "c"]
     a, b, c = (read_back(trace, clock) for clock in "abc")
-    assert [(list(one.rows), [call.track for call in one.calls]) for one in (a, b, c)] == [
+    assert [(list(file.rows), [call.track for call in file.calls]) for file in (a, b, c)] == [
         ([1], []),
         ([2], ["b: t"]),
         ([], ["c: t"]),
@@ -312,10 +314,10 @@ CALL = st.fixed_dictionaries(
 @settings(max_examples=15, deadline=None)
 @given(st.lists(ROW, max_size=12), st.lists(CALL, max_size=8), st.lists(CALL, max_size=4))
 def test_any_trace_comes_back(device_rows, host_spans, calls):
-    trace = Trace(rows(*device_rows), spans(*host_spans), launches(*(one | {"correlation_id": 1} for one in calls)))
-    found = read_back(trace)
-    same_rows(trace, found)
-    same_calls(trace, found)
+    trace = Trace(rows(*device_rows), spans(*host_spans), launches(*(call | {"correlation_id": 1} for call in calls)))
+    file = read_back(trace)
+    same_rows(trace, file)
+    same_calls(trace, file)
 
 
 @pytest.mark.parametrize(
@@ -329,15 +331,15 @@ def test_any_trace_comes_back(device_rows, host_spans, calls):
 )
 def test_a_whole_trace_comes_back(case):
     trace = traces.trace(case)
-    found = read_back(trace)
-    same_rows(trace, found)
-    same_calls(trace, found)
-    started = Counter(place for call in found.calls for place in call.starts)
+    file = read_back(trace)
+    same_rows(trace, file)
+    same_calls(trace, file)
+    started = Counter(place for call in file.calls for place in call.starts)
     assert set(started.values()) <= {1}
-    known = timeline_of(trace)
-    assert sorted(started) == sorted((known.rows.at[known.launch >= 0] + 1).tolist())
-    assert len(found.added) == len(known.steps.table) + len(
-        np.unique(known.collectives.instance[known.collectives.instance >= 0])
+    timeline = timeline_of(trace)
+    assert sorted(started) == sorted((timeline.rows.at[timeline.launch >= 0] + 1).tolist())
+    assert len(file.added) == len(timeline.steps.table) + len(
+        np.unique(timeline.collectives.instance[timeline.collectives.instance >= 0])
     )
 
 
@@ -347,7 +349,7 @@ def test_more_rows_than_are_written_at_once_come_back():
     events = rows({"start_ps": 0, "end_ps": 0}).iloc[np.zeros(n, int)].reset_index(drop=True)
     events = events.assign(start_ps=start, end_ps=start + 1_500, correlation_id=pd.array(np.arange(n), "Int64"))
     calls = launches({"start_ps": 0, "end_ps": 5, "correlation_id": n - 1})
-    found = read_back(Trace(events, launches=calls))
-    assert len(found.rows) == n
-    assert all(found.rows[place].times_ps == (1_000 * (place - 1), 1_000 * (place - 1) + 1_500) for place in found.rows)
-    assert [call.starts for call in found.calls] == [(n,)]
+    file = read_back(Trace(events, launches=calls))
+    assert len(file.rows) == n
+    assert all(file.rows[place].times_ps == (1_000 * (place - 1), 1_000 * (place - 1) + 1_500) for place in file.rows)
+    assert [call.starts for call in file.calls] == [(n,)]

@@ -9,7 +9,7 @@ from tracekit.export import protobuf_encoder as protobuf
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 EDGES = [0, 1, 9, 10, 99, 100, 127, 128, 16383, 16384, 2**31, 2**53 + 1, 10**18 - 1, 10**18, 2**63 - 1]
-EDGES = np.array([*EDGES, *(-one for one in EDGES), -(2**63)], np.int64)
+EDGES = np.array([*EDGES, *(-edge for edge in EDGES), -(2**63)], np.int64)
 
 
 def texts(pieces: protobuf.Pieces) -> list[bytes]:
@@ -17,16 +17,16 @@ def texts(pieces: protobuf.Pieces) -> list[bytes]:
     return [pieces.source[a:b].tobytes() for a, b in zip(pieces.start.tolist(), ends.tolist(), strict=True)]
 
 
-def decoded(one: bytes) -> int:
-    return sum((byte & 127) << 7 * place for place, byte in enumerate(one))
+def decode_varint(varint: bytes) -> int:
+    return sum((byte & 127) << 7 * place for place, byte in enumerate(varint))
 
 
 def test_varints_are_base_128_with_the_last_byte_below_128():
-    made = texts(protobuf.varints(EDGES))
-    assert made == [protobuf.varint(value) for value in EDGES.tolist()]
-    assert [decoded(one) for one in made] == [value % 2**64 for value in EDGES.tolist()]
-    assert all(byte > 127 for one in made for byte in one[:-1])
-    assert all(one[-1] < 128 and (one[-1] or len(one) == 1) for one in made)
+    varints = texts(protobuf.varints(EDGES))
+    assert varints == [protobuf.varint(value) for value in EDGES.tolist()]
+    assert [decode_varint(varint) for varint in varints] == [value % 2**64 for value in EDGES.tolist()]
+    assert all(byte > 127 for varint in varints for byte in varint[:-1])
+    assert all(varint[-1] < 128 and (varint[-1] or len(varint) == 1) for varint in varints)
 
 
 @given(st.lists(INT64, max_size=20))

@@ -35,7 +35,7 @@ TRACE = Trace(
 EMPTY = Trace(frame(EVENT_COLUMNS))
 
 
-def written(trace: Trace, to: str, name: str, directory: Path, **more: bool) -> Path:
+def write(trace: Trace, to: str, name: str, directory: Path, **more: bool) -> Path:
     path = directory / (name + tables.TABLES[to].suffix)
     tables.TABLES[to].write(trace, name, path, **more)
     return path
@@ -43,7 +43,9 @@ def written(trace: Trace, to: str, name: str, directory: Path, **more: bool) -> 
 
 def values(table: pd.DataFrame) -> list[list]:
     """The cells, None where null."""
-    return [[None if one is pd.NA or one != one else one for one in row] for row in table.astype(object).to_numpy()]
+    return [
+        [None if cell is pd.NA or cell != cell else cell for cell in row] for row in table.astype(object).to_numpy()
+    ]
 
 
 def test_every_format_and_frame_has_a_writer():
@@ -57,17 +59,17 @@ def test_every_format_and_frame_has_a_writer():
 @pytest.mark.parametrize("trace", [TRACE, EMPTY], ids=["full", "empty"])
 @pytest.mark.parametrize("to", ["parquet", "arrow"])
 def test_parquet_and_arrow_give_back_the_frame_with_its_dtypes(to, trace, name, tmp_path):
-    path = written(trace, to, name, tmp_path)
-    found = {"parquet": pd.read_parquet, "arrow": pd.read_feather}[to](path)
+    path = write(trace, to, name, tmp_path)
+    table = {"parquet": pd.read_parquet, "arrow": pd.read_feather}[to](path)
     # Categories that no row has, and the order of those of texts, are not part of the contract.
-    assert_frame_equal(found, getattr(trace, name), check_categorical=False)
-    if len(found):  # it keeps the contract, so that it can stand in a trace again
-        assert Trace(**{"events": frame(EVENT_COLUMNS), "ops": TRACE.ops, name: found})
+    assert_frame_equal(table, getattr(trace, name), check_categorical=False)
+    if len(table):  # it keeps the contract, so that it can stand in a trace again
+        assert Trace(**{"events": frame(EVENT_COLUMNS), "ops": TRACE.ops, name: table})
 
 
 @pytest.mark.parametrize("to", ["parquet", "arrow"])
 def test_a_table_says_whose_it_is(to, tmp_path):
-    path = written(TRACE, to, "events", tmp_path)
+    path = write(TRACE, to, "events", tmp_path)
     schema = {"parquet": pyarrow.parquet.read_schema, "arrow": lambda p: pyarrow.feather.read_table(p).schema}[to](path)
     assert json.loads(schema.metadata[b"tracekit"]) == tables.about(TRACE) | {"frame": "events"}
     assert tables.about(TRACE) | {"tracekit": ""} == {
@@ -83,12 +85,12 @@ def test_a_table_says_whose_it_is(to, tmp_path):
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", FRAMES)
 def test_csv_holds_every_value_as_text_and_null_as_nothing(name, compressed, tmp_path):
-    path = written(TRACE, "csv", name, tmp_path, gzip=compressed)
+    path = write(TRACE, "csv", name, tmp_path, gzip=compressed)
     text = (gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()).decode()
-    head, *found = csv.reader(text.splitlines(keepends=True))
+    head, *lines = csv.reader(text.splitlines(keepends=True))
     assert head == list(getattr(TRACE, name).columns)
-    wanted = [["" if one is None else str(one) for one in row] for row in values(getattr(TRACE, name))]
-    assert [list(map(_unmarked, row)) for row in found] == wanted
+    expected = [["" if cell is None else str(cell) for cell in row] for row in values(getattr(TRACE, name))]
+    assert [list(map(_unmarked, row)) for row in lines] == expected
 
 
 def _unmarked(field: str) -> str:
@@ -97,38 +99,39 @@ def _unmarked(field: str) -> str:
 
 
 def test_no_text_of_a_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
-    with written(TRACE, "csv", "events", tmp_path).open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [row["name"] for row in found][2:8] == ["", "'=cmd|' /C calc'!A0", "'+1", "'-1", "'@x", "''quoted'"]
-    assert found[0]["run_id"] == "-9223372036854775808"
+    with write(TRACE, "csv", "events", tmp_path).open(newline="") as file:
+        records = list(csv.DictReader(file))
+    assert [row["name"] for row in records][2:8] == ["", "'=cmd|' /C calc'!A0", "'+1", "'-1", "'@x", "''quoted'"]
+    assert records[0]["run_id"] == "-9223372036854775808"
     assert pd.read_csv(tmp_path / "events.csv", dtype_backend="pyarrow")["start_ps"].tolist()[1] == -7
 
 
 @pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", FRAMES)
 def test_json_lines_hold_every_value_exactly(name, compressed, tmp_path):
-    path = written(TRACE, "json", name, tmp_path, gzip=compressed)
+    path = write(TRACE, "json", name, tmp_path, gzip=compressed)
     text = (gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()).decode()
-    found = [json.loads(line) for line in text.split("\n")[:-1]]
-    assert found == [dict(zip(getattr(TRACE, name).columns, row, strict=True)) for row in values(getattr(TRACE, name))]
+    table = getattr(TRACE, name)
+    records = [json.loads(line) for line in text.split("\n")[:-1]]
+    assert records == [dict(zip(table.columns, row, strict=True)) for row in values(table)]
 
 
 def test_pandas_reads_json_lines(tmp_path):
-    path = written(TRACE, "json", "events", tmp_path)
-    found = pd.read_json(path, lines=True, dtype_backend="pyarrow", dtype=False)
-    assert found["start_ps"].tolist() == TRACE.events["start_ps"].tolist()
+    path = write(TRACE, "json", "events", tmp_path)
+    table = pd.read_json(path, lines=True, dtype_backend="pyarrow", dtype=False)
+    assert table["start_ps"].tolist() == TRACE.events["start_ps"].tolist()
 
 
 @pytest.mark.parametrize("to", tables.TABLES)
 def test_an_empty_frame_is_an_empty_table(to, tmp_path):
-    content = written(EMPTY, to, "events", tmp_path).read_bytes()
+    content = write(EMPTY, to, "events", tmp_path).read_bytes()
     assert {"json": content == b"", "csv": content.decode("latin1").count("\n") == 1}.get(to, len(content) > 0)
 
 
 @pytest.mark.parametrize("to", tables.TABLES)
 def test_a_lone_surrogate_and_the_character_0_are_written_as_their_escapes(to, tmp_path):
     trace = Trace(rows(*({"start_ps": 0, "end_ps": 1, "name": name} for name in ("a\ud800", "a\\ud800", "\0b"))))
-    path = written(trace, to, "events", tmp_path)
+    path = write(trace, to, "events", tmp_path)
     read = {
         "parquet": pd.read_parquet,
         "arrow": pd.read_feather,
@@ -143,17 +146,17 @@ def test_rows_beyond_those_of_one_block_come_back(to, tmp_path):
     n = 40_000
     events = rows({"start_ps": 0, "end_ps": 0}).iloc[np.zeros(n, int)].reset_index(drop=True)
     events = events.assign(start_ps=np.arange(n), end_ps=np.arange(n) + 1)
-    path = written(Trace(events), to, "events", tmp_path)
+    path = write(Trace(events), to, "events", tmp_path)
     if to == "csv":
-        found = pd.read_csv(path)["start_ps"].tolist()
+        starts = pd.read_csv(path)["start_ps"].tolist()
     else:
-        found = [json.loads(line)["start_ps"] for line in path.read_text().splitlines()]
-    assert found == list(range(n))
+        starts = [json.loads(line)["start_ps"] for line in path.read_text().splitlines()]
+    assert starts == list(range(n))
 
 
 def test_the_contents_name_every_file_its_rows_and_its_columns():
-    said = tables.contents(TRACE, ".csv.gz")
-    assert {name: (one["file"], one["rows"]) for name, one in said["frames"].items()} == {
+    contents = tables.contents(TRACE, ".csv.gz")
+    assert {name: (entry["file"], entry["rows"]) for name, entry in contents["frames"].items()} == {
         "events": ("events.csv.gz", 12),
         "spans": ("spans.csv.gz", 1),
         "launches": ("launches.csv.gz", 1),
@@ -163,5 +166,5 @@ def test_the_contents_name_every_file_its_rows_and_its_columns():
         "devices": ("devices.csv.gz", 0),
         "hosts": ("hosts.csv.gz", 0),
     }
-    assert said["frames"]["operands"]["columns"] == {"op": "int64", "operand": "int64"}
-    assert json.loads(json.dumps(said)) == said
+    assert contents["frames"]["operands"]["columns"] == {"op": "int64", "operand": "int64"}
+    assert json.loads(json.dumps(contents)) == contents

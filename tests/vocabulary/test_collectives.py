@@ -33,8 +33,8 @@ def test_every_opcode_of_a_collective_is_an_operation():
     "row", [row for row in TABLE if row.kind == Kind.COLLECTIVE and row.which], ids=lambda row: row.example
 )
 def test_the_table_of_kinds_says_the_same(row):
-    found = operation("x", row.example) if row.level == KnownBy.OPCODE else operation(row.example)
-    assert found == row.which
+    operation_of_example = operation("x", row.example) if row.level == KnownBy.OPCODE else operation(row.example)
+    assert operation_of_example == row.which
 
 
 def test_timeline_and_clocks_ask_the_same():
@@ -43,8 +43,8 @@ def test_timeline_and_clocks_ask_the_same():
         table = events(
             ("gpu:0", "collective", 0, 5, name or "(unnamed)"), ("gpu:1", "collective", 1, 5, name or "(unnamed)")
         )
-        (found,) = match(rows(table)).operations
+        (operation_of_rows,) = match(rows(table)).operations
         shared = by_host(table, ["h"])["h"].rows["op"].unique().tolist()
         meets = does is not None and (OPERATIONS[does].synchronises or does == "send-recv")
         assert shared == ([does] if meets else []), name
-        assert does is None or found == does, name
+        assert does is None or operation_of_rows == does, name

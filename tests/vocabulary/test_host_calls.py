@@ -76,7 +76,7 @@ def test_threads_that_meet_wait(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "asks", "graph"),
+    ("name", "is_launch", "graph"),
     [
         ("cudaLaunchKernel", True, False),
         ("cuLaunchKernelEx", True, False),
@@ -88,8 +88,8 @@ def test_threads_that_meet_wait(name):
         ("cudaMalloc", False, False),
     ],
 )
-def test_launches_ask_a_device_for_work(name, asks, graph):
-    assert (launches(name), launches_graph(name)) == (asks, graph)
+def test_launches_ask_a_device_for_work(name, is_launch, graph):
+    assert (launches(name), launches_graph(name)) == (is_launch, graph)
 
 
 @pytest.mark.parametrize(

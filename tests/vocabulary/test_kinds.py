@@ -128,8 +128,8 @@ def test_the_names_that_drivers_and_profilers_give_copies_are_copies(name, way):
     st.sampled_from(["", "Stream #1(MemcpyH2D)", "Stream #1(Compute)", "Stream #"]),
 )
 def test_any_text_is_judged_and_only_copies_have_a_direction(name, opcode, typed, lane):
-    told = classify(name, opcode=opcode, typed=typed, lane=lane)
-    assert told.direction is None or told.kind == Kind.MEMCPY
+    classification = classify(name, opcode=opcode, typed=typed, lane=lane)
+    assert classification.direction is None or classification.kind == Kind.MEMCPY
 
 
 @pytest.mark.parametrize("name", MEMSETS)
@@ -247,13 +247,13 @@ def test_every_collective_opcode_is_one_by_the_table_whole_or_half(opcode):
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example)
 def test_the_example_of_every_row_is_decided_by_its_level_and_kind(row):
-    told = {
+    classification = {
         KnownBy.OPCODE: lambda: classify("x", opcode=row.example),
         KnownBy.STAT: lambda: classify("x", typed=Kind(row.example)),
         KnownBy.STREAM: lambda: classify("x", lane=row.example),
         KnownBy.NAME: lambda: classify(row.example),
     }[row.level]()
-    assert (told.kind, told.known_by) == (row.kind, row.level)
+    assert (classification.kind, classification.known_by) == (row.kind, row.level)
 
 
 def table() -> str:
@@ -261,8 +261,8 @@ def table() -> str:
     lines = ["| source | pattern | kind | example |", "| --- | --- | --- | --- |"]
     for row in TABLE:
         kind = row.kind.value + (f" ({row.which})" if row.which else "")
-        says = row.pattern.replace("|", "\\|")
-        lines.append(f"| {row.level.value} | `{says}` | {kind} | `{row.example}` |")
+        pattern = row.pattern.replace("|", "\\|")
+        lines.append(f"| {row.level.value} | `{pattern}` | {kind} | `{row.example}` |")
     return "\n".join(lines)
 
 

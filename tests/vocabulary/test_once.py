@@ -30,11 +30,11 @@ EXCEPTIONS = {
 def strings(tree: ast.AST) -> list[str]:
     """The string constants of a module that are neither docstrings nor parts of a sentence."""
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    said = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     return [
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | said
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | parts
     ]
 
 
@@ -45,21 +45,22 @@ def is_pattern(text: str) -> bool:
 
 def lists(tree: ast.AST) -> list[tuple[str, ...]]:
     """The collections of constants that hold three or more operations."""
-    found = []
+    collections = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
             parts = node.keys if isinstance(node, ast.Dict) else node.elts
-            held = tuple(part.value for part in parts if isinstance(part, ast.Constant) and part.value in OPERATIONS)
-            found += [held] if len(held) > 2 else []
-    return found
+            names = tuple(part.value for part in parts if isinstance(part, ast.Constant) and part.value in OPERATIONS)
+            collections += [names] if len(names) > 2 else []
+    return collections
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
 def test_no_other_module_holds_a_list_of_names(path):
     text = path.read_text("utf-8")
     if path.suffix == ".js":
-        assert [one for one in re.findall(r"/(?:[^/\n\\]|\\.)+/[gimsuy]*(?=[.,;)])", text) if WORDS.search(one)] == []
+        patterns = re.findall(r"/(?:[^/\n\\]|\\.)+/[gimsuy]*(?=[.,;)])", text)
+        assert [pattern for pattern in patterns if WORDS.search(pattern)] == []
         return
     tree = ast.parse(text)
-    assert [one for one in strings(tree) if is_pattern(one) and WORDS.search(one)] == []
+    assert [text for text in strings(tree) if is_pattern(text) and WORDS.search(text)] == []
     assert set(lists(tree)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())

@@ -14,35 +14,35 @@ from tracekit.vocabulary.rules import apply, read, unused
 
 def rows() -> pd.DataFrame:
     """Four rows: a ring exchange, a collective, a copy, an op whose kernel says nothing."""
-    made = events(
+    frame = events(
         ("gpu:0", "compute", 0, 9, "ring_exchange"),
         ("gpu:0", "collective", 9, 12, "ncclDevKernel_Generic"),
         ("gpu:1", "memcpy", 0, 5, "MemcpyH2D", "H2D"),
         ("gpu:1", "compute", 5, 8, "kernel_7"),
     )
-    made["hlo_op"] = pd.Categorical([None, None, None, "ring_exchange.3"])
-    made["category"] = pd.Categorical([None, "all-reduce", None, "custom-call"])
-    made["known_by"] = pd.Categorical(["nothing", "name", "stat", None])
-    return made
+    frame["hlo_op"] = pd.Categorical([None, None, None, "ring_exchange.3"])
+    frame["category"] = pd.Categorical([None, "all-reduce", None, "custom-call"])
+    frame["known_by"] = pd.Categorical(["nothing", "name", "stat", None])
+    return frame
 
 
-def written(tmp_path, text: str):
+def write(tmp_path, text: str):
     path = tmp_path / "Rules.toml"
     path.write_text(text, "utf-8")
     return path
 
 
-def told(frame: pd.DataFrame) -> list[tuple]:
+def kinds_of(frame: pd.DataFrame) -> list[tuple]:
     columns = frame[["kind", "direction", "known_by"]].astype(object)
     return list(columns.where(columns.notna(), None).itertuples(index=False, name=None))
 
 
-UNTOUCHED = told(rows())
+UNTOUCHED = kinds_of(rows())
 
 
 def test_a_rule_decides_by_name_or_hlo_op_and_leaves_the_other_rows_alone(tmp_path):
-    rules = read(written(tmp_path, '[[rule]]\nname = "^ring_"\nkind = "collective"\n'))
-    assert told(apply(rows(), rules)) == [
+    rules = read(write(tmp_path, '[[rule]]\nname = "^ring_"\nkind = "collective"\n'))
+    assert kinds_of(apply(rows(), rules)) == [
         ("collective", None, "rule"),
         *UNTOUCHED[1:3],
         ("collective", None, "rule"),
@@ -60,7 +60,7 @@ def test_the_first_rule_that_matches_wins(tmp_path):
         name = "ring"
         kind = "collective"
     """
-    assert told(apply(rows(), read(written(tmp_path, text)))) == [
+    assert kinds_of(apply(rows(), read(write(tmp_path, text)))) == [
         ("memset", None, "rule"),
         *UNTOUCHED[1:3],
         ("collective", None, "rule"),
@@ -69,12 +69,12 @@ def test_the_first_rule_that_matches_wins(tmp_path):
 
 def test_all_patterns_of_a_rule_must_be_found_and_a_null_matches_none(tmp_path):
     text = '[[rule]]\nname="."\ncategory="."\ndevice="gpu:1"\nkind="collective"\n'
-    assert told(apply(rows(), read(written(tmp_path, text)))) == [*UNTOUCHED[:3], ("collective", None, "rule")]
+    assert kinds_of(apply(rows(), read(write(tmp_path, text)))) == [*UNTOUCHED[:3], ("collective", None, "rule")]
 
 
 def test_a_copy_keeps_its_direction_unless_the_rule_gives_one_and_nothing_else_has_one(tmp_path):
     def after(kind: str) -> list[tuple]:
-        return told(apply(rows(), read(written(tmp_path, f'[[rule]]\nname="Memcpy|kernel_7"\n{kind}\n'))))[2:]
+        return kinds_of(apply(rows(), read(write(tmp_path, f'[[rule]]\nname="Memcpy|kernel_7"\n{kind}\n'))))[2:]
 
     assert after('kind="memcpy"') == [("memcpy", "H2D", "rule"), ("memcpy", None, "rule")]
     assert after('kind="memcpy"\ndirection="P2P"') == [("memcpy", "P2P", "rule"), ("memcpy", "P2P", "rule")]
@@ -83,7 +83,7 @@ def test_a_copy_keeps_its_direction_unless_the_rule_gives_one_and_nothing_else_h
 
 def test_the_result_keeps_the_contract_and_the_frame_that_was_given_is_left_as_it_was(tmp_path):
     frame, before = rows(), rows()
-    rules = read(written(tmp_path, '[[rule]]\ndevice="gpu"\nkind="collective"\n'))
+    rules = read(write(tmp_path, '[[rule]]\ndevice="gpu"\nkind="collective"\n'))
     ruled = Trace(events=apply(frame, rules)).events
     assert frame.equals(before)
     assert ruled["kind"].dtype == KIND_DTYPE
@@ -95,21 +95,21 @@ def test_the_result_keeps_the_contract_and_the_frame_that_was_given_is_left_as_i
 
 
 def test_patterns_are_sought_once_for_each_distinct_value(monkeypatch, tmp_path):
-    (rule,) = read(written(tmp_path, '[[rule]]\nname="ring"\nkind="collective"\n'))
-    asked = []
+    (rule,) = read(write(tmp_path, '[[rule]]\nname="ring"\nkind="collective"\n'))
+    texts = []
 
     class Counting:
         def search(self, text: str):
-            asked.append(text)
+            texts.append(text)
             return re.search("ring", text)
 
     counting = type(rule)(rule.label, {"name": Counting()}, rule.kind)
     apply(concat(EVENT_COLUMNS, [rows()] * 100), [counting])
-    assert sorted(asked) == ["MemcpyH2D", "kernel_7", "ncclDevKernel_Generic", "ring_exchange", "ring_exchange.3"]
+    assert sorted(texts) == ["MemcpyH2D", "kernel_7", "ncclDevKernel_Generic", "ring_exchange", "ring_exchange.3"]
 
 
 def test_a_rule_that_decides_nothing_is_told(tmp_path):
-    path = written(
+    path = write(
         tmp_path, "".join(f'[[rule]]\nname="{name}"\nkind="compute"\n' for name in ("ring", "other", "ring_e"))
     )
     assert unused(rows(), read(path)) == (
@@ -142,13 +142,13 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), MISTAKES.items())
-def test_a_mistake_is_one_sentence_that_names_the_file_and_the_rule(tmp_path, text, said):
-    path = written(tmp_path, text)
+@pytest.mark.parametrize(("text", "sentence"), MISTAKES.items())
+def test_a_mistake_is_one_sentence_that_names_the_file_and_the_rule(tmp_path, text, sentence):
+    path = write(tmp_path, text)
     with pytest.raises(TracekitError) as caught:
         read(path)
     message = str(caught.value)
-    assert said.format(path=path) in message
+    assert sentence.format(path=path) in message
     assert str(path) in message
     assert "\n" not in message
 

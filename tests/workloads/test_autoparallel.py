@@ -13,12 +13,13 @@ SCRIPT = ROOT / "workloads" / "autoparallel.py"
 
 
 def test_eight_devices_give_the_losses_of_one_with_donated_buffers(python):
-    ran = python(SCRIPT, "--steps", "2", "--batch", "256", "--donate")
-    assert ran.returncode == 0, ran.stderr
-    assert re.search(r"^1 device: [\d.]+ s\n8 devices: [\d.]+ s$", ran.stdout, re.MULTILINE)
-    one, eight = map(float, re.search(r"last step: ([\d.]+) on 1 device, ([\d.]+) on 8 devices", ran.stdout).groups())
-    assert one == pytest.approx(eight, rel=1e-4)  # float32 sums in another order
-    assert "batch (256, 64): NamedSharding(mesh=Mesh('batch': 8" in ran.stdout
+    process = python(SCRIPT, "--steps", "2", "--batch", "256", "--donate")
+    assert process.returncode == 0, process.stderr
+    assert re.search(r"^1 device: [\d.]+ s\n8 devices: [\d.]+ s$", process.stdout, re.MULTILINE)
+    losses = re.search(r"last step: ([\d.]+) on 1 device, ([\d.]+) on 8 devices", process.stdout)
+    on_one, on_eight = map(float, losses.groups())
+    assert on_one == pytest.approx(on_eight, rel=1e-4)  # float32 sums in another order
+    assert "batch (256, 64): NamedSharding(mesh=Mesh('batch': 8" in process.stdout
 
 
 def test_the_users_own_number_of_devices_holds_and_the_batch_is_split_evenly_without_donation(python):

@@ -12,13 +12,13 @@ WORKLOADS = Path(__file__).parents[2] / "workloads"
 
 
 def run(*words: str, cwd: Path, **env: str) -> str:
-    done = programs.python(*words, cwd=cwd, **env)
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    process = programs.python(*words, cwd=cwd, **env)
+    assert process.returncode == 0, process.stderr
+    assert "Traceback" not in process.stderr
+    return process.stdout
 
 
-def reported(script: str, cwd: Path) -> dict:
+def report_of(script: str, cwd: Path) -> dict:
     """The summary of a small capture of the workload."""
     small = ("--size", "64", "--products", "16")
     run("-m", "tracekit", "capture", "--out", "trace", str(WORKLOADS / script), *small, cwd=cwd)
@@ -27,8 +27,8 @@ def reported(script: str, cwd: Path) -> dict:
 
 
 def test_concurrent_compares_both_devices_with_each_alone(tmp_path):
-    found = reported("concurrent.py", tmp_path)
-    phases = {phase["name"]: phase for phase in found["phases"]}
+    summary = report_of("concurrent.py", tmp_path)
+    phases = {phase["name"]: phase for phase in summary["phases"]}
     assert list(phases) == ["device 0", "device 1", "both", "device 0 wide", "device 1 wide", "both wide"]
     for label in ("", " wide"):
         busy = {
@@ -44,7 +44,7 @@ def test_concurrent_compares_both_devices_with_each_alone(tmp_path):
 
 
 def test_copy_overlap_copies_between_the_devices_on_cpu(tmp_path):
-    phases = {phase["name"]: phase for phase in reported("copy_overlap.py", tmp_path)["phases"]}
+    phases = {phase["name"]: phase for phase in report_of("copy_overlap.py", tmp_path)["phases"]}
     assert list(phases) == ["compute", "copy", "naive", "pipelined"]
     for name in ("copy", "naive", "pipelined"):
         assert sum(row["total_ps"] for row in phases[name]["overlap"] if row["what"] == "P2P") > 0
@@ -56,10 +56,10 @@ def test_copy_overlap_copies_between_the_devices_on_cpu(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [("concurrent.py", "needs two"), ("copy_overlap.py", "a copy to the host moves no bytes")],
 )
-def test_one_device_says_what_it_lacks(tmp_path, script, said):
+def test_one_device_says_what_it_lacks(tmp_path, script, message):
     # Also that the file named like a standard package does no harm to its own or another script's imports.
     small = ("--size", "32", "--products", "2")
-    assert said in run(str(WORKLOADS / script), *small, cwd=tmp_path, JAX_NUM_CPU_DEVICES="1")
+    assert message in run(str(WORKLOADS / script), *small, cwd=tmp_path, JAX_NUM_CPU_DEVICES="1")

@@ -45,8 +45,8 @@ def small_set(tmp_path) -> Path:
     return tmp_path
 
 
-def asking(**given) -> argparse.Namespace:
-    return argparse.Namespace(**{"data": None, "steps": 1, "epochs": None, "train_images": None, "seed": 0, **given})
+def arguments(**options) -> argparse.Namespace:
+    return argparse.Namespace(**{"data": None, "steps": 1, "epochs": None, "train_images": None, "seed": 0, **options})
 
 
 @pytest.mark.parametrize("packed", [bytes, gzip.compress], ids=["plain", "gzipped"])
@@ -89,17 +89,17 @@ def test_images_without_their_labels_are_refused(training, small_set):
 
 def test_a_directory_without_the_files_is_a_sentence(training, tmp_path):
     with pytest.raises(SystemExit, match=r"holds no train-images-idx3-ubyte\[\.gz\]"):
-        training.data_set(asking(data=tmp_path))
+        training.data_set(arguments(data=tmp_path))
 
 
 def test_more_steps_than_batches_is_a_sentence(training, small_set):
     with pytest.raises(SystemExit, match="512 training images make 2 batches of 256"):
-        training.data_set(asking(data=small_set, steps=3))
+        training.data_set(arguments(data=small_set, steps=3))
 
 
 def test_without_a_data_set_it_says_loudly_that_accuracy_means_nothing(training, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(training, "DEBIAN_DIR", tmp_path / "absent")
-    data = training.data_set(asking())
+    data = training.data_set(arguments())
     assert "accuracy below means NOTHING" in capsys.readouterr().out
     assert [array.shape for array in data] == [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
 
