@@ -14,7 +14,6 @@ from tests.frames import events
 from tests.frames import trace as make_trace
 from tracekit.cli import app
 from tracekit.report.build import analyse
-from tracekit.report.storage import summary
 
 ROOT = Path(__file__).parents[1]
 GALLERY = ROOT / "reports" / "gallery"
@@ -71,7 +70,7 @@ def test_the_page_quotes_the_verdicts_of_the_report(entry):
 
 
 def test_the_results_are_those_of_the_reports_that_are_built(tmp_path, monkeypatch):
-    assert {"headline", "verdicts"} <= summary(analyse(make_trace(events(("gpu:0", "compute", 0, 10))))).keys()
+    assert {"headline", "verdicts"} <= analyse(make_trace(events(("gpu:0", "compute", 0, 10)))).summary().keys()
     written = {"headline": "h", "verdicts": {name: f"v {name}" for name in gallery.ENTRIES[0].phases} | {"other": "o"}}
     monkeypatch.setattr(gallery, "GALLERY", tmp_path)
     monkeypatch.setattr(gallery, "ENTRIES", gallery.ENTRIES[:1])

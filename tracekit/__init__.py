@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
     from tracekit.analysis.offenders import Offenders
-    from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
+    from tracekit.analysis.overlap import Stretch, concurrency, device_pairs, overlap, partition
     from tracekit.analysis.phases import Phases, phases
     from tracekit.analysis.steps import Steps
     from tracekit.capture.capture import Captured
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tracekit.report.build import analyse
     from tracekit.report.figures.drawing import Drawing
     from tracekit.report.figures.figure import figure
-    from tracekit.report.model import Origin, Report, Stretch
+    from tracekit.report.load import load
+    from tracekit.report.model import Origin, Report
     from tracekit.report.section import AtLeast, Column, Instant, Missing, Recommendation, Section, Table, Unit
-    from tracekit.report.storage import load
     from tracekit.timeline.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
     from tracekit.timeline.step_boundaries import StepBoundaries
@@ -76,7 +76,7 @@ _WHERE = {
     "Section": "report.section",
     "StepBoundaries": "timeline.step_boundaries",
     "Steps": "analysis.steps",
-    "Stretch": "report.model",
+    "Stretch": "analysis.overlap",
     "Syncs": "timeline.syncs",
     "Table": "report.section",
     "Timeline": "timeline.timeline",
@@ -91,7 +91,7 @@ _WHERE = {
     "device_pairs": "analysis.overlap",
     "explain": "analysis.explain",
     "figure": "report.figures.figure",
-    "load": "report.storage",
+    "load": "report.load",
     "overlap": "analysis.overlap",
     "partition": "analysis.overlap",
     "phases": "analysis.phases",

@@ -156,7 +156,7 @@ def report(
     from tracekit.readers import read
     from tracekit.report.report import default_directory, file_names
     from tracekit.report.report import report as make
-    from tracekit.report.storage import is_saved, summary
+    from tracekit.report.storage import is_saved
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
 
@@ -173,7 +173,7 @@ def report(
             progress=progress,
         )
     if as_json:
-        print(json.dumps(summary(result), indent=1))
+        print(json.dumps(result.summary(), indent=1))
     else:
         printout.show(result, console.console(), full, timeline)
     if out or not saved:

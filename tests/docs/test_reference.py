@@ -8,7 +8,6 @@ from tests.docs.blocks import ROOT
 from tests.frames import events
 from tests.frames import trace as make_trace
 from tracekit.report.build import analyse
-from tracekit.report.storage import summary
 from tracekit.trace import EVENT_COLUMNS
 
 DOCS = ROOT / "docs"
@@ -38,7 +37,7 @@ def test_every_column_of_the_events_is_documented():
 
 def test_every_key_of_the_summary_is_documented():
     report = analyse(make_trace(events(("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 5, 15))))
-    keys = set(json.loads(json.dumps(summary(report))))
+    keys = set(json.loads(json.dumps(report.summary())))
     page = (DOCS / "summary.md").read_text("utf-8")
     assert {key for key in keys if f"`{key}`" not in page} == set()
     assert set(firsts("summary.md", "# `summary.json`")) <= keys

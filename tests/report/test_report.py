@@ -17,11 +17,10 @@ from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
-from tracekit.report.documents import markdown
+from tracekit.report.markdown import markdown
 from tracekit.report.report import default_directory
 from tracekit.report.sections import sections
-from tracekit.report.sections.overview import CELL_WORDS, overview
-from tracekit.report.storage import summary
+from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS
@@ -131,13 +130,13 @@ def test_an_empty_trace_says_so_and_has_no_window():
     report = analyse(trace(events()))
     assert report.verdicts == {"whole trace": report.headline}
     assert report.headline.startswith("The trace holds neither device work nor named host spans; for the next one")
-    found = summary(report)["trace"]
+    found = report.summary()["trace"]
     assert (found["window_ps"], found["window_reason"]) == (None, "the trace holds no device rows")
 
 
 @pytest.mark.parametrize("given", [PARALLEL, CONTENDED, trace(events())])
 def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
-    found = json.loads(json.dumps(summary(analyse(given)), allow_nan=False))
+    found = json.loads(json.dumps(analyse(given).summary(), allow_nan=False))
     assert found["schema"] == 2
     for device in found["devices"]:
         assert sum(device["partition"].values()) == device["window_ps"]
@@ -146,7 +145,7 @@ def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
 
 
 def test_the_summary_holds_the_figures_of_the_phases():
-    found = summary(analyse(PARALLEL))
+    found = analyse(PARALLEL).summary()
     both = found["phases"][2]
     assert {key: both[key] for key in ("name", "n", "wall_ps", "speedup", "efficiency", "compared_with")} == {
         "name": "both",
@@ -175,7 +174,7 @@ def test_every_key_of_the_summary_is_documented():
             for inner in value:
                 yield from keys(inner, inside)
 
-    missing = {key for key in keys(summary(analyse(PARALLEL)), "") if key not in words}
+    missing = {key for key in keys(analyse(PARALLEL).summary(), "") if key not in words}
     assert missing == set()
 
 
@@ -211,7 +210,7 @@ def test_all_files_are_written_and_can_be_read_back(tmp_path):
         "summary.json",
     ]
     held = json.loads((out / "summary.json").read_text("utf-8"))
-    assert {key: value for key, value in held.items() if key != "report"} == summary(report)
+    assert {key: value for key, value in held.items() if key != "report"} == report.summary()
     back = pd.read_parquet(out / "intervals.parquet")
     assert back[["start_ps", "end_ps"]].equals(PARALLEL.events[["start_ps", "end_ps"]])
     assert back["device"].astype(str).tolist() == PARALLEL.events["device"].astype(str).tolist()
@@ -299,7 +298,7 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
         ],
     )
     report = analyse(trace(rows))
-    found = summary(report)
+    found = report.summary()
     assert report.headline == (
         "2 devices were busy, on clocks that are not aligned: how far they overlapped is not known."
     )
@@ -309,6 +308,6 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
     assert [(pair["overlap_ps"], pair["reason"]) for pair in found["device_pairs"]] == [
         (None, "their hosts' clocks are not aligned")
     ]
-    assert [table.title for section in overview(report) for table in section.tables if table.brief] == [
+    assert [table.title for section in report.overview for table in section.tables if table.brief] == [
         "Where the windows of 10.00 ms to 15.00 ms went"
     ]

@@ -10,9 +10,8 @@ import tracekit
 from tests.frames import events, spans, trace
 from tests.report.html.pages import NAMES, report
 from tracekit.errors import TracekitError
-from tracekit.report.documents import markdown
 from tracekit.report.html.page import page
-from tracekit.report.storage import summary
+from tracekit.report.markdown import markdown
 
 DATA = Path(__file__).parents[1] / "data"
 MS = 10**9
@@ -25,7 +24,7 @@ def test_a_loaded_report_equals_the_one_that_was_saved(name, tmp_path):
     assert loaded == saved
     assert markdown(loaded) == markdown(saved)
     assert page(loaded) == page(saved)
-    assert json.dumps(summary(loaded)) == json.dumps(summary(saved))
+    assert json.dumps(loaded.summary()) == json.dumps(saved.summary())
 
 
 def test_a_difference_of_a_picosecond_is_a_difference():
@@ -91,7 +90,7 @@ def test_a_summary_of_schema_1_loads_with_what_it_holds_and_says_what_it_lacks(t
     place = DATA / "report-schema-1"
     held = json.loads((place / "summary.json").read_text("utf-8"))
     loaded = tracekit.load(place)
-    again = json.loads(json.dumps(summary(loaded)))
+    again = json.loads(json.dumps(loaded.summary()))
     same = "trace headline devices overlap device_pairs concurrency parallelism verdicts compared known_by guessed"
     assert {key: again[key] for key in same.split()} == {key: held[key] for key in same.split()}
     told = ("name", "wall_ps", "speedup", "stretch", "overlap", "device_pairs", "concurrency", "verdict")

@@ -3,6 +3,7 @@ and devices beside each other.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -12,8 +13,33 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.jit import loop
-from tracekit.timeline.timeline import Source, Windows, timeline_of
+from tracekit.timeline.rows import CODE
+from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.timeline.unions import CELLS
+from tracekit.vocabulary.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What ran in one stretch of the trace: the whole, or the windows of one phase.
+
+    `waiting_ratio` is the part of the collectives begun in it that was spent waiting for a peer: the sum of their
+    `wait_ps` over the sum of their durations, None where the trace shows no waits.
+    """
+
+    name: str
+    partition: pd.DataFrame
+    overlap: pd.DataFrame
+    pairs: pd.DataFrame
+    concurrency: pd.DataFrame
+    waiting_ratio: float | None
+
+    @property
+    def parallelism(self) -> float | None:
+        """Sum of the devices' busy times over the time in which any was busy; null if none ever was, or if that is not
+        known, since their clocks are not aligned."""
+        any_busy = int(self.concurrency["time_ps"][1:].sum())
+        return int(self.partition["busy_ps"].sum()) / any_busy if any_busy else None
 
 
 def partition(source: Source, window: Windows | None = None) -> pd.DataFrame:
@@ -165,3 +191,32 @@ def concurrency(source: Source, window: Windows | None = None) -> pd.DataFrame:
         times = iv.sums(edges[1:] - edges[:-1], count[:-1], len(unions.devices) + 1)
         times[0] = sum(map(iv.total, unions.windows.values())) - sum(times[1:])
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
+
+
+def stretch_of(timeline: Timeline, name: str) -> Stretch:
+    """What ran in the windows of a timeline."""
+    return Stretch(
+        name,
+        partition(timeline),
+        overlap(timeline),
+        device_pairs(timeline),
+        concurrency(timeline),
+        _waiting_ratio(timeline),
+    )
+
+
+def _waiting_ratio(timeline: Timeline) -> float | None:
+    """Of the collectives that begin in the windows, whole, what part was spent waiting."""
+    rows = timeline.whole.rows
+    wait, has_wait = rows.numbers("wait_ps")
+    at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & has_wait)
+    starts = rows.start[at]
+    clocks = np.array(rows.clocks, object)[rows.device[at]]
+    inside = np.zeros(len(at), bool)
+    for clock, windows in timeline.unions.windows.items():
+        window = np.searchsorted(windows[:, 0], starts, side="right") - 1
+        if len(windows):
+            inside |= (clocks == clock) & (window >= 0) & (starts < windows[:, 1][window])
+    at = at[inside]
+    duration = iv.sum_exactly(rows.end[at] - rows.start[at])
+    return iv.sum_exactly(wait[at]) / duration if duration else None

@@ -9,20 +9,18 @@ from tracekit import intervals as iv
 from tracekit.analysis import advice
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.explain import Explanation, Task, explanation, run, tasks
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
+from tracekit.analysis.overlap import Stretch, partition, stretch_of
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.readers import formats
-from tracekit.report.model import Origin, Report, Stretch, compared_rounds
+from tracekit.report.model import Origin, Report, compared_rounds
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
-from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import Trace
-from tracekit.vocabulary.kinds import Kind
 
 CLOCK_COLUMNS = {"host": "str", "origin_ns": "Int64", "clock": "str", "shift_ps": "Int64", "residual_ps": "Int64"}
 
@@ -53,8 +51,8 @@ def analyse(
     results = run(
         [
             *tasks(looked_at),
-            Task("whole", lambda: _stretch("whole trace", timeline)),
-            Task("inside", lambda: {name: _stretch(name, timeline.inside(at)) for name, at in marks.windows.items()}),
+            Task("whole", lambda: stretch_of(timeline, "whole trace")),
+            Task("inside", lambda: {name: stretch_of(timeline.inside(at), name) for name, at in marks.windows.items()}),
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),
         ]
@@ -144,34 +142,6 @@ def _advice(
         ],
         looked_at.rows,
     )
-
-
-def _stretch(name: str, timeline: Timeline) -> Stretch:
-    return Stretch(
-        name,
-        partition(timeline),
-        overlap(timeline),
-        device_pairs(timeline),
-        concurrency(timeline),
-        _waiting_ratio(timeline),
-    )
-
-
-def _waiting_ratio(timeline: Timeline) -> float | None:
-    """Of the collectives that begin in the windows, whole, what part was spent waiting."""
-    rows = timeline.whole.rows
-    wait, has_wait = rows.numbers("wait_ps")
-    at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & has_wait)
-    starts = rows.start[at]
-    clocks = np.array(rows.clocks, object)[rows.device[at]]
-    inside = np.zeros(len(at), bool)
-    for clock, windows in timeline.unions.windows.items():
-        window = np.searchsorted(windows[:, 0], starts, side="right") - 1
-        if len(windows):
-            inside |= (clocks == clock) & (window >= 0) & (starts < windows[:, 1][window])
-    at = at[inside]
-    lasted = iv.sum_exactly(rows.end[at] - rows.start[at])
-    return iv.sum_exactly(wait[at]) / lasted if lasted else None
 
 
 def _cpus(unions: Unions) -> list[str]:

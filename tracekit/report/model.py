@@ -12,10 +12,19 @@ import pandas as pd
 from tracekit import notebook
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
+from tracekit.analysis.overlap import Stretch
 from tracekit.analysis.phases import Phases
-from tracekit.intervals import Intervals
-from tracekit.report.section import Section
-from tracekit.report.sections.sections import sections
+from tracekit.columns import records
+from tracekit.intervals import Intervals, total
+from tracekit.report import storage
+from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
+from tracekit.report.sections.overview import classification, overview
+from tracekit.report.sections.sections import highlights, in_one_line, sections
+from tracekit.timeline.unions import CELLS
+
+_MOST_GUESSES = 20  # in summary.json
+_NO_ROWS = "the trace holds no device rows"
+_NOT_ALIGNED = "the hosts' clocks are not aligned"
 
 
 @dataclass(frozen=True)
@@ -30,29 +39,6 @@ class Origin:
     models: tuple[str, ...]
     clocks: pd.DataFrame
     intervals: pd.DataFrame
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """What ran in one stretch of the trace: the whole, or the windows of one phase.
-
-    `waiting_ratio` is the part of the collectives begun in it that was spent waiting for a peer: the sum of their
-    `wait_ps` over the sum of their durations, None where the trace shows no waits.
-    """
-
-    name: str
-    partition: pd.DataFrame
-    overlap: pd.DataFrame
-    pairs: pd.DataFrame
-    concurrency: pd.DataFrame
-    waiting_ratio: float | None
-
-    @property
-    def parallelism(self) -> float | None:
-        """Sum of the devices' busy times over the time in which any was busy; null if none ever was, or if that is not
-        known, since their clocks are not aligned."""
-        any_busy = int(self.concurrency["time_ps"][1:].sum())
-        return int(self.partition["busy_ps"].sum()) / any_busy if any_busy else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +93,71 @@ class Report:
         """The explanation and the advice as the report shows them, those without evidence among them."""
         return sections(self.explanation, self.advice)
 
+    @property
+    def overview(self) -> tuple[Section, ...]:
+        """What stands before the sections that explain it: phases, time and overlap."""
+        return overview(self.whole, self.inside, self.phasing, self.compared)
+
+    @property
+    def classification(self) -> Section | None:
+        """How the kernels were classified; None without work."""
+        return classification(self.known_by, self.guessed)
+
+    @property
+    def evidence(self) -> list[Section]:
+        """The sections for which the trace has evidence, and how kernels were classified."""
+        known = self.classification
+        return [*(section for section in self.sections if not section.lacking), *([known] if known else [])]
+
+    @property
+    def scope(self) -> str:
+        """What the sections are about, where that is not the whole trace."""
+        names = ", ".join(self.compared)
+        return f"From here on, only what ran in the compared phases counts: {names}." if names else ""
+
+    def summary(self) -> dict[str, Any]:
+        """What summary.json says: integers are picoseconds, ratios in 0..1, a missing figure None with its reason.
+
+        docs/summary.md documents the keys; none is renamed within a schema.
+        """
+        trace, whole = self.trace, self.whole
+        windows = list(self.windows.values())
+        aligned = len(windows) < 2
+        return {
+            "schema": storage.SCHEMA,
+            "trace": {
+                "source": trace.source,
+                "format": trace.format,
+                "hosts": list(trace.hosts),
+                "window_ps": total(windows[0]) if len(windows) == 1 else None,
+                "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
+                "runs": list(trace.runs),
+                "clocks": plain(trace.clocks),
+            },
+            "headline": self.headline,
+            "devices": _devices(self),
+            "overlap": plain(whole.overlap),
+            "device_pairs": plain(whole.pairs),
+            "concurrency": _concurrency(whole),
+            "concurrency_reason": None if aligned else _NOT_ALIGNED,
+            "parallelism": whole.parallelism,
+            "phases": [_phase(self, row) for row in records(self.phases)],
+            "verdicts": self.verdicts,
+            "important": [*map(in_one_line, highlights(self.sections))],
+            "compared": list(self.compared),
+            **{section.key: None if section.lacking else section.data for section in self.sections},
+            "lacking": {section.key: section.lacking for section in self.sections if section.lacking},
+            "known_by": plain(self.known_by),
+            "guessed": plain(self.guessed.head(_MOST_GUESSES)),
+            "notes": list(self.notes),
+        }
+
     def save(self, directory: str | Path) -> Path:
         """Write summary.json and the frames into `directory`, and return it; `tracekit.load` gives an equal one.
 
-        Raises TracekitError where it cannot be written.
+        Each file is complete or not there. Raises TracekitError where it cannot be written.
         """
-        from tracekit.report.storage import save  # which stands above what it saves
-
-        return save(self, directory)
+        return storage.write(self.summary(), self, directory)
 
     def __eq__(self, other: object) -> bool:
         return _equal(self, other)
@@ -125,9 +168,21 @@ class Report:
         return notebook.line(self, self.headline)
 
     def _repr_html_(self) -> str:
-        from tracekit.report.documents import notebook_html  # a renderer, which stands above what it shows
-
-        return notebook_html(self)
+        tables = [table for section in self.overview for table in section.tables if table.brief]
+        first = highlights(self.sections)
+        lacking = [f"{section.title}: {section.lacking}" for section in self.sections if section.lacking]
+        return notebook.block(
+            notebook.heading("Report", self.headline),
+            notebook.listed([f"{name}: {verdict}" for name, verdict in self.verdicts.items()]),
+            notebook.heading("What matters most") if first else "",
+            notebook.listed([*map(in_one_line, first)], numbered=True),
+            *map(_notebook_table, tables[:2]),
+            *(notebook.folded(table.title, _notebook_table(table, titled=False)) for table in tables[2:]),
+            notebook.sentence(self.scope),
+            *map(_notebook_section, self.evidence),
+            notebook.folded("Not in this report", notebook.listed(lacking)) if lacking else "",
+            notebook.noted(self.notes),
+        )
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -158,3 +213,60 @@ def compared_rounds(phases: Phases, compared: tuple[str, ...]) -> pd.DataFrame |
         for start, end in windows
     ]
     return pd.DataFrame(rounds, columns=["clock", "name", "start_ps", "end_ps"]) if rounds else None
+
+
+def _concurrency(stretch: Stretch) -> list[int] | None:
+    """The time with exactly k devices busy; None where their clocks are not aligned."""
+    times = [int(time) for time in stretch.concurrency["time_ps"]]
+    return times or None
+
+
+def _devices(report: Report) -> list[dict[str, Any]]:
+    counts = report.trace.intervals.set_index(["device", "kind"])["intervals"]
+    devices = []
+    for row in records(report.whole.partition):
+        union_ps = {"compute": 0, "collective": 0, "memory": 0}
+        for cell in CELLS[1:]:
+            for kind in cell.split("+"):
+                union_ps[kind] += row[cell]
+        number = {
+            kind: int(counts.get((row["device"], kind), 0)) for kind in ("compute", "collective", "memcpy", "memset")
+        }
+        number["memory"] = number.pop("memcpy") + number.pop("memset")
+        devices.append(
+            {
+                **{key: row[key] for key in ("device", "window_start_ps", "window_ps", "span_ps", "busy_ps")},
+                "kinds": {kind: {"intervals": number[kind], "union_ps": union_ps[kind]} for kind in union_ps},
+                "partition": {cell: row[cell] for cell in CELLS},
+            }
+        )
+    return devices
+
+
+def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
+    name = row["name"]
+    inside: Stretch = report.inside[name]
+    stretch = report.stretch[report.stretch["name"] == name].drop(columns="name")
+    return {
+        **{key: plain_value(value) for key, value in row.items()},
+        "busy": plain(inside.partition[["device", "busy_ps"]]),
+        "stretch": plain(stretch),
+        "overlap": plain(inside.overlap),
+        "device_pairs": plain(inside.pairs),
+        "concurrency": _concurrency(inside),
+        "parallelism": inside.parallelism,
+        "verdict": report.verdicts[name],
+    }
+
+
+def _notebook_section(section: Section) -> str:
+    tables = "\n".join(_notebook_table(table) for table in section.tables if table.brief)
+    return notebook.folded(
+        section.title, notebook.listed([*map(in_one_line, section.findings), *section.sentences]) + tables
+    )
+
+
+def _notebook_table(table: Table, titled: bool = True) -> str:
+    head, *rows = brief_text(table, notebook.MOST_NAME)
+    right = [column.unit not in WORDS for column in table.columns if column.brief]
+    return notebook.table(table.title if titled else "", head, rows, right)

@@ -35,7 +35,8 @@ def report(
     written, and what `tracekit.read` and `tracekit.analyse` raise.
     """
     from tracekit.report.build import analyse
-    from tracekit.report.storage import is_saved, load
+    from tracekit.report.load import load
+    from tracekit.report.storage import is_saved
     from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
@@ -74,11 +75,10 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
     """
     import pandas as pd
 
-    from tracekit.report.documents import markdown
     from tracekit.report.figures.figure import draw
     from tracekit.report.figures.selection import select
     from tracekit.report.html.page import page
-    from tracekit.report.storage import save
+    from tracekit.report.markdown import markdown
 
     if report.trace.source:
         refuse_inside(out, Path(report.trace.source))
@@ -88,7 +88,7 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
     try:
         out.mkdir(parents=True, exist_ok=True)
         progress("tables")
-        save(report, out)
+        report.save(out)
         replaced(out / "overlap.csv", lambda path: overlap.to_csv(path, index=False))
         if timeline and picture:
             replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))

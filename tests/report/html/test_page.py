@@ -13,9 +13,8 @@ from tracekit.columns import records
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.page import page
 from tracekit.report.section import AtLeast, Instant, Missing, Unit
-from tracekit.report.sections.overview import CELL_WORDS, classification, overview
+from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.report.sections.sections import highlights, in_one_line
-from tracekit.report.storage import summary
 
 FIGURES = ("captured", "stepped", "launched", "phases", "three", "clocks", "many", "several", "one")
 
@@ -104,8 +103,8 @@ def test_each_section_is_shown_with_all_it_says_or_named_with_the_reason_why_not
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_table_of_the_report_is_on_the_page_with_every_row_and_exact_value(name):
     found, root = report(name), tree(name)
-    known = classification(found)
-    for section in [*overview(found), *found.sections, *([known] if known else [])]:
+    known = found.classification
+    for section in [*found.overview, *found.sections, *([known] if known else [])]:
         for given in section.tables:
             if not given.rows or given.key in ("time", "steps.parts"):  # which are drawn
                 continue
@@ -139,7 +138,7 @@ def of(cell, unit: Unit):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_cells_of_every_device_are_those_of_the_summary_and_sum_to_the_window(name):
-    found = summary(report(name))
+    found = report(name).summary()
     head, rows = table(within(tree(name), "time"), "Time of each device; its eight cells add up to the window")
     first = len(found["phases"]) > 0  # the column of the phases
     assert head[first:] == ["device", "window", "busy", *CELL_WORDS.values()]
@@ -153,7 +152,7 @@ def test_the_cells_of_every_device_are_those_of_the_summary_and_sum_to_the_windo
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_bar_is_as_wide_as_its_cells_and_says_them_aloud(name):
-    devices = summary(report(name))["devices"]
+    devices = report(name).summary()["devices"]
     lists = within(tree(name), "time").findall(".//ul[@class='bars']")
     drawn = {words(one.find("span")): one for one in lists[-1 if len(devices) > 32 else 0]}
     for device in devices:
@@ -174,7 +173,7 @@ def test_each_bar_is_as_wide_as_its_cells_and_says_them_aloud(name):
 
 @pytest.mark.parametrize("name", ["captured", "phases"])
 def test_two_devices_have_one_table_of_their_overlap_in_every_stretch(name):
-    found = summary(report(name))
+    found = report(name).summary()
     (pair,) = found["device_pairs"]
     _, rows = table(within(tree(name), "together"), "Pairs of devices busy at the same time")
     stretches = [*((one["name"], one["device_pairs"][0]) for one in found["phases"]), ("whole trace", pair)]
@@ -184,7 +183,7 @@ def test_two_devices_have_one_table_of_their_overlap_in_every_stretch(name):
 
 
 def test_the_matrix_holds_every_pair_twice_and_nothing_on_its_diagonal():
-    devices = [one["device"] for one in summary(report("several"))["devices"]]
+    devices = [one["device"] for one in report("several").summary()["devices"]]
     for caption, ratio in (
         ("Together, of the shorter busy time (%)", "ratio_min"),
         ("Together, of the time when either was busy (%)", "ratio_union"),
@@ -197,13 +196,13 @@ def test_the_matrix_holds_every_pair_twice_and_nothing_on_its_diagonal():
             for device, cell in zip(devices, row[1:], strict=True)
             if cell.get("class") != "self"
         }
-        expected = {(one["a"], one["b"]): one[ratio] for one in summary(report("several"))["device_pairs"]}
+        expected = {(one["a"], one["b"]): one[ratio] for one in report("several").summary()["device_pairs"]}
         assert shown == expected | {(b, a): both for (a, b), both in expected.items()}
 
 
 @pytest.mark.parametrize("name", ["captured", "phases", "three", "many", "several", "one"])
 def test_the_time_with_so_many_devices_busy_is_that_of_the_summary(name):
-    found = summary(report(name))
+    found = report(name).summary()
     _, rows = table(within(tree(name), "concurrency"), "Time with exactly so many busy")
     stretches = [("whole trace", found), *((one["name"], one) for one in found["phases"])]
     named = len(stretches) > 1
@@ -226,7 +225,7 @@ def test_devices_on_several_clocks_are_not_compared_and_the_page_says_why():
 
 @pytest.mark.parametrize("name", ["captured", "phases", "three"])
 def test_the_figures_of_the_phases_are_those_of_the_summary(name):
-    found = summary(report(name))["phases"]
+    found = report(name).summary()["phases"]
     head, rows = table(within(tree(name), "phases"), "Phases")
     at = {key: head.index(key) for key in ("n", "wall", "overlap", "speedup", "efficiency", "stretch", "unfinished")}
     for row, one in zip(rows, found, strict=True):
@@ -247,7 +246,7 @@ def test_the_figures_of_the_phases_are_those_of_the_summary(name):
 
 @pytest.mark.parametrize("name", ["captured", "phases", "stepped"])
 def test_offenders_and_idle_intervals_are_those_of_the_summary_and_lead_to_their_place(name):
-    found, root = summary(report(name)), tree(name)
+    found, root = report(name).summary(), tree(name)
     zero = origins(report(name))[""]
     head, rows = table(within(root, "offenders"), "Top offenders, each on the device that loses most to it")
     assert [(value(row[2]), value(row[3]), *led(row[head.index("at")], zero)) for row in rows] == [
@@ -262,7 +261,7 @@ def test_offenders_and_idle_intervals_are_those_of_the_summary_and_lead_to_their
 
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_steps_lead_to_their_place(name):
-    found = summary(report(name))["steps"]
+    found = report(name).summary()["steps"]
     zero = origins(report(name))[""]
     _, rows = table(within(tree(name), "steps"), "Steps, outliers first")
     shown = sorted((value(row[2]), *led(row[1], zero)) for row in rows)
@@ -271,7 +270,7 @@ def test_steps_lead_to_their_place(name):
 
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
-    found = summary(report(name))["steps"]["steps"]
+    found = report(name).summary()["steps"]["steps"]
     zero = origins(report(name))[""]
     columns = within(tree(name), "steps").find(".//div[@class='columns']")
     most = max(one["wall_ps"] for one in found if one["left_out"] is None)
@@ -297,13 +296,13 @@ def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
 
 
 def test_the_longest_pieces_of_a_path_lead_to_their_place():
-    found = summary(report("stepped"))["critical_path"]
+    found = report("stepped").summary()["critical_path"]
     zero = origins(report("stepped"))[""]
     (median,) = [at for at, one in enumerate(found["steps"]) if one["shown"] == "median"]
     pieces = [one for one in found["path"] if one["at"] == median and one["name"] is not None]
     pieces.sort(key=lambda one: -one["time_ps"])
     _, rows = table(within(tree("stepped"), "critical_path"), "Longest pieces of the critical path of the median step")
-    devices = {one["device"] for one in summary(report("stepped"))["devices"]}
+    devices = {one["device"] for one in report("stepped").summary()["devices"]}
     assert [(words(row[0]), value(row[4]), *led(row[3], zero)) for row in rows] == [
         (one["part"], one["time_ps"], one["start_ps"], one["end_ps"], one["on"] if one["on"] in devices else None)
         for one in pieces[:40]
@@ -311,7 +310,7 @@ def test_the_longest_pieces_of_a_path_lead_to_their_place():
 
 
 def test_stretches_bound_by_launches_lead_to_their_place():
-    found = summary(report("launched"))["launches"]["bound"]
+    found = report("launched").summary()["launches"]["bound"]
     zero = origins(report("launched"))[""]
     assert found
     _, rows = table(within(tree("launched"), "launches"), "Launch-bound stretches")
@@ -345,7 +344,7 @@ def test_a_page_without_a_timeline_has_every_time_and_no_link_that_leads_nowhere
     assert not list(within(root, "idle").iter("button"))
     _, rows = table(within(root, "idle"), "Longest idle gaps")
     zero = origins(report("stepped"))[""]
-    found = summary(report("stepped"))["idle"]["largest"]
+    found = report("stepped").summary()["idle"]["largest"]
     assert [value(row[1]) for row in rows] == [one["start_ps"] - zero for one in found]
 
 
@@ -355,7 +354,7 @@ def test_long_tables_are_folded_with_every_row_kept():
     assert [words(one.find("summary")) for one in found] == ["All 40", "Exact figures"]
     assert len(found[0].findall("ul/li")) == 40
     idlest = [words(one.find("span")) for one in section.find("ul[@class='bars']")]
-    devices = summary(report("many"))["devices"]
+    devices = report("many").summary()["devices"]
     ordered = sorted(devices, key=lambda one: -one["partition"]["idle"])
     assert idlest == [one["device"] for one in ordered[:12]]
 

@@ -10,7 +10,6 @@ from matplotlib.image import imread
 
 from tests.report.html.pages import report, table, tree, value, within, words
 from tracekit.report.html.pictures import MOST_CELLS, RATIOS
-from tracekit.report.storage import summary
 
 
 def _pictures():
@@ -28,7 +27,7 @@ def _pictures():
 
 @pytest.mark.parametrize(("ratio", "words"), RATIOS.items())
 def test_the_picture_of_many_devices_has_a_pixel_a_pair_as_opaque_as_their_ratio(ratio, words):
-    found = summary(report("many"))
+    found = report("many").summary()
     devices = [one["device"] for one in found["devices"]]
     assert len(devices) > MOST_CELLS
     expected = np.zeros((len(devices), len(devices)))
@@ -41,7 +40,7 @@ def test_the_picture_of_many_devices_has_a_pixel_a_pair_as_opaque_as_their_ratio
 
 
 def test_of_many_devices_the_pairs_that_overlap_least_and_most_are_told():
-    pairs = sorted(summary(report("many"))["device_pairs"], key=lambda one: one["ratio_min"])
+    pairs = sorted(report("many").summary()["device_pairs"], key=lambda one: one["ratio_min"])
     _, rows = table(within(tree("many"), "together"), "Pairs of devices busy at the same time")
     shown = [(words(row[0]), words(row[1]), *map(value, row[2:])) for row in rows]
     assert shown == [

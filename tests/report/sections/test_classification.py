@@ -15,10 +15,8 @@ from tests.report.sections.brief import brief
 from tracekit.errors import TracekitError
 from tracekit.readers import read
 from tracekit.report.build import analyse
-from tracekit.report.documents import markdown
+from tracekit.report.markdown import markdown
 from tracekit.report.report import report
-from tracekit.report.sections.overview import classification
-from tracekit.report.storage import summary
 from tracekit.report.terminal import printout
 from tracekit.trace import Trace
 
@@ -47,7 +45,7 @@ def shown(what: Trace, width: int = 80) -> str:
 
 def test_the_shares_are_one_sentence_and_the_guesses_one_table():
     report = analyse(mixed())
-    section = classification(report)
+    section = report.classification
     assert section.sentences == (
         "Of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, 9.5 % by name, 0.5 % unclassified "
         "(counted as compute). Rules (--kinds) correct a wrong classification.",
@@ -72,27 +70,27 @@ def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
     assert re.search(r"at::native::\w+…[\w:]+<float>>\(int\)", said)
     written = markdown(analyse(mixed()), "gantt.png")
     assert SHORT.replace("<", "&lt;") in written
-    assert classification(analyse(mixed())).sentences[0] in written
+    assert analyse(mixed()).classification.sentences[0] in written
 
 
 def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
     many = analyse(trace(events(*[("gpu:0", "compute", 10 * at, 10 * at + 9, f"k{at}_") for at in range(30)])))
-    assert [len(table.rows) for table in classification(many).tables] == [5]
-    assert len(summary(many)["guessed"]) == 20
+    assert [len(table.rows) for table in many.classification.tables] == [5]
+    assert len(many.summary()["guessed"]) == 20
 
 
 def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is_said():
     rows = events(("gpu:0", "compute", 0, 9))
     rows["known_by"] = pd.Categorical(["opcode"])
     known = analyse(trace(rows))
-    section = classification(known)
+    section = known.classification
     assert section.sentences == ("Of the busy time: 100 % by HLO opcode.",)
     assert section.tables == ()
-    assert classification(analyse(trace(events()))) is None
+    assert analyse(trace(events())).classification is None
 
 
 def test_the_summary_holds_the_shares_and_the_guesses():
-    found = summary(analyse(mixed()))
+    found = analyse(mixed()).summary()
     assert sum(level["busy_ps"] for level in found["known_by"]) == sum(one["busy_ps"] for one in found["devices"])
     assert found["known_by"][1] == {"level": "opcode", "busy_ps": 80 * US, "ratio": 0.4}
     assert found["guessed"][1] == {
@@ -110,7 +108,7 @@ def test_every_column_of_the_table_is_defined_in_the_docs():
     docs = Path(__file__).parents[3] / "docs"
     pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md"))
     words = set(re.findall(r"`([^`]+)`", pages))
-    (table,) = classification(analyse(mixed())).tables
+    (table,) = analyse(mixed()).classification.tables
     assert {column.head for column in table.columns} <= words
 
 

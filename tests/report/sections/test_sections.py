@@ -8,10 +8,9 @@ from rich.console import Console
 
 from tests.frames import events, spans, trace
 from tracekit.report.build import analyse
-from tracekit.report.documents import markdown
+from tracekit.report.markdown import markdown
 from tracekit.report.section import Recommendation, Section
 from tracekit.report.sections.sections import MOST, Highlight, highlights, in_one_line
-from tracekit.report.storage import summary
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
@@ -54,7 +53,7 @@ def test_the_verdict_and_at_most_five_lines_come_first(given):
 def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
     report = analyse(given)
     assert [section.key for section in report.sections] == list(KEYS)
-    lines, page, found = shown(report), markdown(report, "x.png"), summary(report)
+    lines, page, found = shown(report), markdown(report, "x.png"), report.summary()
     json.dumps(found, allow_nan=False)
     for section in report.sections:
         assert (section.title in lines) is not bool(section.lacking)
@@ -97,5 +96,5 @@ def test_with_compared_phases_the_reasons_are_told_of_them_alone():
     assert "From here on, only what ran in the compared phases counts: both." in shown(report)
     assert report.explanation.rows == 2
     assert timeline_of(PHASES).inside(report.compared_rounds).rows.start.tolist() == [20, 20]
-    assert summary(report)["compared"] == ["both"]
+    assert report.summary()["compared"] == ["both"]
     assert analyse(TURNS).compared == ()

@@ -11,9 +11,8 @@ from rich.cells import cell_len
 from tests.frames import events, spans, trace
 from tracekit import console as terminal
 from tracekit.report.build import analyse
-from tracekit.report.documents import markdown
+from tracekit.report.markdown import markdown
 from tracekit.report.section import Column, Unit, table
-from tracekit.report.sections.overview import classification, overview
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
@@ -66,7 +65,7 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
 
 def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
     report, brief, full = analyse(several()), shown(several()), shown(several(), full=True)
-    there = [section for section in [*report.sections, classification(report)] if not section.lacking]
+    there = [section for section in [*report.sections, report.classification] if not section.lacking]
     tables = [table for section in there for table in section.tables if table.brief]
     assert tables
     for one in tables:
@@ -163,6 +162,6 @@ def test_names_on_the_right_are_shortened_first():
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
     report = analyse(several())
     written = markdown(report, "gantt.png")
-    for section in [*overview(report), *report.sections, classification(report)]:
+    for section in [*report.overview, *report.sections, report.classification]:
         for one in section.tables:
             assert (one.title in written) == bool(one.brief), one.title

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partition
+from tracekit.analysis.overlap import Stretch, concurrency, device_pairs, overlap, partition
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
 from tracekit.report.build import too_few_cores
-from tracekit.report.model import Report, Stretch
+from tracekit.report.model import Report
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of

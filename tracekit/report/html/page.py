@@ -15,7 +15,6 @@ from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, nam
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report
 from tracekit.report.section import Section, Table
-from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import count
@@ -77,7 +76,7 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
         items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
         parts.append(("important", "What matters most", tag("ol", *items)))
     # The phases are compared by what stands before them.
-    before = sorted(overview(report), key=lambda section: section.key == "phases")
+    before = sorted(report.overview, key=lambda section: section.key == "phases")
     by_key = {section.key: section for section in report.sections if not section.lacking}
     before += [by_key[key] for key in _FIRST if key in by_key]
     parts += [(section.key, section.title, _content(section, report, links)) for section in before]
@@ -89,7 +88,7 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
     if lacking := [section for section in report.sections if section.lacking]:
         reasons = [join([tag("dt", section.title), tag("dd", section.lacking)]) for section in lacking]
         parts.append(("lacking", "Not in this report", tag("dl", *reasons, class_="facts")))
-    if kinds := classification(report):
+    if kinds := report.classification:
         parts.append((kinds.key, kinds.title, _content(kinds, report, links)))
     if report.notes:
         parts.append(("notes", "Notes", _list(report.notes)))

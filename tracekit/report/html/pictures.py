@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.analysis.overlap import Stretch
 from tracekit.analysis.steps import PARTS
 from tracekit.columns import records
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, none, tag, wide
-from tracekit.report.model import Report, Stretch
+from tracekit.report.model import Report
 from tracekit.report.section import instant
 from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.units import mean, percent, time, whole_percent

@@ -1,11 +1,13 @@
 """What a report says of all devices before any analysis asks why: phases, time and overlap, and how kinds are known."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
 
+from tracekit.analysis.overlap import Stretch
+from tracekit.analysis.phases import Phases
 from tracekit.columns import records
-from tracekit.report.model import Report, Stretch
 from tracekit.report.section import Cell, Column, Missing, Section, Table, Unit, instant, or_missing, table
 from tracekit.timeline.unions import CELLS
 from tracekit.units import count, percent, time
@@ -38,27 +40,25 @@ _LEVELS = {
 _MOST_ROUNDS = 200
 
 
-def overview(report: Report) -> tuple[Section, ...]:
-    """What stands before the sections that explain it; without device work there is nothing to show."""
-    if not len(report.whole.partition):
-        return (_phases(report),) if len(report.phases) else ()
-    phases = [_phases(report)] if len(report.phases) else []
-    return (*phases, _time(report), _overlap(report), _pairs(report), _concurrency(report))
+def overview(
+    whole: Stretch, inside: Mapping[str, Stretch], phases: Phases, compared: Collection[str]
+) -> tuple[Section, ...]:
+    """What stands before the sections that explain it; without device work there is nothing to show but phases.
+
+    `inside` are the phases' stretches by name, `compared` the names of those that are compared.
+    """
+    first = (_phases(inside, phases, compared),) if len(phases.table) else ()
+    if not len(whole.partition):
+        return first
+    return (*first, _time(whole, inside), _overlap(whole, inside), _pairs(whole, inside), _concurrency(whole, inside))
 
 
-def compared(report: Report) -> str:
-    """What the sections are about, where that is not the whole trace."""
-    if not report.compared:
-        return ""
-    return f"From here on, only what ran in the compared phases counts: {', '.join(report.compared)}."
-
-
-def classification(report: Report) -> Section | None:
+def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | None:
     """How the kinds of the work are known, by share of the busy time, and the largest kernels known by name only; None
     without work."""
     levels = [
         f"{percent(row['ratio'])} {'unclassified (counted as compute)' if row['level'] == 'nothing' else by}"
-        for row in records(report.known_by)
+        for row in records(known_by)
         if row["busy_ps"]
         for by in [f"by {_LEVELS[row['level']]}"]
     ]
@@ -66,7 +66,7 @@ def classification(report: Report) -> Section | None:
         return None
     guesses = [
         (row["name"], row["kind"], _LEVELS[row["level"]], row["device_time_ps"], row["ratio"])
-        for row in records(report.guessed.head(_GUESSES))
+        for row in records(guessed.head(_GUESSES))
     ]
     sentence = f"Of the busy time: {', '.join(levels)}."
     more = " Rules (--kinds) correct a wrong classification." if guesses else ""
@@ -82,41 +82,30 @@ def classification(report: Report) -> Section | None:
     return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=tables)
 
 
-def with_evidence(report: Report) -> list[Section]:
-    """The sections that explain the figures, as far as the trace has evidence, and how kernels were classified."""
-    known_by = classification(report)
-    return [*(section for section in report.sections if not section.lacking), *([known_by] if known_by else [])]
-
-
-def _stretches(report: Report) -> list[Stretch]:
-    """The phases, where there are any, then the whole trace."""
-    return [*report.inside.values(), report.whole]
-
-
-def _stretch_column(report: Report) -> list[Column]:
+def _first_column(inside: Mapping[str, Stretch]) -> list[Column]:
     """The column that tells the phases and the whole trace apart, where there are phases."""
-    return [Column("in", Unit.NAME)] if report.inside else []
+    return [Column("in", Unit.NAME)] if inside else []
 
 
-def _name(stretch: Stretch, report: Report) -> list[str]:
-    return [stretch.name] if report.inside else []
+def _first_cell(stretch: Stretch, inside: Mapping[str, Stretch]) -> list[str]:
+    return [stretch.name] if inside else []
 
 
-def _phases(report: Report) -> Section:
+def _phases(inside: Mapping[str, Stretch], phases: Phases, compared: Collection[str]) -> Section:
     compares = "it is not compared with phases of the same work"
     rows = [
         (
             row["name"],
             row["n"],
             row["wall_ps"],
-            or_missing(_most(report.inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it"),
+            or_missing(_most(inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it"),
             or_missing(row["speedup"], row["reason"]),
             or_missing(row["efficiency"], "only a phase with a baseline has an efficiency"),
-            or_missing(_most(report.stretch.loc[report.stretch["name"] == row["name"], "stretch"]), compares),
+            or_missing(_most(phases.stretch.loc[phases.stretch["name"] == row["name"], "stretch"]), compares),
             row["unfinished_ps"],
             row["compared_with"],
         )
-        for row in records(report.phases)
+        for row in records(phases.table)
     ]
     columns = [
         Column("phase", Unit.NAME),
@@ -130,8 +119,8 @@ def _phases(report: Report) -> Section:
         Column("compared with", Unit.NAME, brief=False),
     ]
     about = "Wall is the median over n rounds. Overlap and stretch are the largest over the devices."
-    phases = table("phases", "Phases", columns, rows, len(rows), about)
-    tables = [phases, _rounds(report), *([_stretch(report)] if report.compared else [])]
+    tables = [table("phases", "Phases", columns, rows, len(rows), about), _rounds(phases.rounds)]
+    tables += [_stretch(phases.stretch[phases.stretch["name"].isin(list(compared))])] if compared else []
     return Section("phases", "Phases", tables=tuple(tables))
 
 
@@ -140,8 +129,8 @@ def _most(values: pd.Series) -> float | None:
     return float(there.max()) if len(there) else None
 
 
-def _rounds(report: Report) -> Table:
-    rounds = report.marks.assign(number=report.marks.groupby("name").cumcount() + 1).head(_MOST_ROUNDS)
+def _rounds(rounds: pd.DataFrame) -> Table:
+    rounds = rounds.assign(number=rounds.groupby("name").cumcount() + 1).head(_MOST_ROUNDS)
     return table(
         "phases.rounds",
         "Rounds of the phases",
@@ -159,8 +148,7 @@ def _rounds(report: Report) -> Table:
     )
 
 
-def _stretch(report: Report) -> Table:
-    stretches = report.stretch[report.stretch["name"].isin(report.compared)]
+def _stretch(stretches: pd.DataFrame) -> Table:
     return table(
         "phases.stretch",
         "Stretch: how much longer each device took than alone",
@@ -188,9 +176,9 @@ def _stretch(report: Report) -> Table:
     )
 
 
-def _time(report: Report) -> Section:
+def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     """The partition of each device's window: its cells in few columns, and all eight of them."""
-    windows = sorted(set(report.whole.partition["window_ps"]))
+    windows = sorted(set(whole.partition["window_ps"]))
     length = (
         f"window of {time(windows[0])}"
         if len(windows) == 1
@@ -208,19 +196,25 @@ def _time(report: Report) -> Section:
             Column("overlapped", Unit.RATIO),
             Column("idle", Unit.RATIO),
         ],
-        [(row["device"], row["busy_ps"], *_shares(row)) for row in records(report.whole.partition)],
-        len(report.whole.partition),
+        [(row["device"], row["busy_ps"], *_shares(row)) for row in records(whole.partition)],
+        len(whole.partition),
     )
     rows = [
-        (*_name(stretch, report), row["device"], row["window_ps"], row["busy_ps"], *(row[cell] for cell in CELL_WORDS))
-        for stretch in [report.whole, *report.inside.values()]
+        (
+            *_first_cell(stretch, inside),
+            row["device"],
+            row["window_ps"],
+            row["busy_ps"],
+            *(row[cell] for cell in CELL_WORDS),
+        )
+        for stretch in [whole, *inside.values()]
         for row in records(stretch.partition)
     ]
     cells = table(
         "time.cells",
         "Time of each device; its eight cells add up to the window",
         [
-            *_stretch_column(report),
+            *_first_column(inside),
             Column("device", Unit.NAME),
             Column("window", Unit.TIME),
             Column("busy", Unit.TIME),
@@ -239,11 +233,11 @@ def _shares(row: dict[str, Any]) -> list[Cell]:
     return [part / window if window else Missing("the window has no length") for part in parts]
 
 
-def _overlap(report: Report) -> Section:
+def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     """Collectives, copies and each direction of copies; a direction that is all of a device's copies shares its row."""
     first: list[tuple[Any, ...]] = []
     rest: list[tuple[Any, ...]] = []
-    for stretch in _stretches(report):
+    for stretch in [*inside.values(), whole]:
         ran = stretch.overlap[stretch.overlap["total_ps"] > 0]
         many = stretch.overlap["device"].nunique() > _MANY_DEVICES
         for device, work_of in ran.groupby("device", sort=False):
@@ -257,13 +251,15 @@ def _overlap(report: Report) -> Section:
                 work = {"collective": "collectives", "memory": "copies"}.get(row["what"], f"{row['what']} copies")
                 if row["what"] == "memory" and len(only):
                     work = f"{only.iloc[0]} copies"
-                brief = stretch is not report.whole or not report.inside
+                brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
                 ratio = or_missing(row["ratio"], row["reason"])
-                place.append((*_name(stretch, report), device, work, behind, row["hidden_ps"], row["total_ps"], ratio))
+                place.append(
+                    (*_first_cell(stretch, inside), device, work, behind, row["hidden_ps"], row["total_ps"], ratio)
+                )
     columns = [
-        *_stretch_column(report),
+        *_first_column(inside),
         Column("device", Unit.NAME),
         Column("work", Unit.TEXT),
         Column("behind", Unit.TEXT),
@@ -281,19 +277,19 @@ def _overlap(report: Report) -> Section:
     return Section("hidden", title, tables=(hidden,))
 
 
-def _pairs(report: Report) -> Section:
+def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     """Each pair of devices; of many those that overlap least and most."""
     title = "Devices busy at the same time"
-    if not len(report.whole.pairs):
+    if not len(whole.pairs):
         return Section("together", title, ("The trace holds one device, so there is no pair.",))
-    reasons = sorted({str(reason) for reason in report.whole.pairs["reason"].dropna()})
+    reasons = sorted({str(reason) for reason in whole.pairs["reason"].dropna()})
     sentences = (f"Not known for some pairs: {'; '.join(reasons[:3])}.",) if reasons else ()
     rows: list[tuple[Any, ...]] = []
     brief: list[int] = []
-    for stretch in _stretches(report):
+    for stretch in [*inside.values(), whole]:
         pairs = stretch.pairs
         ordered = pairs[pairs["ratio_min"].notna()].sort_values("ratio_min", kind="stable")
-        is_brief = stretch is not report.whole or not report.inside
+        is_brief = stretch is not whole or not inside
         if len(pairs) > _FEW_PAIRS:
             pairs = pd.concat([ordered.head(_EXTREMES), ordered.tail(_EXTREMES)]).drop_duplicates(["a", "b"])
             places = [len(rows), len(rows) + len(pairs) - 1] if len(pairs) > 1 else []
@@ -302,7 +298,7 @@ def _pairs(report: Report) -> Section:
         brief += places if is_brief else []
         rows += [
             (
-                *_name(stretch, report),
+                *_first_cell(stretch, inside),
                 row["a"],
                 row["b"],
                 or_missing(row["overlap_ps"], row["reason"]),
@@ -312,14 +308,14 @@ def _pairs(report: Report) -> Section:
             for row in records(pairs)
         ]
     columns = [
-        *_stretch_column(report),
+        *_first_column(inside),
         Column("device", Unit.NAME),
         Column("other device", Unit.NAME),
         Column("together", Unit.TIME),
         Column("of the shorter", Unit.RATIO),
         Column("of either", Unit.RATIO),
     ]
-    number = len(report.whole.pairs)
+    number = len(whole.pairs)
     about = (
         f"The {_EXTREMES} pairs that overlap least, then the {_EXTREMES} that overlap most; all {count(number)} are in "
         "summary.json (device_pairs)."
@@ -330,22 +326,22 @@ def _pairs(report: Report) -> Section:
     return Section("together", title, sentences, tables=(both,))
 
 
-def _concurrency(report: Report) -> Section:
+def _concurrency(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     """For how long exactly so many devices were busy, in the whole trace and in each phase."""
     title = "Number of devices busy at the same time"
-    stretches = [stretch for stretch in (report.whole, *report.inside.values()) if len(stretch.concurrency)]
+    stretches = [stretch for stretch in (whole, *inside.values()) if len(stretch.concurrency)]
     if not stretches:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))
     rows = []
     for stretch in stretches:
         window = int(stretch.concurrency["time_ps"].sum())
         rows += [
-            (*_name(stretch, report), row["devices"], row["time_ps"], row["time_ps"] / window if window else None)
+            (*_first_cell(stretch, inside), row["devices"], row["time_ps"], row["time_ps"] / window if window else None)
             for row in records(stretch.concurrency)
             if row["time_ps"]
         ]
     columns = [
-        *_stretch_column(report),
+        *_first_column(inside),
         Column("devices busy", Unit.COUNT),
         Column("time", Unit.TIME),
         Column("share", Unit.RATIO),

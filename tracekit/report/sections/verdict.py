@@ -9,7 +9,7 @@ from tracekit.columns import records
 from tracekit.units import factor, mean, percent, time
 
 if TYPE_CHECKING:
-    from tracekit.report.model import Stretch
+    from tracekit.analysis.overlap import Stretch
 
 # A device that takes a quarter longer than alone shares something that counts.
 CONTENTION = 1.25

@@ -11,7 +11,6 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.report.model import Report
 from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
-from tracekit.report.sections.overview import compared, overview, with_evidence
 from tracekit.report.sections.sections import highlights, in_one_line
 from tracekit.report.terminal import timeline_text
 from tracekit.timeline.timeline import Timeline
@@ -41,12 +40,12 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         for line_of_timeline in lines:
             on.print(line_of_timeline, soft_wrap=True)
         on.print()
-    for section in overview(report):
+    for section in report.overview:
         _tables(section.tables, on, None if full else MAX_ROWS)
-    if about := compared(report):
-        _sentence(about, on)
+    if report.scope:
+        _sentence(report.scope, on)
         on.print()
-    there = with_evidence(report)
+    there = report.evidence
     if full:
         for section in there:
             _section(section, on)

@@ -1,10 +1,8 @@
-"""The report as one document: in Markdown, and as what a notebook shows of it."""
+"""The report as one document in Markdown."""
 
-from tracekit import notebook
 from tracekit.report.model import Report
-from tracekit.report.section import WORDS, Section, Table, brief_text
-from tracekit.report.sections.overview import compared, overview, with_evidence
-from tracekit.report.sections.sections import highlights, in_one_line
+from tracekit.report.section import Section, Table, brief_text
+from tracekit.report.sections.sections import highlights
 
 # Characters of a name in a table.
 _NAME = 60
@@ -18,11 +16,11 @@ def markdown(report: Report, figure: str | None = None) -> str:
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
         lines += ["## What matters most", "", *numbered, ""]
-    for section in overview(report):
+    for section in report.overview:
         lines += [line for table in section.tables for line in _table(table, "##")]
-    if about := compared(report):
-        lines += [_escaped(about), ""]
-    for section in with_evidence(report):
+    if report.scope:
+        lines += [_escaped(report.scope), ""]
+    for section in report.evidence:
         lines += _section(section)
     lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
     if lacking := [section for section in report.sections if section.lacking]:
@@ -56,35 +54,3 @@ def _table(table: Table, level: str) -> list[str]:
 def _escaped(text: str) -> str:
     """`text` with what Markdown would take for its own made harmless."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-
-
-def notebook_html(report: Report) -> str:
-    """The report as one output of a notebook, without a figure: a notebook asks for this of itself, so it is quick."""
-    tables = [table for section in overview(report) for table in section.tables if table.brief]
-    first = highlights(report.sections)
-    lacking = [f"{section.title}: {section.lacking}" for section in report.sections if section.lacking]
-    return notebook.block(
-        notebook.heading("Report", report.headline),
-        notebook.listed([f"{name}: {verdict}" for name, verdict in report.verdicts.items()]),
-        notebook.heading("What matters most") if first else "",
-        notebook.listed([*map(in_one_line, first)], numbered=True),
-        *map(_notebook_table, tables[:2]),
-        *(notebook.folded(table.title, _notebook_table(table, titled=False)) for table in tables[2:]),
-        notebook.sentence(compared(report)),
-        *map(_notebook_section, with_evidence(report)),
-        notebook.folded("Not in this report", notebook.listed(lacking)) if lacking else "",
-        notebook.noted(report.notes),
-    )
-
-
-def _notebook_section(section: Section) -> str:
-    tables = "\n".join(_notebook_table(table) for table in section.tables if table.brief)
-    return notebook.folded(
-        section.title, notebook.listed([*map(in_one_line, section.findings), *section.sentences]) + tables
-    )
-
-
-def _notebook_table(table: Table, titled: bool = True) -> str:
-    head, *rows = brief_text(table, notebook.MOST_NAME)
-    right = [column.unit not in WORDS for column in table.columns if column.brief]
-    return notebook.table(table.title if titled else "", head, rows, right)
