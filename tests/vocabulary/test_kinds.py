@@ -272,7 +272,7 @@ def test_the_docs_hold_the_table():
 
 if __name__ == "__main__":
     text = PAGE.read_text("utf-8")
-    PAGE.write_text(re.sub(r"\| source \|.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.DOTALL), "utf-8")
+    PAGE.write_text(re.sub(r"(?<=\n)\| source.*?(?=\n\n)", lambda _: table(), text, count=1, flags=re.DOTALL), "utf-8")
 
 
 def test_a_stem_has_no_number_of_xla():
