@@ -203,7 +203,7 @@ def test_the_matrix_holds_every_pair_twice_and_nothing_on_its_diagonal():
 @pytest.mark.parametrize("name", ["captured", "phases", "three", "many", "several", "one"])
 def test_the_time_with_so_many_devices_busy_is_that_of_the_summary(name):
     found = report(name).summary()
-    _, rows = table(within(tree(name), "concurrency"), "Time with exactly so many busy")
+    _, rows = table(within(tree(name), "concurrency"), "Time with exactly N devices busy")
     stretches = [("whole trace", found), *((one["name"], one) for one in found["phases"])]
     named = len(stretches) > 1
     assert [(*map(words, row[:named]), *map(value, row[named : named + 2])) for row in rows] == [
