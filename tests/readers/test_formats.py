@@ -21,8 +21,8 @@ def test_the_docs_describe_each_format_under_its_section_with_its_name_and_suffi
 
 
 def test_names_are_found_and_other_names_are_no_format():
-    assert [formats.named(record.name) for record in FORMATS] == [*FORMATS]
-    assert formats.named("chrome") is None
+    assert [formats.by_name(record.name) for record in FORMATS] == [*FORMATS]
+    assert formats.by_name("chrome") is None
 
 
 def test_writers_are_listed_once_each():

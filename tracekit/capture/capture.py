@@ -180,9 +180,9 @@ def _check_writable(out: Path, folder: Path) -> None:
 
 
 def _unused(script: str, exit_code: int) -> str:
-    done = "used no jax device" if "jax" in sys.modules else "did not import jax"
+    reason = "used no jax device" if "jax" in sys.modules else "did not import jax"
     ended = f" before it ended with exit code {exit_code}" if exit_code else ""
-    return f"{script} {done} in this process{ended}, and a profile begins with a script's first jax device."
+    return f"{script} {reason} in this process{ended}, and a profile begins with a script's first jax device."
 
 
 @contextmanager

@@ -189,14 +189,14 @@ def _print(error: BaseException) -> None:
 
 def _foreign_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames of this package's code that runs scripts."""
-    kept: list[TracebackType] = []
+    foreign: list[TracebackType] = []
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__") not in (__name__, "tracekit.capture.session"):
-            kept.append(trace)
+            foreign.append(trace)
         trace = trace.tb_next
-    for this, following in zip(kept, [*kept[1:], None], strict=True):
+    for this, following in zip(foreign, [*foreign[1:], None], strict=True):
         this.tb_next = following
-    return kept[0] if kept else None
+    return foreign[0] if foreign else None
 
 
 def _join_threads(before: set[threading.Thread]) -> None:

@@ -31,7 +31,7 @@ class Session:
         self._lock = threading.RLock()
         self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
         self._undo: list[Callable[[], None]] = []
-        self._told = False
+        self._has_warned = False
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
@@ -133,14 +133,14 @@ class Session:
         def not_started(*args: Any, **kwargs: Any) -> Any:
             if self._own_thread == threading.get_ident():
                 return begin(*args, **kwargs)
-            self._tell_once()
+            self._warn_once()
             sys.modules["jax._src.xla_bridge"].get_backend()  # the script's call would have initialised the backends
             return args[0] if owner is not profiler else None
 
         def not_stopped(*args: Any, **kwargs: Any) -> Any:
             if self._own_thread == threading.get_ident():
                 return end(*args, **kwargs)
-            return self._tell_once()
+            return self._warn_once()
 
         self._replace(owner, start, not_started)
         self._replace(owner, stop, not_stopped)
@@ -161,9 +161,9 @@ class Session:
         self.problem = problem
         say(f"this run will leave no trace: {problem}")
 
-    def _tell_once(self) -> None:
-        if not self._told:
-            self._told = True
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
             say(
                 "the script uses jax.profiler itself; one profile can run at a time, so its calls do nothing and this "
                 "capture goes on. For the script's own profile run it with plain python."

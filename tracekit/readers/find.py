@@ -79,11 +79,11 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     if runs:
         notes.append(runs_note(str(path), names, chosen.name))
     if chosen.directory != path and (beside := _traces(path)):
-        notes.append(f"Skipped {_listed([file.name for file, _ in beside])}, which is in none of the runs.")
+        notes.append(f"Skipped {_short_list([file.name for file, _ in beside])}, which is in none of the runs.")
     files, file_type, skipped = _one_type(chosen)
     own_names = list(dict.fromkeys(file.parent.name for file in files if file.parent.parent.name == "profile"))
     if len(own_names) > 1:
-        notes.append(f"Each process named its run itself: {_listed(own_names)} were read as one run.")
+        notes.append(f"Each process named its run itself: {_short_list(own_names)} were read as one run.")
     other_runs = (each.name for each in runs)
     return TraceFiles(
         chosen.directory, files, file_type, (chosen.name, *other_runs), (*notes, *skipped, *_empty(files))
@@ -142,12 +142,12 @@ def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
         if files := _traces(directory):
             parts = tuple(part for part in directory.relative_to(path).parts if not _PART_OF_RUN.fullmatch(part))
             runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, directory, files))
-    joined = [_joined(ranks) for ranks in runs.values() if len(ranks) > 1]
+    merged = [_one_run(ranks) for ranks in runs.values() if len(ranks) > 1]
     single = [(parts[:-1], ranks[0]) for parts, ranks in runs.items() if len(ranks) == 1]
-    return joined + _paired(path, single)
+    return merged + _paired(path, single)
 
 
-def _joined(ranks: Sequence[_Run]) -> _Run:
+def _one_run(ranks: Sequence[_Run]) -> _Run:
     return _Run(ranks[0].name, ranks[0].directory, tuple(file for run in ranks for file in run.files))
 
 
@@ -160,7 +160,7 @@ def _paired(path: Path, runs: Sequence[tuple[tuple[str, ...], _Run]]) -> list[_R
     pairs: list[_Run] = []
     for ranks in by_parent.values():
         newest_first = [sorted(of_rank, key=_age, reverse=True) for of_rank in ranks.values()]
-        pairs += [_joined([run for run in each if run]) for each in zip_longest(*newest_first)]
+        pairs += [_one_run([run for run in each if run]) for each in zip_longest(*newest_first)]
     return pairs
 
 
@@ -216,11 +216,11 @@ def _one_type(run: _Run) -> tuple[tuple[Path, ...], FileType, list[str]]:
         names = dict.fromkeys(file.name for file in by_type[file_type]) if file_type is not chosen else ()
         skipped = [name for name in names if name != _JAX_COPY and name.split(".trace.json")[0] not in hosts]
         if skipped:
-            notes.append(f"Skipped {_listed(skipped)}: the run's {chosen.title} files were read instead.")
+            notes.append(f"Skipped {_short_list(skipped)}: the run's {chosen.title} files were read instead.")
     exported = {file.name.split(".")[0] for file in by_type[NSYS]}
     reports = [file for file in by_type[NSYS_REPORT] if file.name.split(".")[0] not in exported]
     if reports and NSYS_REPORT.export_hint:
-        notes.append(f"Skipped {_listed([file.name for file in reports])}: {NSYS_REPORT.export_hint(reports[0])}")
+        notes.append(f"Skipped {_short_list([file.name for file in reports])}: {NSYS_REPORT.export_hint(reports[0])}")
     return tuple(files), chosen, notes
 
 
@@ -228,8 +228,8 @@ def _empty(files: Sequence[Path]) -> list[str]:
     """The note on empty files beside `files` that are called as traces are: a host or rank is lost with them."""
     beside = [file for directory in {file.parent: None for file in files} for file in _files(directory)]
     empty = [file.name for file in beside if file.name.endswith(_TRACE_SUFFIXES) and not file.stat().st_size]
-    return [f"Skipped empty files (0 bytes): {_listed(empty)}."] if empty else []
+    return [f"Skipped empty files (0 bytes): {_short_list(empty)}."] if empty else []
 
 
-def _listed(names: Sequence[str]) -> str:
+def _short_list(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"

@@ -136,7 +136,7 @@ FORMATS = (
 )
 
 
-def named(name: str) -> Format | None:
+def by_name(name: str) -> Format | None:
     """The format that `Trace.format` calls `name`, None for another: a trace may be made of frames."""
     return next((record for record in FORMATS if record.name == name), None)
 
@@ -156,7 +156,7 @@ def file_type(path: Path, sure: bool = False) -> FileType | None:
 def dialect(document: Document) -> tuple[str, Dialect] | None:
     """The name of the format of a Chrome JSON document and how its profiler writes it, None if no format matches."""
     dialects = ((each.name, each.reader) for each in FORMATS if isinstance(each.reader, Dialect))
-    return next(((name, known) for name, known in dialects if known.is_own(document)), None)
+    return next(((name, each) for name, each in dialects if each.is_own(document)), None)
 
 
 def writers(*file_types: FileType) -> str:

@@ -158,7 +158,7 @@ def _notes(trace: Trace, unions: Unions) -> list[str]:
     """What a reader of the figures must know about CPU devices, which are threads that share cores."""
     cpus, cores = _cpus(unions), too_few_cores(trace, unions)
     notes = []
-    form = formats.named(trace.format)
+    form = formats.by_name(trace.format)
     if form and form.xla and any(len(unions.devices[name].collective) for name in cpus):
         notes.append(
             "A CPU device runs one operation at a time, so compute never hides a collective there: "

@@ -92,7 +92,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
                     for row in document["findings"] or ()
                 ),
                 backend=types.pop() if len(types) == 1 else "",
-                xla=(form := formats.named(document["trace"]["format"])) is not None and form.xla,
+                xla=(form := formats.by_name(document["trace"]["format"])) is not None and form.xla,
             ),
             compared=tuple(document["compared"]),
         )

@@ -259,5 +259,5 @@ def _with(what: str, advice: str | None) -> str:
 
 def _recording(trace: Trace) -> Recording:
     """How to record what the trace's format could hold."""
-    form = formats.named(trace.format)
+    form = formats.by_name(trace.format)
     return form.recording if form else Recording()

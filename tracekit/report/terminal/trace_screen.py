@@ -53,7 +53,7 @@ def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kin
 def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
     """The screen, line by line; only a path may be wider than `width`."""
     files = f", {inventory.files} files" if inventory.files > 1 else ""
-    form = formats.named(inventory.format)
+    form = formats.by_name(inventory.format)
     screen = [f"{'trace':{LABEL}}{terminal.safe(inventory.source)}"]
     screen += _labelled("format", f"{inventory.format}: {form.title if form else 'of unknown origin'}{files}", width)
     if len(inventory.runs) > 1:
@@ -248,7 +248,7 @@ def _launches(inventory: Contents) -> str:
 
 def _recorded(inventory: Contents) -> str:
     """What the rows carry: only of kinds of rows that there are, and HLO ops only where XLA ran."""
-    form = formats.named(inventory.format)
+    form = formats.by_name(inventory.format)
     parts: dict[str, list[str]] = {}
     for key, (whose, what) in _CARRIED.items():
         share = inventory.carried[key]
