@@ -63,6 +63,7 @@ def test_a_phase_is_all_its_rounds_with_the_work_begun_inside():
     assert windows(selection) == {"": [[30, 60], [80, 110]]}
     assert (selection.length_ps, selection.start_ps, selection.axis) == (60, 0, "time within the rounds of the phase")
     assert (selection.name, selection.where) == ("phase both", "2 rounds of phase both, end to end")
+    assert selection.phase == "both"
 
 
 def test_a_phase_of_one_round_tells_where_it_lies():
@@ -139,6 +140,7 @@ def test_a_step_is_its_window():
         "time since the start of the step",
     )
     assert (selection.name, selection.where) == ("step 1", "step 1 (train), from 50 ps to 80 ps")
+    assert selection.phase is None
 
 
 def test_an_unknown_step_is_told_with_those_there_are():

@@ -58,7 +58,7 @@ def read(text: str) -> dict:
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=20))
 def test_a_column_holds_any_integers(values):
     made = column("x", np.array(values, np.int64))
-    held = zlib.decompress(made.packed)
+    held = zlib.decompress(made.content)
     assert len(held) == made.planes * len(values)
     plain = [sum(held[p * len(values) + i] << 8 * p for p in range(made.planes)) for i in range(len(values))]
     assert [(-(v + 1) // 2 if v % 2 else v // 2) if made.signed else v for v in plain] == values

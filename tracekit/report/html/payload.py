@@ -106,7 +106,7 @@ def _elements(report: Report, rows: Lanes) -> str:
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
         "notes": list(rows.notes),
-        "columns": {column.name: column.encoding for column in columns},
+        "columns": {packed.name: packed.encoding for packed in columns},
     }
     # Names and what has one may be many: they are compressed like the columns.
     with_names = {
@@ -118,7 +118,7 @@ def _elements(report: Report, rows: Lanes) -> str:
     }
     elements = [f'<script type="application/json" id="timeline-header">{json_text(header)}</script>']
     elements += [_element("named", zlib.compress(json_text(with_names).encode("ascii"), 6))]
-    elements += [_element(column.name, column.packed) for column in columns]
+    elements += [_element(packed.name, packed.content) for packed in columns]
     return "\n".join(elements) + "\n"
 
 
@@ -189,7 +189,7 @@ def _unit(times: list[NDArray[np.int64]]) -> tuple[int, bool]:
 
 
 @dataclass(frozen=True)
-class Column:
+class PackedColumn:
     """Integers ready to be written: `planes` bytes each, one plane after the other, lowest first, zlib-compressed.
 
     Signed ones are 2 x, or -2 x - 1 below zero (zigzag), so that small ones have few bytes.
@@ -199,7 +199,7 @@ class Column:
     length: int
     planes: int
     signed: bool
-    packed: bytes
+    content: bytes
 
     @property
     def encoding(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Column:
         return {"length": self.length, "planes": self.planes, "signed": self.signed}
 
 
-def column(name: str, values: NDArray[np.integer[Any]]) -> Column:
+def column(name: str, values: NDArray[np.integer[Any]]) -> PackedColumn:
     """`values` (n,) in as many byte planes as the largest needs; with times of 4.29 ms = 2**32 ps, that is often 5."""
     wide = np.asarray(values, np.int64)
     signed = bool(len(wide)) and int(wide.min()) < 0
@@ -215,7 +215,7 @@ def column(name: str, values: NDArray[np.integer[Any]]) -> Column:
     plain = ((wide << 1) ^ (wide >> 63)).view(np.uint64) if signed else wide.view(np.uint64)
     planes = (int(plain.max()).bit_length() + 7) // 8 if len(plain) else 0
     split = plain.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :planes].T
-    return Column(name, len(wide), planes, signed, zlib.compress(np.ascontiguousarray(split).tobytes(), 6))
+    return PackedColumn(name, len(wide), planes, signed, zlib.compress(np.ascontiguousarray(split).tobytes(), 6))
 
 
 def json_text(value: object) -> str:
