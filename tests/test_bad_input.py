@@ -44,16 +44,16 @@ def cli(monkeypatch, capsys, tmp_path):
             main()
         except SystemExit as stop:
             code = stop.code
-        said = capsys.readouterr()
-        return code, said.out, said.err, sorted(file.name for file in home.iterdir())
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err, sorted(file.name for file in home.iterdir())
 
     return run
 
 
-def failed(result) -> str:
+def sentence_of(result) -> str:
     """The sentence with which a command failed, checked to be nothing but that."""
-    code, out, err, written = result
-    assert (code, out, written) == (1, "", []), err
+    code, out, err, files = result
+    assert (code, out, files) == (1, "", []), err
     assert err.startswith("tracekit: ")
     assert err.count("\n") == 1
     assert err.endswith(".\n")
@@ -137,34 +137,34 @@ UNREADABLE = {
 def test_what_is_no_trace_is_one_sentence(cli, tmp_path, name, command):
     path = tmp_path / name
     UNREADABLE[name](path)
-    assert str(path) in failed(cli(command, path))
+    assert str(path) in sentence_of(cli(command, path))
 
 
 def test_a_report_of_nsight_systems_is_told_how_to_export_it(cli, tmp_path):
     path = tmp_path / "my report.nsys-rep"
     path.write_bytes(b"whatever")
-    said = failed(cli("read", path))
-    assert "nsys export --type sqlite" in said
+    sentence = sentence_of(cli("read", path))
+    assert "nsys export --type sqlite" in sentence
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_trace_mangled_by_a_text_encoding_is_one_sentence(cli, tmp_path, command):
     path = tmp_path / "mangled.xplane.pb"
     path.write_bytes(SMALL.decode("utf-8", "replace").encode())
-    assert "is corrupt or not an XSpace" in failed(cli(command, path))
+    assert "is corrupt or not an XSpace" in sentence_of(cli(command, path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @traces.needs_real
 def test_a_real_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
     path = traces.xspace("xplane/corrupt")
-    assert "is corrupt or not an XSpace" in failed(cli(command, path))
+    assert "is corrupt or not an XSpace" in sentence_of(cli(command, path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.skipif(reads_everything(), reason="this user (root) may read everything")
 @pytest.mark.parametrize(
-    ("closed", "given"),
+    ("closed", "requested"),
     [
         ("trace.xplane.pb", "trace.xplane.pb"),
         ("directory", "directory"),
@@ -173,17 +173,17 @@ def test_a_real_trace_mangled_by_a_text_encoding_is_one_sentence(cli, command):
         ("log/plugins/profile/run", "log"),
     ],
 )
-def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, given, command):
+def test_what_may_not_be_read_is_one_sentence(cli, tmp_path, closed, requested, command):
     path = tmp_path / closed
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(SMALL) if path.suffix else path.mkdir()
     path.chmod(0)
     try:
-        said = failed(cli(command, tmp_path / given))
+        sentence = sentence_of(cli(command, tmp_path / requested))
     finally:
         path.chmod(0o700)
-    assert str(path) in said
-    assert "Permission denied" in said
+    assert str(path) in sentence
+    assert "Permission denied" in sentence
 
 
 def test_one_broken_rank_of_several_is_named(cli, tmp_path):
@@ -191,7 +191,7 @@ def test_one_broken_rank_of_several_is_named(cli, tmp_path):
     ranks.mkdir()
     (ranks / "rank0.xplane.pb").write_bytes(SMALL)
     (ranks / "rank1.xplane.pb").write_bytes(SMALL[:-40])
-    assert "rank1.xplane.pb" in failed(cli("read", ranks))
+    assert "rank1.xplane.pb" in sentence_of(cli("read", ranks))
 
 
 def test_json_that_breaks_off_is_read_as_far_as_it_goes_and_says_so(cli, tmp_path):
@@ -204,7 +204,7 @@ def test_json_that_breaks_off_is_read_as_far_as_it_goes_and_says_so(cli, tmp_pat
 
 def boundaries(data: bytes) -> set[int]:
     """Where the top-level fields of a message end, its start too: varint tag, varint length, that many bytes."""
-    found, at = {0}, 0
+    ends, at = {0}, 0
     while at < len(data):
         size = shift = 0
         at += 1  # one byte of tag: field numbers of an XSpace are below 16
@@ -214,9 +214,9 @@ def boundaries(data: bytes) -> set[int]:
             if data[at - 1] < 0x80:
                 break
         at += size
-        found.add(at)
+        ends.add(at)
     assert at == len(data)
-    return found
+    return ends
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -226,7 +226,7 @@ def test_a_file_cut_anywhere_is_one_sentence_or_holds_whole_planes(cli, tmp_path
     path.write_bytes(SMALL[:length])
     result = cli("read", path)
     if length == 0 or length not in boundaries(SMALL):
-        assert str(path) in failed(result)
+        assert str(path) in sentence_of(result)
     else:
         assert result[0] == 0
 
@@ -240,4 +240,4 @@ def test_every_cut_inside_a_plane_is_one_sentence(cli, tmp_path, command):
     step = 1 if command == "read" else 9
     for length in range(1, len(data), step):
         path.write_bytes(data[:length])
-        failed(cli(command, path))
+        sentence_of(cli(command, path))

@@ -17,18 +17,18 @@ ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "benchmarks"
 
 
-def ran(script: str, out: Path, *options: str) -> tuple[dict, str]:
+def run(script: str, out: Path, *options: str) -> tuple[dict, str]:
     """What the benchmark `script` wrote to `out` in one round, and what it printed."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, BENCHMARKS / script, "--rounds", "1", "--json", out, *options],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(out.read_text()), done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    return json.loads(out.read_text()), process.stdout
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def test_another_reader_finds_every_event_and_stat_that_the_generator_meant(make
     path = tmp_path / "host.xplane.pb"
     make_xspace.write(path, 2_000)
     meant = make_xspace.planes(2_000)
-    found = list(ProfileData.from_file(str(path)).planes)
+    planes = list(ProfileData.from_file(str(path)).planes)
 
-    assert [plane.name for plane in found] == [plane.name for plane in meant]
+    assert [plane.name for plane in planes] == [plane.name for plane in meant]
     assert sum(len(line.name) for plane in meant for line in plane.lines) == 2_000
-    for plane, expected in zip(found, meant, strict=True):
+    for plane, expected in zip(planes, meant, strict=True):
         assert dict(plane.stats) == {name: value for name, _, value in expected.stats}
         lines = [(line.name, list(line.events)) for line in plane.lines]
         assert [(name, len(events)) for name, events in lines] == [
@@ -114,7 +114,7 @@ def test_too_few_events_are_refused(make_xspace):
 
 
 def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
-    result, printed = ran("read_xspace.py", tmp_path / "result.json", "--events", "2000")
+    result, output = run("read_xspace.py", tmp_path / "result.json", "--events", "2000")
     skipped = {name for name, peer in result["peers"].items() if "skipped" in peer}
     assert skipped == (
         set() if importlib.util.find_spec("xprof") else {name for name in result["peers"] if "XProf" in name}
@@ -124,7 +124,7 @@ def test_the_benchmark_measures_every_reader_on_the_same_events(tmp_path):
     assert {name: result["peers"][name]["events"] for name in complete} == dict.fromkeys(complete, 2_000)
     assert all(peer["seconds"] > 0 for name, peer in result["peers"].items() if name not in skipped)
     assert {goal["goal"] for goal in result["goals"]} == ({25} if skipped else {25, 50})
-    assert all(name in printed for name in result["peers"])
+    assert all(name in output for name in result["peers"])
 
 
 @pytest.fixture
@@ -141,10 +141,10 @@ def test_a_generated_kineto_trace_has_the_events_that_it_says_and_every_seed_its
     make_kineto.write(other, events, seed=1)
     assert first.read_bytes() == second.read_bytes() != other.read_bytes()
     assert size == first.stat().st_size
-    written = json.loads(first.read_text())["traceEvents"]
-    assert len(written) == events
+    events_written = json.loads(first.read_text())["traceEvents"]
+    assert len(events_written) == events
     trace = tracekit.read(first)
-    work = [one for one in written if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    work = [event for event in events_written if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
     assert (len(trace.events), trace.notes) == (len(work), ())
 
 
@@ -154,15 +154,15 @@ def test_too_few_events_for_a_kineto_trace_are_refused(make_kineto, tmp_path):
 
 
 def test_the_chrome_benchmark_measures_every_reader_on_the_same_events(tmp_path):
-    result, _ = ran("read_chrome.py", tmp_path / "result.json", "--events", "2000")
+    result, _ = run("read_chrome.py", tmp_path / "result.json", "--events", "2000")
     peers = result["peers"]
     assert not [name for name, peer in peers.items() if "failed" in peer]
     assert "skipped" in peers["HTA, TraceAnalysis"]
-    counted = {name: peer["events"] for name, peer in peers.items() if "skipped" not in peer}
-    rows = counted.pop("tracekit, Trace")
-    assert set(counted.values()) == {2_000}
+    counts = {name: peer["events"] for name, peer in peers.items() if "skipped" not in peer}
+    rows = counts.pop("tracekit, Trace")
+    assert set(counts.values()) == {2_000}
     assert 0 < rows < 2_000
-    assert {"tracekit, columns", "msgspec, all objects", "json, all objects"} <= set(counted)
+    assert {"tracekit, columns", "msgspec, all objects", "json, all objects"} <= set(counts)
 
 
 def test_in_a_generated_kineto_trace_streams_run_in_order_and_nothing_before_its_launch(make_kineto, tmp_path):
@@ -177,7 +177,7 @@ def test_in_a_generated_kineto_trace_streams_run_in_order_and_nothing_before_its
 
 
 def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
-    result, printed = ran("analyse.py", tmp_path / "result.json", "--intervals", "500", "--kineto", "300")
+    result, output = run("analyse.py", tmp_path / "result.json", "--intervals", "500", "--kineto", "300")
     peers = result["peers"]
     skipped = {name for name, peer in peers.items() if "skipped" in peer}
     here = set() if importlib.util.find_spec("xprof") else {"XProf, XSpace"}
@@ -196,11 +196,11 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
             "critical_path/critical_path.critical_path",
         }
         assert {f"analysis/{part}" for part in expected} <= set(ours["parts"])
-    assert all(name in printed for name in peers)
+    assert all(name in output for name in peers)
 
 
 def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_without(tmp_path):
-    result, printed = ran(
+    result, output = run(
         "what_if.py",
         tmp_path / "result.json",
         *("--only", "collectives", "--steps", "4", "--width", "64", "--rows", "16"),
@@ -209,13 +209,13 @@ def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_with
     assert what == "collectives"
     assert 0 < round_["predicted_s"] < round_["with_s"]
     assert round_["error"] == pytest.approx(round_["predicted_s"] / round_["without_s"] - 1)
-    assert "error of the prediction" in printed
+    assert "error of the prediction" in output
 
 
 def test_the_benchmark_of_exports_writes_the_same_trace_with_every_peer(tmp_path):
-    result, printed = ran("export.py", tmp_path / "result.json", "--intervals", "300", "--only", "Parquet")
+    result, output = run("export.py", tmp_path / "result.json", "--intervals", "300", "--only", "Parquet")
     assert set(result["peers"]) == {"tracekit, Parquet", "pandas.to_parquet"}
     for name, peer in result["peers"].items():
         assert peer["write_s"] > 0
         assert peer["bytes"] > 10_000
-        assert name in printed
+        assert name in output

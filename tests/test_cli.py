@@ -40,18 +40,18 @@ print(json.dumps(told))
 Answer = tuple[int, str, str, list[str]]
 
 
-def run(*command: str, **given) -> subprocess.CompletedProcess[str]:
+def run(*command: str, **options) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, **given
+        [sys.executable, *command], capture_output=True, text=True, cwd=ROOT, env=environment, **options
     )
 
 
-def answers(asked: dict[str, tuple[list[str], dict[str, str]]]) -> dict[str, Answer]:
+def answers(questions: dict[str, tuple[list[str], dict[str, str]]]) -> dict[str, Answer]:
     """What the command line answers to each of the words and environments asked, all in one fresh process."""
-    done = run("-c", RUNNER, input=json.dumps([*asked.values()]))
-    assert done.returncode == 0, done.stderr
-    return dict(zip(asked, json.loads(done.stdout), strict=True))
+    process = run("-c", RUNNER, input=json.dumps([*questions.values()]))
+    assert process.returncode == 0, process.stderr
+    return dict(zip(questions, json.loads(process.stdout), strict=True))
 
 
 def test_every_command_is_here():
@@ -97,37 +97,37 @@ TYPED = {
 
 
 @pytest.fixture(scope="module")
-def completed(logdir):
-    asked = {}
+def completions(logdir):
+    questions = {}
     for shell, ask in SHELLS.items():
         for words in TYPED:
             variables = ask(words.format(logdir=logdir))
-            asked[f"{shell} {words}"] = (
+            questions[f"{shell} {words}"] = (
                 [],
                 {key: str(value) for key, value in variables.items()} | {"_TRACEKIT_COMPLETE": f"complete_{shell}"},
             )
-        shown = ["--show-completion", shell], {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-        asked[f"{shell} script"] = shown
-    return answers(asked)
+        question = ["--show-completion", shell], {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+        questions[f"{shell} script"] = question
+    return answers(questions)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("words", TYPED)
-def test_shell_completion_imports_nothing_heavy(shell, words, completed):
-    code, out, err, heavy = completed[f"{shell} {words}"]
+def test_shell_completion_imports_nothing_heavy(shell, words, completions):
+    code, out, err, heavy = completions[f"{shell} {words}"]
     assert code == 0, err
     # zsh is told each word between quotes, fish before a tab; both with what it means.
-    said = re.findall(r'"([^":]+)":"', out) if shell == "zsh" else out.splitlines()
-    told = [line.split("\t")[0] for line in said]
-    if shell == "zsh" and not told:
-        told = re.findall(r'"([^"]+)"', out)
-    assert sorted(told) == TYPED[words]
+    lines = re.findall(r'"([^":]+)":"', out) if shell == "zsh" else out.splitlines()
+    candidates = [line.split("\t")[0] for line in lines]
+    if shell == "zsh" and not candidates:
+        candidates = re.findall(r'"([^"]+)"', out)
+    assert sorted(candidates) == TYPED[words]
     assert heavy == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_there_is_a_completion_script_for_each_shell(shell, completed):
-    code, out, err, _ = completed[f"{shell} script"]
+def test_there_is_a_completion_script_for_each_shell(shell, completions):
+    code, out, err, _ = completions[f"{shell} script"]
     assert code == 0, err
     assert f"complete_{shell}" in out
 

@@ -18,8 +18,8 @@ ROWS = [("a", 1, None, 0.5, True), (None, 2, 3, None, False)]
 
 def test_rows_become_what_pandas_makes_of_them() -> None:
     """Against DataFrame.astype, which takes another way to the same frame."""
-    wanted = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
-    pd.testing.assert_frame_equal(frame(COLUMNS, ROWS), wanted)
+    expected = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
+    pd.testing.assert_frame_equal(frame(COLUMNS, ROWS), expected)
 
 
 def test_columns_may_be_anything_of_one_length_and_further_ones_are_left_out() -> None:
@@ -31,10 +31,10 @@ def test_columns_may_be_anything_of_one_length_and_further_ones_are_left_out() -
         "time_ps": range(1, 3),
         "name": np.array(["a", None], object),
     }
-    wanted = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
-    pd.testing.assert_frame_equal(frame(COLUMNS, data), wanted)
+    expected = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype(COLUMNS)
+    pd.testing.assert_frame_equal(frame(COLUMNS, data), expected)
     table = pd.DataFrame(data, index=[7, 9])
-    pd.testing.assert_frame_equal(frame(COLUMNS, table), wanted)
+    pd.testing.assert_frame_equal(frame(COLUMNS, table), expected)
 
 
 def test_without_rows_the_dtypes_are_those_promised() -> None:
@@ -46,9 +46,9 @@ def test_without_rows_the_dtypes_are_those_promised() -> None:
 def test_integers_beyond_what_a_float_holds_stay_exact_beside_a_null() -> None:
     """Two and a half hours are 2**53 ps; a float holds no odd number above."""
     odd = 2**53 + 1
-    found = frame({"wait_ps": "Int64"}, [(odd,), (None,)])["wait_ps"]
-    assert found[0] == odd
-    assert found.isna().tolist() == [False, True]
+    column = frame({"wait_ps": "Int64"}, [(odd,), (None,)])["wait_ps"]
+    assert column[0] == odd
+    assert column.isna().tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -72,30 +72,30 @@ def test_rows_of_different_lengths_and_missing_columns_are_mistakes() -> None:
 
 def test_what_is_not_given_is_null_and_a_length_alone_makes_rows_of_nulls():
     columns = {"name": "str", "device": "category", "kind": KIND_DTYPE, "bytes": "Int64", "ratio": "Float64"}
-    for made in (frame(columns, {"name": [None, None]}), frame(columns, length=2)):
-        assert len(made) == 2
-        assert made.isna().all(axis=None)
-        assert {name: made[name].dtype for name in columns if name != "device"} == {
+    for table in (frame(columns, {"name": [None, None]}), frame(columns, length=2)):
+        assert len(table) == 2
+        assert table.isna().all(axis=None)
+        assert {name: table[name].dtype for name in columns if name != "device"} == {
             name: pd.api.types.pandas_dtype(dtype) for name, dtype in columns.items() if name != "device"
         }
-        assert str(made["device"].cat.categories.dtype) == "str"
+        assert str(table["device"].cat.categories.dtype) == "str"
 
 
 def test_a_label_that_the_contract_does_not_know_is_null():
-    made = frame({"kind": KIND_DTYPE}, {"kind": ["memcpy", "juggling"]})
-    assert made["kind"].cat.codes.tolist() == [2, -1]
+    table = frame({"kind": KIND_DTYPE}, {"kind": ["memcpy", "juggling"]})
+    assert table["kind"].cat.codes.tolist() == [2, -1]
 
 
 def test_a_frame_may_not_change_with_the_one_it_was_made_of():
     column = pd.Series([1, 2], index=[7, 8])
-    made = frame({"n": "int64"}, {"n": column})
+    table = frame({"n": "int64"}, {"n": column})
     column[7] = 9
-    assert made["n"].tolist() == [1, 2]
-    assert made.index.tolist() == [0, 1]
+    assert table["n"].tolist() == [1, 2]
+    assert table.index.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (pd.DataFrame({"n": [1]}), "Small has columns"),
         (pd.DataFrame({"n": [1.5], "device": pd.Categorical(["gpu:0"])}), "Small.n has dtype float64"),
@@ -104,16 +104,16 @@ def test_a_frame_may_not_change_with_the_one_it_was_made_of():
     ],
     ids=["columns", "number", "no category", "null"],
 )
-def test_a_frame_that_breaks_its_contract_is_named(bad, said):
-    with pytest.raises(TraceError, match=said):
+def test_a_frame_that_breaks_its_contract_is_named(bad, message):
+    with pytest.raises(TraceError, match=message):
         check("Small", bad, {"n": "int64", "device": "category"}, ["device"])
 
 
 def test_kinds_have_one_order_however_they_come():
     backwards = categorical(["memcpy", "compute"], np.array([1, 0]))
-    made = frame(EVENT_COLUMNS, {name: GOOD[name] for name in EVENT_COLUMNS} | {"kind": backwards})
-    assert made["kind"].tolist() == ["compute", "memcpy"]
-    assert made["kind"].cat.codes.tolist() == [0, 2]
+    table = frame(EVENT_COLUMNS, {name: GOOD[name] for name in EVENT_COLUMNS} | {"kind": backwards})
+    assert table["kind"].tolist() == ["compute", "memcpy"]
+    assert table["kind"].cat.codes.tolist() == [0, 2]
 
 
 def test_concat_unites_categories_and_keeps_the_order_of_rows():

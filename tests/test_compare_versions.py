@@ -36,12 +36,13 @@ def benchmarks(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def compared(before, after, **how):
+def compare(before, after, **how):
     """What comparing two values finds: (where, what), and the categorical columns of another order."""
     dump, differences = (importlib.import_module(name) for name in ("dump_version", "differences"))
     result = differences.compare(*(dict(dump.items("it", value)) for value in (before, after)), **how)
-    assert sum(result.compared.values()) - sum(result.equal.values()) == len({one.key for one in result.differences})
-    return [(one.where, one.what) for one in result.differences], [one.where for one in result.orders]
+    changes = result.differences
+    assert sum(result.compared.values()) - sum(result.equal.values()) == len({change.key for change in changes})
+    return [(change.where, change.what) for change in changes], [order.where for order in result.orders]
 
 
 def png(pixels):
@@ -51,7 +52,7 @@ def png(pixels):
 
 
 def test_a_frame_is_equal_to_its_copy():
-    assert compared(FRAME, FRAME.copy()) == ([], [])
+    assert compare(FRAME, FRAME.copy()) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -73,12 +74,12 @@ def test_a_frame_is_equal_to_its_copy():
     ],
 )
 def test_what_is_planted_in_a_frame_is_found(planted, difference):
-    assert compared(FRAME, planted) == ([difference], [])
+    assert compare(FRAME, planted) == ([difference], [])
 
 
 def test_categories_in_another_order_are_told_apart_from_what_differs():
     device = FRAME["device"].cat.set_categories(["gpu:1", "gpu:0"])
-    assert compared(FRAME, FRAME.assign(device=device)) == ([], ["device"])
+    assert compare(FRAME, FRAME.assign(device=device)) == ([], ["device"])
 
 
 @dataclasses.dataclass
@@ -106,7 +107,7 @@ ANSWER = Answer(FRAME, {"gpu:0": np.array([[1, 2], [3, 5]])})
     ],
 )
 def test_what_is_planted_inside_an_answer_is_found(planted, difference):
-    assert compared(ANSWER, planted) == ([difference], [])
+    assert compare(ANSWER, planted) == ([difference], [])
 
 
 @pytest.mark.parametrize(
@@ -119,20 +120,20 @@ def test_what_is_planted_inside_an_answer_is_found(planted, difference):
     ],
 )
 def test_what_is_planted_in_plain_data_is_found(before, after, difference):
-    assert compared(before, before) == ([], [])
-    assert compared(before, after) == ([difference], [])
+    assert compare(before, before) == ([], [])
+    assert compare(before, after) == ([difference], [])
 
 
 def test_only_figures_count_where_sentences_are_left_out():
     worded = FRAME.assign(reason=pd.array([None, None, "idle"], "str"))
-    assert compared(FRAME, worded, figures_only=True) == ([], [])
+    assert compare(FRAME, worded, figures_only=True) == ([], [])
     without = FRAME.assign(reason=pd.array([None, None, None], "str"))
-    assert compared(FRAME, without, figures_only=True) == ([("reason", "value")], [])
+    assert compare(FRAME, without, figures_only=True) == ([("reason", "value")], [])
     moved = worded.assign(start_ps=[1, 2, 4])
-    assert compared(FRAME, moved, figures_only=True) == ([("start_ps", "value")], [])
+    assert compare(FRAME, moved, figures_only=True) == ([("start_ps", "value")], [])
     before = {"notes": ["one thing"], "busy_ps": 3}
-    assert compared(before, {"notes": ["another"], "busy_ps": 3}, figures_only=True) == ([], [])
-    assert compared(before, {"notes": [], "busy_ps": 4}, figures_only=True)[0] == [
+    assert compare(before, {"notes": ["another"], "busy_ps": 3}, figures_only=True) == ([], [])
+    assert compare(before, {"notes": [], "busy_ps": 4}, figures_only=True)[0] == [
         ("notes", "value"),
         ("busy_ps", "value"),
     ]
@@ -144,13 +145,13 @@ def test_one_pixel_is_a_difference(kind):
     pixels = np.zeros((4, 5, 4), np.uint8)
     before = {"it": (kind, png(pixels))}
     pixels[2, 3, 1] = 1
-    found = differences.compare(before, {"it": (kind, png(pixels))}, figures_only=True).differences
-    assert [(one.what, one.detail) for one in found] == [
+    changes = differences.compare(before, {"it": (kind, png(pixels))}, figures_only=True).differences
+    assert [(change.what, change.detail) for change in changes] == [
         ("pixels", "1 of 20 pixels; the first at x 3, y 2: [0, 0, 0, 0] -> [0, 1, 0, 0]")
     ]
     assert not differences.compare(before, before).differences
-    found = differences.compare(before, {"it": (kind, png(pixels[1:]))}).differences
-    assert [one.what for one in found] == ["size"]
+    changes = differences.compare(before, {"it": (kind, png(pixels[1:]))}).differences
+    assert [change.what for change in changes] == ["size"]
 
 
 def test_a_picture_with_equal_panels_differs_in_wording():
@@ -159,7 +160,7 @@ def test_a_picture_with_equal_panels_differs_in_wording():
     before = {"it": ("picture", dark), "it/panel 0": ("panel", dark)}
     for panel, what in ((dark, ["wording"]), (light, ["pixels", "pixels"])):
         after = {"it": ("picture", light), "it/panel 0": ("panel", panel)}
-        assert [one.what for one in differences.compare(before, after).differences] == what
+        assert [change.what for change in differences.compare(before, after).differences] == what
     assert differences.compare(before, {"it": ("picture", light)}).differences[0].what == "pixels"
 
 
@@ -170,7 +171,7 @@ def packets(*texts):
 
 
 @pytest.mark.parametrize(
-    ("key", "kind", "before", "after", "what", "told"),
+    ("key", "kind", "before", "after", "what", "detail"),
     [
         ("it", "text", "a\nb\nc", "a\nB\nc", "wording", "line 2 of 3: 'b' -> 'B'"),
         ("it.csv", "bytes", b"a\n1\n", b"a\n1\n2\n", "bytes", "line 3 of 3: '' -> '2'; 4 lines now"),
@@ -184,17 +185,17 @@ def packets(*texts):
         ),
     ],
 )
-def test_what_is_planted_in_a_text_or_a_file_is_found(key, kind, before, after, what, told):
+def test_what_is_planted_in_a_text_or_a_file_is_found(key, kind, before, after, what, detail):
     differences = importlib.import_module("differences")
-    found = differences.compare({key: (kind, before)}, {key: (kind, after)}).differences
-    assert [(one.what, one.detail) for one in found] == [(what, told)]
+    changes = differences.compare({key: (kind, before)}, {key: (kind, after)}).differences
+    assert [(change.what, change.detail) for change in changes] == [(what, detail)]
     assert not differences.compare({key: (kind, before)}, {key: (kind, before)}).differences
 
 
 def test_a_sentence_in_packets_is_no_figure():
     differences = importlib.import_module("differences")
     before, after = ({"it.pftrace": ("bytes", packets(text))} for text in ("two words", "three more words"))
-    assert [one.what for one in differences.compare(before, after).differences] == ["wording"]
+    assert [change.what for change in differences.compare(before, after).differences] == ["wording"]
 
 
 @pytest.mark.parametrize(
@@ -213,16 +214,16 @@ def test_a_sentence_in_packets_is_no_figure():
 )
 def test_errors_are_equal_if_their_class_and_sentence_are(before, after, how, what):
     differences = importlib.import_module("differences")
-    items = [{"trace": (kind, {"class": name, "sentence": said})} for kind, name, said in (before, after)]
-    assert [one.what for one in differences.compare(*items, **how).differences] == what
+    items = [{"trace": (kind, {"class": name, "sentence": sentence})} for kind, name, sentence in (before, after)]
+    assert [change.what for change in differences.compare(*items, **how).differences] == what
 
 
 def test_what_stands_below_an_answer_that_failed_is_told_once():
     differences = importlib.import_module("differences")
     before = {"report/phases": ("data", 1), "report/notes": ("data", 2), "steps": ("data", 3)}
     after = {"report": ("failure", {"class": "KeyError", "sentence": "x"}), "steps": ("data", 3)}
-    found = differences.compare(before, after).differences
-    assert [(one.key, one.what) for one in found] == [("report", "added")]
+    changes = differences.compare(before, after).differences
+    assert [(change.key, change.what) for change in changes] == [("report", "added")]
 
 
 def test_a_type_that_is_not_known_is_no_agreement(monkeypatch):
@@ -261,7 +262,7 @@ def test_a_known_difference_needs_its_key_and_its_reason(tmp_path, entry):
 
 def test_the_known_differences_of_the_tree_can_be_read():
     script = importlib.import_module("compare_versions")
-    assert all(one.reason for one in script.read_known(BENCHMARKS / "compare_versions.toml"))
+    assert all(entry.reason for entry in script.read_known(BENCHMARKS / "compare_versions.toml"))
 
 
 def test_what_only_changed_its_name_is_the_same(monkeypatch):
@@ -285,8 +286,8 @@ def test_files_of_one_set_are_a_trace_together_and_each_for_itself(tmp_path):
     for name in names:
         (tmp_path / "traces" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "traces" / name).touch()
-    found = {unit.name for unit in script.find_units(tmp_path / "traces")}
-    assert found == {f"traces/{name}" for name in (*names[:4], "set")}
+    unit_names = {unit.name for unit in script.find_units(tmp_path / "traces")}
+    assert unit_names == {f"traces/{name}" for name in (*names[:4], "set")}
 
 
 def test_every_part_of_the_tree_is_asked_for_and_answers():
@@ -327,7 +328,7 @@ def test_a_picosecond_between_two_trees_is_found_where_it_is(tmp_path):
         file.write(LATER)
     (tmp_path / "known.toml").touch()
     out = tmp_path / "out.json"
-    done = subprocess.run(
+    process = subprocess.run(
         [
             *(sys.executable, BENCHMARKS / "compare_versions.py", "--old", sys.executable, "--old-path", ROOT),
             *("--new", sys.executable, "--new-path", tmp_path / "tree", "--traces", ROOT / "tests" / "data"),
@@ -338,12 +339,12 @@ def test_a_picosecond_between_two_trees_is_found_where_it_is(tmp_path):
         text=True,
         check=False,
     )
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert process.returncode == 1, process.stdout + process.stderr
     result = json.loads(out.read_text())
-    assert {one["trace"] for one in result["differences"]} == {"data/kineto-rank1.pt.trace.json"}
-    (row,) = [one for one in result["differences"] if one["key"] == "trace/events"]
+    assert {difference["trace"] for difference in result["differences"]} == {"data/kineto-rank1.pt.trace.json"}
+    (row,) = [difference for difference in result["differences"] if difference["key"] == "trace/events"]
     assert (row["where"], row["what"]) == ("end_ps", "value")
-    keys = {one["key"] for one in result["differences"]}
+    keys = {difference["key"] for difference in result["differences"]}
     assert {"partition", "report/whole/partition", "exports/csv/events.csv"} <= keys
     assert result["compared"]["panel"] == 2
     assert "1 rows differ" in row["detail"]

@@ -18,12 +18,12 @@ WORDS = st.text(st.sampled_from("ab -%漢👩\u200d\x1b\t\u202e…é"), max_size
 
 @given(st.text(max_size=40))
 def test_no_control_or_direction_character_is_left(text):
-    kept = terminal.safe(text)
-    assert {unicodedata.category(letter) for letter in kept} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} == set()
+    harmless = terminal.safe(text)
+    assert {unicodedata.category(letter) for letter in harmless} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} == set()
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "harmless"),
     [
         ("plain [red]x[/red] :smile:", "plain [red]x[/red] :smile:"),
         ("\x1b[2J\x07", "␛[2J␇"),
@@ -33,8 +33,8 @@ def test_no_control_or_direction_character_is_left(text):
         ("\udcff", "�"),
     ],
 )
-def test_names_keep_their_letters_and_lose_their_power(text, kept):
-    assert terminal.safe(text) == kept
+def test_names_keep_their_letters_and_lose_their_power(text, harmless):
+    assert terminal.safe(text) == harmless
 
 
 @given(WORDS, st.integers(2, 30))
@@ -70,21 +70,21 @@ on.print(Text(terminal.shown(sys.argv[1], on)))
 """
 
 
-def said(name: str, **environment: str) -> bytes:
+def print_name(name: str, **environment: str) -> bytes:
     """What a program with a coloured word and a name writes into a pipe."""
     cleared = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
-    done = subprocess.run([sys.executable, "-c", SAY, name], capture_output=True, env=cleared | environment, check=True)
-    return done.stdout
+    command = [sys.executable, "-c", SAY, name]
+    return subprocess.run(command, capture_output=True, env=cleared | environment, check=True).stdout
 
 
 def test_a_pipe_gets_no_escape_codes_unless_they_are_asked_for():
-    assert said("gpu:0") == b"busy\ngpu:0\n"
-    assert b"\x1b[31mbusy" in said("gpu:0", FORCE_COLOR="1", TERM="xterm-256color")
-    assert said("gpu:0", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color") == b"busy\ngpu:0\n"
+    assert print_name("gpu:0") == b"busy\ngpu:0\n"
+    assert b"\x1b[31mbusy" in print_name("gpu:0", FORCE_COLOR="1", TERM="xterm-256color")
+    assert print_name("gpu:0", FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color") == b"busy\ngpu:0\n"
 
 
 def test_a_name_that_cannot_be_encoded_ends_nothing():
-    assert said("µs … 漢字", PYTHONIOENCODING="ascii", PYTHONUTF8="0") == b"busy\nus ... \\u6f22\\u5b57\n"
+    assert print_name("µs … 漢字", PYTHONIOENCODING="ascii", PYTHONUTF8="0") == b"busy\nus ... \\u6f22\\u5b57\n"
 
 
 def test_progress_is_silent_where_stderr_is_no_terminal(capsys, monkeypatch):

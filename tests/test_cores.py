@@ -10,7 +10,7 @@ from tracekit.cores import affinity, quota, usable
 SECOND, FIRST = "sys/fs/cgroup/{}cpu.max", "sys/fs/cgroup/cpu/{}cpu.cfs_{}_us"
 
 
-def written(root: Path, files: dict[str, str]) -> Path:
+def write_files(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,11 +51,11 @@ def own(*lines: str) -> dict[str, str]:
     ],
 )
 def test_the_limit_of_the_cgroup_is_found_in_both_versions(tmp_path, files, cores):
-    assert quota(written(tmp_path, files)) == cores
+    assert quota(write_files(tmp_path, files)) == cores
 
 
 def test_usable_cores_are_no_more_than_the_machine_has_and_the_cgroup_allows(tmp_path):
     assert 0 < usable() <= affinity() <= os.cpu_count()
-    assert usable(written(tmp_path, second("", "50000"))) == 0.5
-    assert usable(written(tmp_path, second("", "9900000"))) == affinity()
+    assert usable(write_files(tmp_path, second("", "50000"))) == 0.5
+    assert usable(write_files(tmp_path, second("", "9900000"))) == affinity()
     assert isinstance(usable(tmp_path), int)

@@ -74,9 +74,9 @@ def test_what_comes_next_is_to_name_the_release_to_tag_it_and_to_upload_it(monke
     monkeypatch.setattr(distributions, "git", lambda *words: "v9.9\nv0.0.1")
     files = [Path("dist/tracekit_jax-9.8-py3-none-any.whl"), Path("dist/tracekit_jax-9.8.tar.gz")]
     monkeypatch.setattr(distributions, "version", lambda: "9.8")
-    said = distributions.next_steps(*files)
-    assert "nothing uploaded: dist/" in said
-    assert [line[:30] for line in said.splitlines() if line[:1].isdigit()] == [
+    steps = distributions.next_steps(*files)
+    assert "nothing uploaded: dist/" in steps
+    assert [line[:30] for line in steps.splitlines() if line[:1].isdigit()] == [
         "1. In CHANGELOG.md call the se",
         "2. git tag --annotate v9.8 --m",
         "3. Upload tracekit_jax-9.8-py3",

@@ -10,19 +10,19 @@ DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = ("capture", "read", "report", "figure", "export", "view", "doctor")
 
 
-def helped(*words: str) -> str:
+def help_of(*words: str) -> str:
     env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tracekit", *words, "--help"], capture_output=True, text=True, check=True, env=env
     )
-    return done.stdout.replace("python -m tracekit", "tracekit").strip()
+    return process.stdout.replace("python -m tracekit", "tracekit").strip()
 
 
 def page() -> str:
     completion = "`tracekit --install-completion` completes commands, options, paths and runs in bash, zsh and fish."
     parts = [f"# The commands\n\n{completion}\n\nGenerated from `--help` by `python tests/test_docs.py`.\n"]
     for words in ((), *((name,) for name in COMMANDS)):
-        text = "\n".join(f"    {line}".rstrip() for line in helped(*words).splitlines())
+        text = "\n".join(f"    {line}".rstrip() for line in help_of(*words).splitlines())
         parts.append(f"## tracekit {' '.join(words)}".rstrip() + f"\n\n{text}\n")
     return "\n".join(parts)
 
@@ -38,8 +38,8 @@ def options(text: str) -> dict[str, set[str]]:
 
 def test_every_command_and_option_is_in_the_docs():
     assert options((DOCS / "cli.md").read_text("utf-8")) == options(page())
-    listed = re.findall(r"^  (\w+)  ", helped().partition("Commands:")[2], re.MULTILINE)
-    assert sorted(listed) == sorted(COMMANDS)
+    commands = re.findall(r"^  (\w+)  ", help_of().partition("Commands:")[2], re.MULTILINE)
+    assert sorted(commands) == sorted(COMMANDS)
 
 
 def test_links_between_the_pages_lead_somewhere():

@@ -17,7 +17,7 @@ def test_a_frame_has_all_columns_in_order_and_nulls_where_nothing_is_given():
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (GOOD.drop(columns="lane"), "has columns"),
         (GOOD.astype({"start_ps": "float64"}), "start_ps has dtype float64"),
@@ -28,6 +28,6 @@ def test_a_frame_has_all_columns_in_order_and_nulls_where_nothing_is_given():
         (GOOD.assign(kind=GOOD["kind"].cat.reorder_categories(list(KIND_DTYPE.categories[::-1]))), "kind has dtype"),
     ],
 )
-def test_a_frame_that_breaks_the_contract_is_refused(bad, said):
-    with pytest.raises(TraceError, match=said):
+def test_a_frame_that_breaks_the_contract_is_refused(bad, message):
+    with pytest.raises(TraceError, match=message):
         Trace(events=bad)
