@@ -66,7 +66,7 @@ from rich.text import Text
 from tracekit import console as terminal
 on = terminal.console()
 on.print(Text("busy", style="red"))
-on.print(Text(terminal.shown(sys.argv[1], on)))
+on.print(Text(terminal.printable(sys.argv[1], on)))
 """
 
 

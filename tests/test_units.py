@@ -124,7 +124,7 @@ def test_a_change_that_is_not_nothing_is_never_told_as_nothing(ratio, words):
 
 
 def test_counts_have_their_noun():
-    assert [units.counted(1, "row"), units.counted(1234, "row"), units.counted(2, "copy", "copies")] == [
+    assert [units.quantity(1, "row"), units.quantity(1234, "row"), units.quantity(2, "copy", "copies")] == [
         "1 row",
         "1,234 rows",
         "2 copies",

@@ -10,30 +10,37 @@ import typer
 from tracekit.errors import TracekitError
 from tracekit.version import __version__
 
-# What may not be read is told in a sentence (readable=False), not with the usage.
-_TRACE = "A trace file of any format, or a directory of runs, hosts or ranks."
-
 
 def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The runs of the trace on the command line, for the shell to complete --run."""
     # An option without its value stops the parser before it knows the arguments.
-    given = [ctx.params.get("trace_dir"), ctx.params.get("path"), *ctx.args]
-    trace_dir = next((Path(one) for one in given if one and Path(one).is_dir()), None)
+    paths = [ctx.params.get("trace_dir"), ctx.params.get("path"), *ctx.args]
+    trace_dir = next((Path(path) for path in paths if path and Path(path).is_dir()), None)
     # Like the rest of a completion, without the readers: only what stands in a log directory.
-    found = trace_dir.glob("**/plugins/profile/*/") if trace_dir else ()
-    return sorted(run.name for run in found if run.name.startswith(incomplete))
+    runs = trace_dir.glob("**/plugins/profile/*/") if trace_dir else ()
+    return sorted(run.name for run in runs if run.name.startswith(incomplete))
 
 
 def _words(which: str) -> Callable[[str], list[str]]:
     """What the shell completes for the options of exports."""
 
-    def found(incomplete: str) -> list[str]:
+    def complete(incomplete: str) -> list[str]:
         from tracekit import export as words
 
         return [word for word in getattr(words, which) if word.startswith(incomplete)]
 
-    return found
+    return complete
 
+
+# What may not be read gets a sentence (readable=False), not with the usage.
+_Trace = Annotated[
+    Path, typer.Argument(readable=False, help="A trace file of any format, or a directory of runs, hosts or ranks.")
+]
+_Run = Annotated[
+    str | None,
+    typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
+]
+_Kinds = Annotated[Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")]
 
 app = typer.Typer(
     name="tracekit",
@@ -53,8 +60,8 @@ def main() -> None:
         raise SystemExit(1) from None
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_asked: bool) -> None:
+    if is_asked:
         print(f"tracekit {__version__}")
         raise typer.Exit
 
@@ -89,7 +96,7 @@ def capture(
 
     sys.excepthook = sys.__excepthook__  # typer's hook is not the script's
     try:
-        done = record(
+        captured = record(
             script,
             args or [],
             module=module,
@@ -102,25 +109,20 @@ def capture(
         print(f"tracekit: {error}", file=sys.stderr)
         raise typer.Exit(error.exit_code) from None
     # On stderr, like every line of tracekit's own during a capture: stdout is the script's.
-    print(f"Wrote {done.run}", file=sys.stderr)
-    print(f"tracekit report {shlex.quote(str(done.path))}", file=sys.stderr)
-    if done.unfinished:  # jax's own clean-up would wait for the work that the user has just given up
+    print(f"Wrote {captured.run}", file=sys.stderr)
+    print(f"tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr)
+    if captured.unfinished:  # jax's own clean-up would wait for the work that the user has just given up
         sys.stdout.flush()
-        os._exit(done.exit_code)
-    raise typer.Exit(done.exit_code)
+        os._exit(captured.exit_code)
+    raise typer.Exit(captured.exit_code)
 
 
 @app.command("read")
 def read_trace(
-    path: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
-    ] = None,
+    path: _Trace,
+    run: _Run = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
-    kinds: Annotated[
-        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
-    ] = None,
+    kinds: _Kinds = None,
 ) -> None:
     """Show what a trace contains, and what it lacks."""
     from tracekit.report.terminal.trace_screen import run as show
@@ -130,12 +132,9 @@ def read_trace(
 
 @app.command()
 def report(
-    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    trace_dir: _Trace,
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
-    ] = None,
+    run: _Run = None,
     phase: Annotated[list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")] = None,
     alone: Annotated[
         list[str] | None, typer.Option(help="Compare the last --phase with this solo phase (repeatable).")
@@ -145,9 +144,7 @@ def report(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every section and table, as in report.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
-    kinds: Annotated[
-        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
-    ] = None,
+    kinds: _Kinds = None,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
     import json
@@ -182,7 +179,7 @@ def report(
 
 @app.command()
 def figure(
-    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    trace_dir: _Trace,
     what: Annotated[
         str | None,
         typer.Option(help="gantt, partition, concurrency, overlap, or a comma-separated list [default: all]."),
@@ -197,13 +194,8 @@ def figure(
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>/figures].")] = None,
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
     width: Annotated[float, typer.Option(help="Width in inches, 5 to 48; text keeps its size.")] = 12,
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
-    ] = None,
-    kinds: Annotated[
-        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
-    ] = None,
+    run: _Run = None,
+    kinds: _Kinds = None,
 ) -> None:
     """Draw the timeline, the partition, concurrency and overlap.
 
@@ -230,7 +222,7 @@ def figure(
 
 @app.command()
 def export(
-    trace_dir: Annotated[Path, typer.Argument(readable=False, help=_TRACE)],
+    trace_dir: _Trace,
     to: Annotated[
         str | None,
         typer.Option(
@@ -242,19 +234,14 @@ def export(
         Path | None,
         typer.Option(help="The file, or the directory of tables [default: exports/<trace>.pftrace.gz or -csv …]."),
     ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
-    ] = None,
+    run: _Run = None,
     table: Annotated[
         str | None,
         typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    kinds: Annotated[
-        Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")
-    ] = None,
+    kinds: _Kinds = None,
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
     from tracekit.console import progress

@@ -36,21 +36,21 @@ def frame(
         data = dict(zip(columns, zip(*data, strict=True), strict=True)) if len(data) else {}
     if len(data.keys()):
         length = len(data) if isinstance(data, pd.DataFrame) else len(next(iter(data.values())))
-    made = {
+    filled = {
         name: _column(data[name], dtype) if name in data else _nulls(name, dtype, length)
         for name, dtype in columns.items()
     }
-    return pd.DataFrame(made, copy=False)
+    return pd.DataFrame(filled, copy=False)
 
 
 def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of `frames`, all with `columns`, one after the other; categories are united in order."""
-    frames = [one for one in frames if len(one)]
-    if not frames:
+    tables = [table for table in frames if len(table)]
+    if not tables:
         return frame(columns)
     data = {}
     for name, dtype in columns.items():
-        parts = [one[name] for one in frames]
+        parts = [table[name] for table in tables]
         data[name] = (
             union_categoricals([part.astype(_of_strings(part)) for part in parts])
             if _any_strings(dtype)
@@ -61,9 +61,9 @@ def concat(columns: Mapping[str, Any], frames: Iterable[pd.DataFrame]) -> pd.Dat
 
 def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Categorical:
     """The categorical column `labels[which]`, without a string per row; None is null, and labels may repeat."""
-    known = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
-    codes = np.array([-1 if label is None else known[label] for label in labels], np.int64)
-    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(known), dtype="str"))
+    place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
+    codes = np.array([-1 if label is None else place[label] for label in labels], np.int64)
+    return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(place), dtype="str"))
 
 
 def constant(value: str, length: int) -> pd.Categorical:
@@ -115,8 +115,8 @@ def _column(values: Any, dtype: Any) -> Any:
         return _column(values, "category").set_categories(dtype.categories)
     dtype = _dtype(dtype)
     if isinstance(dtype, np.dtype):
-        kept = have is None or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
-        return np.asarray(values, dtype) if kept else pd.Series(values).astype(dtype).array
+        is_safe = have is None or (isinstance(values, np.ndarray) and values.dtype.kind in "iub")
+        return np.asarray(values, dtype) if is_safe else pd.Series(values).astype(dtype).array
     return values if have == dtype else pd.array(values, dtype=dtype)
 
 
@@ -131,11 +131,11 @@ def _sorted_categorical(values: Sequence[str | None]) -> pd.Categorical:
 def _nulls(name: str, dtype: Any, length: int) -> Any:
     if _any_strings(dtype):
         return pd.Categorical.from_codes(np.full(length, -1, np.int8), categories=_NO_STRINGS)
-    if isinstance(known := _dtype(dtype), np.dtype):
+    if isinstance(exact := _dtype(dtype), np.dtype):
         if length:
             raise KeyError(name)
-        return np.empty(0, known)
-    return pd.array([None], dtype=known).repeat(length)
+        return np.empty(0, exact)
+    return pd.array([None], dtype=exact).repeat(length)
 
 
 @cache

@@ -53,7 +53,7 @@ def _sign(letter: str) -> str:
     return chr(0x2400 + code) if code < 0x20 else "\N{REPLACEMENT CHARACTER}"
 
 
-def shown(text: str, on: Console) -> str:
+def printable(text: str, on: Console) -> str:
     """`text` made safe, in the letters that `on` can show."""
     text = safe(text)
     return text if is_unicode(on) else text.translate(_PLAIN)
@@ -86,12 +86,12 @@ def folded(text: str, width: int) -> list[str]:
             lines.append(line)
         *whole, line = chop_cells(word, width) or [""]
         lines += whole
-    return [one.replace("\u00a0", " ") for one in [*lines, line]]
+    return [cut_line.replace("\u00a0", " ") for cut_line in [*lines, line]]
 
 
 def wrapped(text: str, on: Console, mark: str = "") -> list[str]:
     """The lines of a sentence after a `mark`, aligned behind it, none wider than the console."""
-    lines = folded(shown(text, on), max(on.width - len(mark), 8))
+    lines = folded(printable(text, on), max(on.width - len(mark), 8))
     return [(mark if at == 0 else " " * len(mark)) + line for at, line in enumerate(lines)]
 
 

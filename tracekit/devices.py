@@ -27,20 +27,20 @@ def is_known(device: str) -> bool:
 
 def type_of(device: str) -> str:
     """`gpu` of `gpu:3` and of `rank1/gpu:?`, `tpu` of a chip and of its SparseCores; "" of what is no device's name."""
-    found = _NAME.fullmatch(device)
-    return found["type"] if found else ""
+    match = _NAME.fullmatch(device)
+    return match["type"] if match else ""
 
 
 def is_sparse_core(device: str) -> bool:
     """Whether a device is a SparseCore, which stands beside the TensorCore of its chip."""
-    found = _NAME.fullmatch(device)
-    return bool(found and found["core"])
+    match = _NAME.fullmatch(device)
+    return bool(match and match["core"])
 
 
 def number(device: str) -> int | None:
     """The number of a device among those of its host, as programs count them; None of a SparseCore and if unknown."""
-    found = _NAME.fullmatch(device)
-    return int(found["number"]) if found and not found["core"] and is_known(device) else None
+    match = _NAME.fullmatch(device)
+    return int(match["number"]) if match and not match["core"] and is_known(device) else None
 
 
 def natural(name: str) -> tuple[tuple[bool, int, str], ...]:

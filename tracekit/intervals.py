@@ -49,9 +49,9 @@ def cells(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
     Returns `edges` (m + 1,) and `code` (m,): bit k of `code[i]` tells whether set k holds [edges[i], edges[i + 1]).
     Codes beside each other differ; a gap between the sets is a cell of code 0. Both are empty if all sets are.
     """
-    merged = [union(one) for one in sets]
+    merged = [union(rows) for rows in sets]
     edges, order = _sorted_edges(merged)
-    bits = np.repeat(np.left_shift(1, np.arange(len(merged))).astype(np.int8), [2 * len(one) for one in merged])
+    bits = np.repeat(np.left_shift(1, np.arange(len(merged))).astype(np.int8), [2 * len(rows) for rows in merged])
     code = np.bitwise_xor.accumulate(bits[order])
     last = _last_of_equal(edges)
     return edges[last], code[last][:-1]
@@ -63,7 +63,7 @@ def depth(*sets: Intervals) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     Returns `edges` (m,) and `count` (m,): `count[i]` sets hold [edges[i], edges[i + 1]); the last count is 0.
     Both are empty if all sets are.
     """
-    edges, order = _sorted_edges([union(one) for one in sets])
+    edges, order = _sorted_edges([union(rows) for rows in sets])
     count = np.cumsum(1 - 2 * (order & 1))
     last = _last_of_equal(edges)
     return edges[last], count[last]
@@ -88,9 +88,9 @@ def intersection(a: Intervals, b: Intervals) -> Intervals:
     # Each of the few meets the many from the first that ends after its start to the last that starts before its end.
     first = np.searchsorted(many[:, 1], few[:, 0], side="right")
     met = np.searchsorted(many[:, 0], few[:, 1], side="left") - first
-    one = np.repeat(np.arange(len(few)), met)
-    other = np.arange(len(one)) + np.repeat(first - np.cumsum(met) + met, met)
-    return np.column_stack([np.maximum(few[one, 0], many[other, 0]), np.minimum(few[one, 1], many[other, 1])])
+    at = np.repeat(np.arange(len(few)), met)
+    other = np.arange(len(at)) + np.repeat(first - np.cumsum(met) + met, met)
+    return np.column_stack([np.maximum(few[at, 0], many[other, 0]), np.minimum(few[at, 1], many[other, 1])])
 
 
 def difference(a: Intervals, b: Intervals) -> Intervals:
@@ -164,7 +164,7 @@ def sums(lengths: NDArray[np.int64], group: NDArray[np.integer[Any]], groups: in
 
 def span(sets: Sequence[Intervals]) -> tuple[int, int] | None:
     """First start and last end over all `sets`, or None if they hold no row."""
-    filled = [one for one in sets if len(one)]
+    filled = [rows for rows in sets if len(rows)]
     if not filled:
         return None
-    return min(int(one[:, 0].min()) for one in filled), max(int(one[:, 1].max()) for one in filled)
+    return min(int(rows[:, 0].min()) for rows in filled), max(int(rows[:, 1].max()) for rows in filled)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.units import count, counted, percent, rate, short, time
+from tracekit.units import count, percent, quantity, rate, short, time
 
 # What a notebook shows of a result, whose frames are there to be asked for the rest.
 MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
@@ -28,20 +28,20 @@ def block(*parts: str) -> str:
     return _BLOCK.format("\n".join(part for part in parts if part))
 
 
-def heading(title: str, said: str = "") -> str:
+def heading(title: str, text: str = "") -> str:
     """What the output is, and a sentence about it."""
-    return f"<p><strong>{_escaped(title)}</strong>{': ' if said else ''}{_escaped(said)}</p>"
+    return f"<p><strong>{_escaped(title)}</strong>{': ' if text else ''}{_escaped(text)}</p>"
 
 
-def sentence(said: str) -> str:
+def sentence(text: str) -> str:
     """A paragraph; nothing without a word in it."""
-    return f"<p>{_escaped(said)}</p>" if said else ""
+    return f"<p>{_escaped(text)}</p>" if text else ""
 
 
-def listed(said: Sequence[str], numbered: bool = False) -> str:
+def bullets(sentences: Sequence[str], numbered: bool = False) -> str:
     """Sentences below each other; nothing if there are none."""
     kind = "ol" if numbered else "ul"
-    return f"<{kind}>{''.join(f'<li>{_escaped(one)}</li>' for one in said)}</{kind}>" if said else ""
+    return f"<{kind}>{''.join(f'<li>{_escaped(text)}</li>' for text in sentences)}</{kind}>" if sentences else ""
 
 
 def folded(summary: str, inside: str) -> str:
@@ -51,18 +51,18 @@ def folded(summary: str, inside: str) -> str:
 
 def noted(notes: Sequence[str]) -> str:
     """The first MOST_NOTES notes, the others folded."""
-    told, rest = notes[:MOST_NOTES], notes[MOST_NOTES:]
-    more = folded(f"{counted(len(rest), 'more note')}", listed(rest)) if rest else ""
-    return listed([f"Note: {one}" for one in told]) + more
+    first, rest = notes[:MOST_NOTES], notes[MOST_NOTES:]
+    more = folded(quantity(len(rest), "more note"), bullets(rest)) if rest else ""
+    return bullets([f"Note: {note}" for note in first]) + more
 
 
 def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool] = ()) -> str:
     """A table of texts; `right` says of each column whether it stands to the right, by default all but the first."""
-    styles = [_RIGHT if one else _LEFT for one in right or [at > 0 for at in range(len(head))]]
+    styles = [_RIGHT if is_right else _LEFT for is_right in right or [at > 0 for at in range(len(head))]]
 
     def line(tag: str, cells: Sequence[str]) -> str:
-        made = (f"<{tag}{style}>{_escaped(cell)}</{tag}>" for style, cell in zip(styles, cells, strict=True))
-        return f"<tr>{''.join(made)}</tr>"
+        marked = (f"<{tag}{style}>{_escaped(cell)}</{tag}>" for style, cell in zip(styles, cells, strict=True))
+        return f"<tr>{''.join(marked)}</tr>"
 
     above = f"<p><em>{_escaped(title)}</em></p>\n" if title else ""
     body = "\n".join(line("td", row) for row in rows)
@@ -74,14 +74,14 @@ def frame(name: str, whole: pd.DataFrame, columns: str = "") -> str:
 
     The names of the columns are left as they are, units and all: they are what the next question needs.
     """
-    shown = whole[columns.split() or list(whole.columns)].head(MOST_ROWS)
-    said = counted(len(whole), "row") if len(shown) == len(whole) else f"first {len(shown)} of {len(whole):,} rows"
-    if len(shown.columns) < len(whole.columns):
-        said += f", {len(shown.columns)} of {len(whole.columns)} columns"
-    head = [str(column) for column in shown.columns]
-    held = [[cell(column, value) for value in shown[column].tolist()] for column in head]
-    right = [pd.api.types.is_numeric_dtype(dtype) for dtype in shown.dtypes]
-    return table(f"{name}: {said}", head, zip(*held, strict=True), right)
+    part = whole[columns.split() or list(whole.columns)].head(MOST_ROWS)
+    extent = quantity(len(whole), "row") if len(part) == len(whole) else f"first {len(part)} of {len(whole):,} rows"
+    if len(part.columns) < len(whole.columns):
+        extent += f", {len(part.columns)} of {len(whole.columns)} columns"
+    head = [str(column) for column in part.columns]
+    texts = [[cell(column, value) for value in part[column].tolist()] for column in head]
+    right = [pd.api.types.is_numeric_dtype(dtype) for dtype in part.dtypes]
+    return table(f"{name}: {extent}", head, zip(*texts, strict=True), right)
 
 
 def cell(column: str, value: Any) -> str:
@@ -99,44 +99,45 @@ def cell(column: str, value: Any) -> str:
     return count(value) if isinstance(value, int) else f"{value:,.3g}"
 
 
-def result(one: Any, **shown: str) -> str:
-    """A result, which is a dataclass with frames in it: the frames that are `shown`, each with the columns named.
+def result(value: Any, **columns: str) -> str:
+    """A result, which is a dataclass with frames in it: the frames that `columns` names, each with those columns.
 
-    Its other frames are named and its `notes` told. A result that is `lacking` evidence says why, and nothing else.
+    Of its other frames only the names follow, then its `notes`. A result that is `lacking` evidence says why, and
+    nothing else.
     """
-    if _lacking(one):
-        return block(heading(_title(one), _lacking(one)))
-    held = {name: table for name, table in frames(one).items() if len(table)}
-    more = [f"{name} ({counted(len(table), 'row')})" for name, table in held.items() if name not in shown]
+    if _lacking(value):
+        return block(heading(_title(value), _lacking(value)))
+    filled = {name: table for name, table in frames(value).items() if len(table)}
+    more = [f"{name} ({quantity(len(table), 'row')})" for name, table in filled.items() if name not in columns]
     return block(
-        heading(_title(one)),
-        *(frame(name, held[name], columns) for name, columns in shown.items() if name in held),
+        heading(_title(value)),
+        *(frame(name, filled[name], names) for name, names in columns.items() if name in filled),
         sentence(f"More in {', '.join(more)}." if more else ""),
-        noted(getattr(one, "notes", ())),
+        noted(getattr(value, "notes", ())),
     )
 
 
-def results(title: str, said: str, parts: Mapping[str, Any], first: Mapping[str, tuple[str, str]]) -> str:
+def results(title: str, text: str, parts: Mapping[str, Any], first: Mapping[str, tuple[str, str]]) -> str:
     """Several results, each folded behind what stands first in one of its frames; then why some lack evidence.
 
-    `first` names that frame of each part, and the columns that tell it.
+    `first` names that frame of each part, and the columns that say it.
     """
-    found = {name: one for name, one in parts.items() if not _lacking(one)}
-    told = [folded(f"{name}: {_first(one, *first[name])}", one._repr_html_()) for name, one in found.items()]
-    absent = [f"{name}: {_lacking(one)}" for name, one in parts.items() if name not in found]
-    return block(heading(title, said), *told, listed(absent))
+    there = {name: part for name, part in parts.items() if not _lacking(part)}
+    details = [folded(f"{name}: {_first(part, *first[name])}", part._repr_html_()) for name, part in there.items()]
+    absent = [f"{name}: {_lacking(part)}" for name, part in parts.items() if name not in there]
+    return block(heading(title, text), *details, bullets(absent))
 
 
-def line(one: Any, said: str = "") -> str:
-    """A result in one line: what is `said`, by default why there is nothing, or how many rows its frames have."""
-    held = ", ".join(f"{name} {len(table):,}" for name, table in frames(one).items())
-    return f"<{type(one).__name__}: {visible(said or _lacking(one) or held)}>"
+def line(value: Any, text: str = "") -> str:
+    """A result in one line: the `text`, by default why there is nothing, or how many rows its frames have."""
+    sizes = ", ".join(f"{name} {len(table):,}" for name, table in frames(value).items())
+    return f"<{type(value).__name__}: {visible(text or _lacking(value) or sizes)}>"
 
 
-def frames(one: Any) -> dict[str, pd.DataFrame]:
+def frames(value: Any) -> dict[str, pd.DataFrame]:
     """The frames of a dataclass by name."""
-    held = {field.name: getattr(one, field.name) for field in fields(one)}
-    return {name: value for name, value in held.items() if isinstance(value, pd.DataFrame)}
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: part for name, part in parts.items() if isinstance(part, pd.DataFrame)}
 
 
 def visible(text: str) -> str:
@@ -144,21 +145,21 @@ def visible(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def _first(one: Any, name: str, columns: str) -> str:
+def _first(value: Any, name: str, columns: str) -> str:
     """The first row of a frame in words: `cause host-bound, idle_ps 166.6 ms`."""
-    held = getattr(one, name)
-    if not len(held):
+    table = getattr(value, name)
+    if not len(table):
         return "nothing"
-    return ", ".join(f"{column} {cell(column, held[column].tolist()[0])}" for column in columns.split())
+    return ", ".join(f"{column} {cell(column, table[column].tolist()[0])}" for column in columns.split())
 
 
-def _title(one: Any) -> str:
+def _title(value: Any) -> str:
     """`Critical path` of a CriticalPath."""
-    return re.sub(r"(?<=[a-z])[A-Z]", lambda found: f" {found[0].lower()}", type(one).__name__)
+    return re.sub(r"(?<=[a-z])[A-Z]", lambda letter: f" {letter[0].lower()}", type(value).__name__)
 
 
-def _lacking(one: Any) -> str:
-    return str(getattr(one, "lacking", ""))
+def _lacking(value: Any) -> str:
+    return str(getattr(value, "lacking", ""))
 
 
 def _escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tracekit import notebook
 from tracekit.devices import is_known, known_first
-from tracekit.units import count, counted, percent, time
+from tracekit.units import count, percent, quantity, time
 
 # A longer table is read by nobody.
 MAX_DEVICES = 16
@@ -26,8 +26,8 @@ def line(source: str, form: str, events: pd.DataFrame) -> str:
     several = len(events) and events["clock"].cat.codes.min() != events["clock"].cat.codes.max()
     length = time(int(events["end_ps"].max()) - int(events["start_ps"].min())) if len(events) else ""
     facts = [
-        counted(sum(is_known(name) for name in names.values()), "device"),
-        counted(len(events), "event"),
+        quantity(sum(is_known(name) for name in names.values()), "device"),
+        quantity(len(events), "event"),
         "several clocks" if several else length,
         form,
     ]
@@ -38,12 +38,12 @@ def html(source: str, form: str, frames: Mapping[str, pd.DataFrame], notes: Sequ
     """A trace for a notebook; `frames` are all its frames by name."""
     table, kinds = devices(frames["events"]), [str(kind) for kind in frames["events"]["kind"].cat.categories]
     hosts = frames["hosts"]["host"].nunique()
-    facts = [source, form, counted(hosts, "host") if hosts else "", _windows(table)]
-    shown = table[["device", *kinds, "busy_ratio"]].head(MAX_DEVICES).itertuples(index=False)
-    rows = [[name, *map(count, counts), percent(ratio)] for name, *counts, ratio in shown]
+    facts = [source, form, quantity(hosts, "host") if hosts else "", _windows(table)]
+    first = table[["device", *kinds, "busy_ratio"]].head(MAX_DEVICES).itertuples(index=False)
+    rows = [[name, *map(count, counts), percent(ratio)] for name, *counts, ratio in first]
     idle = len(set(frames["devices"]["device"]) - set(table["device"]))
     rest = [f"{len(table) - len(rows)} more devices"] if len(rows) < len(table) else []
-    rest += [f"{counted(idle, 'device')} without events"] if idle else []
+    rest += [f"{quantity(idle, 'device')} without events"] if idle else []
     sizes = [f"{name} {count(len(frame))}" for name, frame in frames.items() if len(frame)]
     return notebook.block(
         notebook.heading("Trace", ", ".join(fact for fact in facts if fact)),

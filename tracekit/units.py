@@ -123,7 +123,7 @@ def mean(value: Any) -> str:
     return DASH if pd.isna(value) else f"{float(value):,.2f}"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def quantity(number: int, noun: str, plural: str = "") -> str:
     """So many of something: 1 row, 1,234 rows, 2 copies."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 

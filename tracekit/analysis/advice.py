@@ -16,7 +16,7 @@ from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
-from tracekit.units import counted
+from tracekit.units import quantity
 from tracekit.vocabulary.copies import host_memory
 from tracekit.vocabulary.kinds import Kind
 
@@ -82,7 +82,7 @@ class Advice:
             ]
             for finding in self.findings
         ]
-        summary = counted(len(rows), "finding")
+        summary = quantity(len(rows), "finding")
         table = notebook.table("", ["rule", "cost_ps", "share", "evidence"], rows, [False, True, True, False])
         return notebook.block(notebook.heading("Advice", summary), table if rows else "")
 

@@ -15,7 +15,7 @@ from tracekit.analysis.launches import Launches, launches
 from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.analysis.steps import Steps, steps
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
-from tracekit.units import counted
+from tracekit.units import quantity
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
@@ -80,7 +80,7 @@ class Explanation:
 
     @property
     def _looked_at(self) -> str:
-        return f"{counted(self.devices, 'device')}, {counted(self.rows, 'event')}"
+        return f"{quantity(self.devices, 'device')}, {quantity(self.rows, 'event')}"
 
 
 def explain(source: Source, windows: Windows | None = None) -> Explanation:

@@ -255,7 +255,7 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
             parent = next(uuids)
             yield named_track(parent, "bandwidth", description="Bytes per second of copies and collectives.")
         track = next(uuids)
-        left_out = f"{units.counted(rate.instant, 'row')} of zero length left out." if rate.instant else ""
+        left_out = f"{units.quantity(rate.instant, 'row')} of zero length left out." if rate.instant else ""
         yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
         values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
         yield from map(bytes, counter_packets(track, rate.edges, values, axis))

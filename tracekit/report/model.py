@@ -173,14 +173,14 @@ class Report:
         lacking = [f"{section.title}: {section.lacking}" for section in self.sections if section.lacking]
         return notebook.block(
             notebook.heading("Report", self.headline),
-            notebook.listed([f"{name}: {verdict}" for name, verdict in self.verdicts.items()]),
+            notebook.bullets([f"{name}: {verdict}" for name, verdict in self.verdicts.items()]),
             notebook.heading("What matters most") if first else "",
-            notebook.listed([*map(in_one_line, first)], numbered=True),
+            notebook.bullets([*map(in_one_line, first)], numbered=True),
             *map(_notebook_table, tables[:2]),
             *(notebook.folded(table.title, _notebook_table(table, titled=False)) for table in tables[2:]),
             notebook.sentence(self.scope),
             *map(_notebook_section, self.evidence),
-            notebook.folded("Not in this report", notebook.listed(lacking)) if lacking else "",
+            notebook.folded("Not in this report", notebook.bullets(lacking)) if lacking else "",
             notebook.noted(self.notes),
         )
 
@@ -262,7 +262,7 @@ def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
 def _notebook_section(section: Section) -> str:
     tables = "\n".join(_notebook_table(table) for table in section.tables if table.brief)
     return notebook.folded(
-        section.title, notebook.listed([*map(in_one_line, section.findings), *section.sentences]) + tables
+        section.title, notebook.bullets([*map(in_one_line, section.findings), *section.sentences]) + tables
     )
 
 

@@ -22,7 +22,7 @@ from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
-from tracekit.units import counted
+from tracekit.units import quantity
 
 Column = NDArray[np.int64]
 
@@ -297,7 +297,7 @@ def _notes(dag: Graph) -> tuple[str, ...]:
     ]
     if dag.blank_waits:
         notes.append(
-            f"{counted(dag.blank_waits, 'wait')} of the host could not be attributed: on a critical path that time is "
+            f"{quantity(dag.blank_waits, 'wait')} of the host could not be attributed: on a critical path that time is "
             "unexplained."
         )
     return tuple(notes)

@@ -129,7 +129,7 @@ class Bands:
     @property
     def note(self) -> list[str]:
         """The sentence on omitted names, if there are any."""
-        return [f"{units.counted(self.omitted, 'phase label')} omitted."] if self.omitted else []
+        return [f"{units.quantity(self.omitted, 'phase label')} omitted."] if self.omitted else []
 
     def draw(self, page: Page, axes: Axes, lanes_px: float) -> None:
         """Every other phase lightly shaded, a separator at the ends of each one wide enough to see, and the names.

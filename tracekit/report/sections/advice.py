@@ -12,7 +12,7 @@ from typing import Any
 
 from tracekit.analysis import advice
 from tracekit.report.section import Recommendation, Section
-from tracekit.units import counted, factor, percent, time
+from tracekit.units import factor, percent, quantity, time
 
 _BY_DIRECTION = {
     "H2D": "copy the next batch while this one computes: jax.device_put ahead of its use, two batches in flight",
@@ -66,7 +66,7 @@ def _of_time(finding: advice.Finding) -> str:
 def _idle(cause: str) -> Callable[[advice.Finding, Mapping[str, Any]], str]:
     return lambda finding, evidence: (
         f"{cause} kept devices idle for {percent(finding.share)} of their time ({time(finding.cost_ps)}), in "
-        f"{counted(evidence['gaps'], 'gap')}"
+        f"{quantity(evidence['gaps'], 'gap')}"
     )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.bandwidth import LOW_OCCUPANCY_RATIO, SMALL_BYTES, Bandwidth
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, or_missing, plain, table_of
-from tracekit.units import count, counted, percent, rate, size, time
+from tracekit.units import count, percent, quantity, rate, size, time
 
 # Of so many of the longest ops a rate beyond the peak has a sentence.
 _LONGEST = 8
@@ -37,7 +37,7 @@ def section(result: Bandwidth) -> Section:
 def _of_copies(row: dict[str, Any]) -> str:
     """What the copies that took longest reached."""
     kind = "" if row["direction"] == "unknown" else f"{row['direction']} "
-    copies_of = f"{counted(row['n'], f'{kind}copy', f'{kind}copies')} on {row['device']}"
+    copies_of = f"{quantity(row['n'], f'{kind}copy', f'{kind}copies')} on {row['device']}"
     sentence = f"{copies_of} took {time(row['busy_ps'])}"
     if pd.notna(row["bytes_per_s"]):
         sentence += f" at {rate(row['bytes_per_s'], 'B/s')}"

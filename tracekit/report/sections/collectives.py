@@ -19,7 +19,7 @@ from tracekit.report.section import (
     plain,
     table_of,
 )
-from tracekit.units import counted, percent, time
+from tracekit.units import percent, quantity, time
 
 # Rows of the longest waits where there is little room.
 _WAITS = 5
@@ -32,7 +32,7 @@ def section(result: Collectives) -> Section:
     if result.lacking:
         return Section("collectives", "Collectives", lacking=result.lacking)
     total = records(result.total)[0]
-    took = f"{_kinds(result.table)} on {counted(total['devices'], 'device')} took {time(total['device_time_ps'])}"
+    took = f"{_kinds(result.table)} on {quantity(total['devices'], 'device')} took {time(total['device_time_ps'])}"
     exposed = f"{percent(total['exposed_ps'], total['device_time_ps'])} of it exposed"
     operations, instances = _operations(result.by_op), _instances(result.table)
     if result.alone:
@@ -54,7 +54,7 @@ def section(result: Collectives) -> Section:
 def _kinds(instances: pd.DataFrame) -> str:
     """`129 all-reduces and 2 all-gathers`."""
     counts = instances["category"].value_counts()
-    kinds = [counted(number, _operation(str(category))) for category, number in counts.head(3).items()]
+    kinds = [quantity(number, _operation(str(category))) for category, number in counts.head(3).items()]
     if len(counts) > 3:
         kinds[2:] = [f"{counts.iloc[2:].sum()} others"]
     return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} and {kinds[-1]}"

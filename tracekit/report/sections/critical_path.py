@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import change, counted, percent, time
+from tracekit.units import change, percent, quantity, time
 
 # Smaller shares of a path, and smaller savings, are not worth a word.
 _WORTH = 0.01
@@ -86,7 +86,7 @@ def _name(step: dict[str, Any]) -> str:
 
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
     several = len(result.steps) > 1
-    steps = counted(len(result.steps), "step")
+    steps = quantity(len(result.steps), "step")
     return [
         table_of(
             result.total,

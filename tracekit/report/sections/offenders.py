@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import counted, percent, short, time
+from tracekit.units import percent, quantity, short, time
 
 # Characters of a name in a sentence.
 _NAME = 60
@@ -30,11 +30,11 @@ def section(result: Offenders) -> Section:
 
 def _first(row: dict[str, Any]) -> list[str]:
     what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
-    cost = f"{time(row['cost_ps'])} in {counted(row['n'], *_NOUNS[row['kind']])}"
+    cost = f"{time(row['cost_ps'])} in {quantity(row['n'], *_NOUNS[row['kind']])}"
     sentence = f"Largest loss: {what} on {row['device']}, {cost} ({percent(row['ratio'])} of the window)"
     if row["devices"] > 1:
         fewer = row["devices"] - 1
-        sentence += f"; {counted(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less"
+        sentence += f"; {quantity(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less"
     longest = f"The longest took {time(row['largest_ps'])}"
     if pd.notna(row["step"]):
         longest += f" in step {row['step']}"

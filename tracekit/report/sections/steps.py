@@ -18,7 +18,7 @@ from tracekit.report.section import (
     plain,
     table_of,
 )
-from tracekit.units import counted, percent, time
+from tracekit.units import percent, quantity, time
 
 # Rows that a face without limits shows, and rows where there is little room.
 _MOST, _BRIEF = 200, 8
@@ -43,7 +43,7 @@ def section(result: Steps) -> Section:
 def _length(row: dict[str, Any], result: Steps) -> str:
     """How long the steps of one name took, which stood out and which were left out."""
     by_execution = "executions of " if row["told_by"] == "run_id" else ""
-    what = f"{counted(row['counted'], 'step')} ({by_execution}{row['name']})"
+    what = f"{quantity(row['counted'], 'step')} ({by_execution}{row['name']})"
     where = f" on the clock of {row['clock']}" if row["clock"] else ""
     length = time(row["median_ps"])
     if row["counted"] > 1:
@@ -57,7 +57,7 @@ def _length(row: dict[str, Any], result: Steps) -> str:
     if len(slow):
         worst = records(slow.sort_values("wall_ps").tail(1))[0]
         sentence += f". Step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}"
-        sentence += f"; {counted(len(slow) - 1, 'more slow step')}" if len(slow) > 1 else ""
+        sentence += f"; {quantity(len(slow) - 1, 'more slow step')}" if len(slow) > 1 else ""
     reasons = [
         f"{_numbers(steps['step'].tolist())} ({_LEFT_OUT[str(why)]})"
         for why, steps in mine[mine["left_out"].notna()].groupby("left_out", sort=False)
@@ -75,8 +75,8 @@ def _idle(result: Steps) -> list[str]:
     if not idle:
         return []
     most = max(idle, key=lambda row: row["did_nothing"])
-    others = f", and {counted(len(idle) - 1, 'other device')} throughout some" if len(idle) > 1 else ""
-    return [f"{most['device']} was idle throughout {most['did_nothing']} of {counted(most['steps'], 'step')}{others}."]
+    others = f", and {quantity(len(idle) - 1, 'other device')} throughout some" if len(idle) > 1 else ""
+    return [f"{most['device']} was idle throughout {most['did_nothing']} of {quantity(most['steps'], 'step')}{others}."]
 
 
 def _unnamed(result: Steps) -> list[str]:

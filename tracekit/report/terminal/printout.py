@@ -14,7 +14,7 @@ from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
 from tracekit.report.sections.sections import highlights, in_one_line
 from tracekit.report.terminal import timeline_text
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import DASH, counted
+from tracekit.units import DASH, quantity
 
 MAX_VERDICTS, MAX_ROWS = 10, 16
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
@@ -56,7 +56,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         _sentence(f"Note: {note}", on)
     more = 0 if full else sum(bool(table.brief) for section in there for table in section.tables)
     if more:
-        _sentence(f"--full prints {counted(more, 'more table')}; report.md has all of them.", on)
+        _sentence(f"--full prints {quantity(more, 'more table')}; report.md has all of them.", on)
     elif full and any(len(table.brief) < len(table.rows) for section in there for table in section.tables):
         _sentence("Tables are cut to a few rows; report.html has more of them.", on)
 
@@ -68,11 +68,11 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
         if name in first:
             _sentence(f"{name}: {verdict}", on)
     if len(names) > len(first):
-        _sentence(f"… and {counted(len(names) - len(first), 'more verdict')}: --full prints them.", on)
+        _sentence(f"… and {quantity(len(names) - len(first), 'more verdict')}: --full prints them.", on)
 
 
 def _heading(title: str, on: Console) -> None:
-    on.print(Text(terminal.shown(title, on), style="bold"))
+    on.print(Text(terminal.printable(title, on), style="bold"))
 
 
 def _sentence(sentence: str, on: Console, mark: str = "") -> None:
@@ -133,7 +133,7 @@ def _table(table: Table, on: Console, most: int | None) -> None:
         grid.add_row(*map(Text, row))
     on.print(grid)
     if hidden:
-        _sentence(f"… and {counted(hidden, 'more row')}: --full prints them.", on)
+        _sentence(f"… and {quantity(hidden, 'more row')}: --full prints them.", on)
     on.print()
 
 
@@ -157,7 +157,7 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
 def _cells(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
     """The columns with their heads, their names in at most so many characters each."""
     lines = brief_text(table, longest)
-    return [[terminal.shown(cell, on) for cell in column] for column in zip(*lines, strict=True)]
+    return [[terminal.printable(cell, on) for cell in column] for column in zip(*lines, strict=True)]
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:

@@ -78,7 +78,7 @@ def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     rows = ordered.rows
     names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), MAX_DEVICES)))]
     names += [str(name) for name in report.marks["name"].unique()]
-    longest = max((cell_len(terminal.shown(name, on)) for name in names), default=0)
+    longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
     cells = min(max(on.width - label - 2 - _SHARE, MIN_CELLS), MAX_CELLS)
     by_clock = strips(rows, report.windows, report.marks, report.shown, cells)
@@ -86,7 +86,7 @@ def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     for strip in by_clock[:MAX_CLOCKS]:
         lines += _text(strip, on, label, cells, report.shown is not None)
     if len(by_clock) > MAX_CLOCKS:
-        lines.append(Text(terminal.shown(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
+        lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
     return lines
 
 
@@ -179,12 +179,12 @@ def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool) ->
     devices, phases = strip.left_out
     if devices or phases:
         more = [f"{number} {what}" for number, what in ((devices, "devices"), (phases, "phases")) if number]
-        lines.append(Text(terminal.shown(f"… and {' and '.join(more)} more.", on)))
+        lines.append(Text(terminal.printable(f"… and {' and '.join(more)} more.", on)))
     return lines + [Text(line, style="dim") for line in terminal.wrapped(_legend(strip, on), on)]
 
 
 def _label(name: str, on: Console, width: int) -> str:
-    return terminal.padded(terminal.shown(name, on), width)
+    return terminal.padded(terminal.printable(name, on), width)
 
 
 def _bar(line: Line, on: Console, label: int, cells: int) -> list[Text]:
@@ -213,7 +213,7 @@ def _axis(strip: Strip, on: Console, label: int) -> list[Text]:
     """Ticks with what they say; the last may reach below the busy shares."""
     line = ""
     for place, word in zip(*axis(strip.edges), strict=True):
-        line = f"{line:{place}}|{terminal.shown(word, on)}"
+        line = f"{line:{place}}|{terminal.printable(word, on)}"
     return [Text(f"{'':{label + 1}}{line}"[: label + 2 + len(strip.edges) + _SHARE], style="dim")]
 
 

@@ -13,7 +13,7 @@ from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats, read
 from tracekit.readers.find import runs_note
 from tracekit.report.trace_contents import Clock, Contents, Device, contents
-from tracekit.units import compact_count, count, counted, percent, time
+from tracekit.units import compact_count, count, percent, quantity, time
 from tracekit.vocabulary.kinds import Kind
 
 WIDTH, HEIGHT, LABEL = 80, 24, 9
@@ -47,7 +47,7 @@ def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kin
         return
     on = terminal.console()
     for line in lines(inventory, min(on.width, WIDTH)):
-        on.print(Text(terminal.shown(line, on)), soft_wrap=True)
+        on.print(Text(terminal.printable(line, on)), soft_wrap=True)
 
 
 def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
@@ -176,7 +176,7 @@ def _number_of(devices: Sequence[Device]) -> str:
     if len(devices) == 1:
         return devices[0].device
     types = [_type(device) for device in devices]
-    return " and ".join(counted(types.count(name), _TYPES.get(name, name)) for name in dict.fromkeys(types))
+    return " and ".join(quantity(types.count(name), _TYPES.get(name, name)) for name in dict.fromkeys(types))
 
 
 def _short(name: str) -> str:
@@ -231,16 +231,16 @@ def _spans(inventory: Contents) -> str:
     if not spans.count:
         return "none"
     phases = f"phases {_some([repr(name) for name in spans.phases], 4)}" if spans.phases else "no phases"
-    steps = counted(spans.steps, "step") if spans.steps else "no steps"
+    steps = quantity(spans.steps, "step") if spans.steps else "no steps"
     return (
-        f"{counted(spans.count, 'host span')} of {counted(spans.names, 'name')} "
-        f"on {counted(spans.threads, 'thread')}; {phases}; {steps}"
+        f"{quantity(spans.count, 'host span')} of {quantity(spans.names, 'name')} "
+        f"on {quantity(spans.threads, 'thread')}; {phases}; {steps}"
     )
 
 
 def _launches(inventory: Contents) -> str:
     linked = inventory.carried["launch"]
-    calls = counted(inventory.launches, "call") if inventory.launches else "none"
+    calls = quantity(inventory.launches, "call") if inventory.launches else "none"
     if not linked.of:
         return calls
     return f"{calls}; {linked.have:,} of {linked.of:,} events with a correlation id are linked"
