@@ -29,7 +29,10 @@ SENTENCES = {
     *("reasons", "said", "sentence", "tables", "title", "verdict", "verdicts", "window_reason"),
 }
 # Where a name is a sentence only there.
-_SENTENCES_AT = ("*/collectives/alone/",)
+_SENTENCES_AT = (
+    *("*/collectives/alone/", "*/collectives/alone", "*/sections/*/data/alone"),
+    *("*/findings/*/next", "*/sections/0/data/*/next"),  # what to try; of an offender, `next` is a name
+)
 # What differs, where that is no figure.
 WORDING, ORDER = "wording", "order of categories"
 _LONGEST = 160
