@@ -21,29 +21,29 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "tracekit.ipynb"
 
 
 @cache
-def executed():
+def execute():
     """The notebook, run in its own directory by this interpreter on virtual CPU devices."""
-    made = nbformat.read(NOTEBOOK, 4)
+    notebook = nbformat.read(NOTEBOOK, 4)
     place = {"metadata": {"path": str(NOTEBOOK.parent)}}
-    client = nbclient.NotebookClient(made, timeout=300, coalesce_streams=True, resources=place)
+    client = nbclient.NotebookClient(notebook, timeout=300, coalesce_streams=True, resources=place)
     with TemporaryDirectory() as profile:
         client.execute(env={**os.environ, "JAX_PLATFORMS": "cpu", "IPYTHONDIR": profile})
-    for cell in made.cells:
+    for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-    return made
+    return notebook
 
 
 def outputs(cell) -> list[tuple[str, str]]:
     """What a cell shows: the kind of each output, and its words where they are always the same."""
-    found = []
+    kinds_and_words = []
     for output in cell.outputs:
         data = output.get("data", {"text/plain": output.get("text", "")})
-        kind = next(one for one in ("image/png", "text/html", "text/plain") if one in data)
+        kind = next(mime for mime in ("image/png", "text/html", "text/plain") if mime in data)
         text = re.sub(r"<style.*?</style>|<[^>]+>", " ", data[kind], flags=re.DOTALL) if kind == "text/html" else ""
         text = html.unescape(text) or data[kind]
         same = kind != "image/png" and "differs" not in cell.metadata.get("tags", ())
-        found.append((kind, " ".join(text.split()) if same else ""))
-    return found
+        kinds_and_words.append((kind, " ".join(text.split()) if same else ""))
+    return kinds_and_words
 
 
 def words() -> str:
@@ -56,8 +56,8 @@ CELLS = {cell.id: cell for cell in nbformat.read(NOTEBOOK, 4).cells if cell.cell
 
 @pytest.mark.parametrize("name", CELLS)
 def test_the_notebook_shows_what_is_committed(name):
-    (ran,) = [cell for cell in executed().cells if cell.id == name]
-    assert outputs(ran) == outputs(CELLS[name])
+    (cell,) = [cell for cell in execute().cells if cell.id == name]
+    assert outputs(cell) == outputs(CELLS[name])
 
 
 def test_the_figures_that_the_text_quotes_stand_in_the_outputs():
@@ -68,4 +68,4 @@ def test_the_figures_that_the_text_quotes_stand_in_the_outputs():
 
 
 if __name__ == "__main__":
-    nbformat.write(executed(), NOTEBOOK)
+    nbformat.write(execute(), NOTEBOOK)

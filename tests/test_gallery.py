@@ -49,11 +49,11 @@ def test_what_a_build_adds_is_ignored():
         pytest.skip("not a clone")
     names = ["report.html", "report.md", "summary.json", "gantt.png", "intervals.parquet"]
     paths = [f"reports/gallery/{entry.name}/{name}" for entry in gallery.ENTRIES for name in names]
-    kept = [f"reports/gallery/{name}" for name in COMMITTED]
-    done = subprocess.run(
-        ["git", "check-ignore", "--no-index", *paths, *kept], cwd=ROOT, capture_output=True, text=True
+    committed = [f"reports/gallery/{name}" for name in COMMITTED]
+    process = subprocess.run(
+        ["git", "check-ignore", "--no-index", *paths, *committed], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.stdout.split() == paths
+    assert process.stdout.split() == paths
 
 
 def test_the_page_is_what_the_script_writes_from_the_results_beside_it():
@@ -71,12 +71,15 @@ def test_the_page_quotes_the_verdicts_of_the_report(entry):
 
 def test_the_results_are_those_of_the_reports_that_are_built(tmp_path, monkeypatch):
     assert {"headline", "verdicts"} <= analyse(make_trace(events(("gpu:0", "compute", 0, 10)))).summary().keys()
-    written = {"headline": "h", "verdicts": {name: f"v {name}" for name in gallery.ENTRIES[0].phases} | {"other": "o"}}
+    summary = {
+        "headline": "h",
+        "verdicts": {name: f"v {name}" for name in gallery.ENTRIES[0].phases} | {"other": "o"},
+    }
     monkeypatch.setattr(gallery, "GALLERY", tmp_path)
     monkeypatch.setattr(gallery, "ENTRIES", gallery.ENTRIES[:1])
     monkeypatch.setattr(gallery, "machine", lambda: "Captured on …")
     (tmp_path / "concurrent").mkdir()
-    (tmp_path / "concurrent" / "summary.json").write_text(json.dumps(written))
+    (tmp_path / "concurrent" / "summary.json").write_text(json.dumps(summary))
     verdicts = {"both": "v both", "both wide": "v both wide"}
     assert gallery.results() == {
         "machine": "Captured on …",

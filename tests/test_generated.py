@@ -25,11 +25,11 @@ def anew(tmp_path_factory):
 @needs_xla_parser
 @pytest.mark.parametrize("case", [case for case in traces.FIGURES if case.startswith("generated/")])
 def test_a_committed_trace_reads_as_one_written_anew(anew, case):
-    committed, written = traces.trace(case), read(anew.parent / case)
+    committed, generated = traces.trace(case), read(anew.parent / case)
     for name in ("events", "ops", "operands", "spans", "launches", "syncs", "hosts", "devices"):
-        one, other = (getattr(trace, name).drop(columns="source", errors="ignore") for trace in (committed, written))
-        pd.testing.assert_frame_equal(one, other)
-    assert committed.notes == written.notes
+        frames = [getattr(trace, name).drop(columns="source", errors="ignore") for trace in (committed, generated)]
+        pd.testing.assert_frame_equal(*frames)
+    assert committed.notes == generated.notes
 
 
 def test_the_committed_figures_are_those_of_the_schedule():

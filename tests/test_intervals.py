@@ -17,10 +17,10 @@ def points(a) -> set[int]:
     return {p for start, end in a.tolist() for p in range(start, end)}
 
 
-def merged(held: set[int]) -> list[list[int]]:
+def merged_form(numbers: set[int]) -> list[list[int]]:
     """The one merged form of a set of points."""
     rows: list[list[int]] = []
-    for p in sorted(held):
+    for p in sorted(numbers):
         if rows and rows[-1][1] == p:
             rows[-1][1] = p + 1
         else:
@@ -30,23 +30,23 @@ def merged(held: set[int]) -> list[list[int]]:
 
 @given(sets)
 def test_union_holds_each_point_once_in_merged_form(a):
-    assert iv.union(a).tolist() == merged(points(a))
+    assert iv.union(a).tolist() == merged_form(points(a))
 
 
 @given(st.lists(sets, max_size=4))
 def test_union_of_many_sets_is_the_union_of_their_points(many):
-    assert iv.union(*many).tolist() == merged(set().union(*map(points, many)))
+    assert iv.union(*many).tolist() == merged_form(set().union(*map(points, many)))
 
 
 @given(sets, sets)
 def test_intersection_and_difference_match_the_points(a, b):
-    assert iv.intersection(a, b).tolist() == merged(points(a) & points(b))
-    assert iv.difference(a, b).tolist() == merged(points(a) - points(b))
+    assert iv.intersection(a, b).tolist() == merged_form(points(a) & points(b))
+    assert iv.difference(a, b).tolist() == merged_form(points(a) - points(b))
 
 
 @given(sets, pairs)
 def test_complement_is_the_window_without_the_set(a, window):
-    assert iv.complement(a, window).tolist() == merged(set(range(*window)) - points(a))
+    assert iv.complement(a, window).tolist() == merged_form(set(range(*window)) - points(a))
 
 
 @given(sets, pairs)
@@ -83,8 +83,8 @@ def test_depth_counts_the_sets_that_hold_each_point(many):
     edges, count = iv.depth(*many)
     for p in range(-22, 32):
         at = np.searchsorted(edges, p, side="right") - 1
-        found = int(count[at]) if at >= 0 else 0
-        assert found == sum(p in points(one) for one in many)
+        sets_here = int(count[at]) if at >= 0 else 0
+        assert sets_here == sum(p in points(interval_set) for interval_set in many)
 
 
 @given(st.lists(sets, max_size=4))
@@ -96,14 +96,14 @@ def test_cells_tell_which_of_the_sets_hold_each_point(many):
     assert code[-1:].all()
     for p in range(-22, 32):
         at = np.searchsorted(edges, p, side="right") - 1
-        found = int(code[at]) if 0 <= at < len(code) else 0
-        assert found == sum(1 << k for k, one in enumerate(many) if p in points(one))
+        bits = int(code[at]) if 0 <= at < len(code) else 0
+        assert bits == sum(1 << k for k, interval_set in enumerate(many) if p in points(interval_set))
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2**62))))
 def test_sums_are_exact_and_by_group(rows):
     lengths, group = (np.array([row[at] for row in rows], np.int64) for at in (1, 0))
-    assert iv.sums(lengths, group, 5) == [sum(size for one, size in rows if one == k) for k in range(5)]
+    assert iv.sums(lengths, group, 5) == [sum(size for key, size in rows if key == k) for k in range(5)]
 
 
 def test_a_set_that_is_merged_already_is_given_back_as_it_is():

@@ -45,9 +45,9 @@ for number, path in enumerate(paths):
     tracekit.report(trace, f"{directory}/{number}")
     print(len(trace.events))
 """
-    done = run(code, CAPTURING_AND_VIEWING, str(tmp_path), *(str(DATA / name) for name in TRACES))
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = [int(line) for line in done.stdout.splitlines()]
+    process = run(code, CAPTURING_AND_VIEWING, str(tmp_path), *(str(DATA / name) for name in TRACES))
+    assert (process.returncode, process.stderr) == (0, "")
+    rows = [int(line) for line in process.stdout.splitlines()]
     assert len(rows) == len(TRACES)
     assert min(rows) > 0
     for number in range(len(TRACES)):
@@ -65,9 +65,9 @@ for number, path in enumerate(paths):
     print(tracekit.load(f"{directory}/{number}").headline == report.headline)
 """
     packages = (*CAPTURING_AND_VIEWING, "matplotlib", "rich", "typer")
-    done = run(code, packages, str(tmp_path), *(str(DATA / name) for name in TRACES))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["True"] * len(TRACES)
+    process = run(code, packages, str(tmp_path), *(str(DATA / name) for name in TRACES))
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.split() == ["True"] * len(TRACES)
 
 
 COMMANDS = [
@@ -85,10 +85,10 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("words", "sentence"), COMMANDS, ids=["capture", "view"])
 def test_a_command_that_cannot_work_says_in_one_sentence_what_to_install(words, sentence):
-    done = run("from tracekit.cli import main\nmain()", CAPTURING_AND_VIEWING, *words)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(sentence)
-    assert done.stderr.count("\n") == 1
+    process = run("from tracekit.cli import main\nmain()", CAPTURING_AND_VIEWING, *words)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr.startswith(sentence)
+    assert process.stderr.count("\n") == 1
 
 
 def test_a_script_beside_a_jax_of_its_own_is_captured_with_that_one(tmp_path):
@@ -102,5 +102,5 @@ importlib.util.find_spec = lambda name: None
 from tracekit.cli import main
 main()
 """
-    done = run(code, ("jax",), "capture", "--out", str(tmp_path / "trace"), str(tmp_path / "script.py"))
-    assert done.stdout == "a checkout of jax\n"
+    process = run(code, ("jax",), "capture", "--out", str(tmp_path / "trace"), str(tmp_path / "script.py"))
+    assert process.stdout == "a checkout of jax\n"

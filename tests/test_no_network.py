@@ -30,7 +30,7 @@ def test_no_command_that_reads_a_trace_uses_a_socket_or_writes_beside_it(tmp_pat
     before = contents(tmp_path / "trace")
     for words in (["read"], ["report", "--out", "report"], ["export", "--out", "trace.pftrace.gz"], ["figure"]):
         command = [sys.executable, "-c", WITHOUT_NETWORK, words[0], str(tmp_path / "trace"), *words[1:]]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert process.returncode == 0, process.stderr
     assert contents(tmp_path / "trace") == before
     assert {path.name for path in tmp_path.iterdir()} == {"trace", "report", "trace.pftrace.gz", "reports"}

@@ -24,28 +24,28 @@ def classes(hint: object) -> set[type]:
     return {*inner, hint} if own else {*inner}
 
 
-def signatures(thing: object) -> list[object]:
+def signatures(value: object) -> list[object]:
     """What a public name shows: itself if it is a function, the fields, methods and properties of a class."""
-    if not isinstance(thing, type):
-        return [thing] if callable(thing) else []
-    shown = [thing] if dataclasses.is_dataclass(thing) else []
-    for name, member in vars(thing).items():
+    if not isinstance(value, type):
+        return [value] if callable(value) else []
+    functions = [value] if dataclasses.is_dataclass(value) else []
+    for name, member in vars(value).items():
         if not name.startswith("_"):
             function = getattr(member, "fget", None) or getattr(member, "func", None) or member
             function = member._make if isinstance(member, part) else function
-            shown += [function] if inspect.isfunction(function) else []
-    return shown
+            functions += [function] if inspect.isfunction(function) else []
+    return functions
 
 
-@pytest.mark.parametrize("thing", PUBLIC, ids=lambda thing: getattr(thing, "__name__", str(thing)))
-def test_every_type_that_a_public_signature_shows_is_public(thing):
-    shown = {
+@pytest.mark.parametrize("value", PUBLIC, ids=lambda value: getattr(value, "__name__", str(value)))
+def test_every_type_that_a_public_signature_shows_is_public(value):
+    types = {
         cls
-        for signature in signatures(thing)
+        for signature in signatures(value)
         for hint in typing.get_type_hints(signature, localns=NAMES).values()
         for cls in classes(hint)
     }
-    assert {cls.__name__ for cls in shown if getattr(tracekit, cls.__name__, None) is not cls} == set()
+    assert {cls.__name__ for cls in types if getattr(tracekit, cls.__name__, None) is not cls} == set()
 
 
 def test_dir_shows_the_public_names_only():

@@ -151,13 +151,13 @@ def _page(chromium, tmp_path_factory):
     context.close()
 
 
-def told(page, asked):
-    """What the page's functions say: `asked` are pairs of a function's name and its arguments."""
-    return page.evaluate("(asked) => asked.map(([name, given]) => tracekit.units[name](...given))", asked)
+def evaluate(page, calls):
+    """What the page's functions say: `calls` are pairs of a function's name and its arguments."""
+    return page.evaluate("(calls) => calls.map(([name, values]) => tracekit.units[name](...values))", calls)
 
 
 def test_the_page_reads_like_every_other_face(page):
-    assert told(page, [[name, list(given)] for name, given, _ in TABLE]) == [words for *_, words in TABLE]
+    assert evaluate(page, [[name, list(arguments)] for name, arguments, _ in TABLE]) == [words for *_, words in TABLE]
 
 
 @settings(max_examples=20, deadline=None)
@@ -167,15 +167,15 @@ def test_the_page_reads_like_every_other_face(page):
     st.lists(st.tuples(NAMES, st.integers(2, 60)), min_size=30),
 )
 def test_the_page_reads_like_every_other_face_whatever_the_value(page, lengths, parts, names):
-    asked = [["time", [ps]] for ps in lengths]
-    asked += [["percent", [min(pair), max(pair)]] for pair in parts]
-    asked += [["size", [abs(ps)]] for ps in lengths] + [["rate", [abs(ps), "B/s"]] for ps in lengths]
-    asked += [["count", [abs(ps)]] for ps in lengths] + [["short", list(pair)] for pair in names]
-    assert told(page, asked) == [getattr(units, name)(*given) for name, given in asked]
+    calls = [["time", [ps]] for ps in lengths]
+    calls += [["percent", [min(pair), max(pair)]] for pair in parts]
+    calls += [["size", [abs(ps)]] for ps in lengths] + [["rate", [abs(ps), "B/s"]] for ps in lengths]
+    calls += [["count", [abs(ps)]] for ps in lengths] + [["short", list(pair)] for pair in names]
+    assert evaluate(page, calls) == [getattr(units, name)(*arguments) for name, arguments in calls]
 
 
 def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
     lengths = [0, 1, 999, 1000, 1500, 10**9, 1_250_000_001_000, 10**15, 123_456_789_012_345_678, 2**63 - 1]
     exact = page.evaluate("(all) => all.map((ps) => tracekit.units.exact(BigInt(ps)))", [str(ps) for ps in lengths])
     assert exact == [units.exact(ps) for ps in lengths]
-    assert told(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
+    assert evaluate(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
