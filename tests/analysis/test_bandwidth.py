@@ -10,8 +10,7 @@ from tests import traces
 from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
 from tests.data import schedule
 from tests.frames import events
-from tracekit import jit
-from tracekit.analysis.bandwidth import SMALL_BYTES, add_union_lengths
+from tracekit.analysis.bandwidth import SMALL_BYTES
 from tracekit.columns import frame
 from tracekit.trace import EVENT_COLUMNS
 
@@ -302,19 +301,6 @@ def test_rates_count_points(drawn):
         assert row["bytes_per_s"] == (
             pytest.approx(n * (5, 7)[row["op"]] * 1e12 / points(mine)) if n and points(mine) else None
         )
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 6)), max_size=12).map(sorted))
-@settings(max_examples=25, deadline=None)
-def test_the_loop_gives_the_same_compiled(drawn):
-    def run(function):
-        columns = [np.array([row[at] for row in drawn], np.int64) for at in range(3)]
-        length, reach = np.zeros(3, np.int64), np.full(3, -1)
-        function(columns[0], columns[1], columns[1] + columns[2], length, reach)
-        return length.tolist()
-
-    wanted = [len(set().union(*(range(a, a + size) for key, a, size in drawn if key == one))) for one in range(3)]
-    assert run(add_union_lengths) == run(jit.compiled(add_union_lengths)) == wanted
 
 
 def plainly(table: pd.DataFrame, device: str, way: str) -> tuple[int, int, int]:

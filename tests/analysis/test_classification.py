@@ -1,15 +1,12 @@
 """What told the kinds, against a sweep over every picosecond; and which names were only guessed."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
-from tracekit import intervals as iv
-from tracekit import jit
-from tracekit.analysis.classification import LEVELS, guessed, known_by, union_times
+from tracekit.analysis.classification import LEVELS, guessed, known_by
 from tracekit.analysis.overlap import partition
 
 NAMES = [level.value for level in LEVELS]
@@ -140,24 +137,3 @@ def test_many_distinct_names_are_told_apart(count):
     found = guessed(frame)
     assert len(found) == count
     assert found["device_time_ps"].sum() == shares(frame)["nothing"] == sum(1 + at % 5 for at in range(count))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(-1, 3)),
-        max_size=12,
-    )
-)
-def test_the_times_of_groups_are_their_unions_on_each_device_compiled_or_not(some):
-    device, start, size, group = np.array(sorted(some), np.int64).reshape(-1, 4).T.copy()
-    expected = [
-        sum(
-            iv.total(iv.intervals(start[mine], start[mine] + size[mine]))
-            for mine in ((device == one) & (group == k) for one in range(3))
-        )
-        for k in range(4)
-    ]
-    for times in (union_times, jit.compiled(union_times)):
-        high, low = times(device, start, start + size, group, 4)
-        assert [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)] == expected

@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
+from tracekit import intervals as iv
+from tracekit import jit
 from tracekit.timeline.rows import rows
-from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, unions
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE, MEMORY, add_union_lengths, union_lengths, unions
 
 CODES = {"compute": COMPUTE, "collective": COLLECTIVE, "memcpy": MEMORY, "memset": MEMORY}
 some_rows = st.lists(
@@ -68,3 +70,14 @@ def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
             assert {p for start, end in held.tolist() for p in range(start, end)} == {p for p in ran if ran[p] & kinds}
             assert (held.ravel()[1:] > held.ravel()[:-1]).all()
         assert device.busy.tolist() == device.union_of(COMPUTE | COLLECTIVE | MEMORY).tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(-1, 3)), max_size=12))
+def test_the_lengths_of_keys_are_those_of_their_unions_compiled_or_not(some):
+    start, size, key = np.array(sorted(some), np.int64).reshape(-1, 3).T.copy()
+    expected = [iv.total(iv.intervals(start[key == k], (start + size)[key == k])) for k in range(4)]
+    assert union_lengths(key, 4, start, start + size).tolist() == expected
+    length, reach = np.zeros(4, np.int64), np.full(4, -1)
+    jit.compiled(add_union_lengths)(key, start, start + size, length, reach)
+    assert length.tolist() == expected

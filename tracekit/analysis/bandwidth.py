@@ -12,10 +12,9 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.roofline import UNKNOWN, Limit, Limits, limits, under_roof
 from tracekit.columns import frame
-from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
-from tracekit.timeline.unions import Unions
+from tracekit.timeline.unions import Unions, union_lengths
 from tracekit.trace import DIRECTION_DTYPE
 from tracekit.vocabulary.kinds import Kind
 
@@ -221,7 +220,7 @@ def _ops(
     most_runs, fewest_runs = np.zeros(len(op_keys), np.int64), np.full(len(op_keys), len(places))
     np.maximum.at(most_runs, op_of, counts)
     np.minimum.at(fewest_runs, op_of, counts)
-    busy_ps = _union_lengths(op_of[kernel_of], len(op_keys), starts, ends)
+    busy_ps = union_lengths(op_of[kernel_of], len(op_keys), starts, ends)
 
     order = np.argsort(-busy_ps, kind="stable")
     device_number, op = np.divmod(op_keys[order], len(ops))
@@ -238,7 +237,7 @@ def _ops(
         n, flops, bytes_moved, table["busy_ps"].to_numpy() / _PS, peak[device_number], memory[device_number]
     )
     table = frame(OP_RATE_COLUMNS, table.assign(**rate_columns))
-    costed_ps = _union_lengths(device, len(rows.devices), starts, ends)
+    costed_ps = union_lengths(device, len(rows.devices), starts, ends)
     totals = [
         _device(
             rows.devices[number],
@@ -250,25 +249,6 @@ def _ops(
         for number in np.unique(device_number).tolist()
     ]
     return table, _table(DEVICE_RATE_COLUMNS, totals)
-
-
-def _union_lengths(
-    key: NDArray[Any], count: int, start: NDArray[np.int64], end: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The length of the union of the rows of each key 0..count-1, in ps; the rows of a key stand in order of start."""
-    length, reach = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).min)
-    loop(add_union_lengths, len(key))(key, start, end, length, reach)
-    return length
-
-
-def add_union_lengths(key: Any, start: Any, end: Any, length: Any, reach: Any) -> None:
-    """Add to the `length` of each row's key what it holds past `reach`, where the rows of the key before it ended."""
-    for row in range(len(key)):
-        row_key = key[row]
-        counted_from = max(start[row], reach[row_key])
-        if end[row] > counted_from:
-            length[row_key] += end[row] - counted_from
-            reach[row_key] = end[row]
 
 
 def _per_s(limits: Iterable[Limit]) -> NDArray[np.float64]:

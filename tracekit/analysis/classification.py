@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.jit import loop
+from tracekit import intervals as iv
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Source, timeline_of
+from tracekit.timeline.unions import union_lengths
 from tracekit.trace import KIND_DTYPE
 from tracekit.vocabulary.kinds import KnownBy, stem
 
@@ -85,35 +86,9 @@ def _busy_time(rows: Rows, mask: NDArray[np.bool_]) -> int:
 
 def _times(rows: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
     """The unions of the rows of each group on each device, summed over the devices, in ps; -1 is no group."""
-    high, low = loop(union_times, len(rows))(rows.device, rows.start, rows.end, group, groups)
-    return [(a << 32) + b for a, b in zip(high.tolist(), low.tolist(), strict=True)]
-
-
-def union_times(
-    device: NDArray[np.int64],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    group: NDArray[np.int64],
-    groups: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The unions of the rows of each group on each device, summed over the devices: 2**32 ps and the rest, (groups,).
-
-    Rows stand by device and start; those of group -1 do not count.
-    """
-    high, low = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-    reach, on = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
-    for row in range(len(group)):
-        row_group = group[row]
-        if row_group < 0:
-            continue
-        if on[row_group] != device[row]:
-            on[row_group], reach[row_group] = device[row], start[row]
-        added_ps = end[row] - max(start[row], reach[row_group])
-        if added_ps > 0:
-            high[row_group] += added_ps >> 32
-            low[row_group] += added_ps & 0xFFFFFFFF
-            reach[row_group] = end[row]
-    return high, low
+    key = np.where(group < 0, -1, rows.device * groups + group)
+    lengths = union_lengths(key, len(rows.devices) * groups, rows.start, rows.end)
+    return iv.sums(lengths, np.tile(np.arange(groups), len(rows.devices)), groups)
 
 
 def _table(columns: Mapping[str, Any], total_ps: int) -> pd.DataFrame:

@@ -194,9 +194,7 @@ def collectives(timeline: Timeline) -> Collectives:
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
-        table, by_device, by_op, total = (
-            frame(columns) for columns in (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS)
-        )
+        table, by_device, by_op, total = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS))
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
     members = _members(rows, instances.instance, unions)
     table = _table(rows, members, instances)

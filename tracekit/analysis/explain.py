@@ -71,8 +71,8 @@ class Explanation:
     bandwidth: Bandwidth
 
     def __repr__(self) -> str:
-        found = [name for name in _TELLING if not getattr(self, name).lacking]
-        return notebook.line(self, f"{self._looked_at}: {', '.join(found) or 'nothing'}")
+        present = [name for name in _TELLING if not getattr(self, name).lacking]
+        return notebook.line(self, f"{self._looked_at}: {', '.join(present) or 'nothing'}")
 
     def _repr_html_(self) -> str:
         parts = {name: getattr(self, name) for name in _TELLING}

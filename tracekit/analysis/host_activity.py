@@ -1,7 +1,7 @@
 """What the host's threads did, and what they and the lanes of devices waited for, as far as the trace proves it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
@@ -48,39 +48,19 @@ def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Int
     of_name = [activity_of(str(name)) for name in spans["name"].cat.categories]
     kinds = np.array([-1 if activity is None else list(Activity).index(activity) for activity in of_name] or [-1])
     kind = kinds[spans["name"].cat.codes.to_numpy()]
-    places = np.flatnonzero(kind >= 0)
     times_of: dict[Thread, dict[Activity, Intervals]] = {}
-    for (thread, kind_code), span_places in _groups(spans, places, kind[places]).items():
-        times = iv.intervals(spans["start_ps"].to_numpy()[span_places], spans["end_ps"].to_numpy()[span_places])
-        times_of.setdefault(thread, {})[list(Activity)[kind_code]] = iv.union(times)
+    for code, activity in enumerate(Activity):
+        for thread, times in _by_thread(spans, np.flatnonzero(kind == code)).items():
+            times_of.setdefault(thread, {})[activity] = times
     return times_of
 
 
 def dispatchers(spans: pd.DataFrame) -> dict[str, str]:
     """By host: the thread that called the jitted functions, where only one thread did."""
     calls = np.array([bool(_CALLS.match(str(name))) for name in spans["name"].cat.categories] or [False])
-    places = np.flatnonzero(calls[spans["name"].cat.codes.to_numpy()])
-    threads = list(dict.fromkeys(thread for thread, _ in _groups(spans, places, np.zeros(len(places), np.int64))))
+    threads = list(_by_thread(spans, np.flatnonzero(calls[spans["name"].cat.codes.to_numpy()])))
     hosts = [host for host, _ in threads]
     return {host: name for host, name in threads if hosts.count(host) == 1}
-
-
-def _groups(
-    table: pd.DataFrame, places: NDArray[np.int64], kind: NDArray[np.int64]
-) -> dict[tuple[Thread, int], NDArray[np.int64]]:
-    """The rows `places` of a frame by thread and `kind`, both (n,)."""
-    if len(places) == 0:
-        return {}
-    hosts, threads = table["host"].cat, table["thread"].cat
-    key = hosts.codes.to_numpy()[places].astype(np.int64) * len(threads.categories) + threads.codes.to_numpy()[places]
-    key = key * (int(kind.max()) + 1) + kind
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.append(True, np.diff(key[order]) != 0))
-    groups = {}
-    for group_start, rows in zip(starts, np.split(places[order], starts[1:]), strict=True):
-        thread = str(table["host"].iat[rows[0]]), str(table["thread"].iat[rows[0]])
-        groups[thread, int(kind[order[group_start]])] = rows
-    return groups
 
 
 def blocked_times(timeline: Timeline, device: int, copies: NDArray[np.int64]) -> dict[str, tuple[Intervals, Intervals]]:
@@ -92,7 +72,7 @@ def blocked_times(timeline: Timeline, device: int, copies: NDArray[np.int64]) ->
     rows `copies`. Computing of the device itself is none: when it is done, that the device idles is the host's doing.
     """
     rows, trace = timeline.rows, timeline.trace
-    on_same_clock, host = same_clock(rows, device), rows.hosts[device]
+    on_same_clock, host = rows.same_clock(device), rows.hosts[device]
     waits = np.flatnonzero((timeline.syncs.awaited >= 0) & trace.syncs["device"].isna().to_numpy(bool))
     awaited = timeline.syncs.awaited[waits]
     is_blocked = on_same_clock[rows.device[awaited]] & (trace.syncs["start_ps"].to_numpy()[waits] < rows.end[awaited])
@@ -115,16 +95,20 @@ def blocked_times(timeline: Timeline, device: int, copies: NDArray[np.int64]) ->
 
 def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mapping[str, Intervals]:
     """By thread of a host: when it stood in one of the calls in `places`, merged."""
-    hosts: Sequence[bool] = [str(name) == host for name in calls["host"].cat.categories]
-    places = places[np.array([*hosts, False])[calls["host"].cat.codes.to_numpy()[places]]]
-    threads = calls["thread"].cat.codes.to_numpy()[places]
-    spans = iv.intervals(calls["start_ps"].to_numpy()[places], calls["end_ps"].to_numpy()[places])
-    return {
-        str(calls["thread"].cat.categories[code]): iv.union(spans[threads == code])
-        for code in np.unique(threads).tolist()
-    }
+    is_host = np.array([*(str(name) == host for name in calls["host"].cat.categories), False])
+    places = places[is_host[calls["host"].cat.codes.to_numpy()[places]]]
+    return {thread: times for (_, thread), times in _by_thread(calls, places).items()}
 
 
-def same_clock(rows: Rows, device: int) -> NDArray[np.bool_]:
-    """Which devices are on the clock of this one."""
-    return np.array([clock == rows.clocks[device] for clock in rows.clocks], bool)
+def _by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Thread, Intervals]:
+    """The times of the rows `places` of a frame, merged, by thread."""
+    if len(places) == 0:
+        return {}
+    hosts, threads = table["host"].cat, table["thread"].cat
+    key = hosts.codes.to_numpy()[places].astype(np.int64) * len(threads.categories) + threads.codes.to_numpy()[places]
+    order = np.argsort(key, kind="stable")
+    places, key = places[order], key[order]
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
+    names = [(str(table["host"].iat[place]), str(table["thread"].iat[place])) for place in places[heads]]
+    return {name: iv.union(times) for name, times in zip(names, np.split(spans, heads[1:]), strict=True)}

@@ -14,7 +14,6 @@ from tracekit import notebook
 from tracekit.analysis.host_activity import (
     HostActivity,
     host_activity,
-    same_clock,
 )
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
@@ -269,7 +268,7 @@ def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.i
     it was told to wait for until then. Work on other clocks is left out: it proves nothing here.
     """
     rows, syncs, awaited = timeline.rows, timeline.trace.syncs, timeline.syncs.awaited
-    on_same_clock = same_clock(rows, device)
+    on_same_clock = rows.same_clock(device)
     of_device = np.array([*(str(name) == rows.devices[device] for name in syncs["device"].cat.categories), False])
     waits_of_device = np.flatnonzero(of_device[syncs["device"].cat.codes.to_numpy()] & (awaited >= 0))
     waits_of_device = waits_of_device[on_same_clock[rows.device[awaited[waits_of_device]]]]
@@ -291,7 +290,7 @@ def _lane_waits(timeline: Timeline, device: int) -> list[tuple[int, NDArray[np.i
 def _ends(timeline: Timeline, device: int) -> NDArray[np.int64]:
     """When each collective instance ended on the devices of this device's clock."""
     rows, instance = timeline.rows, timeline.collectives.instance
-    members = np.flatnonzero((instance >= 0) & same_clock(rows, device)[rows.device])
+    members = np.flatnonzero((instance >= 0) & rows.same_clock(device)[rows.device])
     last_end = np.full(int(instance.max()) + 1, np.iinfo(np.int64).min)
     np.maximum.at(last_end, instance[members], rows.end[members])
     return last_end

@@ -200,12 +200,10 @@ def blocking(unions: Unions, device: str, kind: Kind) -> Intervals:
 def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame) -> _Costs:
     costly = np.flatnonzero(exposed_rows.cost)
     places = exposed_rows.row[costly]
-    # The HLO op says more than the kernel that it started.
-    labels, directions = [*rows.labels("hlo_op"), *rows.labels("name")], [*DIRECTION_DTYPE.categories, None]
-    name = rows.codes("hlo_op")[places]
-    name = np.where(name >= 0, name, len(labels) - len(rows.labels("name")) + rows.codes("name")[places])
+    directions = [*DIRECTION_DTYPE.categories, None]
+    names, labels = _names(rows)
     direction = rows.codes("direction")[places] % len(directions)
-    code, distinct = pd.factorize((name * len(directions) + direction) * len(KINDS) + rows.kind[places])
+    code, distinct = pd.factorize((names[places] * len(directions) + direction) * len(KINDS) + rows.kind[places])
     whats: dict[_What, int] = {}
     renamed = np.zeros(len(distinct), np.int64)
     for place, key in enumerate(distinct.tolist()):
@@ -228,6 +226,16 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
         (exposed_rows.cost[costly], length[idle]),
     )
     return _Costs(list(whats), places, idle, *(np.concatenate(pair) for pair in columns))
+
+
+def _names(rows: Rows) -> tuple[NDArray[np.int64], list[str]]:
+    """What each row (n,) is called, as a place in the labels: its HLO op, which says more than the kernel that it
+    started, or else its name."""
+    ops = rows.labels("hlo_op")
+    code = rows.codes("hlo_op")
+    has_no_op = code < 0
+    code[has_no_op] = len(ops) + rows.codes("name")[has_no_op]
+    return code, [*ops, *rows.labels("name")]
 
 
 def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
@@ -457,8 +465,7 @@ def busiest_names(
     parts, each row for itself; of equal names it is the first in the alphabet, None if there is none.
     """
     time: list[dict[str, int]] = [{} for _ in range(len(device))]
-    labels = [*rows.labels("hlo_op"), *rows.labels("name")]
-    op_of, name_of = rows.codes("hlo_op"), rows.codes("name")
+    names, labels = _names(rows)
     first = np.searchsorted(owner, np.arange(len(device) + 1))
     for number, name in enumerate(rows.devices):
         if name not in unions.devices:
@@ -470,26 +477,17 @@ def busiest_names(
             if other == number or rows.clocks[other] != rows.clocks[number] or not len(own_parts):
                 continue
             # Rows before these have all ended, rows after them have not begun.
-            begin = np.searchsorted(reach, own_parts[0, 0], side="right")
-            rows_between = device_rows.start + np.arange(
-                begin, np.searchsorted(rows.start[device_rows], own_parts[-1, 1], side="left")
-            )
-            label = np.where(
-                op_of[rows_between] >= 0,
-                op_of[rows_between],
-                len(labels) - len(rows.labels("name")) + name_of[rows_between],
-            )
-            distinct_labels, label_of_row = np.unique(label, return_inverse=True)
+            begin = device_rows.start + np.searchsorted(reach, own_parts[0, 0], side="right")
+            end = device_rows.start + np.searchsorted(rows.start[device_rows], own_parts[-1, 1], side="left")
+            rows_between = slice(begin, max(begin, end))
+            distinct_labels, label_of_row = np.unique(names[rows_between], return_inverse=True)
             length = np.zeros(len(distinct_labels), np.int64)
-            np.add.at(
-                length,
-                label_of_row,
-                iv.within(own_parts, iv.intervals(rows.start[rows_between], rows.end[rows_between])),
-            )
+            spans = iv.intervals(rows.start[rows_between], rows.end[rows_between])
+            np.add.at(length, label_of_row, iv.within(own_parts, spans))
             for code, ps in zip(distinct_labels.tolist(), length.tolist(), strict=True):
                 name_stem = stem(labels[code])
                 time[place][name_stem] = time[place].get(name_stem, 0) + ps
-    busiest = [min(names.items(), key=lambda item: (-item[1], item[0]), default=("", 0)) for names in time]
+    busiest = [min(times.items(), key=lambda item: (-item[1], item[0]), default=("", 0)) for times in time]
     return [name if ps else None for name, ps in busiest]
 
 

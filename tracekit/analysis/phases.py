@@ -10,7 +10,7 @@ import pandas as pd
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import Rows
+from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import KIND_DTYPE
 
@@ -172,7 +172,7 @@ def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]
     for (name, clock_name), spans in rounds.groupby(["name", "clock"], sort=False):
         round_of = iv.intervals(spans["start_ps"], spans["end_ps"])
         reach = round_of.copy()
-        for device in _on_clock(rows, str(clock_name)):
+        for device in rows.on_clock(str(clock_name)):
             device_rows = rows.of(device)
             first_row, stop = np.searchsorted(rows.start[device_rows], round_of).T
             # One more end, so that a round may begin after the last row; of an empty one this gives a row outside it.
@@ -181,10 +181,6 @@ def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]
             reach[:, 1] = np.maximum(reach[:, 1], np.where(first_row < stop, last_end, reach[:, 1]))
         windows.setdefault(str(name), {})[str(clock_name)] = reach
     return windows
-
-
-def _on_clock(rows: Rows, clock: str) -> list[int]:
-    return [device for device, on in enumerate(rows.clocks) if on == clock]
 
 
 def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Phases:
@@ -199,7 +195,7 @@ def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (),
     """
     timeline = timeline_of(source)
     marks = phase_marks(timeline.trace.spans, names, alone, baseline)
-    rounds = _rounds(marks, dict(zip(timeline.rows.hosts, timeline.rows.clocks, strict=True)))
+    rounds = _rounds(marks, clock_of_hosts(timeline.rows))
     windows = _windows(rounds, timeline.rows)
     phases_by_name = _measure(rounds, windows, timeline)
     table, stretches = [], []
@@ -283,7 +279,7 @@ def _work(rows: Rows, spans: Mapping[str, Intervals]) -> dict[tuple[str, str], d
     for clock, of_clock in spans.items():
         # Merged, so that what began in two rounds at once counts once.
         merged_spans = iv.union(of_clock)
-        for device in _on_clock(rows, clock):
+        for device in rows.on_clock(clock):
             device_rows = rows.of(device)
             row_ranges = np.searchsorted(rows.start[device_rows], merged_spans).tolist()
             ops_run = np.concatenate([op[:0], *(op[device_rows][low:high] for low, high in row_ranges)])

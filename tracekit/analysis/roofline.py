@@ -151,11 +151,8 @@ def under_roof(
     with np.errstate(divide="ignore", invalid="ignore"):
         positive_seconds = np.where(seconds > 0, seconds, np.nan)
         flop_rate, byte_rate = n * flops / positive_seconds, n * bytes_moved / positive_seconds
-        of_peak, of_memory, intensity = (
-            flop_rate / peak,
-            byte_rate / memory,
-            np.where(bytes_moved > 0, flops / bytes_moved, np.nan),
-        )
+        of_peak, of_memory = flop_rate / peak, byte_rate / memory
+        intensity = np.where(bytes_moved > 0, flops / bytes_moved, np.nan)
     # What is past a limit has no place under the roof.
     roof = np.where((of_peak > 1) | (of_memory > 1), np.nan, np.maximum(of_peak, of_memory))
     reasons = {

@@ -124,13 +124,10 @@ def steps(timeline: Timeline) -> Steps:
     """
     rows, boundaries = timeline.rows, timeline.steps
     if boundaries.lacking:
-        return Steps(
-            frame(STEP_COLUMNS),
-            frame(DEVICE_COLUMNS),
-            frame(SUMMARY_COLUMNS),
-            frame(TYPICAL_COLUMNS),
-            lacking=boundaries.lacking,
+        table, by_device, summary, typical = map(
+            frame, (STEP_COLUMNS, DEVICE_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS)
         )
+        return Steps(table, by_device, summary, typical, lacking=boundaries.lacking)
     table = boundaries.table
     number = _row_counts(rows, boundaries)
     reasons, notes = left_out(rows, table, number)

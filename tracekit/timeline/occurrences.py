@@ -79,7 +79,7 @@ def match_by_key(
 
 
 def times_agree(collectives: CollectiveRows, rows: Column, number: Column) -> Mask:
-    """Whether instances like that of each row (same `what`) are together for longer than their ends are apart.
+    """Whether instances like that of each row (same signature) are together for longer than their ends are apart.
 
     What follows at once may overlap a little with what it is not one with, and then its ends are far apart.
     """
@@ -96,7 +96,7 @@ def _is_vague(key: Column, overlap_ps: Column, end_spread_ps: Column) -> Mask:
 
 
 def match_in_order(collectives: CollectiveRows, rows: Column, key: Column, coarse: Column) -> tuple[Column, Column]:
-    """Those of `rows` that are one by the order of their `key` (c,), and their instances, as `by_key` gives them.
+    """Those of `rows` that are one by the order of their `key` (c,), and their instances, as `match_by_key` gives them.
 
     The k-th is the k-th where all devices have equally many and the times of most allow that; else each device's are
     moved by the shift in k under which most of them end nearest to those of the device that has most. Keys that are not
@@ -107,12 +107,8 @@ def match_in_order(collectives: CollectiveRows, rows: Column, key: Column, coars
         return rows, rows
     occurrence, most, fewest = _count_by_key(collectives.device[rows], key)
     times = _times(collectives, rows, _number(key, occurrence, most))
-    fits, number, overlap_ps, end_spread_ps = (
-        times.several & _is_sound(collectives, rows, key, times),
-        times.instance,
-        times.overlap_ps,
-        times.end_spread_ps,
-    )
+    fits, number = times.several & _is_sound(collectives, rows, key, times), times.instance
+    overlap_ps, end_spread_ps = times.overlap_ps, times.end_spread_ps
     doubtful = (most != fewest) | (np.bincount(key, ~fits) > 0) | _is_vague(key, overlap_ps, end_spread_ps)
     doubtful_rows = np.flatnonzero(doubtful[key])
     if len(doubtful_rows):
@@ -134,10 +130,8 @@ def match_in_order(collectives: CollectiveRows, rows: Column, key: Column, coars
         use_shifted = (more_fit | (nearer & most_fit))[doubtful_key]
         fits[doubtful_rows] = np.where(use_shifted, fits_shifted, fits[doubtful_rows])
         number[doubtful_rows] = np.where(use_shifted, number.max() + 1 + shifted_times.instance, number[doubtful_rows])
-        overlap_ps[doubtful_rows], end_spread_ps[doubtful_rows] = (
-            np.where(use_shifted, shifted_times.overlap_ps, overlap_ps[doubtful_rows]),
-            np.where(use_shifted, shifted_times.end_spread_ps, end_spread_ps[doubtful_rows]),
-        )
+        overlap_ps[doubtful_rows] = np.where(use_shifted, shifted_times.overlap_ps, overlap_ps[doubtful_rows])
+        end_spread_ps[doubtful_rows] = np.where(use_shifted, shifted_times.end_spread_ps, end_spread_ps[doubtful_rows])
     # A little in common, with ends far apart, is what one collective has with the next.
     unlike = _is_vague(key, overlap_ps * fits, end_spread_ps * fits)[key] & collectives.synchronises[rows]
     return _keep(rows, number, fits & ~unlike)

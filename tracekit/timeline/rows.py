@@ -47,6 +47,14 @@ class Rows:
         """Where the rows of device k stand."""
         return slice(int(self.first[device]), int(self.first[device + 1]))
 
+    def on_clock(self, clock: str) -> list[int]:
+        """The devices on a clock."""
+        return [device for device, name in enumerate(self.clocks) if name == clock]
+
+    def same_clock(self, device: int) -> NDArray[np.bool_]:
+        """Which devices are on the clock of device k, shape (d,)."""
+        return np.array([clock == self.clocks[device] for clock in self.clocks], bool)
+
     def _once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, kept; two threads may make it at once, which does no harm."""
         if key not in self._cache:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import frame
-from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
 from tracekit.timeline.step_marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
 from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
@@ -78,17 +78,13 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     step_of = np.maximum(linked, -1)
     for clock, steps in step_marks.by_clock.items():
         start[steps], end[steps] = _windows(rows, step_marks, clock, steps, linked, reach)
-        for device in _devices(rows, clock):
+        for device in rows.on_clock(clock):
             device_rows = rows.of(device)
             unlinked = device_rows.start + np.flatnonzero(linked[device_rows] == UNKNOWN)
             place = np.searchsorted(end[steps], rows.start[unlinked], side="right")
             in_a_step = (place < len(steps)) & (rows.start[unlinked] >= start[steps[0]])
             step_of[unlinked] = np.where(in_a_step, steps[np.minimum(place, len(steps) - 1)], -1)
     return StepBoundaries(_table(rows, spans, step_marks, start, end, step_of, by_time), step_of, step_marks.nested)
-
-
-def _devices(rows: Rows, clock: str) -> list[int]:
-    return [number for number, on in enumerate(rows.clocks) if on == clock]
 
 
 def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -104,7 +100,7 @@ def _by_launch(rows: Rows, step_marks: Marks, launch: NDArray[np.int64], launche
     """The step in which each row was launched, BEFORE, AFTER or UNKNOWN."""
     step = np.full(len(launches) + 1, UNKNOWN)
     call_starts, host_of = launches["start_ps"].to_numpy(), launches["host"].cat.codes.to_numpy()
-    clock_of = dict(zip(rows.hosts, rows.clocks, strict=True))
+    clock_of = clock_of_hosts(rows)
     for code, host in enumerate(launches["host"].cat.categories):
         steps, times = _marks_of_host(step_marks, str(host), clock_of.get(str(host)))
         if len(steps) == 0:
@@ -174,7 +170,7 @@ def _by_start(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
     """`linked`, and on clocks where nothing proves the step of any row, that in whose host time each row starts."""
     linked = linked.copy()
     for clock, steps in step_marks.by_clock.items():
-        device_slices = [rows.of(device) for device in _devices(rows, clock)]
+        device_slices = [rows.of(device) for device in rows.on_clock(clock)]
         if step_marks.host is None or any((linked[device_rows] >= 0).any() for device_rows in device_slices):
             continue
         for device_rows in device_slices:
@@ -230,7 +226,7 @@ def _windows(
         return np.append(min(begin, int(end[0])), end[:-1]), end
     end = np.maximum.accumulate(np.maximum(device_end, step_marks.host[steps, 1]))
     begin = int(step_marks.host[steps, 0].min())
-    for device in _devices(rows, clock):
+    for device in rows.on_clock(clock):
         device_rows = rows.of(device)
         earlier = device_rows.start + np.flatnonzero(linked[device_rows] == BEFORE)
         begin = max(begin, int(rows.end[earlier][_holds_open(rows)[earlier]].max(initial=_NEVER)))
@@ -289,7 +285,7 @@ def _compile_times(
     if len(places) == 0:
         return compile_ps
     hosts = spans["host"].iloc[places].astype("str")
-    clock_of = dict(zip(rows.hosts, rows.clocks, strict=True))
+    clock_of = clock_of_hosts(rows)
     compile_spans = iv.intervals(spans["start_ps"].to_numpy()[places], spans["end_ps"].to_numpy()[places])
     clocks = set(clock_of.values())
     on = np.array([clock_of.get(host, next(iter(clocks)) if len(clocks) == 1 else None) for host in hosts], object)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import Rows
+from tracekit.timeline.rows import Rows, clock_of_hosts
 
 # Of which step a row is, where it is of none that is known.
 UNKNOWN, BEFORE, AFTER = -1, -2, -3
@@ -65,7 +65,7 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     """
     spans_of_steps = spans.loc[spans["step"].notna().to_numpy(bool), ["host", "name", "step", "start_ps", "end_ps"]]
     spans_of_steps = spans_of_steps.astype({"host": "str", "name": "str", "step": "int64"})
-    clocks = dict(zip(rows.hosts, rows.clocks, strict=True))
+    clocks = clock_of_hosts(rows)
     # A host without rows is on the only clock there is; among several, nothing says on which.
     only_clock = next(iter(clocks.values())) if len(set(clocks.values())) == 1 else None
     spans_of_steps["clock"] = [clocks.get(host, only_clock) for host in spans_of_steps["host"]]

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
+from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.trace import DIRECTION_DTYPE
 from tracekit.vocabulary.kinds import Kind
+
+Column = NDArray[np.int64]
 
 # The bits of a cell's code.
 COMPUTE, COLLECTIVE, MEMORY = 1, 2, 4
@@ -43,7 +46,7 @@ class DeviceUnions:
     directions: Mapping[str, Intervals]
 
     @cached_property
-    def cells(self) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
+    def cells(self) -> tuple[Column, NDArray[np.int8]]:
         """What kinds ran at once, from first start to last end: `edges` (m + 1,) int64 in ps, and `code` (m,) int8.
 
         From edges[i] to edges[i + 1] exactly the kinds in code[i] ran, the sum of COMPUTE, COLLECTIVE and MEMORY, 0 for
@@ -134,7 +137,7 @@ def _device(rows: Rows, number: int) -> DeviceUnions:
     )
 
 
-def gaps(rows: Rows, device: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def gaps(rows: Rows, device: int) -> tuple[Column, Column]:
     """The rows around each idle interval between a device's first start and last end: `before` and `after`, both (m,).
 
     Device number `device` was idle from rows.end[before] to rows.start[after], and at no other time in between; both
@@ -153,3 +156,25 @@ def gaps(rows: Rows, device: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]
     furthest = np.flatnonzero(end == reach)
     before = furthest[np.searchsorted(furthest, after) - 1]
     return places[before], places[after]
+
+
+def union_lengths(key: Column, count: int, start: Column, end: Column) -> Column:
+    """The length of the union of the rows of each key 0..count-1, in ps; rows with a key below 0 do not count.
+
+    The rows of a key stand in order of start.
+    """
+    length, reach = np.zeros(count, np.int64), np.full(count, np.iinfo(np.int64).min)
+    loop(add_union_lengths, len(key))(key, start, end, length, reach)
+    return length
+
+
+def add_union_lengths(key: Column, start: Column, end: Column, length: Column, reach: Column) -> None:
+    """Add to the `length` of each row's key what it holds past `reach`, where the rows of the key before it ended."""
+    for row in range(len(key)):
+        row_key = key[row]
+        if row_key < 0:
+            continue
+        counted_from = max(start[row], reach[row_key])
+        if end[row] > counted_from:
+            length[row_key] += end[row] - counted_from
+            reach[row_key] = end[row]
