@@ -13,7 +13,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def loop(function: F, rows: int) -> F:
     """`function`, compiled if it is to run over many `rows` and numba is there; its result is the same.
 
-    `function` takes numpy arrays and numbers, and calls nothing of tracekit. Compiled, it holds no GIL.
+    `function` takes numpy arrays, numbers and plain tuples of them, and calls nothing of tracekit. No NamedTuple: numba
+    writes its class into the index of what it keeps on disk, which fails to load once that class has another name.
+    Compiled, it holds no GIL.
     """
     return compiled(function) if rows >= COMPILE_FROM_ROWS else function
 

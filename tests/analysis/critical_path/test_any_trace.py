@@ -194,7 +194,7 @@ def test_compiled_loops_find_the_same(monkeypatch):
         path = find_paths(dag, steps, np.ones(2, bool))
         return [
             *(one for one in vars(dag).values() if isinstance(one, np.ndarray)),
-            *vars(steps).values(),
+            *steps,
             replay(dag, steps, WHAT, op),
             *vars(path).values(),
         ]

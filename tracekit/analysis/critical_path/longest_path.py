@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
-from tracekit.analysis.critical_path.replay import Plan
+from tracekit.analysis.critical_path.replay import Arrays, Plan
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.vocabulary.kinds import Kind
@@ -61,27 +61,24 @@ def find_paths(graph: Graph, steps: Plan, keeps: NDArray[np.bool_], op_of: NDArr
     is_alone[member] = graph.members[graph.instance[member]] < 2
     is_alone |= ~member & (graph.kind == Part.COLLECTIVE)
     op = np.full(len(graph.start), -1, np.int32) if op_of is None else op_of
-    compiled_walk = loop(walk_paths, len(steps.node))
-    arguments = (
-        int(np.diff(steps.first).max(initial=1)), steps.start, steps.end, steps.first, steps.node, steps.predecessor,
-        steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps, steps.edge_first, steps.edge, graph.start,
-        graph.end, graph.kind, graph.instance, graph.gate, is_alone, op, int(op.max(initial=-1)) + 1, keeps,
-    )  # fmt: skip
-    parts, of_op, piece_count, step, node, part, start, end = compiled_walk(*arguments, 0)
+    walk = loop(walk_paths, len(steps.node))
+    nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate, is_alone, op)
+    ops, largest = int(op.max(initial=-1)) + 1, int(np.diff(steps.first).max(initial=1))
+    parts, of_op, piece_count, step, node, part, start, end = walk(tuple(steps), nodes, ops, keeps, largest, 0)
     if piece_count:
-        _, _, _, step, node, part, start, end = compiled_walk(*arguments, piece_count)
+        _, _, _, step, node, part, start, end = walk(tuple(steps), nodes, ops, keeps, largest, piece_count)
     return Paths(parts, of_op, step, node, part, start, end)
 
 
 def walk_paths(
-    largest: int, begin: Column, finish: Column, first: Column, node: NDArray[np.int32], predecessor: NDArray[np.int32],
-    lag: Column, launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32],
-    edge: NDArray[np.int32], start: Column, end: Column, kind: NDArray[np.int8], instance: NDArray[np.int32],
-    gate: Column, is_alone: NDArray[np.bool_], op: NDArray[np.int32], ops: int, keeps: NDArray[np.bool_], room: int,
-) -> tuple[
-    Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column
-]:  # fmt: skip
-    """See `find_paths`; with `room` for so many pieces as the third result says, only the wanted steps are walked."""
+    plan: Arrays, nodes: Arrays, ops: int, keeps: NDArray[np.bool_], largest: int, room: int
+) -> tuple[Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]:
+    """See `find_paths`; with `room` for so many pieces as the third result says, only the wanted steps are walked.
+
+    `largest`: the most nodes of a step.
+    """
+    begin, finish, first, node, predecessor, lag, launch, delay, length, edge_first, edge = plan
+    start, end, kind, instance, gate, is_alone, op = nodes
     # The numbers of Part.
     host, working, latency, alone_collective, unexplained = 4, 5, 6, 7, 8
     parts = np.zeros((len(begin), unexplained + 1), np.int64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from tracekit.analysis.critical_path.graph import WORK, Graph
 from tracekit.jit import loop
 
 Column = NDArray[np.int64]
+# Columns that a compiled loop unpacks.
+Arrays = tuple[NDArray[Any], ...]
 
 # So many times are held at once, 8 bytes each: columns of a step's nodes beside each other are replayed together.
 _ROOM = 5_000_000
@@ -17,8 +20,7 @@ _ROOM = 5_000_000
 _NO_OP = -2
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The p nodes that m steps hold, step by step in the order of the graph; times in ps, cut to the step.
 
     `start`, `end` (m,): the windows. `first` (m + 1,): the nodes of step k are first[k]:first[k + 1]; a node that
@@ -47,20 +49,20 @@ def plan(graph: Graph, start: Column, end: Column, clock: Column) -> Plan:
     The windows of one clock stand in their order in time and do not overlap.
     """
     first, node = loop(nodes_of_steps, len(graph.order))(
-        graph.order, graph.start, graph.end, graph.clock, start, end, clock, len(graph.clocks)
+        (graph.order, graph.start, graph.end, graph.clock), (start, end, clock), len(graph.clocks)
     )
-    columns = loop(plan_columns, len(node))(
-        start, end, first, node, graph.start, graph.end, graph.predecessor, graph.lag_ps, graph.launch,
-        graph.latency_ps, graph.device, graph.extra_first, graph.extra, graph.instance, graph.gate,
+    waits = (
+        graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
     )  # fmt: skip
+    nodes = (graph.start, graph.end, graph.instance, graph.gate)
+    columns = loop(plan_columns, len(node))((start, end, first, node), nodes, waits)
     return Plan(start, end, first, node, *columns)
 
 
-def nodes_of_steps(
-    order: NDArray[np.int32], start: Column, end: Column, clock: NDArray[np.int16], begin: Column, finish: Column,
-    clock_of_step: Column, clocks: int,
-) -> tuple[Column, NDArray[np.int32]]:  # fmt: skip
+def nodes_of_steps(nodes: Arrays, steps: Arrays, clocks: int) -> tuple[Column, NDArray[np.int32]]:
     """The first place of each step and its nodes, in order."""
+    order, start, end, clock = nodes
+    begin, finish, clock_of_step = steps
     # The windows of a clock are a list of their own; `at` is the first that is not over yet.
     windows = np.zeros((clocks + 1, len(begin) + 1), np.int64)
     windows_of_clock, current = np.zeros(clocks + 1, np.int64), np.zeros(clocks + 1, np.int64)
@@ -101,13 +103,12 @@ def nodes_of_steps(
 
 
 def plan_columns(
-    begin: Column, finish: Column, first: Column, node: NDArray[np.int32], start: Column, end: Column,
-    predecessor: NDArray[np.int32], lag: Column, launch: NDArray[np.int32], latency: Column, device: NDArray[np.int16],
-    extra_first: NDArray[np.int32], extra: NDArray[np.int32], instance: NDArray[np.int32], gate: Column,
-) -> tuple[
-    NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32]
-]:  # fmt: skip
-    """The columns of the plan from `predecessor` on."""
+    steps: Arrays, nodes: Arrays, waits: Arrays
+) -> tuple[NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32]]:
+    """The columns of the plan from `predecessor` on; `steps` are those before."""
+    begin, finish, first, node = steps
+    start, end, instance, gate = nodes
+    predecessor, lag, launch, latency, device, extra_first, extra = waits
     count, edges = len(node), 0
     place_before, place_launch = np.empty(count, np.int32), np.empty(count, np.int32)
     lag_in_step, delay, length = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
@@ -175,25 +176,23 @@ def replay(graph: Graph, steps: Plan, scenarios: Sequence[Without], op_of: NDArr
     joint = np.array([0 if scenario.unsynchronised else -1 for scenario in scenarios])
     ops = np.array([scenario.op if scenario.op >= 0 else _NO_OP for scenario in scenarios])
     host = np.array([0 if scenario.prompt else -1 for scenario in scenarios])
+    nodes = (graph.kind, graph.instance, op_of)
+    columns = min(max(_ROOM // largest, 1), len(scenarios))
     lengths: Column = loop(replay_steps, len(steps.node))(
-        largest, steps.first, steps.predecessor, steps.lag_ps, steps.launch, steps.delay_ps, steps.length_ps,
-        steps.edge_first, steps.edge, steps.node, graph.kind, graph.instance, len(graph.gate), op_of, works, ops,
-        joint, host, min(max(_ROOM // largest, 1), len(scenarios)),
-    )  # fmt: skip
+        tuple(steps), nodes, (works, ops, joint, host), len(graph.gate), largest, columns
+    )
     return lengths
 
 
-def replay_steps(
-    largest: int, first: Column, predecessor: NDArray[np.int32], lag: Column,
-    launch: NDArray[np.int32], delay: Column, length: Column, edge_first: NDArray[np.int32], edge: NDArray[np.int32],
-    node: NDArray[np.int32], kind: NDArray[np.int8], instance: NDArray[np.int32], instances: int, op: NDArray[np.int32],
-    works: Column, ops: Column, joint: Column, host: Column, columns: int,
-) -> Column:  # fmt: skip
+def replay_steps(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, largest: int, columns: int) -> Column:
     """See `replay`; times count from the step's begin, and so many `columns` are replayed at once.
 
     The end of a collective's member is its transfer behind the last start of the members: `end_of` holds the transfer,
     `last_start` the last start, which is complete before anything that waits for a member is looked at.
     """
+    _, _, first, node, predecessor, lag, launch, delay, length, edge_first, edge = plan
+    kind, instance, op = nodes
+    works, ops, joint, host = scenarios
     lengths = np.zeros((len(first) - 1, len(ops)), np.int64)
     end_of = np.zeros((largest, columns), np.int64)
     last_start, longest = np.zeros((instances, columns), np.int64), np.zeros((instances, columns), np.int64)
