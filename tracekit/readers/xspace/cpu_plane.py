@@ -106,23 +106,16 @@ def _thunks(
         for number, (name, facts) in enumerate(hlo.ops)
     ]
     collective = np.array([each.kind == Kind.COLLECTIVE for each in classes], bool)[op]
-    kinds_of_ops = [(facts, each.kind) for (_, facts), each in zip(hlo.ops, classes, strict=True)]
     categories = [facts.category if facts else collective_of.get(number) for number, (_, facts) in enumerate(hlo.ops)]
-    data = planes.hlo_columns(kinds_of_ops, op) | {
-        "host": constant(host, len(at)),
+    data = planes.event_columns(host, plane, rows[at])
+    data |= planes.hlo_columns([facts for _, facts in hlo.ops], classes, op)
+    data |= {
         "device": categorical([f"cpu:{ordinal}" for ordinal in ordinals[1]], ordinals[0]),
-        "lane": categorical(planes.line_names(plane), line[at]),
-        "kind": categorical([each.kind.value for each in classes], op),
-        "known_by": categorical([each.known_by.value for each in classes], op),
-        "name": events.names[rows][at],
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "hlo_op": plane.strings("hlo_op")[rows][at],
-        "hlo_module": plane.strings("hlo_module")[rows][at],
         "category": categorical(categories, op),
         "op": op,
         "wait_ps": _rendezvous_wait(events, np.flatnonzero(collective), pieces[:, 1:], line[at]),
-        **{stat: planes.integers(plane, stat, rows[at]) for stat in ("run_id", "group_id")},
     }
     notes = []
     if unproven:

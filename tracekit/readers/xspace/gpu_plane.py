@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import categorical, distinct, frame
+from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
@@ -94,7 +94,7 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
     plane = events.plane
     events, notes = _work(events)
     rows = events.rows
-    data = planes.event_columns(gpu.host, gpu.device, plane, rows)
+    data = planes.event_columns(gpu.host, plane, rows)
     hlo = planes.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]
@@ -107,9 +107,7 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
         _classify(*row)
         for row in zip(data["name"][first], data["lane"][first], ops, records, is_memset[first], strict=True)
     ]
-    data |= planes.hlo_columns([(op, each.kind) for op, each in zip(ops, classes, strict=True)], which)
-    data["kind"] = categorical([each.kind.value for each in classes], which)
-    data["known_by"] = categorical([each.known_by.value for each in classes], which)
+    data |= planes.hlo_columns(ops, classes, which)
     data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
         gpu, events, [_evidence(*row) for row in zip(classes, ops, records, strict=True)], which
@@ -119,6 +117,7 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
     )
+    data["device"] = constant(gpu.device, len(rows))
     data["start_ps"], data["end_ps"] = events.start[rows], events.end[rows]
     data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.mask(lambda name, op: name == ""))
     data["occupancy_ratio"] = _occupancy(plane, rows)

@@ -151,19 +151,16 @@ class DeviceRows:
     launches: pd.DataFrame = field(default_factory=lambda: frame(LAUNCH_COLUMNS))
 
 
-def event_columns(host: str, device: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:
+def event_columns(host: str, plane: Plane, rows: NDArray[np.int64]) -> dict[str, Any]:
     """The columns that need no classification, for the events `rows`."""
     data: dict[str, Any] = {
         "host": constant(host, len(rows)),
-        "device": constant(device, len(rows)),
         "lane": categorical(line_names(plane), plane.line[rows]),
         "name": plane.names[rows],
         "hlo_op": plane.strings("hlo_op")[rows],
         "hlo_module": plane.strings("hlo_module")[rows],
     }
-    for stat in ("correlation_id", "run_id", "group_id"):
-        data[stat] = integers(plane, stat, rows)
-    return data
+    return data | {stat: integers(plane, stat, rows) for stat in ("correlation_id", "run_id", "group_id")}
 
 
 def integers(plane: Plane, stat: str, rows: NDArray[np.int64]) -> pd.arrays.IntegerArray:
@@ -233,16 +230,22 @@ def is_control_flow(name: str, op: Op | None) -> bool:
     return kinds.is_control_flow(op.does if op else None, name)
 
 
-def hlo_columns(ops: Sequence[tuple[Op | None, Kind]], which: NDArray[np.int64]) -> dict[str, Any]:
-    """The columns category, bytes, dtype, ranks and group of rows that are `ops[which]`, `which` of shape (n,).
+def hlo_columns(
+    ops: Sequence[Op | None], classes: Sequence[kinds.Classification], which: NDArray[np.int64]
+) -> dict[str, Any]:
+    """The columns kind, known_by, category, bytes, dtype, ranks and group of rows that are `ops[which]`, `which` (n,),
+    and are classified so.
 
     Copies and collectives have sizes, only collectives the rest.
     """
-    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in ops]
-    collectives = [op if op and kind == Kind.COLLECTIVE else None for op, kind in ops]
+    pairs = list(zip(ops, (each.kind for each in classes), strict=True))
+    moving = [op if op and kind in (Kind.MEMCPY, Kind.COLLECTIVE) else None for op, kind in pairs]
+    collectives = [op if op and kind == Kind.COLLECTIVE else None for op, kind in pairs]
     sizes = np.array([-1 if op is None or op.bytes is None else op.bytes for op in moving], np.int64)[which]
     return {
-        "category": categorical([op.category if op else None for op, _ in ops], which),
+        "kind": categorical([each.kind.value for each in classes], which),
+        "known_by": categorical([each.known_by.value for each in classes], which),
+        "category": categorical([op.category if op else None for op in ops], which),
         "bytes": pd.arrays.IntegerArray(sizes, sizes < 0),
         "dtype": categorical([op.dtype if op else None for op in collectives], which),
         "ranks": categorical([op.ranks if op else None for op in collectives], which),

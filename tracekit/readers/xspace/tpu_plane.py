@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, concat, distinct, frame
+from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import number
 from tracekit.readers import nested
 from tracekit.readers.hlo import hlo_text, instruction
@@ -144,13 +144,12 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     executions = _Executions(events, modules)
     rows, notes = _join_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
     rows = _with_flying(events, ops, rows, flying, op_of)
-    data = planes.event_columns(host, device, plane, rows.event)
-    data |= planes.hlo_columns([(op.op, op.classification.kind) for op in ops], rows.op)
+    data = planes.event_columns(host, plane, rows.event)
+    data |= planes.hlo_columns([op.op for op in ops], [op.classification for op in ops], rows.op)
     data["category"] = categorical([op.category for op in ops], rows.op)
     data["name"] = data["hlo_op"] = categorical([op.name for op in ops], rows.op)
-    data["kind"] = categorical([op.classification.kind.value for op in ops], rows.op)
     data["direction"] = categorical([op.classification.direction for op in ops], rows.op)
-    data["known_by"] = categorical([op.classification.known_by.value for op in ops], rows.op)
+    data["device"] = constant(device, len(rows.event))
     data["start_ps"], data["end_ps"] = rows.start, rows.end
     data["wait_ps"] = pd.arrays.IntegerArray(rows.wait, rows.wait < 0)
     run = executions.of(rows.start)

@@ -482,7 +482,10 @@ def count_events(buf: Any, pos: int, end: int, where: NDArray[np.int64]) -> int:
 
 
 def decode_events(buf: Any, pos: int, end: int, row: int, stat_rows: StatRows, columns: EventColumns) -> None:
-    """Write the events of the line in [pos, end) to the columns from `row` on."""
+    """Write the events of the line in [pos, end) to the columns from `row` on.
+
+    One loop in one function: with the stats in a function of their own it takes eight times as long when compiled.
+    """
     near, far_ids, far_rows = stat_rows
     metadata_id, offset_ps, duration_ps, occurrences, values, types = columns
     while pos < end:
