@@ -163,7 +163,7 @@ def table_of(
     key: str,
     title: str,
     fields: Sequence[Field],
-    brief: int = 8,
+    brief: int | Sequence[int] = 8,
     about: str = "",
 ) -> Table:
     """A table of the rows of a frame, or of rows as dicts."""

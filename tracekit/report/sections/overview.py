@@ -8,7 +8,7 @@ import pandas as pd
 from tracekit.analysis.overlap import Stretch
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
-from tracekit.report.section import Cell, Column, Missing, Section, Table, Unit, instant, or_missing, table
+from tracekit.report.section import Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
 from tracekit.timeline.unions import CELLS
 from tracekit.units import count, percent, time
 
@@ -64,62 +64,58 @@ def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | N
     ]
     if not levels:
         return None
-    guesses = [
-        (row["name"], row["kind"], _LEVELS[row["level"]], row["device_time_ps"], row["ratio"])
-        for row in records(guessed.head(_GUESSES))
-    ]
     sentence = f"Of the busy time: {', '.join(levels)}."
-    more = " Rules (--kinds) correct a wrong classification." if guesses else ""
-    columns = [
-        Column("name", Unit.NAME),
-        Column("counted as", Unit.TEXT),
-        Column("by", Unit.TEXT),
-        Column("time", Unit.TIME),
-        Column("of busy", Unit.RATIO),
-    ]
-    largest = table("known.guesses", "Largest kernels classified by name only, or unclassified", columns, guesses)
-    tables = (largest,) if guesses else ()
-    return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=tables)
+    more = " Rules (--kinds) correct a wrong classification." if len(guessed) else ""
+    largest = table_of(
+        guessed.head(_GUESSES),
+        "known.guesses",
+        "Largest kernels classified by name only, or unclassified",
+        [
+            Field("name", Unit.NAME, "name"),
+            Field("counted as", Unit.TEXT, "kind"),
+            Field("by", Unit.TEXT, lambda row: _LEVELS[row["level"]]),
+            Field("time", Unit.TIME, "device_time_ps"),
+            Field("of busy", Unit.RATIO, "ratio"),
+        ],
+    )
+    return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=(largest,))
 
 
-def _first_column(inside: Mapping[str, Stretch]) -> list[Column]:
+def _in(inside: Mapping[str, Stretch]) -> list[Field]:
     """The column that tells the phases and the whole trace apart, where there are phases."""
-    return [Column("in", Unit.NAME)] if inside else []
-
-
-def _first_cell(stretch: Stretch, inside: Mapping[str, Stretch]) -> list[str]:
-    return [stretch.name] if inside else []
+    return [Field("in", Unit.NAME, "in")] if inside else []
 
 
 def _phases(inside: Mapping[str, Stretch], phases: Phases, compared: Collection[str]) -> Section:
-    compares = "it is not compared with phases of the same work"
-    rows = [
-        (
-            row["name"],
-            row["n"],
-            row["wall_ps"],
-            or_missing(_most(inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it"),
-            or_missing(row["speedup"], row["reason"]),
-            or_missing(row["efficiency"], "only a phase with a baseline has an efficiency"),
-            or_missing(_most(phases.stretch.loc[phases.stretch["name"] == row["name"], "stretch"]), compares),
-            row["unfinished_ps"],
-            row["compared_with"],
-        )
-        for row in records(phases.table)
-    ]
-    columns = [
-        Column("phase", Unit.NAME),
-        Column("n", Unit.COUNT),
-        Column("wall", Unit.TIME),
-        Column("overlap", Unit.RATIO),
-        Column("speedup", Unit.FACTOR),
-        Column("efficiency", Unit.RATIO),
-        Column("stretch", Unit.FACTOR),
-        Column("unfinished", Unit.TIME, brief=False),
-        Column("compared with", Unit.NAME, brief=False),
-    ]
-    about = "Wall is the median over n rounds. Overlap and stretch are the largest over the devices."
-    tables = [table("phases", "Phases", columns, rows, len(rows), about), _rounds(phases.rounds)]
+    def overlap(row: dict[str, Any]) -> Any:
+        return or_missing(_most(inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it")
+
+    def efficiency(row: dict[str, Any]) -> Any:
+        return or_missing(row["efficiency"], "only a phase with a baseline has an efficiency")
+
+    def stretch(row: dict[str, Any]) -> Any:
+        most = _most(phases.stretch.loc[phases.stretch["name"] == row["name"], "stretch"])
+        return or_missing(most, "it is not compared with phases of the same work")
+
+    table = table_of(
+        phases.table,
+        "phases",
+        "Phases",
+        [
+            Field("phase", Unit.NAME, "name"),
+            Field("n", Unit.COUNT, "n"),
+            Field("wall", Unit.TIME, "wall_ps"),
+            Field("overlap", Unit.RATIO, overlap),
+            Field("speedup", Unit.FACTOR, "speedup", reason="reason"),
+            Field("efficiency", Unit.RATIO, efficiency),
+            Field("stretch", Unit.FACTOR, stretch),
+            Field("unfinished", Unit.TIME, "unfinished_ps", brief=False),
+            Field("compared with", Unit.NAME, "compared_with", brief=False),
+        ],
+        len(phases.table),
+        "Wall is the median over n rounds. Overlap and stretch are the largest over the devices.",
+    )
+    tables = [table, _rounds(phases.rounds)]
     tables += [_stretch(phases.stretch[phases.stretch["name"].isin(list(compared))])] if compared else []
     return Section("phases", "Phases", tables=tuple(tables))
 
@@ -130,49 +126,35 @@ def _most(values: pd.Series) -> float | None:
 
 
 def _rounds(rounds: pd.DataFrame) -> Table:
-    rounds = rounds.assign(number=rounds.groupby("name").cumcount() + 1).head(_MOST_ROUNDS)
-    return table(
+    return table_of(
+        rounds.assign(number=rounds.groupby("name").cumcount() + 1).head(_MOST_ROUNDS),
         "phases.rounds",
         "Rounds of the phases",
         [
-            Column("phase", Unit.NAME),
-            Column("round", Unit.COUNT),
-            Column("at", Unit.INSTANT),
-            Column("time", Unit.TIME),
-        ],
-        [
-            (row["name"], row["number"], instant(row, clock=row["clock"]), row["end_ps"] - row["start_ps"])
-            for row in records(rounds)
+            Field("phase", Unit.NAME, "name"),
+            Field("round", Unit.COUNT, "number"),
+            Field("at", Unit.INSTANT, lambda row: instant(row, clock=row["clock"])),
+            Field("time", Unit.TIME, lambda row: row["end_ps"] - row["start_ps"]),
         ],
         0,
     )
 
 
 def _stretch(stretches: pd.DataFrame) -> Table:
-    return table(
+    return table_of(
+        stretches,
         "phases.stretch",
         "Stretch: how much longer each device took than alone",
         [
-            Column("phase", Unit.NAME),
-            Column("device", Unit.NAME),
-            Column("kind", Unit.TEXT),
-            Column("busy here", Unit.TIME),
-            Column("busy alone", Unit.TIME),
-            Column("stretch", Unit.FACTOR),
-        ],
-        [
-            (
-                row["name"],
-                row["device"],
-                row["kind"],
-                row["busy_ps"],
-                or_missing(row["alone_ps"], row["reason"]),
-                or_missing(row["stretch"], row["reason"]),
-            )
-            for row in records(stretches)
+            Field("phase", Unit.NAME, "name"),
+            Field("device", Unit.NAME, "device"),
+            Field("kind", Unit.TEXT, "kind"),
+            Field("busy here", Unit.TIME, "busy_ps"),
+            Field("busy alone", Unit.TIME, "alone_ps", reason="reason"),
+            Field("stretch", Unit.FACTOR, "stretch", reason="reason"),
         ],
         0,
-        about="1.00x: as long as alone. Medians over the rounds.",
+        "1.00x: as long as alone. Medians over the rounds.",
     )
 
 
@@ -184,59 +166,46 @@ def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         if len(windows) == 1
         else f"windows of {time(windows[0])} to {time(windows[-1])}"
     )
-    brief = table(
+    brief = table_of(
+        whole.partition,
         "time",
         f"Where the {length} went",
         [
-            Column("device", Unit.NAME),
-            Column("busy", Unit.TIME),
-            Column("compute only", Unit.RATIO),
-            Column("exposed comm.", Unit.RATIO),
-            Column("exposed copy", Unit.RATIO),
-            Column("overlapped", Unit.RATIO),
-            Column("idle", Unit.RATIO),
+            Field("device", Unit.NAME, "device"),
+            Field("busy", Unit.TIME, "busy_ps"),
+            Field("compute only", Unit.RATIO, lambda row: _share(row, "compute")),
+            Field("exposed comm.", Unit.RATIO, lambda row: _share(row, "collective")),
+            Field("exposed copy", Unit.RATIO, lambda row: _share(row, "memory")),
+            Field("overlapped", Unit.RATIO, lambda row: _share(row, *(cell for cell in CELL_WORDS if "+" in cell))),
+            Field("idle", Unit.RATIO, lambda row: _share(row, "idle")),
         ],
-        [(row["device"], row["busy_ps"], *_shares(row)) for row in records(whole.partition)],
         len(whole.partition),
     )
-    rows = [
-        (
-            *_first_cell(stretch, inside),
-            row["device"],
-            row["window_ps"],
-            row["busy_ps"],
-            *(row[cell] for cell in CELL_WORDS),
-        )
-        for stretch in [whole, *inside.values()]
-        for row in records(stretch.partition)
-    ]
-    cells = table(
+    cells = table_of(
+        [row | {"in": stretch.name} for stretch in [whole, *inside.values()] for row in records(stretch.partition)],
         "time.cells",
         "Time of each device; its eight cells add up to the window",
         [
-            *_first_column(inside),
-            Column("device", Unit.NAME),
-            Column("window", Unit.TIME),
-            Column("busy", Unit.TIME),
-            *(Column(words, Unit.TIME) for words in CELL_WORDS.values()),
+            *_in(inside),
+            Field("device", Unit.NAME, "device"),
+            Field("window", Unit.TIME, "window_ps"),
+            Field("busy", Unit.TIME, "busy_ps"),
+            *(Field(words, Unit.TIME, cell) for cell, words in CELL_WORDS.items()),
         ],
-        rows,
         0,
     )
     return Section("time", "Where the time went", tables=(brief, cells))
 
 
-def _shares(row: dict[str, Any]) -> list[Cell]:
+def _share(row: dict[str, Any], *cells: str) -> Cell:
     window = row["window_ps"]
-    overlapped = sum(row[cell] for cell in CELL_WORDS if "+" in cell)
-    parts = [row["compute"], row["collective"], row["memory"], overlapped, row["idle"]]
-    return [part / window if window else Missing("the window has no length") for part in parts]
+    return sum(row[cell] for cell in cells) / window if window else Missing("the window has no length")
 
 
 def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     """Collectives, copies and each direction of copies; a direction that is all of a device's copies shares its row."""
-    first: list[tuple[Any, ...]] = []
-    rest: list[tuple[Any, ...]] = []
+    first: list[dict[str, Any]] = []
+    rest: list[dict[str, Any]] = []
     for stretch in [*inside.values(), whole]:
         ran = stretch.overlap[stretch.overlap["total_ps"] > 0]
         many = stretch.overlap["device"].nunique() > _MANY_DEVICES
@@ -254,25 +223,25 @@ def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
                 brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
-                ratio = or_missing(row["ratio"], row["reason"])
-                place.append(
-                    (*_first_cell(stretch, inside), device, work, behind, row["hidden_ps"], row["total_ps"], ratio)
-                )
-    columns = [
-        *_first_column(inside),
-        Column("device", Unit.NAME),
-        Column("work", Unit.TEXT),
-        Column("behind", Unit.TEXT),
-        Column("hidden", Unit.TIME),
-        Column("of", Unit.TIME),
-        Column("ratio", Unit.RATIO),
-    ]
+                place.append(row | {"in": stretch.name, "device": device, "work": work, "behind": behind})
     title = "Hidden behind compute"
     if not first and not rest:
         return Section("hidden", title, ("No collective and no copy ran.",))
-    about = "The part of collectives and copies that ran while compute did; copies include memsets."
-    hidden = table(
-        "hidden", "Collectives and copies hidden behind compute", columns, [*first, *rest], len(first), about
+    hidden = table_of(
+        [*first, *rest],
+        "hidden",
+        "Collectives and copies hidden behind compute",
+        [
+            *_in(inside),
+            Field("device", Unit.NAME, "device"),
+            Field("work", Unit.TEXT, "work"),
+            Field("behind", Unit.TEXT, "behind"),
+            Field("hidden", Unit.TIME, "hidden_ps"),
+            Field("of", Unit.TIME, "total_ps"),
+            Field("ratio", Unit.RATIO, "ratio", reason="reason"),
+        ],
+        len(first),
+        "The part of collectives and copies that ran while compute did; copies include memsets.",
     )
     return Section("hidden", title, tables=(hidden,))
 
@@ -284,7 +253,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         return Section("together", title, ("The trace holds one device, so there is no pair.",))
     reasons = sorted({str(reason) for reason in whole.pairs["reason"].dropna()})
     sentences = (f"Not known for some pairs: {'; '.join(reasons[:3])}.",) if reasons else ()
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     brief: list[int] = []
     for stretch in [*inside.values(), whole]:
         pairs = stretch.pairs
@@ -296,25 +265,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         else:
             places = [len(rows) + at for at, there in enumerate(pairs["ratio_min"].notna()) if there]
         brief += places if is_brief else []
-        rows += [
-            (
-                *_first_cell(stretch, inside),
-                row["a"],
-                row["b"],
-                or_missing(row["overlap_ps"], row["reason"]),
-                or_missing(row["ratio_min"], row["reason"]),
-                or_missing(row["ratio_union"], row["reason"]),
-            )
-            for row in records(pairs)
-        ]
-    columns = [
-        *_first_column(inside),
-        Column("device", Unit.NAME),
-        Column("other device", Unit.NAME),
-        Column("together", Unit.TIME),
-        Column("of the shorter", Unit.RATIO),
-        Column("of either", Unit.RATIO),
-    ]
+        rows += [row | {"in": stretch.name} for row in records(pairs)]
     number = len(whole.pairs)
     about = (
         f"The {_EXTREMES} pairs that overlap least, then the {_EXTREMES} that overlap most; all {count(number)} are in "
@@ -322,7 +273,21 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         if number > 2 * _EXTREMES
         else ""
     )
-    both = table("together", "Pairs of devices busy at the same time", columns, rows, brief, about)
+    both = table_of(
+        rows,
+        "together",
+        "Pairs of devices busy at the same time",
+        [
+            *_in(inside),
+            Field("device", Unit.NAME, "a"),
+            Field("other device", Unit.NAME, "b"),
+            Field("together", Unit.TIME, "overlap_ps", reason="reason"),
+            Field("of the shorter", Unit.RATIO, "ratio_min", reason="reason"),
+            Field("of either", Unit.RATIO, "ratio_union", reason="reason"),
+        ],
+        brief,
+        about,
+    )
     return Section("together", title, sentences, tables=(both,))
 
 
@@ -332,20 +297,22 @@ def _concurrency(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     stretches = [stretch for stretch in (whole, *inside.values()) if len(stretch.concurrency)]
     if not stretches:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))
-    rows = []
-    for stretch in stretches:
-        window = int(stretch.concurrency["time_ps"].sum())
-        rows += [
-            (*_first_cell(stretch, inside), row["devices"], row["time_ps"], row["time_ps"] / window if window else None)
-            for row in records(stretch.concurrency)
-            if row["time_ps"]
-        ]
-    columns = [
-        *_first_column(inside),
-        Column("devices busy", Unit.COUNT),
-        Column("time", Unit.TIME),
-        Column("share", Unit.RATIO),
+    rows = [
+        row | {"in": stretch.name, "window_ps": int(stretch.concurrency["time_ps"].sum())}
+        for stretch in stretches
+        for row in records(stretch.concurrency)
+        if row["time_ps"]
     ]
-    return Section(
-        "concurrency", title, tables=(table("concurrency", "Time with exactly N devices busy", columns, rows, 0),)
+    times = table_of(
+        rows,
+        "concurrency",
+        "Time with exactly N devices busy",
+        [
+            *_in(inside),
+            Field("devices busy", Unit.COUNT, "devices"),
+            Field("time", Unit.TIME, "time_ps"),
+            Field("share", Unit.RATIO, lambda row: row["time_ps"] / row["window_ps"]),
+        ],
+        0,
     )
+    return Section("concurrency", title, tables=(times,))
