@@ -53,7 +53,6 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
             for device in devices
             for kind, key in (("compute", "compute"), ("collective", "collective"), ("memcpy", "memory"))
         ]
-        types = {type_of(device["device"]) for device in devices}
         window = document["trace"]["window_ps"]
         start = devices[0]["window_start_ps"] if devices else 0
         stretches = [{"name": phase["name"], **row} for phase in document["phases"] for row in phase["stretch"]]
@@ -86,18 +85,22 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
             known_by=_like(empty.known_by, document["known_by"]),
             guessed=_like(empty.guessed, document["guessed"]),
             explanation=explanation,
-            advice=Advice(
-                tuple(
-                    Finding(row["rule"], row["cost_ps"], row["share"], row["evidence"])
-                    for row in document["findings"] or ()
-                ),
-                backend=types.pop() if len(types) == 1 else "",
-                xla=(form := formats.by_name(document["trace"]["format"])) is not None and form.xla,
-            ),
+            advice=_advice(document),
             compared=tuple(document["compared"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TracekitError(f"{place / SUMMARY} is damaged: {error!r}. {REMEDY}") from None
+
+
+def _advice(document: Mapping[str, Any]) -> Advice:
+    types = {type_of(device["device"]) for device in document["devices"]}
+    form = formats.by_name(document["trace"]["format"])
+    findings = document["findings"] or ()
+    return Advice(
+        tuple(Finding(row["rule"], row["cost_ps"], row["share"], row["evidence"]) for row in findings),
+        backend=types.pop() if len(types) == 1 else "",
+        xla=form is not None and form.xla,
+    )
 
 
 def _like(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

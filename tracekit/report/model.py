@@ -106,8 +106,8 @@ class Report:
     @property
     def evidence(self) -> list[Section]:
         """The sections for which the trace has evidence, and how kernels were classified."""
-        known = self.classification
-        return [*(section for section in self.sections if not section.lacking), *([known] if known else [])]
+        kinds = self.classification
+        return [*(section for section in self.sections if not section.lacking), *([kinds] if kinds else [])]
 
     @property
     def scope(self) -> str:
