@@ -14,6 +14,7 @@ from tracekit.report.figures.figure import draw
 from tracekit.report.figures.partition_bars import CELLS
 from tracekit.report.figures.selection import select
 from tracekit.report.palette import DARK, LIGHT
+from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.timeline.unions import CELLS as EXACT
 from tracekit.trace import EVENT_COLUMNS, Trace
 
@@ -59,10 +60,10 @@ def test_the_words_are_the_exact_shares():
     assert (
         words(figure)[0] == "2 devices: 20.5 % compute, 10.0 % exposed collectives, 5.5 % exposed copies, 64.0 % idle"
     )
-    assert words(figure)[2:9] == [name for _, name in CELLS.values() if name != "copy hidden behind compute"]
+    assert words(figure)[2:9] == [name for name in CELL_WORDS.values() if name != "copy behind compute"]
     table = words(figure)[9:23]
     assert table == [
-        *("only compute", "hidden", "exposed", "idle"),
+        *("compute only", "hidden", "exposed", "idle"),
         *("gpu:0", "30.0 %", "10.0 %", "30.0 %", "30.0 %"),
         *("gpu:1", "1.0 %", "0 %", "1.0 %", "98.0 %"),
     ]

@@ -12,21 +12,15 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.palette import readable_on
+from tracekit.report.sections.overview import CELL_WORDS
 
-# The cells from the left, the kinds in each from the foot up, and what each is called.
-CELLS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "compute": (("compute",), "only compute"),
-    "compute+collective": (("compute", "collective"), "collective hidden behind compute"),
-    "compute+memory": (("compute", "memcpy"), "copy hidden behind compute"),
-    "compute+collective+memory": (("compute", "collective", "memcpy"), "collective and copy hidden behind compute"),
-    "collective": (("collective",), "exposed collective"),
-    "collective+memory": (("collective", "memcpy"), "exposed collective and copy"),
-    "memory": (("memcpy",), "exposed copy"),
-    "idle": (("idle",), "idle"),
+# The kinds in each cell, from the foot up; the cells from the left.
+CELLS: Mapping[str, tuple[str, ...]] = {
+    cell: tuple("memcpy" if kind == "memory" else kind for kind in cell.split("+")) for cell in CELL_WORDS
 }
 # What stands beside the bars; these four sum to the window.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "only compute": ("compute",),
+    "compute only": ("compute",),
     "hidden": ("compute+collective", "compute+memory", "compute+collective+memory"),
     "exposed": ("collective", "collective+memory", "memory"),
     "idle": ("idle",),
@@ -72,7 +66,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         width += columns.pop(next(iter(columns))) + _COLUMN_GAP
 
     occurring = [cell for cell in CELLS if table[cell].any()]
-    entries = [(name, [on.colours[kind] for kind in kinds]) for kinds, name in (CELLS[cell] for cell in occurring)]
+    entries = [(CELL_WORDS[cell], [on.colours[kind] for kind in CELLS[cell]]) for cell in occurring]
     bars_px = pitch * len(table)
     page = on.page(_HEAD_PX + bars_px + AXIS_PX, entries, notes=_notes(selection, occurring))
     top = page.top + _HEAD_PX
@@ -101,7 +95,7 @@ def _bars(page: Page, axes: Axes, table: pd.DataFrame, pitch: int, width: int) -
         total, window = 0, max(int(row["window_ps"]), 1)
         # On whole pixels, where their edges are sharp.
         y, height = pitch * number + round(pitch * 0.14), max(2 * round(pitch * 0.36), 1)
-        for cell, (kinds, _) in CELLS.items():
+        for cell, kinds in CELLS.items():
             start, total = total, total + int(row[cell])
             x0, x1 = 100 * start / window, 100 * total / window
             for level, kind in enumerate(kinds):
@@ -131,7 +125,7 @@ def _axis_label(selection: Selection, table: pd.DataFrame) -> str:
 
 def _notes(selection: Selection, occurring: Sequence[str]) -> list[str]:
     notes = ["Each bar is the whole window; its segments are exact and add up to it."]
-    if any(len(CELLS[cell][0]) > 1 for cell in occurring):
+    if any(len(CELLS[cell]) > 1 for cell in occurring):
         notes[0] += " Kinds that ran concurrently share the height of their segment."
     if any("memory" in cell for cell in occurring):
         notes[0] += " Copies include memsets."

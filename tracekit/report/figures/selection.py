@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import Stretch, concurrency, device_pairs, overlap, partition
+from tracekit.analysis.overlap import Stretch, stretch_of
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
@@ -73,14 +73,7 @@ class Selection:
     @cached_property
     def stretch(self) -> Stretch:
         """What the analyses say of it."""
-        return Stretch(
-            self.name,
-            partition(self.timeline),
-            overlap(self.timeline),
-            device_pairs(self.timeline),
-            concurrency(self.timeline),
-            None,
-        )
+        return stretch_of(self.timeline, self.name)
 
     @cached_property
     def finding(self) -> str:
