@@ -1,4 +1,4 @@
-"""What the work on devices has to wait for: the order of its queue, waits in the program, copies and operands."""
+"""What the work on devices has to wait for by itself: the order of its queue, copies that resume it, operands."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import distinct
 from tracekit.devices import type_of
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -192,19 +193,15 @@ def operand_edges(rows: Rows, queues: QueueOrder, table: pd.DataFrame) -> Edges:
     reads, needs = reads[other_queue], needs[other_queue]
     if len(reads) == 0:
         return NONE
-    execution = np.unique(np.column_stack([rows.device[op_rows], run[op_rows]]), axis=0, return_inverse=True)[
-        1
-    ].reshape(-1)
+    execution, _ = distinct(rows.device[op_rows], run[op_rows])
     key = (execution * count + op[op_rows]) * len(rows) + op_rows
     order = np.argsort(key)
     key, by_key = key[order], op_rows[order]
     by_op = np.argsort(op[op_rows], kind="stable")
-    ops = op[op_rows][by_op]
-    first_reader, last_reader = np.searchsorted(ops, reads, side="left"), np.searchsorted(ops, reads, side="right")
-    times = last_reader - first_reader
-    readers = by_op[np.repeat(first_reader - np.append(0, np.cumsum(times)[:-1]), times) + np.arange(times.sum())]
+    pair, place = _matches(op[op_rows][by_op], reads)
+    readers = by_op[place]
     reader = op_rows[readers]
-    base = (execution[readers] * count + np.repeat(needs, times)) * len(rows)
+    base = (execution[readers] * count + needs[pair]) * len(rows)
     place = np.searchsorted(key, base + reader, side="left") - 1
     has_producer = (place >= 0) & (key[place] >= base)
     return by_key[place[has_producer]], reader[has_producer]
@@ -223,14 +220,17 @@ def _between_rows(table: pd.DataFrame, has_row: NDArray[np.bool_]) -> Edges:
     for _ in range(len(has_row)):  # operands form no cycle in a program; in a broken file they may
         if len(open_pairs) == 0:
             break
-        first_edge, last_edge = (
-            np.searchsorted(by_op, open_pairs[:, 1], side="left"),
-            np.searchsorted(by_op, open_pairs[:, 1], side="right"),
-        )
-        times = last_edge - first_edge
-        edges_of = np.repeat(first_edge - np.append(0, np.cumsum(times)[:-1]), times) + np.arange(times.sum())
-        open_pairs = np.unique(np.column_stack([np.repeat(open_pairs[:, 0], times), behind[edges_of]]), axis=0)
+        pair, edge = _matches(by_op, open_pairs[:, 1])
+        open_pairs = np.unique(np.column_stack([open_pairs[pair, 0], behind[edge]]), axis=0)
         direct.append(open_pairs[has_row[open_pairs[:, 1]]])
         open_pairs = open_pairs[~has_row[open_pairs[:, 1]]]
     pairs_between = np.unique(np.concatenate(direct), axis=0)
     return pairs_between[:, 0], pairs_between[:, 1]
+
+
+def _matches(values: Column, queries: Column) -> tuple[Column, Column]:
+    """Every place of a query and place in the sorted `values` that are equal, query by query."""
+    first, last = np.searchsorted(values, queries, side="left"), np.searchsorted(values, queries, side="right")
+    times = last - first
+    query = np.repeat(np.arange(len(queries)), times)
+    return query, np.arange(len(query)) + np.repeat(first - np.cumsum(times) + times, times)

@@ -135,8 +135,11 @@ def graph(timeline: Timeline) -> Graph:
 
 @dataclass(frozen=True)
 class _Sources:
-    """What the nodes stand for: rows and launches of the `timeline`, `waiting` (w,) of its syncs, launches that
-    `returns` (r,) behind their rows, pairs in `queues`. `first` is that of the Graph."""
+    """What the nodes stand for: launches and rows of the `timeline`, waits of threads, returns, dones in `queues`.
+
+    `waiting` (w,): the places of the waits in its syncs. `returns` (r,): the launches that returned behind their rows.
+    `first` is that of the Graph.
+    """
 
     timeline: Timeline
     queues: QueueOrder
@@ -177,14 +180,14 @@ def _further_edges(sources: _Sources) -> dict[str, Edges]:
     timeline, queues, first = sources.timeline, sources.queues, sources.first
     rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
     syncs = timeline.syncs
-    held = syncs.held[syncs.sync]
+    resumed_row = syncs.held[syncs.sync]
     of_thread = trace.syncs["device"].isna().to_numpy(bool)[syncs.sync]
     waits = np.searchsorted(sources.waiting, syncs.sync[of_thread])
     held_up = np.flatnonzero(queues.was_held_up)
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     return {
-        "a lane waits for a lane": (syncs.row[held >= 0] + row, held[held >= 0] + row),
+        "a lane waits for a lane": (syncs.row[resumed_row >= 0] + row, resumed_row[resumed_row >= 0] + row),
         "a thread waits for a lane": (syncs.row[of_thread] + row, waits + first[1]),
         "a call returns behind its rows": (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
         "an asynchronous pair's done": (queues.pair[held_up] + row, held_up + first[4]),
