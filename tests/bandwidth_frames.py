@@ -11,28 +11,28 @@ from tracekit.trace import DEVICE_COLUMNS, OP_COLUMNS, Trace
 US = 10**6  # in ps
 
 
-def devices(*found) -> pd.DataFrame:
+def devices(*records) -> pd.DataFrame:
     """From (device, model, memory bandwidth, peak FLOP/s)."""
     columns = ["device", "model", "memory_bandwidth_bytes_per_s", "peak_flops_per_s"]
-    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)))
+    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*records, strict=True), strict=True)))
 
 
-def ops(*found) -> pd.DataFrame:
+def ops(*records) -> pd.DataFrame:
     """From (HLO op, FLOPs, bytes)."""
     columns = ["hlo_op", "flops", "bytes_accessed"]
     return frame(
-        OP_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)) | {"program": ["p"] * len(found)}
+        OP_COLUMNS, dict(zip(columns, zip(*records, strict=True), strict=True)) | {"program": ["p"] * len(records)}
     )
 
 
-def copies(*found) -> pd.DataFrame:
+def copies(*records) -> pd.DataFrame:
     """Copies of gpu:0 from (direction, start, end, bytes)."""
-    table = events(*[("gpu:0", "memcpy", start, end, "copy", way) for way, start, end, _ in found])
-    table["bytes"] = pd.array([size for *_, size in found], "Int64")
+    table = events(*[("gpu:0", "memcpy", start, end, "copy", way) for way, start, end, _ in records])
+    table["bytes"] = pd.array([size for *_, size in records], "Int64")
     return table
 
 
-def ran(table: pd.DataFrame, *of: int | None) -> pd.DataFrame:
+def with_ops(table: pd.DataFrame, *of: int | None) -> pd.DataFrame:
     return table.assign(op=pd.array(of, "Int64"))
 
 

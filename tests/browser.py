@@ -37,9 +37,12 @@ class Pages:
         self._contexts.append(context)
         page = context.new_page()
         url = path.resolve().as_uri()
-        page.on("console", lambda said: self._tell("console", said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: self._tell("console", message.text) if message.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: self._tell("page error", str(error)))
-        page.on("request", lambda asked: self._tell("request", asked.url) if _leaves(asked.url, url) else None)
+        page.on("request", lambda request: self._tell("request", request.url) if _leaves(request.url, url) else None)
         page.on("dialog", lambda dialog: (self._tell("dialog", dialog.message), dialog.dismiss()))
         page.goto(url + (f"#{fragment}" if fragment else ""))
         return page
@@ -50,16 +53,20 @@ class Pages:
             context.close()
         assert self.problems == []
 
+    def _tell_console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self._tell("console", message.text)
+
     def _tell(self, what: str, words: str) -> None:
         self.problems.append(f"{what}: {words}")
 
 
-def _leaves(asked: str, own: str) -> bool:
+def _leaves(url: str, own: str) -> bool:
     """Whether a request asks for anything but the page itself; what the page made itself has no place to ask."""
-    return asked.split("#")[0] != own and not asked.startswith(("data:", "blob:"))
+    return url.split("#")[0] != own and not url.startswith(("data:", "blob:"))
 
 
-def started() -> Iterator[Any]:
+def launch_chromium() -> Iterator[Any]:
     """A headless Chromium; skips where it or playwright is not installed, unless TRACEKIT_REQUIRE_CHROMIUM is set."""
     lacking = "" if CHROMIUM.exists() else f"{CHROMIUM} is not there: install Debian's package chromium"
     try:
@@ -76,7 +83,7 @@ def started() -> Iterator[Any]:
         chromium.close()
 
 
-def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
+def serve_pages(chromium: Any) -> Iterator[Callable[..., Any]]:
     """`open_page(path, **how)`, as Pages.open; when the test ends, no page may have made an error or a request."""
     pages = Pages(chromium)
     yield pages.open

@@ -24,15 +24,15 @@ def row(device: str, start: int, end: int, category: str | None = "all-reduce", 
     } | more
 
 
-def table(*found: dict[str, Any]) -> pd.DataFrame:
+def table(*records: dict[str, Any]) -> pd.DataFrame:
     """The events frame of such rows, in their order."""
     data = {}
     for name, dtype in EVENT_COLUMNS.items():
-        values = [one.get(name) for one in found]
+        values = [record.get(name) for record in records]
         if dtype in ("Int64", "Float64"):
             data[name] = pd.array(values, dtype)
         elif dtype == "int64":
             data[name] = np.array(values, np.int64)
         else:
-            data[name] = pd.Categorical(values, categories=sorted({one for one in values if one is not None}))
+            data[name] = pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
     return frame(EVENT_COLUMNS, data)

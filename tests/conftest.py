@@ -25,8 +25,8 @@ SLOW = (
     "workloads",
 )
 
-chromium = pytest.fixture(scope="session", name="chromium")(browser.started)
-open_page = pytest.fixture(name="open_page")(browser.opened)
+chromium = pytest.fixture(scope="session", name="chromium")(browser.launch_chromium)
+open_page = pytest.fixture(name="open_page")(browser.serve_pages)
 
 
 @pytest.fixture(scope="session")

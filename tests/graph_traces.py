@@ -11,13 +11,13 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
     """Events (device, lane, kind, start, end[, more]); launches (thread, start, end, id[, name]); spans (thread, start,
     end[, name[, step]]); syncs (thread, start, end, device, lane, on_device, on_lane, recorded)."""
     names = ("device", "lane", "kind", "start_ps", "end_ps")
-    made = [{**dict(zip(names, row, strict=False)), **(row[5] if len(row) > 5 else {})} for row in events]
-    columns = {name: [row.get(name) for row in made] for name in {key for row in made for key in row}}
-    columns.update(host=["h"] * len(made), name=[row.get("name", row["kind"]) for row in made])
+    records = [{**dict(zip(names, row, strict=False)), **(row[5] if len(row) > 5 else {})} for row in events]
+    columns = {name: [row.get(name) for row in records] for name in {key for row in records for key in row}}
+    columns.update(host=["h"] * len(records), name=[row.get("name", row["kind"]) for row in records])
     calls = [(*row, "call")[:5] for row in launches]
-    named = [(*row, *("python", None)[len(row) - 3 :]) for row in spans]
+    marks = [(*row, *("python", None)[len(row) - 3 :]) for row in spans]
     return Trace(
-        events=frame(EVENT_COLUMNS, columns) if made else frame(EVENT_COLUMNS),
+        events=frame(EVENT_COLUMNS, columns) if records else frame(EVENT_COLUMNS),
         launches=frame(
             LAUNCH_COLUMNS,
             {
@@ -32,12 +32,12 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
         spans=frame(
             SPAN_COLUMNS,
             {
-                "host": ["h"] * len(named),
-                "thread": [row[0] for row in named],
-                "name": [row[3] for row in named],
-                "start_ps": [row[1] for row in named],
-                "end_ps": [row[2] for row in named],
-                "step": [row[4] for row in named],
+                "host": ["h"] * len(marks),
+                "thread": [row[0] for row in marks],
+                "name": [row[3] for row in marks],
+                "start_ps": [row[1] for row in marks],
+                "end_ps": [row[2] for row in marks],
+                "step": [row[4] for row in marks],
             },
         ),
         syncs=frame(
@@ -60,6 +60,6 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
     )
 
 
-def graph_of(made: Trace, instance=None):
-    timeline = timeline_of(made)
+def graph_of(any_trace: Trace, instance=None):
+    timeline = timeline_of(any_trace)
     return graph(timeline if instance is None else with_instances(timeline, instance))

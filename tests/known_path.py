@@ -10,8 +10,8 @@ from tracekit.trace import Trace
 US = 1_000_000
 
 
-def path(made: Trace, steps=None):
-    return critical_path(timeline_of(made), step_table() if steps is None else steps)
+def path(any_trace: Trace, steps=None):
+    return critical_path(timeline_of(any_trace), step_table() if steps is None else steps)
 
 
 def step_table(*steps):
@@ -29,7 +29,7 @@ def step_table(*steps):
     )
 
 
-def known() -> Trace:
+def known_trace() -> Trace:
     """Two GPUs: a kernel each, an all-reduce that the second enters late, an update, and a copy that the host awaits.
 
     The host launches from 0 on, 2 us a call; gpu:1's kernel takes 40 us, gpu:0's 20, so the all-reduce begins at 46 and

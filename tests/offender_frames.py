@@ -13,9 +13,9 @@ STEPS = {"clock": "str", "step": "Int64", "name": "str", "start_ps": "int64", "e
 NO_STEPS = pd.DataFrame(columns=list(STEPS)).astype(STEPS)
 
 
-def gaps(*found) -> pd.DataFrame:
+def gaps(*records) -> pd.DataFrame:
     """From (device, start, end, cause, next)."""
-    table = pd.DataFrame(found, columns=["device", "start_ps", "end_ps", "cause", "next"])
+    table = pd.DataFrame(records, columns=["device", "start_ps", "end_ps", "cause", "next"])
     return table.astype(
         {"device": "category", "start_ps": "int64", "end_ps": "int64", "cause": "category", "next": "Int64"}
     )
@@ -23,17 +23,17 @@ def gaps(*found) -> pd.DataFrame:
 
 def idle(timeline: Timeline) -> pd.DataFrame:
     """Every idle interval of each device, with one cause."""
-    seen = timeline.unions
+    unions = timeline.unions
     return gaps(
         *[
             (name, start, end, "host-bound", None)
-            for name, device in seen.devices.items()
-            for start, end in iv.complement(device.busy, tuple(seen.windows[device.clock][0])).tolist()
+            for name, device in unions.devices.items()
+            for start, end in iv.complement(device.busy, tuple(unions.windows[device.clock][0])).tolist()
         ]
     )
 
 
-def found(table: pd.DataFrame, idle_table=None, steps=NO_STEPS, ops=None, collectives=None) -> Offenders:
+def offenders_of(table: pd.DataFrame, idle_table=None, steps=NO_STEPS, ops=None, collectives=None) -> Offenders:
     timeline = timeline_of(Trace(table, ops=frame(OP_COLUMNS) if ops is None else ops))
     return offenders(
         timeline,
@@ -64,18 +64,18 @@ STEP = pd.DataFrame([("", 5, "train", 0, 300)], columns=list(STEPS)).astype(STEP
 COLLECTIVES = pd.DataFrame({"instance": [0], "last": ["gpu:1"], "last_start_ps": pd.array([160], "Int64")})
 
 
-def handed_out(found) -> list[int]:
+def exposed_costs(records) -> list[int]:
     """The exposed picoseconds of each row: each goes to the first row of its sort that runs, unless it is hidden."""
-    costs = [0] * len(found)
-    order = sorted(range(len(found)), key=lambda one: (found[one][2], found[one][3], one))
-    for device in {row[0] for row in found if row[0] != "cpu:?"}:
+    costs = [0] * len(records)
+    order = sorted(range(len(records)), key=lambda at: (records[at][2], records[at][3], at))
+    for device in {row[0] for row in records if row[0] != "cpu:?"}:
         for point in range(40):
-            running = [one for one in order if found[one][0] == device and found[one][2] <= point < found[one][3]]
-            kinds = {found[one][1] for one in running}
+            running = [at for at in order if records[at][0] == device and records[at][2] <= point < records[at][3]]
+            kinds = {records[at][1] for at in running}
             if "compute" in kinds:
                 continue
-            collectives = [one for one in running if found[one][1] == "collective"]
-            copies = [one for one in running if found[one][1] in ("memcpy", "memset")]
-            for one in (collectives or copies)[:1]:
-                costs[one] += 1
+            collectives = [at for at in running if records[at][1] == "collective"]
+            copies = [at for at in running if records[at][1] in ("memcpy", "memset")]
+            for at in (collectives or copies)[:1]:
+                costs[at] += 1
     return costs

@@ -2,7 +2,7 @@
 
 A thread runs its instructions in order, on a host of its own, whose devices no other serves. A lane runs what was
 launched on it in order, one at a time. A program is written down as what the threads do; `run` gives when everything
-happened, `Ran.trace` the trace of it.
+happened, `Recording.trace` the trace of it.
 """
 
 from dataclasses import dataclass, field, replace
@@ -54,11 +54,11 @@ class Item:
 
 
 # Of an event: the lane, the moment, and the rows that were on the lane then.
-Noted = dict[int, tuple[Lane, int, list[Item]]]
+Marks = dict[int, tuple[Lane, int, list[Item]]]
 
 
 @dataclass
-class Ran:
+class Recording:
     """When everything happened: rows, calls as (thread, instruction, start, end, do), and the work of threads."""
 
     rows: list[Item]
@@ -110,18 +110,18 @@ class Ran:
         )
 
     def _syncs(self) -> pd.DataFrame:
-        found = []
+        waits = []
         for thread, at, start, end, do in self.calls:
             if do.what == "sync":
                 lane = None if do.whole else f"stream {do.lane[1]}"
                 on = _device(thread, do.lane)
-                found.append((f"h{thread}", f"t{thread}", "sync", start, end, None, None, on, lane, start))
+                waits.append((f"h{thread}", f"t{thread}", "sync", start, end, None, None, on, lane, start))
             if do.what == "hold" and (thread, at) in self.holds:
                 on, recorded = self.holds[thread, at]
                 ends = _device(thread, do.lane), f"stream {do.lane[1]}", _device(thread, on), f"stream {on[1]}"
-                found.append((f"h{thread}", f"t{thread}", "hold", start, end, *ends, recorded))
-        columns = map(list, zip(*found, strict=True))
-        return frame(SYNC_COLUMNS, dict(zip(SYNC_COLUMNS, columns, strict=True)) if found else {})
+                waits.append((f"h{thread}", f"t{thread}", "hold", start, end, *ends, recorded))
+        columns = map(list, zip(*waits, strict=True))
+        return frame(SYNC_COLUMNS, dict(zip(SYNC_COLUMNS, columns, strict=True)) if waits else {})
 
 
 def _device(thread: int, lane: Lane) -> str:
@@ -129,7 +129,7 @@ def _device(thread: int, lane: Lane) -> str:
     return f"h{thread}/gpu:{lane[0]}"
 
 
-def run(program: Program, latency: int = 0, apart: bool = False) -> Ran:
+def run(program: Program, latency: int = 0, apart: bool = False) -> Recording:
     """Run a program tick by tick; a row starts `latency` ticks after its call began or later.
 
     A collective's members all end their own `ticks` after the last of them has started; `apart`, each after its own.
@@ -139,8 +139,8 @@ def run(program: Program, latency: int = 0, apart: bool = False) -> Ran:
         if do.what == "launch" and do.kind == "collective":
             members[do.event] = members.get(do.event, 0) + 1
     lanes: dict[Lane, list[Item]] = {}
-    ran = Ran([], [], [], {})
-    noted: Noted = {}
+    recording = Recording([], [], [], {})
+    marks: Marks = {}
     at = [0] * len(program)  # the instruction that each thread is in
     begun = [-1] * len(program)
     free = [-1] * len(program)  # when it ends, -1: not known yet
@@ -151,43 +151,43 @@ def run(program: Program, latency: int = 0, apart: bool = False) -> Ran:
         while moved:
             moved = False
             for queue in lanes.values():
-                moved |= _lane(queue, now, latency, apart, members, ran)
+                moved |= _lane(queue, now, latency, apart, members, recording)
             for thread, todo in enumerate(program):
                 if at[thread] == len(todo):
                     continue
                 do = todo[at[thread]]
                 if begun[thread] < 0:
                     begun[thread], behind[thread] = now, []
-                    _begin(do, thread, at[thread], now, lanes, noted, behind[thread], ran)
+                    _begin(do, thread, at[thread], now, lanes, marks, behind[thread], recording)
                     moved = True
                 if free[thread] < 0 and all(0 <= item.end <= now for item in behind[thread]):
                     free[thread] = now + do.call
                     moved = True
                 if 0 <= free[thread] <= now:
                     if do.what == "work":
-                        ran.works.append((thread, begun[thread], now))
+                        recording.works.append((thread, begun[thread], now))
                     else:
-                        ran.calls.append((thread, at[thread], begun[thread], now, do))
+                        recording.calls.append((thread, at[thread], begun[thread], now, do))
                     at[thread], begun[thread], free[thread] = at[thread] + 1, -1, -1
                     moved = True
         if all(at[thread] == len(todo) for thread, todo in enumerate(program)) and all(
             0 <= item.end <= now for queue in lanes.values() for item in queue
         ):
-            return ran
+            return recording
         now += 1
         assert now < 10_000, "the program does not end"
 
 
 def _begin(
-    do: Do, thread: int, at: int, now: int, lanes: dict[Lane, list[Item]], noted: Noted,
-    behind: list[Item], ran: Ran,
+    do: Do, thread: int, at: int, now: int, lanes: dict[Lane, list[Item]], marks: Marks,
+    behind: list[Item], recording: Recording,
 ) -> None:  # fmt: skip
     queue = lanes.setdefault(do.lane, [])
     rows = [item for item in queue if item.do]
     if do.what in ("launch", "copy"):
         item = Item(do.lane, do if do.what == "launch" else replace(do, kind="memcpy"), now, thread, at)
         queue.append(item)
-        ran.rows.append(item)
+        recording.rows.append(item)
         if do.what == "copy":
             behind.append(item)
     elif do.what == "sync":
@@ -195,27 +195,29 @@ def _begin(
             if lane == do.lane or (do.whole and lane[0] == do.lane[0]):
                 behind.extend(item for item in other if item.do)
     elif do.what == "record":
-        noted[do.event] = do.lane, now, rows
-    elif do.what == "hold" and do.event in noted:
-        on, recorded, rows = noted[do.event]
-        ran.holds[thread, at] = on, recorded
+        marks[do.event] = do.lane, now, rows
+    elif do.what == "hold" and do.event in marks:
+        on, recorded, rows = marks[do.event]
+        recording.holds[thread, at] = on, recorded
         queue.append(Item(do.lane, None, now, thread, at, rows))
 
 
-def _lane(queue: list[Item], now: int, latency: int, apart: bool, members: dict[int, int], ran: Ran) -> bool:
+def _lane(
+    queue: list[Item], now: int, latency: int, apart: bool, members: dict[int, int], recording: Recording
+) -> bool:
     """Start what can start on one lane, and end collectives that have met; whether anything happened."""
     for item in queue:
         if 0 <= item.end <= now:
             continue
         if item.start >= 0:
             if item.end < 0 and item.do and item.do.kind == "collective":
-                same = [one for one in ran.rows if one.do.kind == "collective" and one.do.event == item.do.event]
-                if sum(one.start >= 0 for one in same) == members[item.do.event]:
-                    item.end = max(one.start for one in same) + item.do.ticks
+                same = [row for row in recording.rows if row.do.kind == "collective" and row.do.event == item.do.event]
+                if sum(row.start >= 0 for row in same) == members[item.do.event]:
+                    item.end = max(row.start for row in same) + item.do.ticks
                     return True
             return False
         if item.do is None:
-            if any(not 0 <= one.end <= now for one in item.behind):
+            if any(not 0 <= awaited.end <= now for awaited in item.behind):
                 return False
             item.start = item.end = now
             return True

@@ -13,7 +13,7 @@ from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 _FIXED = {"kind", "direction"}
 
 
-def annotated(*marks: tuple, host: str = "h", thread: str = "python") -> pd.DataFrame:
+def annotations(*marks: tuple, host: str = "h", thread: str = "python") -> pd.DataFrame:
     """Rows of (name, step, start, end) as spans of one host; `step` None is another span."""
     return frame(
         SPAN_COLUMNS,
@@ -28,22 +28,22 @@ def annotated(*marks: tuple, host: str = "h", thread: str = "python") -> pd.Data
     )
 
 
-def work(*done: tuple, host: str = "h", clock: str | None = None, **more) -> tuple[pd.DataFrame, pd.DataFrame]:
+def work(*items: tuple, host: str = "h", clock: str | None = None, **more) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of (device, kind, start, end[, launched]) as events and launches; `more` are columns of the events."""
-    launched = [row[4] if len(row) > 4 else None for row in done]
+    launched = [row[4] if len(row) > 4 else None for row in items]
     called = [number for number, at in enumerate(launched) if at is not None]
     events = frame(
         EVENT_COLUMNS,
         {
-            "host": [host] * len(done),
-            "device": [row[0] for row in done],
-            "lane": [row[1] for row in done],
-            "kind": [row[1] for row in done],
-            "name": ["op"] * len(done),
-            "start_ps": [row[2] for row in done],
-            "end_ps": [row[3] for row in done],
+            "host": [host] * len(items),
+            "device": [row[0] for row in items],
+            "lane": [row[1] for row in items],
+            "kind": [row[1] for row in items],
+            "name": ["op"] * len(items),
+            "start_ps": [row[2] for row in items],
+            "end_ps": [row[3] for row in items],
             "correlation_id": pd.array([None if at is None else n for n, at in enumerate(launched)], "Int64"),
-            "clock": [clock] * len(done),
+            "clock": [clock] * len(items),
             **{name: pd.array(values, EVENT_COLUMNS[name]) for name, values in more.items()},
         },
     )
@@ -61,32 +61,34 @@ def work(*done: tuple, host: str = "h", clock: str | None = None, **more) -> tup
     return events, launches
 
 
-def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+def join(frames: list[pd.DataFrame]) -> pd.DataFrame:
     """The rows of several such frames, with categories again."""
-    one = pd.concat(frames, ignore_index=True)
+    table = pd.concat(frames, ignore_index=True)
     texts = [name for name, dtype in frames[0].dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
-    return one.astype({**dict.fromkeys(texts, "category"), **{name: EVENT_COLUMNS[name] for name in _FIXED & {*one}}})
+    return table.astype(
+        {**dict.fromkeys(texts, "category"), **{name: EVENT_COLUMNS[name] for name in _FIXED & {*table}}}
+    )
 
 
-def timeline(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Timeline:
+def timeline(frames: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> Timeline:
     """Such work in order."""
-    return timeline_of(Trace(done[0], spans=annotated() if spans is None else spans, launches=done[1]))
+    return timeline_of(Trace(frames[0], spans=annotations() if spans is None else spans, launches=frames[1]))
 
 
-def found(done: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> StepBoundaries:
+def boundaries(frames: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame | None = None) -> StepBoundaries:
     """The boundaries of such work."""
-    return timeline(done, spans).steps
+    return timeline(frames, spans).steps
 
 
-def table(made: StepBoundaries, *columns: str) -> list[tuple]:
+def table(step_boundaries: StepBoundaries, *columns: str) -> list[tuple]:
     """Some columns of the steps as tuples; null is None."""
-    some = made.table[list(columns)].astype(object)
+    some = step_boundaries.table[list(columns)].astype(object)
     return list(some.where(some.notna(), None).itertuples(index=False, name=None))
 
 
-def steps_of(made: StepBoundaries, done: tuple[pd.DataFrame, pd.DataFrame]) -> list[int]:
+def steps_of(step_boundaries: StepBoundaries, frames: tuple[pd.DataFrame, pd.DataFrame]) -> list[int]:
     """The step of each row, in the order of the events."""
-    at = rows(done[0]).at
+    at = rows(frames[0]).at
     of = np.empty(len(at), np.int64)
-    of[at] = made.step_of
+    of[at] = step_boundaries.step_of
     return of.tolist()

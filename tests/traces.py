@@ -34,14 +34,14 @@ def path(case: str) -> Path:
         return DATA / case
     if (REAL / case).exists():
         return REAL / case
-    (found,) = (REAL / case).parent.glob(f"{Path(case).name}.*")
-    return found
+    (only,) = (REAL / case).parent.glob(f"{Path(case).name}.*")
+    return only
 
 
 def xspace(case: str) -> Path:
     """The only XSpace file of a case."""
-    (found,) = [path(case)] if path(case).is_file() else path(case).glob("*.xplane.pb")
-    return found
+    (only,) = [path(case)] if path(case).is_file() else path(case).glob("*.xplane.pb")
+    return only
 
 
 def cases(*names: str) -> list[Any]:

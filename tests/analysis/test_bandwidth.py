@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import traces
-from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
+from tests.bandwidth_frames import ABLE, US, copies, devices, ops, rates, with_ops
 from tests.data import schedule
 from tests.frames import events
 from tracekit.analysis.bandwidth import SMALL_BYTES
@@ -111,7 +111,7 @@ def test_an_empty_trace_is_lacking():
 
 
 def test_ops_on_both_sides_of_the_ridge():
-    table = ran(
+    table = with_ops(
         events(
             ("gpu:0", "compute", 0, 10 * US, "gemm"),
             ("gpu:0", "compute", 10 * US, 20 * US, "gemm"),
@@ -165,7 +165,7 @@ def test_ops_on_both_sides_of_the_ridge():
 
 
 def test_busy_time_and_window_differ_where_the_device_stood_idle():
-    table = ran(events(("gpu:0", "compute", 0, 10 * US), ("gpu:0", "compute", 30 * US, 40 * US)), 0, 0)
+    table = with_ops(events(("gpu:0", "compute", 0, 10 * US), ("gpu:0", "compute", 30 * US, 40 * US)), 0, 0)
     row = only(rates(table, ABLE, ops(("a", 10**6, None))).by_device)
     assert row["busy_flops_per_s"] == 2 * row["window_flops_per_s"] == pytest.approx(1e11)
 
@@ -195,27 +195,27 @@ PAST_MEMORY = "more bytes/s than the memory moves: part of them stayed on the ch
     ],
 )
 def test_an_op_that_cannot_be_placed_under_the_roof_says_why(cost, able, ratios, reason):
-    table = ran(events(("gpu:0", "compute", 0, 10 * US)), 0)
+    table = with_ops(events(("gpu:0", "compute", 0, 10 * US)), 0)
     row = only(rates(table, able, ops(("a", *cost))).ops)
     assert (row["flops_ratio"], row["bytes_ratio"]) == tuple(one and pytest.approx(one) for one in ratios)
     assert (row["bound"], row["roof_ratio"], row["reason"]) == (None, None, reason)
 
 
 def test_an_op_without_flops_is_bound_by_the_memory():
-    row = only(rates(ran(events(("gpu:0", "compute", 0, 10 * US)), 0), ABLE, ops(("a", 0, 10**6))).ops)
+    row = only(rates(with_ops(events(("gpu:0", "compute", 0, 10 * US)), 0), ABLE, ops(("a", 0, 10**6))).ops)
     assert (row["flops_per_byte"], row["bound"], row["roof_ratio"]) == (0, "memory", pytest.approx(0.1))
 
 
 def test_an_op_that_starts_several_kernels_ran_as_often_as_each_of_them():
     table = events(*[("gpu:0", "compute", at * US, (at + 1) * US, name) for at, name in enumerate(["gemm", "sum"] * 3)])
-    assert only(rates(ran(table, *[0] * 6), ABLE, ops(("dot", 1, 1))).ops)["n"] == 3
-    row = only(rates(ran(table.iloc[:5].reset_index(drop=True), *[0] * 5), ABLE, ops(("dot", 1, 1))).ops)
+    assert only(rates(with_ops(table, *[0] * 6), ABLE, ops(("dot", 1, 1))).ops)["n"] == 3
+    row = only(rates(with_ops(table.iloc[:5].reset_index(drop=True), *[0] * 5), ABLE, ops(("dot", 1, 1))).ops)
     assert (row["n"], row["flops_per_s"], row["busy_ps"]) == (None, None, 5 * US)
     assert row["reason"] == "its kernels ran unequally often, so how often it ran is not known"
 
 
 def test_the_sums_of_a_device_say_which_ops_they_lack():
-    table = ran(
+    table = with_ops(
         events(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 10, 20), ("gpu:0", "compute", 20, 40)), 0, 1, None
     )
     row = only(rates(table, ABLE, ops(("a", 7, 1), ("b", None, 1))).by_device)
@@ -227,7 +227,7 @@ def test_the_sums_of_a_device_say_which_ops_they_lack():
 
 
 def test_flops_beyond_2_to_63_are_summed():
-    table = ran(events(*[("gpu:0", "compute", at, at + 1) for at in range(4)]), *[0] * 4)
+    table = with_ops(events(*[("gpu:0", "compute", at, at + 1) for at in range(4)]), *[0] * 4)
     assert only(rates(table, ABLE, ops(("a", 2**62, 1))).by_device)["flops"] == 2.0**64
 
 

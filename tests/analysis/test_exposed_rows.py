@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
-from tests.offender_frames import handed_out
+from tests.offender_frames import exposed_costs
 from tracekit import intervals as iv
 from tracekit.analysis.offenders import exposed, subtract_blocks
 from tracekit.analysis.overlap import partition
@@ -30,7 +30,7 @@ some_rows = st.lists(
 def test_every_exposed_picosecond_belongs_to_the_row_that_started_first(found):
     timeline = timeline_of(events(*found))
     result = exposed(timeline.rows, timeline.unions)
-    costs = handed_out(found)
+    costs = exposed_costs(found)
     of_row = dict(zip(timeline.rows.at[result.row].tolist(), result.cost.tolist(), strict=True))
     assert [of_row.get(place, 0) for place in range(len(found))] == costs
     assert (np.diff(result.row) > 0).all()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests import traces
 from tests.frames import events
-from tests.offender_frames import COLLECTIVES, OPS, STEP, STEPS, found, gaps, handed_out, idle, step
+from tests.offender_frames import COLLECTIVES, OPS, STEP, STEPS, exposed_costs, gaps, idle, offenders_of, step
 from tracekit.analysis import offenders as module
 from tracekit.analysis.offenders import KINDS
 from tracekit.analysis.overlap import partition
@@ -17,7 +17,7 @@ from tracekit.trace import EVENT_COLUMNS
 
 
 def test_a_step_whose_offenders_are_known():
-    result = found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES)
+    result = offenders_of(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES)
     columns = ["what", "kind", "direction", "device", "n", "cost_ps", "ratio", "devices", "step", "source", "next"]
     assert result.table[columns].fillna("-").values.tolist() == [
         ["all-reduce", "collective", "-", "gpu:0", 1, 100, 100 / 300, 2, "5", "m.py:2", "-"],
@@ -65,7 +65,7 @@ def test_what_the_other_device_did_counts_only_while_it_cost_something():
         ("gpu:1", "compute", 20, 90, "op"),
         ("gpu:1", "compute", 0, 1),
     )
-    (row,) = found(table, gaps()).table.to_dict("records")
+    (row,) = offenders_of(table, gaps()).table.to_dict("records")
     # Of its 40 exposed ps, [0, 20) and [80, 100), the other device worked in [0, 1) and [80, 90).
     assert (row["cost_ps"], row["others_busy"], row["meanwhile"]) == (40, 11 / 40, "op")
 
@@ -79,7 +79,9 @@ def test_ops_that_differ_in_the_number_of_xla_and_copies_in_one_direction_are_on
         ("gpu:0", "memcpy", 10, 13, "copy-start.2", "H2D"),
     )
     table["hlo_op"] = pd.Categorical([None, None, "copy-start.1", "copy-start.1", "copy-start.2"])
-    assert found(table).table[["what", "direction", "n", "cost_ps", "largest_ps"]].fillna("-").values.tolist() == [
+    assert offenders_of(table).table[["what", "direction", "n", "cost_ps", "largest_ps"]].fillna(
+        "-"
+    ).values.tolist() == [
         ["ar", "-", 2, 7, 5],
         ["copy-start", "H2D", 2, 5, 3],
         ["copy-start", "D2H", 1, 1, 1],
@@ -91,7 +93,7 @@ def test_the_largest_are_kept_and_of_equal_ones_the_first(monkeypatch):
     monkeypatch.setattr(module, "MOST_GROUPS", 2)
     sizes = [2, 5, 2, 2, 4, 2]
     table = events(*[("gpu:0", "memcpy", 10 * at, 10 * at + size, f"c{at}") for at, size in enumerate(sizes)])
-    result = found(table, gaps())
+    result = offenders_of(table, gaps())
     assert result.instances["what"].tolist() == ["c1", "c4", "c0"]
     assert result.table["what"].tolist() == ["c1", "c4"]
     assert (len(result.by_device), result.groups, result.found) == (6, 6, 6)
@@ -99,7 +101,7 @@ def test_the_largest_are_kept_and_of_equal_ones_the_first(monkeypatch):
 
 def test_of_equal_instances_the_first_stands_for_the_largest():
     table = events(*[("gpu:0", "memcpy", start, start + size, "copy") for start, size in ((0, 3), (10, 5), (20, 5))])
-    (row,) = found(table, gaps()).table.to_dict("records")
+    (row,) = offenders_of(table, gaps()).table.to_dict("records")
     assert (row["largest_ps"], row["start_ps"], row["n"]) == (5, 10, 3)
 
 
@@ -112,34 +114,34 @@ def test_devices_of_other_clocks_are_not_compared_and_have_their_own_window_and_
         ],
     )
     steps = pd.DataFrame([("b", 1, "s", 0, 2000)], columns=list(STEPS)).astype(STEPS)
-    result = found(table, gaps(), steps).instances
+    result = offenders_of(table, gaps(), steps).instances
     assert result["others"].tolist() == [0, 0]
     assert result["others_busy"].isna().all()
     assert result["step"].fillna("-").tolist() == ["-", "1"]
-    assert found(table, gaps(), steps).by_device["ratio"].tolist() == [1.0, 0.1]
+    assert offenders_of(table, gaps(), steps).by_device["ratio"].tolist() == [1.0, 0.1]
 
 
 def test_work_on_an_unknown_device_is_no_offender():
-    result = found(events(("cpu:?", "memcpy", 0, 9)), gaps(("cpu:?", 0, 9, "host-bound", None)))
+    result = offenders_of(events(("cpu:?", "memcpy", 0, 9)), gaps(("cpu:?", 0, 9, "host-bound", None)))
     assert (len(result.table), len(result.instances), len(result.totals)) == (0, 0, 0)
     assert result.lacking == "The trace holds no work on a known device."
 
 
 def test_a_device_that_only_computes_has_no_offender_but_nothing_is_lacking():
-    result = found(events(("gpu:0", "compute", 0, 9)))
+    result = offenders_of(events(("gpu:0", "compute", 0, 9)))
     assert (len(result.table), result.found, result.lacking) == (0, 0, "")
     assert result.totals.values.tolist() == [["gpu:0", 9, 0, 0, 0]]
 
 
 def test_an_empty_trace_gives_empty_tables():
-    result = found(frame(EVENT_COLUMNS), gaps())
+    result = offenders_of(frame(EVENT_COLUMNS), gaps())
     assert [len(one) for one in (result.table, result.by_device, result.instances, result.totals)] == [0, 0, 0, 0]
 
 
 def test_times_beyond_2_to_53_stay_exact():
     far = 2**53 + 1
     table = events(("gpu:0", "memcpy", 0, far), ("gpu:0", "memcpy", far, far + 2), ("gpu:0", "compute", 5, 6))
-    result = found(table)
+    result = offenders_of(table)
     assert result.by_device["cost_ps"].tolist() == [far + 1]
     assert result.instances["cost_ps"].tolist() == [far - 1, 2]
 
@@ -161,9 +163,9 @@ some_rows = st.lists(
 @given(some_rows)
 def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
     table = events(*drawn)
-    result = found(table)
+    result = offenders_of(table)
     wanted: dict[tuple[str, str, str], list[int]] = {}
-    for (device, kind, _, _, name), cost in zip(drawn, handed_out(drawn), strict=True):
+    for (device, kind, _, _, name), cost in zip(drawn, exposed_costs(drawn), strict=True):
         if cost:
             wanted.setdefault((device, kind, name.split(".")[0]), []).append(cost)
     timeline = timeline_of(table)
@@ -193,7 +195,7 @@ def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
 def test_the_frames_are_left_as_they_were():
     table, ops, steps, idle_table = step(), OPS.copy(), STEP.copy(), gaps(("gpu:0", 230, 260, "host-bound", 3))
     before = [one.copy(deep=True) for one in (table, ops, steps, idle_table)]
-    found(table, idle_table, steps, ops, COLLECTIVES)
+    offenders_of(table, idle_table, steps, ops, COLLECTIVES)
     assert all(one.equals(was) for one, was in zip((table, ops, steps, idle_table), before, strict=True))
 
 
@@ -219,7 +221,7 @@ def test_the_frames_are_left_as_they_were():
 )
 def test_the_offenders_of_whole_traces_sum_to_the_cells_of_the_partition(case):
     trace = traces.trace(case)
-    result = found(trace.events, ops=trace.ops)
+    result = offenders_of(trace.events, ops=trace.ops)
     cells = partition(trace).set_index("device")
     assert result.totals["device"].tolist() == cells.index.tolist()
     for row in result.totals.to_dict("records"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.stepped import annotated, joined, timeline, work
+from tests.stepped import annotations, join, timeline, work
 from tracekit.analysis.steps import STEP_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS, steps
 from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS
@@ -27,7 +27,7 @@ def regular(length=10, **slow):
             compute = begin + here[device][0]
             done += [(device, "compute", begin, compute, start), (device, "collective", compute, end - 1, start)]
         start = end
-    return work(*done), annotated(*marks)
+    return work(*done), annotations(*marks)
 
 
 def blamed(result):
@@ -43,7 +43,7 @@ def test_the_parts_of_a_step_are_measured_on_each_device():
         ("gpu:1", "collective", 2, 8, 0),
         ("gpu:0", "compute", 11, 14, 10),
     )
-    result = measured(done, annotated(("train", 0, 0, 10), ("train", 1, 10, 16)))
+    result = measured(done, annotations(("train", 0, 0, 10), ("train", 1, 10, 16)))
     columns = [
         "place", "device", "wall_ps", "busy_ps", "idle", "compute", "collective", "compute+collective", "memory",
         "collective+memory", "hidden_collective_ps", "exposed_collective_ps", "hidden_memory_ps", "exposed_memory_ps",
@@ -60,7 +60,7 @@ def test_the_parts_of_a_step_are_measured_on_each_device():
 
 def test_the_summary_counts_the_steps_that_are_not_left_out():
     done, spans = regular()
-    result = measured(done, joined([spans, annotated(("backend_compile", None, 2, 5))]))
+    result = measured(done, join([spans, annotations(("backend_compile", None, 2, 5))]))
     assert result.table["left_out"].isna().tolist() == [False] + [True] * 5
     assert result.summary.to_dict("records") == [
         {
@@ -105,7 +105,7 @@ def test_who_worked_longer_is_named_even_where_others_waited_for_more_than_that(
         for device, compute in (("gpu:0", start + 6), ("gpu:1", start + 6 + late)):
             done += [(device, "compute", start, compute, start), (device, "collective", compute, end, start)]
         start = end
-    assert blamed(measured(work(*done), annotated(*marks))) == ("gpu:1", "compute", 12)
+    assert blamed(measured(work(*done), annotations(*marks))) == ("gpu:1", "compute", 12)
 
 
 def test_a_slow_step_in_which_all_idled_is_laid_to_all():
@@ -124,7 +124,7 @@ def test_a_slow_step_that_no_part_explains_by_half_is_laid_to_the_part_that_grew
             done.append(("gpu:0", kind, at, at + size, start))
             at += size
         start = end
-    assert blamed(measured(work(*done), annotated(*marks))) == ("gpu:0", "collective", 8)
+    assert blamed(measured(work(*done), annotations(*marks))) == ("gpu:0", "collective", 8)
 
 
 def test_a_step_that_is_not_slow_is_laid_to_none():
@@ -191,7 +191,7 @@ def test_windows_rows_and_cells_are_those_of_the_definition(run):
     linked, loose = [row for row in done if row[4] is not None], [row for row in done if row[4] is None]
     windows, of = windows_of(marks, linked)
     assume(any(step is not None for step in of))  # or else the rows count by their time, which other tests look at
-    result = measured(work(*linked, *loose), annotated(*marks))
+    result = measured(work(*linked, *loose), annotations(*marks))
     assert list(zip(result.table["start_ps"], result.table["end_ps"], strict=True)) == windows
     kinds = {"compute": "compute", "collective": "collective", "memcpy": "memory"}
     for row in result.by_device.to_dict("records"):

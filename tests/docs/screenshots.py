@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.browser import started
+from tests.browser import launch_chromium
 from tests.docs.blocks import ROOT
 
 IMAGES = ROOT / "docs" / "images"
@@ -21,7 +21,7 @@ def saved(png: bytes, name: str) -> None:
 
 def main(report: Path) -> None:
     """Photograph the head of the page and its timeline, light and dark."""
-    for chromium in started():
+    for chromium in launch_chromium():
         for scheme, name in (("light", "page"), ("dark", "page-timeline")):
             context = chromium.new_context(color_scheme=scheme, viewport={"width": 1120, "height": 700})
             page = context.new_page()

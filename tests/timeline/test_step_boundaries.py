@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stepped import annotated, found, joined, steps_of, table, work
+from tests.stepped import annotations, boundaries, join, steps_of, table, work
 from tracekit.timeline.step_marks import series
 
 WINDOW = ("step", "start_ps", "end_ps")
@@ -10,13 +10,13 @@ WINDOW = ("step", "start_ps", "end_ps")
 
 def both(*parts):
     """Work of several hosts as one."""
-    return tuple(joined(list(frames)) for frames in zip(*parts, strict=True))
+    return tuple(join(list(frames)) for frames in zip(*parts, strict=True))
 
 
 class TestAnnotations:
     def test_a_step_whose_host_waits_for_its_work_ends_with_its_annotation(self):
         done = work(("gpu:0", "compute", 12, 18, 11), ("gpu:0", "compute", 32, 38, 31))
-        made = found(done, annotated(("train", 7, 10, 20), ("train", 8, 30, 40)))
+        made = boundaries(done, annotations(("train", 7, 10, 20), ("train", 8, 30, 40)))
         assert table(made, *WINDOW, "host_start_ps", "device_start_ps", "device_end_ps") == [
             (7, 10, 20, 10, 12, 18),
             (8, 20, 40, 30, 32, 38),
@@ -32,7 +32,7 @@ class TestAnnotations:
             ("gpu:0", "compute", 10, 20, 3),
             ("gpu:0", "collective", 20, 30, 5),
         )
-        made = found(done, annotated(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
+        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
         assert table(made, *WINDOW) == [(0, 0, 10), (1, 10, 20), (2, 20, 30)]
         assert steps_of(made, done) == [0, 1, 2]
 
@@ -43,33 +43,33 @@ class TestAnnotations:
             ("gpu:0", "memcpy", 10, 15, 1),  # this step's loss
             ("gpu:0", "compute", 10, 20, 2),
         )
-        made = found(done, annotated(("train", 0, 0, 2), ("train", 1, 2, 4)))
+        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
         assert table(made, *WINDOW, "device_start_ps", "device_end_ps") == [(0, 0, 10, 2, 15), (1, 10, 20, 3, 20)]
 
     def test_a_program_is_not_done_before_its_own_copies_are(self):
         done = work(("tpu:0", "compute", 2, 10, 1), ("tpu:0", "memcpy", 10, 15, 1), run_id=[5, 5])
-        assert table(found(done, annotated(("train", 0, 0, 2))), *WINDOW) == [(0, 0, 15)]
+        assert table(boundaries(done, annotations(("train", 0, 0, 2))), *WINDOW) == [(0, 0, 15)]
 
     def test_a_step_of_copies_alone_ends_with_them(self):
         done = work(("gpu:0", "memcpy", 2, 10, 1))
-        assert table(found(done, annotated(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
+        assert table(boundaries(done, annotations(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
 
     def test_time_and_launches_between_two_annotations_are_of_the_step_that_comes(self):
         done = work(("gpu:0", "compute", 2, 10, 1), ("gpu:0", "memcpy", 16, 18, 15), ("gpu:0", "compute", 32, 38, 31))
-        made = found(done, annotated(("train", 0, 0, 12), ("train", 1, 30, 40)))
+        made = boundaries(done, annotations(("train", 0, 0, 12), ("train", 1, 30, 40)))
         assert table(made, *WINDOW) == [(0, 0, 12), (1, 12, 40)]
         assert steps_of(made, done) == [0, 1, 1]
 
     def test_work_launched_before_the_first_step_delays_it_and_is_of_none(self):
         done = work(("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11), ("gpu:0", "compute", 18, 19, 17))
-        made = found(done, annotated(("train", 0, 10, 16)))
+        made = boundaries(done, annotations(("train", 0, 10, 16)))
         assert table(made, *WINDOW) == [(0, 14, 18)]
         assert steps_of(made, done) == [-1, 0, -1]
 
     def test_work_whose_launch_is_older_than_the_profile_is_of_no_step(self):
         done = work(("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11))
         missing = done[1].iloc[1:]
-        made = found((done[0], missing), annotated(("train", 0, 10, 16)))
+        made = boundaries((done[0], missing), annotations(("train", 0, 10, 16)))
         assert table(made, *WINDOW) == [(0, 14, 18)]
         assert steps_of(made, (done[0], missing)) == [-1, 0]
 
@@ -81,18 +81,18 @@ class TestAnnotations:
             ("gpu:0", "memcpy", 10, 14),
             ("gpu:0", "memcpy", 20, 21),
         )
-        made = found(done, annotated(("train", 0, 0, 2), ("train", 1, 2, 4)))
+        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
         assert steps_of(made, done) == [0, 0, 1, 1, -1]
         assert table(made, "rows", "rows_by_time") == [(2, 1), (2, 1)]
 
     def test_without_any_launch_work_is_of_the_step_in_whose_host_time_it_starts(self):
         done = work(("gpu:0", "compute", 2, 14), ("gpu:0", "compute", 14, 18), ("gpu:0", "compute", 30, 31))
-        made = found(done, annotated(("train", 0, 1, 10), ("train", 1, 12, 16)))
+        made = boundaries(done, annotations(("train", 0, 1, 10), ("train", 1, 12, 16)))
         assert table(made, *WINDOW, "rows_by_time") == [(0, 1, 14, 1), (1, 14, 18, 1)]
         assert steps_of(made, done) == [0, 1, -1]
 
     def test_without_launches_the_executions_of_a_program_that_each_step_runs_are_its_in_order(self):
-        spans = annotated(("train", 0, 10, 12), ("train", 1, 12, 14))
+        spans = annotations(("train", 0, 10, 12), ("train", 1, 12, 14))
         done = work(
             ("cpu:0", "compute", 1, 3),  # before the first step
             ("cpu:0", "compute", 11, 20),
@@ -102,128 +102,128 @@ class TestAnnotations:
             run_id=[1, 2, 3, 4, 5],
             hlo_module=["jit_train"] * 5,
         )
-        made = found(done, spans)
+        made = boundaries(done, spans)
         assert steps_of(made, done) == [-1, 0, 0, 1, 1]
         assert table(made, *WINDOW, "rows_by_time") == [(0, 10, 30, 0), (1, 30, 50, 0)]
 
     def test_executions_that_would_run_before_their_step_are_not_told_by_order(self):
-        spans = annotated(("train", 0, 10, 12), ("train", 1, 25, 30))
+        spans = annotations(("train", 0, 10, 12), ("train", 1, 25, 30))
         done = work(
             ("cpu:0", "compute", 11, 20),
             ("cpu:0", "compute", 20, 22),
             run_id=[2, 3],
             hlo_module=["jit_train"] * 2,
         )
-        made = found(done, spans)
+        made = boundaries(done, spans)
         assert steps_of(made, done) == [0, 1]
         assert table(made, "rows_by_time") == [(1,), (1,)]
 
     def test_a_program_of_one_kind_of_step_is_told_by_the_order_of_those(self):
-        spans = annotated(("train", 0, 10, 12), ("eval", 0, 12, 14), ("train", 1, 14, 16))
+        spans = annotations(("train", 0, 10, 12), ("eval", 0, 12, 14), ("train", 1, 14, 16))
         done = work(
             *(("cpu:0", "compute", start, start + 9) for start in (11, 20, 30)),
             run_id=[1, 2, 3],
             hlo_module=["jit_train", "jit_eval", "jit_train"],
         )
-        made = found(done, spans)
+        made = boundaries(done, spans)
         assert table(made, "name", *WINDOW) == [("train", 0, 10, 20), ("eval", 0, 20, 29), ("train", 1, 29, 39)]
 
     def test_one_step_on_several_threads_and_hosts_is_one_step(self):
-        spans = joined(
+        spans = join(
             [
-                annotated(("ProfilerStep#3", 3, 10, 20), ("ProfilerStep#4", 4, 20, 30), host="a"),
-                annotated(("ProfilerStep#3", 3, 11, 19), host="a", thread="autograd"),
-                annotated(("ProfilerStep#3", 3, 12, 22), ("ProfilerStep#4", 4, 22, 33), host="b"),
+                annotations(("ProfilerStep#3", 3, 10, 20), ("ProfilerStep#4", 4, 20, 30), host="a"),
+                annotations(("ProfilerStep#3", 3, 11, 19), host="a", thread="autograd"),
+                annotations(("ProfilerStep#3", 3, 12, 22), ("ProfilerStep#4", 4, 22, 33), host="b"),
             ]
         )
         done = both(
             work(("a/gpu:0", "compute", 12, 18, 11), ("a/gpu:0", "compute", 24, 28, 21), host="a"),
             work(("b/gpu:0", "compute", 13, 18, 12), ("b/gpu:0", "compute", 24, 28, 21), host="b"),
         )
-        made = found(done, spans)
+        made = boundaries(done, spans)
         assert table(made, *WINDOW, "hosts", "rows") == [(3, 10, 28, 2, 3), (4, 28, 33, 2, 1)]
         # At 21 host a is in step 4, and host b still in step 3, so that step 3 is done at 28.
         assert steps_of(made, done) == [0, 1, 0, 0]
 
     def test_steps_of_hosts_on_clocks_that_are_not_aligned_stand_apart(self):
-        spans = joined([annotated(("train", 0, 0, 10), host="a"), annotated(("train", 0, 1000, 1030), host="b")])
+        spans = join([annotations(("train", 0, 0, 10), host="a"), annotations(("train", 0, 1000, 1030), host="b")])
         done = both(
             work(("a/gpu:0", "compute", 2, 8, 1), host="a", clock="a"),
             work(("b/gpu:0", "compute", 1002, 1020, 1001), host="b", clock="b"),
         )
-        made = found(done, spans)
+        made = boundaries(done, spans)
         assert table(made, "clock", *WINDOW) == [("a", 0, 0, 10), ("b", 0, 1000, 1030)]
         assert steps_of(made, done) == [0, 1]
 
     def test_a_host_without_annotations_follows_those_of_its_clock(self):
-        spans = annotated(("train", 0, 0, 10), ("train", 1, 10, 20), host="a")
+        spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), host="a")
         done = both(work(("a/gpu:0", "compute", 2, 8, 1), host="a"), work(("b/gpu:0", "compute", 12, 18, 11), host="b"))
-        assert steps_of(found(done, spans), done) == [0, 1]
+        assert steps_of(boundaries(done, spans), done) == [0, 1]
 
     def test_of_steps_inside_each_other_the_outermost_counts(self):
-        spans = annotated(
+        spans = annotations(
             ("train", 0, 0, 10), ("micro", 0, 1, 5), ("micro", 1, 5, 10), ("train", 1, 10, 20), ("micro", 2, 11, 15)
         )
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, "name", *WINDOW) == [("train", 0, 0, 10), ("train", 1, 10, 20)]
         assert made.nested == 3
 
     def test_a_single_step_that_holds_others_is_a_wrapper_and_none(self):
-        spans = annotated(("epoch", 0, 0, 30), ("train", 0, 1, 10), ("train", 1, 10, 20))
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        spans = annotations(("epoch", 0, 0, 30), ("train", 0, 1, 10), ("train", 1, 10, 20))
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, "name", *WINDOW) == [("train", 0, 1, 10), ("train", 1, 10, 20)]
         assert made.nested == 1
 
     def test_a_single_step_that_holds_one_other_is_a_step(self):
-        spans = annotated(("train", 0, 0, 10), ("loss", 0, 1, 5))
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        spans = annotations(("train", 0, 0, 10), ("loss", 0, 1, 5))
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, "name", *WINDOW) == [("train", 0, 0, 10)]
 
     def test_touching_annotations_with_one_number_are_two_steps(self):
-        spans = annotated(("train", 0, 0, 10), ("train", 0, 10, 20))
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        spans = annotations(("train", 0, 0, 10), ("train", 0, 10, 20))
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, *WINDOW) == [(0, 0, 10), (0, 10, 20)]
 
     def test_a_copy_launched_before_the_first_step_does_not_delay_it(self):
         done = work(("gpu:0", "memcpy", 2, 14, 1), ("gpu:0", "compute", 12, 18, 11))
-        assert table(found(done, annotated(("train", 0, 10, 16))), *WINDOW) == [(0, 10, 18)]
+        assert table(boundaries(done, annotations(("train", 0, 10, 16))), *WINDOW) == [(0, 10, 18)]
 
     def test_a_number_that_comes_again_is_another_step(self):
-        spans = annotated(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 0, 20, 30))
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 0, 20, 30))
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, *WINDOW) == [(0, 0, 10), (1, 10, 20), (0, 20, 30)]
 
     def test_gaps_between_the_numbers_stay(self):
-        spans = annotated(("train", 10, 0, 10), ("train", 20, 10, 20))
-        assert table(found(work(("gpu:0", "compute", 2, 8, 1)), spans), "step") == [(10,), (20,)]
+        spans = annotations(("train", 10, 0, 10), ("train", 20, 10, 20))
+        assert table(boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans), "step") == [(10,), (20,)]
 
     def test_copies_on_an_unknown_device_count_in_no_step(self):
         done = work(("cpu:0", "compute", 2, 8, 1), ("cpu:?", "memcpy", 3, 30, 1))
-        made = found(done, annotated(("train", 0, 0, 10)))
+        made = boundaries(done, annotations(("train", 0, 0, 10)))
         assert table(made, *WINDOW, "rows", "device_end_ps") == [(0, 0, 10, 1, 8)]
 
     def test_a_step_without_device_work_is_a_step(self):
         done = work(("gpu:0", "compute", 2, 8, 1))
-        made = found(done, annotated(("train", 0, 0, 10), ("train", 1, 10, 20)))
+        made = boundaries(done, annotations(("train", 0, 0, 10), ("train", 1, 10, 20)))
         assert table(made, *WINDOW, "rows", "device_start_ps") == [(0, 0, 10, 1, 2), (1, 10, 20, 0, None)]
 
     def test_work_that_overtakes_leaves_no_negative_step(self):
         done = work(("gpu:0", "compute", 2, 30, 1), ("gpu:1", "compute", 3, 8, 3), ("gpu:0", "compute", 30, 40, 5))
-        made = found(done, annotated(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
+        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
         assert table(made, "start_ps", "end_ps", "wall_ps") == [(0, 30, 30), (30, 30, 0), (30, 40, 10)]
 
     def test_the_time_of_compilers_in_a_steps_host_time_is_told(self):
         names = ("backend_compile_and_load", "PjRtCpuClient::Compile", "XlaCompile:#module=jit_f#", "compile_step")
-        spans = joined(
+        spans = join(
             [
-                annotated(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 2, 20, 30)),
-                annotated((names[0], None, 2, 8), (names[1], None, 3, 9)),
-                annotated((names[2], None, 8, 14), (names[3], None, 21, 29), thread="other"),
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 2, 20, 30)),
+                annotations((names[0], None, 2, 8), (names[1], None, 3, 9)),
+                annotations((names[2], None, 8, 14), (names[3], None, 21, 29), thread="other"),
                 # Between two annotations: of the step that comes.
-                annotated((names[0], None, 30, 33), ("train", 3, 34, 40)),
+                annotations((names[0], None, 30, 33), ("train", 3, 34, 40)),
             ]
         )
-        made = found(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(made, "compile_ps") == [(8,), (4,), (0,), (3,)]
 
 
@@ -253,7 +253,7 @@ class TestGroups:
             ("gpu:0", "memcpy", 13, 15),
             group_id=[3, 3, None, 7, 3],
         )
-        made = found(done)
+        made = boundaries(done)
         assert table(made, "told_by", *WINDOW, "rows", "rows_by_time", "host_start_ps") == [
             ("group_id", 3, 5, 12, 3, 0, None),
             ("group_id", 7, 12, 20, 2, 1, None),
@@ -262,7 +262,7 @@ class TestGroups:
 
     def test_annotations_are_trusted_more(self):
         done = work(("gpu:0", "compute", 5, 10, 1), group_id=[3])
-        assert table(found(done, annotated(("train", 0, 0, 10))), "told_by", "step") == [("annotation", 0)]
+        assert table(boundaries(done, annotations(("train", 0, 0, 10))), "told_by", "step") == [("annotation", 0)]
 
 
 class TestPrograms:
@@ -278,7 +278,7 @@ class TestPrograms:
             run_id=[4, 5, None, 6, 7, 8, 9],
             hlo_module=["jit_train", "jit_log", None, "jit_train", "jit_log", "jit_train", "jit_log"],
         )
-        made = found(done)
+        made = boundaries(done)
         assert table(made, "told_by", "name", *WINDOW, "rows", "rows_by_time") == [
             ("run_id", "jit_train", 0, 0, 9, 1, 0),
             ("run_id", "jit_train", 1, 9, 20, 3, 2),
@@ -296,15 +296,15 @@ class TestPrograms:
         )
 
     def test_executions_with_one_run_id_on_all_devices_are_one_step(self):
-        made = found(self.executions([1, 2, 3], [1, 2, 3]))
+        made = boundaries(self.executions([1, 2, 3], [1, 2, 3]))
         assert table(made, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
 
     def test_executions_with_one_run_id_are_one_step_in_whatever_order_a_device_ran_them(self):
-        made = found(self.executions([1, 2, 3], [2, 1, 3]))
+        made = boundaries(self.executions([1, 2, 3], [2, 1, 3]))
         assert table(made, *WINDOW, "rows") == [(0, 0, 22, 2), (1, 22, 22, 2), (2, 22, 32, 2)]
 
     def test_with_ids_of_their_own_the_devices_k_th_executions_are_one_step(self):
-        made = found(self.executions([1, 2, 3], [17, 15, 16]))
+        made = boundaries(self.executions([1, 2, 3], [17, 15, 16]))
         assert table(made, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
 
     @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ class TestPrograms:
         ids=["differently often", "only twice"],
     )
     def test_executions_that_cannot_be_matched_or_do_not_recur_are_no_steps(self, ids_0, ids_1):
-        made = found(self.executions(ids_0, ids_1))
+        made = boundaries(self.executions(ids_0, ids_1))
         assert made.table.empty
         assert "no program ran three times or more" in made.lacking
 
@@ -324,16 +324,16 @@ class TestPrograms:
             run_id=[1, 2, 3, 4],
             hlo_module=["jit_f", "jit_f", "jit_f", "jit_eval"],
         )
-        assert "no program ran three times or more" in found(done).lacking
+        assert "no program ran three times or more" in boundaries(done).lacking
 
 
 def test_without_marks_groups_or_executions_there_are_no_steps_and_it_is_said_why():
-    made = found(work(("gpu:0", "compute", 2, 8, 1)), annotated(("copies", None, 0, 10)))
+    made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), annotations(("copies", None, 0, 10)))
     assert made.table.empty
     assert made.step_of.tolist() == [-1]
     assert made.lacking.startswith("No host span has a step number")
 
 
 def test_without_devices_there_are_no_steps():
-    made = found(work(("cpu:?", "memcpy", 2, 8)), annotated(("train", 0, 0, 10)))
+    made = boundaries(work(("cpu:?", "memcpy", 2, 8)), annotations(("train", 0, 0, 10)))
     assert made.lacking == "The trace holds no work of a device, so it has no steps to measure."

@@ -18,7 +18,7 @@ from rich.console import Console
 import tracekit
 from tests.frames import events, spans, trace
 from tests.launch_frames import calls, host_spans
-from tests.stepped import annotated, joined, work
+from tests.stepped import annotations, join, work
 from tracekit.columns import concat, frame
 from tracekit.errors import TraceError
 from tracekit.report.build import analyse
@@ -49,7 +49,7 @@ def train() -> Trace:
         ("gpu:1", "collective", 26, 30, 8),
         ("gpu:0", "compute", 40, 50, 35),
     )
-    return Trace(done[0], launches=done[1], spans=annotated(("train", 0, 4, 32), ("train", 1, 34, 50)))
+    return Trace(done[0], launches=done[1], spans=annotations(("train", 0, 4, 32), ("train", 1, 34, 50)))
 
 
 def together(*asked):
@@ -148,7 +148,7 @@ def test_a_row_cut_by_two_stretches_stands_twice_for_one_place():
 
 def stepped(*steps: tuple[int, int, int]) -> Trace:
     """A trace of three rows of 50 ps, from 0, 200 and 250, with two phases and annotated steps (number, start, end)."""
-    marks = joined([spans(("solo", 0, 100), ("both", 200, 300)), annotated(*(("train", *step) for step in steps))])
+    marks = join([spans(("solo", 0, 100), ("both", 200, 300)), annotations(*(("train", *step) for step in steps))])
     return trace(events(*[("gpu:0", "compute", at, at + 50) for at in (0, 200, 250)]), marks)
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from tests import traces
 from tests.graph_traces import trace
-from tests.known_path import US, known, path, step_table
+from tests.known_path import US, known_trace, path, step_table
 from tracekit.analysis.critical_path.critical_path import PARTS
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
 from tracekit.trace import Trace
 
 
 def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited():
-    found = path(known(), step_table((0, 87 * US)))
+    found = path(known_trace(), step_table((0, 87 * US)))
     assert found.lacking == ""
     assert [(row["part"], row["time_ps"] / US) for row in found.total.to_dict("records")] == [
         ("compute", 40 + 4 + 5),
@@ -46,7 +46,7 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
 
 
 def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
-    found = path(known(), step_table((0, 87 * US)))
+    found = path(known_trace(), step_table((0, 87 * US)))
     told = {
         (row["what"] if pd.isna(row["name"]) else row["name"]): row["predicted_ps"] / US
         for row in found.what_if.to_dict("records")
@@ -150,7 +150,7 @@ def test_without_work_the_reason_is_told(events, why):
 
 
 def test_the_frames_are_left_as_they_were():
-    made = known()
+    made = known_trace()
     before = [frame.copy(deep=True) for frame in (made.events, made.launches, made.spans, made.syncs)]
     path(made)
     for one, other in zip(before, (made.events, made.launches, made.spans, made.syncs), strict=True):

@@ -89,7 +89,7 @@ def _launched() -> Trace:
         for at in range(start, end, (end - start) // 20)
     ]
     rows, launches = stepped.work(("gpu:0", "compute", 1, 49_000, 0), *done)
-    marks = stepped.annotated(*[("train", step, *ends) for step, ends in enumerate(pairwise(starts))])
+    marks = stepped.annotations(*[("train", step, *ends) for step, ends in enumerate(pairwise(starts))])
     return trace(rows, marks, launches=launches)
 
 

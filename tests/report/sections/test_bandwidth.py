@@ -2,7 +2,7 @@ import json
 
 import pandas as pd
 
-from tests.bandwidth_frames import ABLE, US, copies, devices, ops, ran, rates
+from tests.bandwidth_frames import ABLE, US, copies, devices, ops, rates, with_ops
 from tests.frames import events
 from tests.report.sections.brief import brief
 from tracekit.report.sections.bandwidth import section
@@ -38,7 +38,7 @@ def test_a_rate_that_is_not_known_says_why():
 
 
 def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidth():
-    table = ran(events(("gpu:0", "compute", 0, 10 * US, "k"), ("gpu:0", "compute", 10 * US, 20 * US, "k")), 0, 1)
+    table = with_ops(events(("gpu:0", "compute", 0, 10 * US, "k"), ("gpu:0", "compute", 10 * US, 20 * US, "k")), 0, 1)
     found = section(rates(table, ABLE, ops(("convolution_fusion_of_many_words", 5 * 10**8, 10**6), ("odd", 10**12, 1))))
     assert found.sentences == (
         "gpu:0 reached 50.0 PFLOP/s while it was busy, 50025.0 % of its peak of 100 TFLOP/s (trace, 16-bit). Note: "

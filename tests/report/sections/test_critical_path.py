@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 from tests.graph_traces import trace
-from tests.known_path import US, known, path, step_table
+from tests.known_path import US, known_trace, path, step_table
 from tests.report.sections.brief import brief, printed
 from tracekit.report.sections.critical_path import section
 
 
 def test_the_median_step_comes_first_and_what_it_would_save():
-    made = section(path(known(), step_table((0, 87 * US))))
+    made = section(path(known_trace(), step_table((0, 87 * US))))
     assert (made.key, made.title, made.lacking) == ("critical_path", "Critical path", "")
     assert list(made.sentences) == [
         "The critical path of step 0 (the median, 87.00 µs) is 56.3 % compute, 13.8 % host work, 11.5 % collective "
@@ -78,7 +78,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
 
 
 def test_what_contradicts_the_times_is_told():
-    made = section(replace(path(known(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
+    made = section(replace(path(known_trace(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
     assert made.sentences[-1] == "Something was dropped."
 
 

@@ -1,13 +1,13 @@
 import json
 
 from tests.frames import events
-from tests.offender_frames import COLLECTIVES, OPS, STEP, found, gaps, step
+from tests.offender_frames import COLLECTIVES, OPS, STEP, gaps, offenders_of, step
 from tests.report.sections.brief import brief, printed
 from tracekit.report.sections.offenders import section
 
 
 def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanwhile():
-    shown = section(found(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
+    shown = section(offenders_of(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
     assert shown.sentences == (
         "Largest loss: exposed all-reduce on gpu:0, 100 ps in 1 collective (33.3 % of the window); 1 other device "
         "loses less.",
@@ -32,7 +32,7 @@ def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanw
 def test_long_names_fit_the_table_and_nccl_kernels_stand_without_their_arguments():
     name = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)"
     table = events(("rank0/gpu:0", "collective", 0, 9, name), ("rank0/gpu:0", "memcpy", 9, 12, "copy-start.3", "H2D"))
-    shown = section(found(table))
+    shown = section(offenders_of(table))
     ((_, head, rows),) = brief(shown).values()
     assert rows == [
         ["ncclKernel_AllReduce_RING_LL_Sum_float", "rank0/gpu:0", "9 ps", "1", "75.0 %", "-"],
@@ -52,19 +52,19 @@ def test_several_idle_devices_beside_are_told():
         ("gpu:1", "compute", 6, 9),
         ("gpu:2", "compute", 8, 9),
     )
-    assert section(found(table, gaps())).sentences == (
+    assert section(offenders_of(table, gaps())).sentences == (
         "Largest loss: exposed op on gpu:0, 8 ps in 1 collective (88.9 % of the window).",
         "The longest took 8 ps: meanwhile 0.2 of the 2 other devices were busy on average, mostly with op.",
     )
     table = events(("gpu:0", "collective", 0, 8), ("gpu:1", "compute", 8, 9), ("gpu:2", "compute", 8, 9))
-    assert section(found(table, gaps())).sentences[1] == (
+    assert section(offenders_of(table, gaps())).sentences[1] == (
         "The longest took 8 ps: meanwhile every other device was idle."
     )
 
 
 def test_a_trace_without_offenders_says_so_and_one_without_work_why():
-    shown = section(found(events(("gpu:0", "compute", 0, 9))))
+    shown = section(offenders_of(events(("gpu:0", "compute", 0, 9))))
     assert (shown.sentences, brief(shown)) == (("No collective, copy or idle gap costs any time.",), {})
-    shown = section(found(events(("cpu:?", "memcpy", 0, 9)), gaps()))
+    shown = section(offenders_of(events(("cpu:?", "memcpy", 0, 9)), gaps()))
     assert shown.lacking
     assert shown.data is None

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.report.sections.brief import brief, printed
-from tests.stepped import annotated, joined, timeline, work
+from tests.stepped import annotations, join, timeline, work
 from tracekit.analysis.steps import steps
 from tracekit.report.sections.steps import section
 
@@ -25,7 +25,7 @@ def run(walls, *more, idle=(), name="train"):
         begin = end - MS if step in idle else start + MS
         done.append(("gpu:0", "compute", begin, end, start))
         start = end
-    return work(*done, *more), annotated(*marks)
+    return work(*done, *more), annotations(*marks)
 
 
 def test_steps_alike_are_one_sentence_and_one_table():
@@ -63,7 +63,7 @@ def test_a_fast_step_is_told_as_such():
 
 def test_steps_left_out_are_told_with_the_reason():
     done, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
-    assert shown(done, joined([spans, annotated(("backend_compile", None, 0, 50 * MS))])).sentences == (
+    assert shown(done, join([spans, annotations(("backend_compile", None, 0, 50 * MS))])).sentences == (
         "6 steps (train): median 10.00 ms, IQR 0 % of it. Left out: step 0 (compiling), step 1 (warm-up).",
     )
 
@@ -80,7 +80,7 @@ def test_steps_of_two_names_are_told_apart():
         ]
         if late:
             marks[-2:] = [("train", step, start, start + 30 * MS), ("eval", step, start + 30 * MS, start + 100 * MS)]
-    made = shown(work(*done), annotated(*marks))
+    made = shown(work(*done), annotations(*marks))
     assert made.sentences == (
         "6 steps (train): median 60.00 ms, IQR 0 % of it.",
         "6 steps (eval): median 40.00 ms, IQR 0 % of it. Step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
@@ -91,11 +91,11 @@ def test_steps_of_two_names_are_told_apart():
 
 def test_steps_of_hosts_whose_clocks_are_not_aligned_are_told_apart():
     parts = [
-        (work((f"{host}/gpu:0", "compute", MS, 9 * MS, 0), host=host, clock=host), annotated(mark, host=host))
+        (work((f"{host}/gpu:0", "compute", MS, 9 * MS, 0), host=host, clock=host), annotations(mark, host=host))
         for host, mark in (("a", ("train", 0, 0, 10 * MS)), ("b", ("train", 0, 0, 20 * MS)))
     ]
-    done = tuple(joined([part[0][which] for part in parts]) for which in range(2))
-    assert shown(done, joined([part[1] for part in parts])).sentences == (
+    done = tuple(join([part[0][which] for part in parts]) for which in range(2))
+    assert shown(done, join([part[1] for part in parts])).sentences == (
         "1 step (train) on the clock of b: 20.00 ms.",
         "1 step (train) on the clock of a: 10.00 ms.",
     )
@@ -126,7 +126,7 @@ def test_executions_are_called_so():
 
 def test_of_many_devices_those_that_idle_most_are_shown():
     done = [(f"gpu:{n}", "compute", 0, n * MS, 0) for n in range(1, 12)]
-    made = shown(work(*done), annotated(("train", 0, 0, 12 * MS)))
+    made = shown(work(*done), annotations(("train", 0, 0, 12 * MS)))
     title, _, table = brief(made)["steps.parts"]
     assert title == "Time of a typical step, idlest devices first"
     assert [row[0] for row in table] == [f"gpu:{n}" for n in range(1, 9)]
