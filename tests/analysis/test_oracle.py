@@ -60,7 +60,7 @@ def test_every_figure_counts_points(rows, window):
         if a and b:
             assert (row["ratio_min"], row["ratio_union"]) == (len(both) / min(len(a), len(b)), len(both) / len(a | b))
         else:
-            assert "did nothing" in row["reason"]
+            assert "idle throughout" in row["reason"]
 
     counts = concurrency(frame, window)["time_ps"].tolist()
     assert counts == [sum(sum(p in one for one in busy.values()) == k for p in inside) for k in range(len(devices) + 1)]
