@@ -24,7 +24,7 @@ def test_a_wait_for_a_device_waits_for_the_last_row_of_each_of_its_lanes():
     rows = [row(0, 9, 1), row(20, 30, 2), row(5, 40, 3, lane="2"), row(0, 99, 4, device="gpu:1")]
     syncs = timeline(rows, [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, 3, 4)], [wait(10)]).syncs
     assert (syncs.row.tolist(), syncs.sync.tolist()) == ([2, 1], [0, 0])
-    assert (syncs.awaited.tolist(), syncs.held.tolist()) == ([1], [-1])
+    assert (syncs.awaited.tolist(), syncs.follower.tolist()) == ([1], [-1])
 
 
 def test_work_launched_after_the_wait_was_recorded_is_not_awaited():
@@ -45,7 +45,7 @@ def test_a_lane_that_waits_holds_what_is_launched_on_it_from_then_on():
     rows = [row(0, 9, 1), row(9, 20, 2, lane="2"), row(30, 40, 3, lane="2")]
     lane_wait = wait(6, device="gpu:0", lane="2", on_lane="1")
     syncs = timeline(rows, [(1, 0, 1), (2, 5, 6), (3, 6, 7)], [lane_wait]).syncs
-    assert (syncs.awaited.tolist(), syncs.held.tolist()) == ([0], [2])
+    assert (syncs.awaited.tolist(), syncs.follower.tolist()) == ([0], [2])
 
 
 def test_waits_without_rows_and_rows_without_waits_give_nothing():
@@ -107,5 +107,5 @@ def test_every_wait_is_for_what_was_launched_before_it(drawn, some):
             for place, (device, lane, _, _, launched) in enumerate(placed)
             if one["lane"] is not None and (device, lane) == (one["device"], one["lane"]) and launched >= one["start"]
         ]
-        assert syncs.held[at] == min(later, default=-1)
+        assert syncs.follower[at] == min(later, default=-1)
     assert edges == expected

@@ -102,6 +102,7 @@ def phase_marks(
     phase_spans = spans[is_phase | is_named].sort_values("start_ps", kind="stable")
     names = phase_spans["name"].astype("str")
     is_last = names == extra[-1] if extra else pd.Series(False, index=phase_spans.index)
+    texts = phase_spans[["alone", "baseline"]].astype(object).fillna("")
     return pd.DataFrame(
         {
             "host": phase_spans["host"].astype("str"),
@@ -109,16 +110,12 @@ def phase_marks(
             "start_ps": phase_spans["start_ps"],
             "end_ps": phase_spans["end_ps"],
             "alone": [
-                tuple(alone)
-                if is_last_phase and alone
-                else tuple(text.split(";"))
-                if isinstance(text, str) and text
-                else ()
-                for text, is_last_phase in zip(phase_spans["alone"], is_last, strict=True)
+                tuple(alone) if is_last_phase and alone else tuple(text.split(";")) if text else ()
+                for text, is_last_phase in zip(texts["alone"], is_last, strict=True)
             ],
             "baseline": [
-                baseline if is_last_phase and baseline else text if isinstance(text, str) and text else None
-                for text, is_last_phase in zip(phase_spans["baseline"], is_last, strict=True)
+                baseline if is_last_phase and baseline else text or None
+                for text, is_last_phase in zip(texts["baseline"], is_last, strict=True)
             ],
         }
     ).reset_index(drop=True)
@@ -141,20 +138,11 @@ def _rounds(phase_spans: pd.DataFrame, clocks: Mapping[str, str]) -> pd.DataFram
             iv.intervals(host_spans["start_ps"], host_spans["end_ps"])
             for _, host_spans in spans.groupby("host", sort=False)
         ]
-        if len(spans_by_host) > 1:
-            same_count = len({len(host_set) for host_set in spans_by_host}) == 1
-            merged = (
-                np.column_stack(
-                    [
-                        np.min([host_set[:, 0] for host_set in spans_by_host], axis=0),
-                        np.max([host_set[:, 1] for host_set in spans_by_host], axis=0),
-                    ]
-                )
-                if same_count
-                else iv.union(*spans_by_host)
-            )
+        if len(set(map(len, spans_by_host))) == 1:
+            times = np.stack(spans_by_host)
+            merged = np.column_stack([times[:, :, 0].min(axis=0), times[:, :, 1].max(axis=0)])
         else:
-            merged = spans_by_host[0]
+            merged = iv.union(*spans_by_host)
         last_span = spans.iloc[-1]
         rounds += [
             (clock_name, name, int(start), int(end), last_span["alone"], last_span["baseline"]) for start, end in merged

@@ -246,6 +246,10 @@ def _table(
     reach = _extents(rows, step_of, count)
     loose = _extents(rows, np.where(by_time, step_of, -1), count).number if by_time.any() else np.zeros(count, np.int64)
     has_rows = reach.number > 0
+    of_hosts = {}  # null where no host marked the steps
+    if step_marks.host is not None:
+        of_hosts = dict(zip(("host_start_ps", "host_end_ps"), step_marks.host.T, strict=True))
+        of_hosts["hosts"] = step_marks.hosts
     return frame(
         BOUNDARY_COLUMNS,
         {
@@ -255,23 +259,15 @@ def _table(
             "start_ps": start,
             "end_ps": end,
             "wall_ps": end - start,
-            "host_start_ps": _nullable(step_marks.host[:, 0] if step_marks.host is not None else None, count),
-            "host_end_ps": _nullable(step_marks.host[:, 1] if step_marks.host is not None else None, count),
             "device_start_ps": pd.arrays.IntegerArray(reach.first_start, ~has_rows),
             "device_end_ps": pd.arrays.IntegerArray(reach.last_end, ~has_rows),
             "rows": reach.number,
             "rows_by_time": loose,
-            "hosts": _nullable(step_marks.hosts, count),
             "compile_ps": _compile_times(rows, spans, step_marks, start, end),
             "told_by": [step_marks.told_by] * count,
+            **of_hosts,
         },
     )
-
-
-def _nullable(values: NDArray[np.int64] | None, count: int) -> pd.arrays.IntegerArray:
-    if values is None:
-        return pd.arrays.IntegerArray(np.zeros(count, np.int64), np.ones(count, bool))
-    return pd.arrays.IntegerArray(values, np.zeros(count, bool))
 
 
 def _compile_times(

@@ -19,14 +19,14 @@ class Syncs:
     """What the n waits of a trace (SYNC_COLUMNS) waited for; a row is a place in Rows.
 
     `row` and `sync` (e,): of each lane that a wait waited for, the row that ended last, and the place of the wait.
-    `awaited` (n,): of those the one that ended last, -1 where no work is known to have been launched before. `held`
+    `awaited` (n,): of those the one that ended last, -1 where no work is known to have been launched before. `follower`
     (n,): where a lane waited, the first row that was launched on it from then on, else -1.
     """
 
     row: Column
     sync: Column
     awaited: Column
-    held: Column
+    follower: Column
 
 
 def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFrame) -> Syncs:
@@ -35,10 +35,10 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
     A wait is for all that was launched on its lane, or its device, before it was recorded, or else before it began.
     A row is launched when its call begins; one whose call the trace lacks, at the latest when it starts.
     """
-    awaited, held = np.full(len(table), -1), np.full(len(table), -1)
+    awaited, follower = np.full(len(table), -1), np.full(len(table), -1)
     row, sync = [awaited[:0]], [awaited[:0]]
     if len(table) == 0 or len(rows) == 0:
-        return Syncs(row[0], sync[0], awaited, held)
+        return Syncs(row[0], sync[0], awaited, follower)
     launched_at = np.where(launch >= 0, np.append(launches["start_ps"].to_numpy(), 0)[launch], rows.start)
     width = len(rows.labels("lane"))
     lane_of_row = rows.device * width + rows.codes("lane")
@@ -53,7 +53,7 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
         lane_rows = rows_of_lane.get(device * width + lane)
         if lane >= 0 and lane_rows is not None:
             first_from = np.append(np.minimum.accumulate(lane_rows[::-1])[::-1], -1)
-            held[waits] = first_from[np.searchsorted(launched_at[lane_rows], start[waits])]
+            follower[waits] = first_from[np.searchsorted(launched_at[lane_rows], start[waits])]
 
     is_recorded = table["recorded_ps"].notna().to_numpy(bool)
     moment = np.where(is_recorded, table["recorded_ps"].to_numpy(np.int64, na_value=0), start)
@@ -68,7 +68,7 @@ def syncs(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataFram
     edge_row, edge_sync = np.concatenate(row), np.concatenate(sync)
     by_end = np.lexsort((edge_row, launched_at[edge_row], rows.end[edge_row], edge_sync))
     awaited[edge_sync[by_end]] = edge_row[by_end]  # the last to be written stays
-    return Syncs(edge_row, edge_sync, awaited, held)
+    return Syncs(edge_row, edge_sync, awaited, follower)
 
 
 def _by_lane(rows: Rows, device: pd.Series, lane: pd.Series) -> dict[tuple[int, int], Column]:

@@ -180,7 +180,7 @@ def _further_edges(sources: _Sources) -> dict[str, Edges]:
     timeline, queues, first = sources.timeline, sources.queues, sources.first
     rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
     syncs = timeline.syncs
-    resumed_row = syncs.held[syncs.sync]
+    resumed_row = syncs.follower[syncs.sync]
     of_thread = trace.syncs["device"].isna().to_numpy(bool)[syncs.sync]
     waits = np.searchsorted(sources.waiting, syncs.sync[of_thread])
     held_up = np.flatnonzero(queues.was_held_up)
