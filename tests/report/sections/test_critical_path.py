@@ -66,7 +66,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     made = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
     assert list(made.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
-        "Its time without collectives, copies or the host cannot be estimated: no dependency explains 75 % of the "
+        "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75 % of the "
         "critical paths.",
         "Replaying the dependency graph gives 10 ps, an error of -75.0 %.",
     ]
@@ -84,7 +84,7 @@ def test_what_contradicts_the_times_is_told():
 
 def test_where_nothing_but_ops_holds_a_step_up_it_is_said():
     made = section(path(trace([("tpu:0", "s", "compute", 0, 10), ("tpu:0", "s", "compute", 10, 40)])))
-    assert made.sentences[1] == ("Compute-bound: removing collectives, copies or the host's time would not shorten it.")
+    assert made.sentences[1] == ("Compute-bound: removing collectives, copies or host time would not shorten it.")
 
 
 def test_tables_fit_a_terminal_of_80_columns():

@@ -64,10 +64,10 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
         return [f"It would take {', '.join(words)}."]
     if tried:
         bound = "Compute-bound: r" if _parts(result, at)[0]["part"] == "compute" else "R"
-        return [f"{bound}emoving collectives, copies or the host's time would not shorten it."]
+        return [f"{bound}emoving collectives, copies or host time would not shorten it."]
     if len(result.what_if):
         reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
-        return [f"Its time without collectives, copies or the host cannot be estimated: {reason}."]
+        return [f"Its time without collectives, copies or host time cannot be estimated: {reason}."]
     return []
 
 

@@ -292,7 +292,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
 
 
 def _concurrency(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
-    """For how long exactly so many devices were busy, in the whole trace and in each phase."""
+    """For how long exactly N devices were busy, in the whole trace and in each phase."""
     title = "Number of devices busy at the same time"
     stretches = [stretch for stretch in (whole, *inside.values()) if len(stretch.concurrency)]
     if not stretches:
