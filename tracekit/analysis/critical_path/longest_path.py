@@ -98,6 +98,7 @@ def walk_paths(
         if room > 0 and not keeps[step]:
             continue
         s, e, base, count = begin[step], finish[step], first[step], first[step + 1] - first[step]
+        # The replay, forward: when each node begins, and what it waited for last.
         for p in range(count):
             place = base + p
             ready, best, kind_of = (lag[place], -1, 2) if predecessor[place] < 0 and lag[place] > 0 else (0, -1, 0)
@@ -117,12 +118,14 @@ def walk_paths(
             m = instance[node[place]]
             if m >= 0 and (step_of[m] != step or ready >= gate_of[m]):
                 step_of[m], gate_of[m], last_member[m] = step, ready, p
+        # What ends the step: the last to end, of several at once a row.
         p, longest = -1, -1
         for x in range(count):
             i = node[base + x]
             node_end = (gate_of[instance[i]] if instance[i] >= 0 else replay_start[x]) + length[base + x]
             if node_end > longest or (node_end == longest and kind[i] < host <= kind[node[base + p]]):
                 p, longest = x, node_end
+        # Back from there to the begin of the step, one node a turn, through what each waited for.
         t, at_end = e, True
         while True:
             moment, n, i = t, 0, node[base + p] if p >= 0 else -1
