@@ -214,9 +214,9 @@ def main() -> None:
 def write_all(directory: Path) -> None:
     """Write the traces and their figures into `directory`."""
     directory.mkdir()
-    gpus = _serialised(directory / "gpu.xplane.pb", nvidia(schedule.gpu_job()))
-    tpus = _serialised(directory / "tpu.xplane.pb", tpu(schedule.tpu_job()))
-    _serialised(directory / "rocm.xplane.pb", rocm(schedule.rocm_job()))
+    gpus = _write_xspace(directory / "gpu.xplane.pb", nvidia(schedule.gpu_job()))
+    tpus = _write_xspace(directory / "tpu.xplane.pb", tpu(schedule.tpu_job()))
+    _write_xspace(directory / "rocm.xplane.pb", rocm(schedule.rocm_job()))
     as_json(gpus, directory / "gpu.trace.json.gz")
     as_json(tpus, directory / "tpu.trace.json.gz")
     (directory / "kineto").mkdir()
@@ -248,47 +248,47 @@ def nvidia(job: list[Work]) -> str:
     texts = [metadata_plane(jit_train_7=program)]
     for device in (0, 1):
         plane = PlaneText(f"/device:GPU:{device}", **A100)
-        for one in _of(job, device):
-            stats = {"correlation_id": _id(job, one), "context_id": f"$${device + 1}", "group_id": one.step}
-            if one.kind == "memcpy":
-                source, target = MEMORY[one.direction]
-                peer = 1 - device if one.direction == "P2P" else device
-                stats["memcpy_details"] = f"kind_src:{source} kind_dst:{target} size:{one.bytes} dest:{peer} async:1"
-                name = f"Memcpy{one.direction}"
-            elif one.kind == "memset":
-                name, stats["Memset_details"] = "Memset", f"kind:device num_bytes:{one.bytes} async:1"
+        for work in _work_on(job, device):
+            stats = {"correlation_id": _id(job, work), "context_id": f"$${device + 1}", "group_id": work.step}
+            if work.kind == "memcpy":
+                source, target = MEMORY[work.direction]
+                peer = 1 - device if work.direction == "P2P" else device
+                stats["memcpy_details"] = f"kind_src:{source} kind_dst:{target} size:{work.bytes} dest:{peer} async:1"
+                name = f"Memcpy{work.direction}"
+            elif work.kind == "memset":
+                name, stats["Memset_details"] = "Memset", f"kind:device num_bytes:{work.bytes} async:1"
             else:
-                name = KERNELS[one.op]
+                name = KERNELS[work.op]
                 stats |= {
-                    "hlo_op": one.op,
+                    "hlo_op": work.op,
                     "hlo_module": "jit_train",
                     "program_id": 7,
-                    "tf_op": f"jit(train)/{one.op}:",
+                    "tf_op": f"jit(train)/{work.op}:",
                 }
                 stats |= {"theoretical_occupancy_pct": 50.0, "kernel_details": OCCUPANCY}
-            _put(plane, STREAMS[one.stream], name, one.start, one.end, **stats)
-            if one.kind in ("compute", "collective"):
-                _put(plane, "XLA Ops", one.op, one.start, one.end, hlo_op=one.op, hlo_module="jit_train")
-                _put(plane, "Framework Name Scope", "jit(train)", one.start, one.end)
-                _put(plane, "Source code", "train.py:12", one.start, one.end)
+            _add(plane, STREAMS[work.stream], name, work.start, work.end, **stats)
+            if work.kind in ("compute", "collective"):
+                _add(plane, "XLA Ops", work.op, work.start, work.end, hlo_op=work.op, hlo_module="jit_train")
+                _add(plane, "Framework Name Scope", "jit(train)", work.start, work.end)
+                _add(plane, "Source code", "train.py:12", work.start, work.end)
         for step, start, end in _extents(job, device):
-            _put(plane, "XLA Modules", "jit_train(7)", start, end, program_id=7, run_id=step + 1)
-            _put(plane, "Steps", str(step), start, end, group_id=step, step_name=str(step))
-            _put(plane, "Launch Stats", "max_launch_time_us", start, end)
+            _add(plane, "XLA Modules", "jit_train(7)", start, end, program_id=7, run_id=step + 1)
+            _add(plane, "Steps", str(step), start, end, group_id=step, step_name=str(step))
+            _add(plane, "Launch Stats", "max_launch_time_us", start, end)
         texts.append(plane.text(lines={name: number for number, name in STREAMS.items()}, number=1 + device))
     host = PlaneText("/host:CPU")
     for step in range(schedule.STEPS):
         at = schedule.base(step)
-        _put(host, "python", "train", at, at + schedule.ANNOTATED_US, step_num=step, group_id=step, _r=1)
+        _add(host, "python", "train", at, at + schedule.ANNOTATED_US, step_num=step, group_id=step, _r=1)
         for device in (0, 1):
             thread = f"py_xla_execute/{100 + device}"
-            _put(host, thread, "PjRtStreamExecutorLoadedExecutable::Execute", at, at + schedule.WAIT[0])
+            _add(host, thread, "PjRtStreamExecutorLoadedExecutable::Execute", at, at + schedule.WAIT[0])
             waits = (at + edge for edge in schedule.WAIT)
-            _put(host, thread, "cuStreamSynchronize", *waits, correlation_id=900 + 10 * step + device)
-    for one in job:
-        thread = f"py_xla_execute/{100 + one.device}"
-        about = {"correlation_id": _id(job, one), "group_id": one.step}
-        _put(host, thread, CUDA_CALLS[one.kind, one.direction], one.called, one.called + CALL_US, **about)
+            _add(host, thread, "cuStreamSynchronize", *waits, correlation_id=900 + 10 * step + device)
+    for work in job:
+        thread = f"py_xla_execute/{100 + work.device}"
+        about = {"correlation_id": _id(job, work), "group_id": work.step}
+        _add(host, thread, CUDA_CALLS[work.kind, work.direction], work.called, work.called + CALL_US, **about)
     return "".join([*texts, host.text(number=100), _session(job)])
 
 
@@ -298,25 +298,25 @@ def rocm(job: list[Work]) -> str:
     texts = [metadata_plane(jit_train_7=program)]
     for device in range(4):
         plane = PlaneText(f"/device:GPU:{device}", **MI300X)
-        for one in _of(job, device):
-            stats = {"correlation_id": _id(job, one)}
+        for work in _work_on(job, device):
+            stats = {"correlation_id": _id(job, work)}
             if device < 2:
-                stats["group_id"] = one.step
-            if one.op:
-                stats |= {"hlo_op": one.op, "hlo_module": "jit_train", "program_id": 7}
-            name = "__amd_rocclr_copyBuffer.kd" if one.kind == "memcpy" else ROCM_KERNELS[one.op]
-            block = 512 if one.kind == "memcpy" else 256
+                stats["group_id"] = work.step
+            if work.op:
+                stats |= {"hlo_op": work.op, "hlo_module": "jit_train", "program_id": 7}
+            name = "__amd_rocclr_copyBuffer.kd" if work.kind == "memcpy" else ROCM_KERNELS[work.op]
+            block = 512 if work.kind == "memcpy" else 256
             stats["kernel_details"] = f" grid:16,1,1 block:{block},1,1 private_mem:0 group_mem:0 occ_pct:0"
-            _put(plane, f"Stream #{one.stream}(Kernel)", name, one.start, one.end, **stats)
+            _add(plane, f"Stream #{work.stream}(Kernel)", name, work.start, work.end, **stats)
         texts.append(plane.text(lines={f"Stream #{at}(Kernel)": at for at in (16, 17, 18)}, number=1 + device))
     host = PlaneText("/host:CPU")
-    for one in job:
+    for work in job:
         call = {"H2D": "hipMemcpyHtoDAsync", "D2D": "hipMemcpyDtoDAsync", "": "hipModuleLaunchKernel"}
-        stats = {"correlation_id": _id(job, one), "device_id": 22244 + one.device}
-        if one.kind == "memcpy":
+        stats = {"correlation_id": _id(job, work), "device_id": 22244 + work.device}
+        if work.kind == "memcpy":
             stats["memcpy_details"] = "kind:Unknown size:0 dest:512 async:1"
-        name = call[one.direction[:3]]
-        _put(host, f"Host Threads/{1083 + one.device}", name, one.called, one.called + CALL_US, **stats)
+        name = call[work.direction[:3]]
+        _add(host, f"Host Threads/{1083 + work.device}", name, work.called, work.called + CALL_US, **stats)
     return "".join([*texts, host.text(number=100), _session(job)])
 
 
@@ -333,33 +333,32 @@ def tpu(job: list[Work]) -> str:
             start = schedule.base(step)
             flow = 1000 + 10 * step + chip
             end = start + schedule.TPU_US
-            _put(plane, "XLA Modules", "jit_train(7)", start, end, run_id=step + 1, replica_id=0, _ct=12, _c=flow)
-            _put(plane, "Steps", str(step), start, end, step_name=str(step))
-            _put(plane, "XLA TraceMe", "barrier-cores", start, start + 2)
-            _put(plane, "XLA Ops", TPU_OPS["while.4"], start + LOOP[0], start + LOOP[1])
-        for one in _of(job, chip):
-            if not one.op.partition(".")[0].endswith("-start"):
-                _put(plane, "XLA Ops", TPU_OPS[one.op], one.start, one.end)
+            _add(plane, "XLA Modules", "jit_train(7)", start, end, run_id=step + 1, replica_id=0, _ct=12, _c=flow)
+            _add(plane, "Steps", str(step), start, end, step_name=str(step))
+            _add(plane, "XLA TraceMe", "barrier-cores", start, start + 2)
+            _add(plane, "XLA Ops", TPU_OPS["while.4"], start + LOOP[0], start + LOOP[1])
+        for work in _work_on(job, chip):
+            if not work.op.partition(".")[0].endswith("-start"):
+                _add(plane, "XLA Ops", TPU_OPS[work.op], work.start, work.end)
                 continue
-            done = TPU_OPS[one.op.replace("-start", "-done")]
-            _put(plane, "XLA Ops", TPU_OPS[one.op], one.start, one.start + 1)
-            _put(plane, "XLA Ops", done, one.end - DONE_US[one.op], one.end)
+            done_op = TPU_OPS[work.op.replace("-start", "-done")]
+            _add(plane, "XLA Ops", TPU_OPS[work.op], work.start, work.start + 1)
+            _add(plane, "XLA Ops", done_op, work.end - DONE_US[work.op], work.end)
             if chip == 0:
-                _put(plane, "Async XLA Ops", TPU_OPS[one.op], one.start, one.end, hlo_op=one.op)
+                _add(plane, "Async XLA Ops", TPU_OPS[work.op], work.start, work.end, hlo_op=work.op)
         texts.append(plane.text(number=1 + chip))
     host = PlaneText("/host:CPU")
     for step in range(schedule.STEPS):
         at = schedule.base(step)
-        _put(host, "main/11", "PjitFunction(train)", at - 60, at - 20)
+        _add(host, "main/11", "PjitFunction(train)", at - 60, at - 20)
         for chip in (0, 1):
             call, task = at - 50 + 8 * chip, at - 30 + 8 * chip
-            asked, queued = 100 + 10 * step + chip, 1000 + 10 * step + chip
-            _put(host, "main/11", "tpu::System::Execute", call, call + 5, _pt=7, _p=asked, device_ordinal=chip)
-            _put(
-                host, "pjrt-tpu-tasks/12", "tpu::System::Execute=>IssueSequencedEvent", task, task + 6, _ct=7, _c=asked
-            )
-            told = {"run_id": step + 1, "device_ordinal": chip, "_pt": 12, "_p": queued}
-            _put(host, "pjrt-tpu-tasks/12", "DoEnqueueProgram", task + 1, task + 5, **told)
+            execute, enqueue = 100 + 10 * step + chip, 1000 + 10 * step + chip
+            _add(host, "main/11", "tpu::System::Execute", call, call + 5, _pt=7, _p=execute, device_ordinal=chip)
+            issue = "tpu::System::Execute=>IssueSequencedEvent"
+            _add(host, "pjrt-tpu-tasks/12", issue, task, task + 6, _ct=7, _c=execute)
+            stats = {"run_id": step + 1, "device_ordinal": chip, "_pt": 12, "_p": enqueue}
+            _add(host, "pjrt-tpu-tasks/12", "DoEnqueueProgram", task + 1, task + 5, **stats)
     return "".join([*texts, host.text(number=100), _session(job)])
 
 
@@ -370,8 +369,8 @@ def as_json(xspace: Path, to: Path) -> None:
 
     with tempfile.TemporaryDirectory() as directory:
         _profiler.ProfilerSession(jax.profiler.ProfileOptions()).export(xspace.read_bytes(), directory)
-        (found,) = Path(directory).rglob("*.trace.json.gz")
-        to.write_bytes(gzip.compress(gzip.decompress(found.read_bytes()), mtime=0))
+        (export,) = Path(directory).rglob("*.trace.json.gz")
+        to.write_bytes(gzip.compress(gzip.decompress(export.read_bytes()), mtime=0))
 
 
 def kineto(rank: int) -> dict:
@@ -379,7 +378,7 @@ def kineto(rank: int) -> dict:
     job = schedule.gpu_job()
     base = EPOCH_NS // 1000
     main, process = 4000 + rank, 4000 + rank
-    written = [_kineto_label(process, "python"), _kineto_label(rank, "python", of_gpu=rank)]
+    records = [_kineto_label(process, "python"), _kineto_label(rank, "python", of_gpu=rank)]
     for step in range(schedule.STEPS):
         at = schedule.base(step)
         since, until = (at + edge for edge in schedule.WAIT)
@@ -391,45 +390,45 @@ def kineto(rank: int) -> dict:
             ("user_annotation", batch, *(at + edge for edge in schedule.LOADING), {}),
             ("cuda_runtime", "cudaStreamSynchronize", since, until, {"cbid": 131, "correlation": 900 + step}),
         ]
-        written += [_kineto_event(cat, name, process, main, start, end, args) for cat, name, start, end, args in spans]
-    for one in _of(job, rank):
-        number = _id(job, one)
+        records += [_kineto_event(cat, name, process, main, start, end, args) for cat, name, start, end, args in spans]
+    for work in _work_on(job, rank):
+        number = _id(job, work)
         args: dict[str, object] = {
-            "External id": 50 * one.step + 1 + (one.called >= schedule.base(one.step) + SECOND_OPERATOR_US),
+            "External id": 50 * work.step + 1 + (work.called >= schedule.base(work.step) + SECOND_OPERATOR_US),
             "device": rank,
             "context": 1,
-            "stream": one.stream,
+            "stream": work.stream,
             "correlation": number,
         }
-        if one.kind in ("compute", "collective"):
-            category, name = "kernel", KERNELS[one.op]
+        if work.kind in ("compute", "collective"):
+            category, name = "kernel", KERNELS[work.op]
             args |= {"queued": 0, "grid": [108, 1, 1], "block": [256, 1, 1], "est. achieved occupancy %": 50}
             args |= {"registers per thread": 96, "shared memory": 41760, "warps per SM": 32}
         else:
-            category = f"gpu_{one.kind}"
-            name = KINETO_COPIES[one.direction]
-            args |= {"bytes": one.bytes, "memory bandwidth (GB/s)": one.bytes / 1000 / (one.end - one.start)}
-        if one.kind == "collective":
-            elements = one.bytes // 4
-            inner = elements // 2 if "gather" in one.op else elements
-            args |= {"Collective name": "_allgather_base" if "gather" in one.op else "allreduce", "dtype": "Float"}
+            category = f"gpu_{work.kind}"
+            name = KINETO_COPIES[work.direction]
+            args |= {"bytes": work.bytes, "memory bandwidth (GB/s)": work.bytes / 1000 / (work.end - work.start)}
+        if work.kind == "collective":
+            elements = work.bytes // 4
+            inner = elements // 2 if "gather" in work.op else elements
+            args |= {"Collective name": "_allgather_base" if "gather" in work.op else "allreduce", "dtype": "Float"}
             args |= {"In msg nelems": inner, "Out msg nelems": elements, "Group size": 2}
             args |= {"Process Group Name": "0", "Process Group Ranks": "[0, 1]"}
-        call, cbid = KINETO_CALLS[one.kind]
-        told = {"cbid": cbid, "correlation": number, "External id": args["External id"]}
-        written.append(_kineto_event("cuda_runtime", call, process, main, one.called, one.called + CALL_US, told))
+        call, cbid = KINETO_CALLS[work.kind]
+        launch = {"cbid": cbid, "correlation": number, "External id": args["External id"]}
+        records.append(_kineto_event("cuda_runtime", call, process, main, work.called, work.called + CALL_US, launch))
         flow = {"cat": "ac2g", "name": "ac2g", "id": number}
-        written.append({"ph": "s", "pid": process, "tid": main, "ts": base + one.called, **flow})
-        written.append({"ph": "f", "pid": rank, "tid": one.stream, "ts": base + one.start, **flow, "bp": "e"})
-        written.append(_kineto_event(category, name, rank, one.stream, one.start, one.end, args))
+        records.append({"ph": "s", "pid": process, "tid": main, "ts": base + work.called, **flow})
+        records.append({"ph": "f", "pid": rank, "tid": work.stream, "ts": base + work.start, **flow, "bp": "e"})
+        records.append(_kineto_event(category, name, rank, work.stream, work.start, work.end, args))
     for step, start, end in _extents(job, rank):
-        written.append(_kineto_event("gpu_user_annotation", f"ProfilerStep#{step + 1}", rank, COMPUTE, start, end, {}))
+        records.append(_kineto_event("gpu_user_annotation", f"ProfilerStep#{step + 1}", rank, COMPUTE, start, end, {}))
     gpu = {"name": A100["gpu_device_name"], "totalGlobalMem": A100["memory_size"], "numSms": 108, "warpSize": 32}
     return {
         "schemaVersion": 1,
         "deviceProperties": [{"id": device, **gpu, "computeMajor": 8, "computeMinor": 0} for device in (0, 1)],
         "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2},
-        "traceEvents": written,
+        "traceEvents": records,
         "traceName": f"rank{rank}.pt.trace.json",
     }
 
@@ -440,9 +439,9 @@ def _kineto_event(cat: str, name: str, pid: int, tid: int, start: int, end: int,
 
 
 def _kineto_label(process: int, name: str, of_gpu: int | None = None) -> dict:
-    told = {"name": name} if of_gpu is None else {"labels": f"GPU {of_gpu}"}
+    args = {"name": name} if of_gpu is None else {"labels": f"GPU {of_gpu}"}
     what = "process_name" if of_gpu is None else "process_labels"
-    return {"ph": "M", "name": what, "pid": process, "tid": 0, "ts": EPOCH_NS // 1000, "args": told}
+    return {"ph": "M", "name": what, "pid": process, "tid": 0, "ts": EPOCH_NS // 1000, "args": args}
 
 
 def nsys(job: list[Work]) -> Tables:
@@ -455,29 +454,29 @@ def nsys(job: list[Work]) -> Tables:
         tables.add("PROCESSES", globalPid=pid(70 + device), pid=70 + device, name="python3")
         tables.add("ThreadNames", nameId=tables.string("python3"), priority=20, globalTid=tid(70 + device, 70 + device))
         tables.add("TARGET_INFO_CUDA_DEVICE", gpuId=device, cudaId=device, pid=70 + device)
-    for one in job:
-        number, process = _id(job, one), 70 + one.device
-        start, end = one.start * NS, one.end * NS
-        where = {"deviceId": one.device, "contextId": 1, "streamId": one.stream, "correlationId": number}
-        if one.kind in ("compute", "collective"):
-            tables.kernel(KERNELS[one.op], start, end, process=process, **where)
-        elif one.kind == "memset":
-            tables.activity("MEMSET", start, end, process=process, **where, value=0, bytes=one.bytes, memKind=2)
+    for work in job:
+        number, process = _id(job, work), 70 + work.device
+        start, end = work.start * NS, work.end * NS
+        where = {"deviceId": work.device, "contextId": 1, "streamId": work.stream, "correlationId": number}
+        if work.kind in ("compute", "collective"):
+            tables.kernel(KERNELS[work.op], start, end, process=process, **where)
+        elif work.kind == "memset":
+            tables.activity("MEMSET", start, end, process=process, **where, value=0, bytes=work.bytes, memKind=2)
         else:
-            kind, source, target = NSYS_COPIES[one.direction]
+            kind, source, target = NSYS_COPIES[work.direction]
             ends = {"srcDeviceId": None, "dstDeviceId": None}
-            if one.direction == "P2P":
-                ends = {"srcDeviceId": one.device, "dstDeviceId": 1 - one.device}
+            if work.direction == "P2P":
+                ends = {"srcDeviceId": work.device, "dstDeviceId": 1 - work.device}
             tables.copy(
-                kind, start, end, process=process, bytes=one.bytes, srcKind=source, dstKind=target, **ends, **where
+                kind, start, end, process=process, bytes=work.bytes, srcKind=source, dstKind=target, **ends, **where
             )
-        call = NSYS_CALLS[one.kind]
+        call = NSYS_CALLS[work.kind]
         thread = {"process": process, "thread": process}
-        tables.call(call, one.called * NS, (one.called + CALL_US) * NS, number, **thread)
-        if one.op in NCCL:
-            around = (one.called - 1) * NS, (one.called + CALL_US + 1) * NS
-            size = one.bytes // 2 if "gather" in one.op else one.bytes
-            name = "ncclAllGather" if "gather" in one.op else "ncclAllReduce"
+        tables.call(call, work.called * NS, (work.called + CALL_US) * NS, number, **thread)
+        if work.op in NCCL:
+            around = (work.called - 1) * NS, (work.called + CALL_US + 1) * NS
+            size = work.bytes // 2 if "gather" in work.op else work.bytes
+            name = "ncclAllGather" if "gather" in work.op else "ncclAllReduce"
             payload = {"binaryData": nccl_payload(0xC0FFEE, size), "domainId": 1}
             tables.range(name, *around, kind=59, **thread, **payload)
     for step in range(schedule.STEPS):
@@ -491,34 +490,34 @@ def nsys(job: list[Work]) -> Tables:
     return tables
 
 
-def _serialised(path: Path, text: str) -> Path:
+def _write_xspace(path: Path, text: str) -> Path:
     """Write an XSpace in one order of its metadata, which jax's serialiser leaves to chance."""
     message = xspace_class().FromString(write(path, text).read_bytes())
     path.write_bytes(message.SerializeToString(deterministic=True))
     return path
 
 
-def _put(plane: PlaneText, line: str, name: str, start: int, end: int, **stats: Value) -> None:
+def _add(plane: PlaneText, line: str, name: str, start: int, end: int, **stats: Value) -> None:
     """Add an event in [start, end) microseconds."""
     plane.event(line, name, start * NS, (end - start) * NS, **stats)
 
 
-def _of(job: list[Work], device: int) -> list[Work]:
-    return sorted((one for one in job if one.device == device), key=lambda one: one.start)
+def _work_on(job: list[Work], device: int) -> list[Work]:
+    return sorted((work for work in job if work.device == device), key=lambda work: work.start)
 
 
-def _id(job: list[Work], one: Work) -> int:
-    return 1 + job.index(one)
+def _id(job: list[Work], work: Work) -> int:
+    return 1 + job.index(work)
 
 
 def _extents(job: list[Work], device: int) -> list[tuple[int, int, int]]:
     """The number of each step, its first start and its last end on a device."""
-    mine = [[one for one in _of(job, device) if one.step == step] for step in range(schedule.STEPS)]
-    return [(at, min(one.start for one in step), max(one.end for one in step)) for at, step in enumerate(mine)]
+    mine = [[work for work in _work_on(job, device) if work.step == step] for step in range(schedule.STEPS)]
+    return [(at, min(work.start for work in step), max(work.end for work in step)) for at, step in enumerate(mine)]
 
 
 def _session(job: list[Work]) -> str:
-    end = EPOCH_NS + (max(one.end for one in job) + 1_000) * NS
+    end = EPOCH_NS + (max(work.end for work in job) + 1_000) * NS
     return PlaneText("Task Environment", profile_start_time=EPOCH_NS, profile_stop_time=end).text(number=101)
 
 

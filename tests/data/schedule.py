@@ -40,7 +40,7 @@ ANNOTATED_US = 740
 def gpu_step(device: int, step: int) -> list[Work]:
     """A training step on one of two GPUs: the second computes 20 us later, the first is 10 us late to the gather."""
     late, gather = 20 * device, 600 + 10 * (1 - device)
-    work = [
+    works = [
         Work(device, HOST_TO_DEVICE, "memcpy", "copy.1", 10, 60, bytes=MIB, direction="H2D"),
         Work(device, COMPUTE, "memset", "memset.2", 62, 64, bytes=4096),
         Work(device, COMPUTE, "compute", "dot.3", 70 + late, 270 + late),
@@ -54,13 +54,13 @@ def gpu_step(device: int, step: int) -> list[Work]:
         Work(device, DEVICE_TO_HOST, "memcpy", "copy.11", 730, 733, bytes=4, direction="D2H"),
     ]
     if device == 0:
-        work.append(Work(0, PEER, "memcpy", "copy.12", 700, 720, bytes=4 * MIB, direction="P2P"))
-    return [replace(one, called=2 + 5 * at) for at, one in enumerate(work)]
+        works.append(Work(0, PEER, "memcpy", "copy.12", 700, 720, bytes=4 * MIB, direction="P2P"))
+    return [replace(work, called=2 + 5 * at) for at, work in enumerate(works)]
 
 
 def gpu_job() -> list[Work]:
     """Three training steps on two GPUs, in microseconds from the start of the profile."""
-    return [_moved(one, step) for step in range(STEPS) for device in (0, 1) for one in gpu_step(device, step)]
+    return [_shift(work, step) for step in range(STEPS) for device in (0, 1) for work in gpu_step(device, step)]
 
 
 # A program on a TPU, whose ops follow each other but for what is in flight beside them.
@@ -86,13 +86,13 @@ def tpu_step(chip: int, step: int) -> list[Work]:
 
 def tpu_job() -> list[Work]:
     """Three executions on two chips, in microseconds from the start of the profile."""
-    return [_moved(one, step) for step in range(STEPS) for chip in (0, 1) for one in tpu_step(chip, step)]
+    return [_shift(work, step) for step in range(STEPS) for chip in (0, 1) for work in tpu_step(chip, step)]
 
 
 def rocm_step(device: int, step: int) -> list[Work]:
     """A step on one of two AMD GPUs, whose copies are kernels."""
     late = 5 * device
-    work = [
+    works = [
         Work(device, 17, "memcpy", "", 10, 30, direction="H2D"),
         Work(device, 16, "compute", "wrapped_broadcast", 40, 100),
         Work(device, 16, "compute", "dot.3", 110 + late, 300 + late),
@@ -101,12 +101,12 @@ def rocm_step(device: int, step: int) -> list[Work]:
         Work(device, 16, "compute", "fusion.4", 330, 350),
         Work(device, 17, "memcpy", "", 410, 412, direction="D2D or P2P"),
     ]
-    return [replace(one, called=2 + 5 * at) for at, one in enumerate(work)]
+    return [replace(work, called=2 + 5 * at) for at, work in enumerate(works)]
 
 
 def rocm_job() -> list[Work]:
     """Three steps on two AMD GPUs and one copy to a third, in microseconds from the start of the profile."""
-    job = [_moved(one, step) for step in range(STEPS) for device in (0, 1) for one in rocm_step(device, step)]
+    job = [_shift(work, step) for step in range(STEPS) for device in (0, 1) for work in rocm_step(device, step)]
     return [*job, Work(2, 17, "memcpy", "", 50, 60, called=40, direction="H2D")]
 
 
@@ -115,37 +115,37 @@ def base(step: int) -> int:
     return FIRST_STEP_US + step * STEP_US
 
 
-def _moved(one: Work, step: int) -> Work:
+def _shift(work: Work, step: int) -> Work:
     by = base(step)
-    return replace(one, start=one.start + by, end=one.end + by, called=one.called + by, step=step)
+    return replace(work, start=work.start + by, end=work.end + by, called=work.called + by, step=step)
 
 
-def microseconds(work: list[Work]) -> set[int]:
+def microseconds(works: list[Work]) -> set[int]:
     """The microseconds in which any of the work runs."""
-    return {time for one in work for time in range(one.start, one.end)}
+    return {time for work in works for time in range(work.start, work.end)}
 
 
 def figures(job: list[Work], prefix: str) -> dict[str, dict[str, float] | int]:
     """Counts and microseconds of each device and of each two, by the keys of ../shared/traces/expected.json."""
-    found: dict[str, dict[str, float] | int] = {}
-    numbers = sorted({one.device for one in job})
+    figures_by_key: dict[str, dict[str, float] | int] = {}
+    numbers = sorted({work.device for work in job})
     busy = {}
     for number in numbers:
-        mine = [one for one in job if one.device == number]
+        mine = [work for work in job if work.device == number]
         compute, collective, memory = (
-            [one for one in mine if one.kind in kinds]
+            [work for work in mine if work.kind in kinds]
             for kinds in (("compute",), ("collective",), ("memcpy", "memset"))
         )
         sets = {"compute": microseconds(compute), "collective": microseconds(collective), "mem": microseconds(memory)}
         for way in ("H2D", "D2H", "D2D"):
-            if times := microseconds([one for one in mine if one.direction == way]):
+            if times := microseconds([work for work in mine if work.direction == way]):
                 sets[way] = times
         busy[number] = microseconds(mine)
-        found[f"{prefix}{number}"] = {
+        figures_by_key[f"{prefix}{number}"] = {
             "n_compute": len(compute),
             "n_collective": len(collective),
             "n_mem": len(memory),
-            "span": max(one.end for one in mine) - min(one.start for one in mine),
+            "span": max(work.end for work in mine) - min(work.start for work in mine),
             "busy": len(busy[number]),
             **{name: len(times) for name, times in sets.items()},
             "compute&collective": len(sets["compute"] & sets["collective"]),
@@ -154,7 +154,7 @@ def figures(job: list[Work], prefix: str) -> dict[str, dict[str, float] | int]:
         }
         if collective:
             hidden = len(sets["compute"] & sets["collective"])
-            found[f"{prefix}{number}"] |= {"overlap_ratio": round(hidden / len(sets["collective"]), 5)}
+            figures_by_key[f"{prefix}{number}"] |= {"overlap_ratio": round(hidden / len(sets["collective"]), 5)}
     for a, b in ((a, b) for a in numbers for b in numbers if a < b):
-        found[f"busy {prefix}{a} & {prefix}{b}"] = len(busy[a] & busy[b])
-    return found
+        figures_by_key[f"busy {prefix}{a} & {prefix}{b}"] = len(busy[a] & busy[b])
+    return figures_by_key
