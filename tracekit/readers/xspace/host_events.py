@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals
 from tracekit.columns import categorical, constant, frame
-from tracekit.readers.xspace.planes import Plane, XSpace, line_names
+from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
 from tracekit.vocabulary.host_calls import SyncCall, launches_graph, sync_call
 
@@ -217,22 +217,13 @@ def _pairs(events: HostEvents) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def spans(host: str, events: HostEvents) -> pd.DataFrame:
     """The named host spans (SPAN_COLUMNS)."""
     rows = np.flatnonzero(~events.bookkeeping())
-    step, has_step = events.plane.numbers("step_num")
-    return frame(
-        SPAN_COLUMNS,
-        {
-            **host_columns(host, events, rows),
-            "step": pd.Series(step[rows], dtype="Int64").where(has_step[rows]),
-            **{stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")},
-        },
-    )
+    data = host_columns(host, events, rows) | {"step": integers(events.plane, "step_num", rows)}
+    data |= {stat: events.plane.strings(stat)[rows] for stat in ("tracekit", "alone", "baseline")}
+    return frame(SPAN_COLUMNS, data)
 
 
 def launches(host: str, events: HostEvents) -> pd.DataFrame:
     """The host calls that carry a correlation id (LAUNCH_COLUMNS)."""
     ids, has_id = events.plane.numbers("correlation_id")
     rows = np.flatnonzero(has_id)
-    return frame(
-        LAUNCH_COLUMNS,
-        {**host_columns(host, events, rows), "correlation_id": pd.Series(ids[rows], dtype="Int64")},
-    )
+    return frame(LAUNCH_COLUMNS, host_columns(host, events, rows) | {"correlation_id": ids[rows]})
