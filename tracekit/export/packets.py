@@ -31,7 +31,7 @@ from tracekit.jit import loop
 # Rows that are written at once: as many as stay in a processor's cache.
 AT_ONCE = 8192
 # Of TracePacket.
-TRACK_EVENT, INTERNED, GPU_SLICE, TRACK, DESCRIPTOR, GPUS = 11, 12, 53, 60, 72, 128
+_TRACK_EVENT, _INTERNED, GPU_SLICE, _TRACK_DESCRIPTOR, _EXTENSION_DESCRIPTOR, GPUS = 11, 12, 53, 60, 72, 128
 _PACKET, _TIMESTAMP, _SEQUENCE, _FLAGS = 1, 8, 10, 13
 _CLEARED, _NEEDS_STATE = 1, 2
 _FIRST = number(_SEQUENCE, 1) + number(_FLAGS, _CLEARED)
@@ -40,7 +40,7 @@ _LATER = number(_SEQUENCE, 1) + number(_FLAGS, _NEEDS_STATE)
 _LONG_BYTES = 2**20
 
 # GpuTrackEvent.gpu_correlation, an extension of TrackEvent, and what of GpuCorrelation a slice of the host fills.
-CORRELATION, SUBMITTED = 3000, 1
+_CORRELATION, _SUBMITTED = 3000, 1
 _WAITED = 2
 _PACKAGE = "perfetto.protos"
 # Of FieldDescriptorProto: labels, and types.
@@ -57,8 +57,8 @@ _BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4
 _KEY_IID, _KEY, _INT, _TEXT = 1, 10, 4, 6
 # Of InternedData.
 _CATEGORIES, _NAMES, _KEYS = 1, 2, 3
-KEYS = ("step", "correlation_id", "instance", "devices", "start_ps", "end_ps", "rows")
-CATEGORIES = ("span", "phase", "step", "launch", "collective")
+_KEYS_OF_SLICES = ("step", "correlation_id", "instance", "devices", "start_ps", "end_ps", "rows")
+_CATEGORIES_OF_SLICES = ("span", "phase", "step", "launch", "collective")
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ def interned(entries: Iterable[bytes]) -> Iterator[bytes]:
     for entry in entries:
         batch.append(entry)
         if len(entry) > _LONG_BYTES or len(batch) == AT_ONCE:
-            yield packet(INTERNED, b"".join(batch))
+            yield packet(_INTERNED, b"".join(batch))
             batch = []
     if batch:
-        yield packet(INTERNED, b"".join(batch))
+        yield packet(_INTERNED, b"".join(batch))
 
 
 def chunks(n: int) -> Iterator[slice]:
@@ -160,7 +160,7 @@ def _label(name: str, parent: int, description: str) -> bytes:
 
 
 def _track(uuid: int, content: bytes) -> bytes:
-    return packet(TRACK, number(_UUID, uuid) + content)
+    return packet(_TRACK_DESCRIPTOR, number(_UUID, uuid) + content)
 
 
 def name_entries(labels: Sequence[str], first: int = 1) -> list[bytes]:
@@ -172,14 +172,14 @@ def fixed_entries() -> list[bytes]:
     """The entries of interned data for what every export has: categories, and keys of annotations."""
     return [
         message(entry, number(1, iid) + message(2, label))
-        for entry, labels in ((_CATEGORIES, CATEGORIES), (_KEYS, KEYS))
+        for entry, labels in ((_CATEGORIES, _CATEGORIES_OF_SLICES), (_KEYS, _KEYS_OF_SLICES))
         for iid, label in enumerate(labels, 1)
     ]
 
 
 def category_field(*labels: str) -> bytes:
     """The field of an event that names its categories."""
-    return b"".join(number(_CATEGORY, CATEGORIES.index(label) + 1) for label in labels)
+    return b"".join(number(_CATEGORY, _CATEGORIES_OF_SLICES.index(label) + 1) for label in labels)
 
 
 def text_field(key: str, value: str) -> bytes:
@@ -202,7 +202,7 @@ def slice_packets(slices: Slices, axis: Axis) -> Iterator[Bytes]:
         for key, (values, has_value) in annotations.items():
             there = has_value[at] & opens
             if there.any():
-                iid = repeated(number(_KEY_IID, KEYS.index(key) + 1), len(at))
+                iid = repeated(number(_KEY_IID, _KEYS_OF_SLICES.index(key) + 1), len(at))
                 pieces += only(messages(_ANNOTATION, [iid, *numbers(_INT, values[at])]), there)
         pieces += [constants(labels, np.where(opens, codes[at], -1)) for labels, codes in slices.texts]
         if len(slices.first):
@@ -214,7 +214,7 @@ def slice_packets(slices: Slices, axis: Axis) -> Iterator[Bytes]:
             constants(slices.categories, np.where(opens, slices.category[at], -1)),
         ]
         times = axis.ns(np.where(opens, slices.start[at], slices.end[at]))
-        yield packets(TRACK_EVENT, times, [*head, *pieces])
+        yield packets(_TRACK_EVENT, times, [*head, *pieces])
 
 
 def _flows(slices: Slices, at: Ints) -> list[Pieces]:
@@ -225,20 +225,20 @@ def _flows(slices: Slices, at: Ints) -> list[Pieces]:
         return []
     ends = np.cumsum(count)
     places = np.repeat(first[at] - ends + count, count) + np.arange(ends[-1])
-    return only(messages(CORRELATION, [grouped(numbers(SUBMITTED, slices.started[places]), count)]), count > 0)
+    return only(messages(_CORRELATION, [grouped(numbers(_SUBMITTED, slices.started[places]), count)]), count > 0)
 
 
 def counter_packets(track: int, edges: Ints, values: Ints, axis: Axis) -> Iterator[Bytes]:
     """The packets of a counter that is `values[i]` from `edges[i]` ps on; one each."""
     for chunk in chunks(len(edges)):
         head = repeated(number(_TYPE, _COUNT) + number(_TRACK, track), len(edges[chunk]))
-        yield packets(TRACK_EVENT, axis.ns(edges[chunk]), [head, *numbers(_COUNTER, values[chunk])])
+        yield packets(_TRACK_EVENT, axis.ns(edges[chunk]), [head, *numbers(_COUNTER, values[chunk])])
 
 
 def instant_packet(track: int, name: str, texts: Mapping[str, str]) -> bytes:
     """The packet of a moment at the start of the trace, with annotations."""
     event = number(_TYPE, _INSTANT) + number(_TRACK, track) + message(_NAME_TEXT, name)
-    return packet(TRACK_EVENT, event + b"".join(text_field(key, value) for key, value in texts.items()), 0)
+    return packet(_TRACK_EVENT, event + b"".join(text_field(key, value) for key, value in texts.items()), 0)
 
 
 def nested(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -293,15 +293,15 @@ def correlation_descriptor() -> bytes:
     https://github.com/protocolbuffers/protobuf/blob/main/src/google/protobuf/descriptor.proto.
     """
     ids = [
-        _field("render_stage_submission_event_ids", SUBMITTED, _REPEATED, _UINT64),
+        _field("render_stage_submission_event_ids", _SUBMITTED, _REPEATED, _UINT64),
         _field("render_stage_wait_event_ids", _WAITED, _REPEATED, _UINT64),
     ]
     correlation = message(1, "GpuCorrelation") + b"".join(message(2, field) for field in ids)
-    extension = _field("gpu_correlation", CORRELATION, _OPTIONAL, _MESSAGE)
+    extension = _field("gpu_correlation", _CORRELATION, _OPTIONAL, _MESSAGE)
     extension += message(2, f".{_PACKAGE}.TrackEvent") + message(6, f".{_PACKAGE}.GpuCorrelation")
     file = message(1, "protos/perfetto/trace/gpu/gpu_track_event.proto") + message(2, _PACKAGE)
     file += message(4, correlation) + message(4, message(1, "GpuTrackEvent") + message(6, extension))
-    return packet(DESCRIPTOR, message(1, message(1, file + message(12, "proto2"))))
+    return packet(_EXTENSION_DESCRIPTOR, message(1, message(1, file + message(12, "proto2"))))
 
 
 def _field(name: str, tag: int, label: int, kind: int) -> bytes:

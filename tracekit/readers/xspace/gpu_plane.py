@@ -35,8 +35,8 @@ STATS = (
     *("theoretical_occupancy_pct", "kernel_details"),
 )
 
-OVERHEAD = "CUPTI overhead"
-STREAM = "Stream #"
+_OVERHEAD = "CUPTI overhead"
+_STREAM = "Stream #"
 # Lines that repeat the kernels of the streams, or count something.
 DERIVED = frozenset(
     {
@@ -156,9 +156,9 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
     plane, rows = events.plane, events.rows
     notes = []
     names = [line.name for line in plane.lines]
-    if not all(name.startswith(STREAM) for name in names):
-        stream = np.array([name.startswith(STREAM) for name in names], bool)[plane.line[rows]]
-        overhead = np.array([name == OVERHEAD for name in names], bool)[plane.line[rows]]
+    if not all(name.startswith(_STREAM) for name in names):
+        stream = np.array([name.startswith(_STREAM) for name in names], bool)[plane.line[rows]]
+        overhead = np.array([name == _OVERHEAD for name in names], bool)[plane.line[rows]]
         unknown = sorted({names[at] for at in np.unique(plane.line[rows][~stream & ~overhead])})
         # On a stream that is called overhead, what was launched is work.
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]

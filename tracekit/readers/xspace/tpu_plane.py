@@ -32,10 +32,10 @@ from tracekit.vocabulary import collectives, kinds
 from tracekit.vocabulary.kinds import Kind
 
 STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "device_ordinal", "_p", "_c")
-OPS = ("XLA Ops", "Sparse Core Ops")
-IN_FLIGHT = ("Async XLA Ops",)
-MODULES = ("XLA Modules", "Sparse Core Modules")
-LINES = frozenset({*OPS, *IN_FLIGHT, *MODULES})
+_OPS = ("XLA Ops", "Sparse Core Ops")
+_IN_FLIGHT = ("Async XLA Ops",)
+_MODULES = ("XLA Modules", "Sparse Core Modules")
+LINES = frozenset({*_OPS, *_IN_FLIGHT, *_MODULES})
 _ENQUEUES = "DoEnqueueProgram"
 _EXECUTES = "tpu::System::Execute"
 _ISSUES = "tpu::System::Execute=>IssueSequencedEvent"
@@ -76,7 +76,7 @@ class ProgramLaunches:
 
 
 @dataclass(frozen=True)
-class TpuOp:
+class _TpuOp:
     """One distinct op: what it is, which half it is ("start", "update", "done" or ""), and the name of its partner."""
 
     name: str
@@ -134,13 +134,13 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     lines = [line.name for line in plane.lines]
     truth, flying, modules = (
         events.rows[np.isin(plane.line[events.rows], [at for at, name in enumerate(lines) if name in names])]
-        for names in (OPS, IN_FLIGHT, MODULES)
+        for names in (_OPS, _IN_FLIGHT, _MODULES)
     )
     if len(truth) == 0 and len(flying) == 0:
         note = f"{len(modules)} executions of programs were recorded, but none of their ops."
         return DeviceRows(frame(EVENT_COLUMNS), [], [note] if len(modules) else [])
     op_of, event_ids = pd.factorize(plane.metadata_id[np.concatenate([truth, flying])])
-    ops = [tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
+    ops = [_tpu_op(plane, event_id, lookup) for event_id in event_ids.tolist()]
     executions = _Executions(events, modules)
     rows, notes = _join_halves(ops, _leaves(events, ops, truth, op_of[: len(truth)]), executions)
     rows = _with_flying(events, ops, rows, flying, op_of)
@@ -161,7 +161,7 @@ def read(host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, cal
     return DeviceRows(frame(EVENT_COLUMNS, data), operations, notes + _async_notes(ops, rows.op))
 
 
-def _leaves(events: PlaneEvents, ops: list[TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
+def _leaves(events: PlaneEvents, ops: list[_TpuOp], truth: NDArray[np.int64], op_of: NDArray[np.int64]) -> _Rows:
     """The rows of the events `truth` (m,), of the ops `op_of`, without those that only enclose others."""
     start, end = events.start[truth], events.end[truth]
     control = np.array([op.control for op in ops], bool)
@@ -171,7 +171,7 @@ def _leaves(events: PlaneEvents, ops: list[TpuOp], truth: NDArray[np.int64], op_
 
 
 def _with_flying(
-    events: PlaneEvents, ops: list[TpuOp], rows: _Rows, flying: NDArray[np.int64], op_of: NDArray[np.int64]
+    events: PlaneEvents, ops: list[_TpuOp], rows: _Rows, flying: NDArray[np.int64], op_of: NDArray[np.int64]
 ) -> _Rows:
     """The rows, and of the events `flying`, which are the last of `op_of`, those whose ops stand nowhere as halves."""
     count = len(op_of) - len(flying)
@@ -219,7 +219,7 @@ def _execution_columns(
 
 
 def _operations(
-    ops: list[TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
+    ops: list[_TpuOp], which: NDArray[np.int64], executions: _Executions, run: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], list[planes.Operation]]:
     """The operation of each row and what is known of these; `which` and `run` (n,) are each row's op and execution.
 
@@ -246,7 +246,7 @@ def _operations(
     return number, operations
 
 
-def _join_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
+def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tuple[_Rows, list[str]]:
     """The rows with the halves of each asynchronous op as one, which waits as long as its `-done` ran, and notes."""
     wait, end, keep = rows.wait.copy(), rows.end.copy(), np.ones(len(rows.op), np.bool_)
     half = np.array([("", "start", "update", "done").index(op.half) for op in ops], np.int64)[rows.op]
@@ -270,7 +270,7 @@ def _join_halves(ops: list[TpuOp], rows: _Rows, executions: _Executions) -> tupl
     ]
 
 
-def _keys(ops: list[TpuOp]) -> NDArray[np.int64]:
+def _keys(ops: list[_TpuOp]) -> NDArray[np.int64]:
     """A number for each op, the same for the halves of one: a `-done` is told by its operand, or else, where that is
     carried through a loop, by its channel, or by its name."""
     starts = {(op.program, op.name): at for at, op in enumerate(ops) if op.half == "start"}
@@ -296,7 +296,7 @@ def _keys(ops: list[TpuOp]) -> NDArray[np.int64]:
     return keys
 
 
-def _async_notes(ops: list[TpuOp], which: NDArray[np.int64]) -> list[str]:
+def _async_notes(ops: list[_TpuOp], which: NDArray[np.int64]) -> list[str]:
     unknown = np.array([op.op is not None and op.op.does == ASYNC for op in ops], bool)[which]
     if not unknown.any():
         return []
@@ -333,7 +333,7 @@ def paired_halves(
     return starts[at], ends
 
 
-def tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> TpuOp:
+def _tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> _TpuOp:
     """What the metadata of an event tells: its name is often the op's whole HLO text, its `hlo_category` a stat."""
     metadata = plane.event_metadata(event_id)
     head = hlo_text.head(metadata.name)
@@ -352,7 +352,7 @@ def tpu_op(plane: Plane, event_id: int, lookup: planes.Lookup) -> TpuOp:
     partner = ""
     if half in ("update", "done"):
         partner = parsed.operand_names[0] if parsed and parsed.operand_names else name.replace(f"-{half}", "-start")
-    return TpuOp(
+    return _TpuOp(
         name,
         op,
         classification,
