@@ -31,34 +31,34 @@ def filled(axes) -> dict[str, np.ndarray]:
     A shape may hold those that are painted over it.
     """
     shapes = [patch for patch in axes.patches if isinstance(patch, PathPatch)]
-    held = [boxes(shape) for shape in shapes]
-    seen: dict[str, list[tuple[float, ...]]] = {}
+    boxes_of_shapes = [boxes(shape) for shape in shapes]
+    visible: dict[str, list[tuple[float, ...]]] = {}
     over = defaultdict(list)
-    for shape, mine in zip(shapes[::-1], held[::-1], strict=True):
-        parts = [part for box in mine for part in without(box, over[box[:2]])]
-        seen.setdefault(to_hex(shape.get_facecolor()).upper(), []).extend(parts)
-        for x0, x1, y0, y1 in mine:
+    for shape, own in zip(shapes[::-1], boxes_of_shapes[::-1], strict=True):
+        parts = [part for box in own for part in without(box, over[box[:2]])]
+        visible.setdefault(to_hex(shape.get_facecolor()).upper(), []).extend(parts)
+        for x0, x1, y0, y1 in own:
             over[x0, x1].append((y0, y1))
-    return {colour: np.array(sorted(found)).reshape(-1, 4) for colour, found in seen.items()}
+    return {colour: np.array(sorted(rows)).reshape(-1, 4) for colour, rows in visible.items()}
 
 
 def without(box, covers) -> list[tuple[float, ...]]:
     """What is left of a box below others of the same width, given by their (y0, y1)."""
     x0, x1, low, high = box
-    left = []
+    parts = []
     for y0, y1 in sorted(cover for cover in covers if low <= cover[0] and cover[1] <= high):
-        left.append((x0, x1, low, y0))
+        parts.append((x0, x1, low, y0))
         low = max(low, y1)
-    return [part for part in (*left, (x0, x1, low, high)) if part[3] > part[2]]
+    return [part for part in (*parts, (x0, x1, low, high)) if part[3] > part[2]]
 
 
 def boxes(shape: PathPatch) -> list[tuple[float, ...]]:
     """The boxes (x0, x1, y0, y1) of one shape, which differ."""
     corners = shape.get_path().vertices.reshape(-1, 5, 2)
     x, y = corners[:, :, 0], corners[:, :, 1]
-    found = list(map(tuple, np.stack([x.min(1), x.max(1), y.min(1), y.max(1)], axis=1).tolist()))
-    assert len(set(found)) == len(found)
-    return found
+    result = list(map(tuple, np.stack([x.min(1), x.max(1), y.min(1), y.max(1)], axis=1).tolist()))
+    assert len(set(result)) == len(result)
+    return result
 
 
 def area(boxes: np.ndarray) -> float:

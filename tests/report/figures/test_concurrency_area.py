@@ -39,11 +39,11 @@ def test_the_histogram_is_the_exact_time_with_so_many_busy():
         LIGHT["one"]: [[0, 70]],
         LIGHT["many"]: [[0, 20]],
     }
-    said = words(figure)
-    assert said[0] == "On average 1.10 of 3 devices were busy, all 3 of them for 0 % of the time"
-    assert said[2:5] == ["no device busy", "1 device busy", "2 busy"]
-    assert said[-4:] == ["70.0 %, 70 ps", "20.0 %, 20 ps", "10.0 %, 10 ps", "0 %"]
-    assert "The bars on the right are exact and add up to the window of 100 ps." in said
+    texts = words(figure)
+    assert texts[0] == "On average 1.10 of 3 devices were busy, all 3 of them for 0 % of the time"
+    assert texts[2:5] == ["no device busy", "1 device busy", "2 busy"]
+    assert texts[-4:] == ["70.0 %, 70 ps", "20.0 %, 20 ps", "10.0 %, 10 ps", "0 %"]
+    assert "The bars on the right are exact and add up to the window of 100 ps." in texts
 
 
 DEVICE = st.sampled_from([f"gpu:{i}" for i in range(6)])
@@ -67,10 +67,10 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
     figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))))
     over_time = filled(figure.axes[1])
     first = min(start for _, start, _ in rows)
-    held = np.zeros((5, 20_000), bool)
+    is_busy = np.zeros((5, 20_000), bool)
     for name, start, end in rows:
-        held[int(name[-1]), start:end] = True
-    count = held.sum(axis=0)[first:]
+        is_busy[int(name[-1]), start:end] = True
+    count = is_busy.sum(axis=0)[first:]
     low, high = 3000, 9000
     boxes = np.concatenate(list(over_time.values()))
     cut = np.clip(boxes[:, :2], low, high)
@@ -83,7 +83,7 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
         assert area(over_time[LIGHT[colour]]) == pytest.approx(mine)
     top = sum(boxes[:, 3] - boxes[:, 2])
     assert top > 0
-    assert any("shows its average number of busy devices" in said for said in words(figure))
+    assert any("shows its average number of busy devices" in text for text in words(figure))
 
 
 def test_the_ink_is_the_share_of_time_of_many_intervals():
@@ -140,10 +140,10 @@ def test_65_levels_are_labelled_without_collisions():
 
 
 def test_what_cannot_be_known_is_a_sentence():
-    one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
-    other = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
-    said = words(concurrency(select(trace(concat(EVENT_COLUMNS, [one, other])))))
-    assert said[-1] == "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
+    host_a = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
+    host_b = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
+    texts = words(concurrency(select(trace(concat(EVENT_COLUMNS, [host_a, host_b])))))
+    assert texts[-1] == "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
     unknown = events(("cpu:?", "memcpy", 0, 10, "copy", "P2P"))
     assert words(concurrency(select(trace(unknown))))[-1] == "The trace does not say which devices its work ran on."
     nothing = words(concurrency(select(Trace(events()))))

@@ -45,22 +45,22 @@ def many():
 
 
 def test_pixels_are_what_the_inches_say_and_a_narrow_figure_is_as_fine():
-    found = draw(SELECTION, "gantt").encoded("png")
-    assert found[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(found[16:20]) == 1800
+    png = draw(SELECTION, "gantt").encoded("png")
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(png[16:20]) == 1800
     assert int.from_bytes(draw(SELECTION, "gantt", width=6).encoded("png")[16:20]) == 1800
 
 
 @pytest.mark.parametrize("what", FIGURES)
 def test_an_svg_holds_every_word_as_text_and_no_pixels(what):
-    found = DRAWINGS[what].encoded("svg")
-    root = ElementTree.fromstring(found)
+    svg = DRAWINGS[what].encoded("svg")
+    root = ElementTree.fromstring(svg)
     texts = [" ".join("".join(node.itertext()).split()) for node in root.iter(f"{SVG}text")]
     expected = [word for word in words(DRAWINGS[what]) if word]
     assert [word for word in expected if " ".join(word.split()) not in texts] == []
     assert not {f"{SVG}image", f"{SVG}script"} & {node.tag for node in root.iter()}
-    assert b"<script" not in found
-    assert b"Verdana, sans-serif" in found
+    assert b"<script" not in svg
+    assert b"Verdana, sans-serif" in svg
 
 
 def test_hostile_names_are_words_in_an_svg():
@@ -71,12 +71,12 @@ def test_hostile_names_are_words_in_an_svg():
 
 
 def test_a_pdf_embeds_its_fonts_and_holds_no_pixels():
-    found = DRAWINGS["gantt"].encoded("pdf")
-    assert found.startswith(b"%PDF-")
-    assert b"/FontFile2" in found
-    assert b"DejaVuSans" in found
-    assert not re.search(rb"/Subtype\s*/Image", found)
-    assert not re.search(rb"/(CreationDate|Producer|Creator)", found)
+    pdf = DRAWINGS["gantt"].encoded("pdf")
+    assert pdf.startswith(b"%PDF-")
+    assert b"/FontFile2" in pdf
+    assert b"DejaVuSans" in pdf
+    assert not re.search(rb"/Subtype\s*/Image", pdf)
+    assert not re.search(rb"/(CreationDate|Producer|Creator)", pdf)
 
 
 def test_the_ink_of_an_svg_is_the_busy_time():
@@ -103,7 +103,7 @@ def test_vectors_of_many_intervals_are_small():
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_the_same_trace_gives_the_same_bytes_whatever_the_users_style_is(kind):
-    found = DRAWINGS["concurrency"].encoded(kind)
+    first = DRAWINGS["concurrency"].encoded(kind)
     style = {
         "savefig.bbox": "tight",
         "savefig.dpi": 30,
@@ -114,8 +114,8 @@ def test_the_same_trace_gives_the_same_bytes_whatever_the_users_style_is(kind):
     with matplotlib.rc_context(style):
         again = draw(SELECTION, "concurrency", width=8).encoded(kind)
         assert matplotlib.rcParams["svg.fonttype"] == "path"
-    assert zlib.crc32(again) == zlib.crc32(found)
-    assert not re.search(rb"20\d\d-\d\d-\d\d", found)
+    assert zlib.crc32(again) == zlib.crc32(first)
+    assert not re.search(rb"20\d\d-\d\d-\d\d", first)
 
 
 def test_a_figure_shows_itself_in_a_notebook_and_leaves_pyplot_alone():

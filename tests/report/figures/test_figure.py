@@ -17,19 +17,19 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr(module, "read", lambda path, run, kinds: given)
+    demo = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
+    monkeypatch.setattr(module, "read", lambda path, run, kinds: demo)
     return tmp_path
 
 
-def written(folder) -> list[str]:
+def files_below(folder) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_all_figures_are_written_beside_the_report(here, capsys):
     cli.figure(here / "traces" / "demo")
     names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png"]
-    assert written(here) == [f"reports/demo/figures/{name}" for name in names]
+    assert files_below(here) == [f"reports/demo/figures/{name}" for name in names]
     out = capsys.readouterr()
     assert (out.out, out.err) == (
         "",
@@ -42,7 +42,7 @@ def test_what_and_format_take_several_names(here):
         here / "t", what="overlap, GANTT,overlap", formats="svg,png", out=here / "o", theme="dark", width=6
     )
     assert [path.name for path in paths] == ["overlap.svg", "overlap.png", "gantt.svg", "gantt.png"]
-    assert written(here / "o") == ["gantt.png", "gantt.svg", "overlap.png", "overlap.svg"]
+    assert files_below(here / "o") == ["gantt.png", "gantt.svg", "overlap.png", "overlap.svg"]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_and_format_take_several_names(here):
 def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
     (path,) = write_figures(here / "t", what="partition", formats="svg", out=here / "o", **stretch)
     assert path == here / "o" / f"{name}.svg"
-    assert written(here / "o") == [path.name]
+    assert files_below(here / "o") == [path.name]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_mistake_is_one_sentence_and_writes_nothing(here, arguments, sentence)
     with pytest.raises(TracekitError) as caught:
         write_figures(here / "t", out=here / "o", **arguments)
     assert str(caught.value) == sentence
-    assert written(here) == []
+    assert files_below(here) == []
 
 
 def test_nothing_is_written_into_the_trace_or_over_a_file(here):

@@ -160,10 +160,10 @@ def test_phase_names_stand_over_their_bands_or_on_flags_that_do_not_collide():
     figure.canvas.draw()
     boxes = {text.get_text(): text.get_window_extent() for text in figure.axes[0].texts}
     assert list(boxes) == ["train", "a short last one", "compile", "warm-up"]
-    found = list(boxes.values())
-    assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
+    extents = list(boxes.values())
+    assert not any(a.overlaps(b) for i, a in enumerate(extents) for b in extents[:i])
     area = figure.axes[0].get_window_extent()
-    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 and box.y1 <= area.y1 for box in found)
+    assert all(area.x0 <= box.x0 and box.x1 <= area.x1 and box.y1 <= area.y1 for box in extents)
     middle = (boxes["train"].x0 + boxes["train"].x1) / 2
     assert middle == pytest.approx(area.x0 + area.width * 46 / 99, abs=2)
 
@@ -272,8 +272,8 @@ def test_hostile_names_are_drawn_as_they_are(name, tmp_path):
 
 
 def test_a_long_title_wraps():
-    found = words(gantt(TWO, title="a long finding " * 12))
-    assert " ".join(found[:2]) == ("a long finding " * 12).strip()
+    texts = words(gantt(TWO, title="a long finding " * 12))
+    assert " ".join(texts[:2]) == ("a long finding " * 12).strip()
 
 
 def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share_no_lane():
@@ -319,20 +319,20 @@ def test_a_crowded_column_of_one_kind_shows_no_other():
 @given(merged, merged, merged)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
-    found = {p: layer.keys for layer in gantt_figure.layers(sets) for p in points(layer.intervals)}
+    keys_at = {p: layer.keys for layer in gantt_figure.layers(sets) for p in points(layer.intervals)}
     expected = {
         p: tuple(key for key in sets if p in points(sets[key])) for p in set().union(*map(points, sets.values()))
     }
-    assert found == expected
+    assert keys_at == expected
 
 
 @settings(max_examples=50, deadline=None)
 @given(merged, merged, merged)
 def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     bins = [(1, 1), (2, 3)]
-    found = [points(layer.intervals) for layer in gantt_figure.levels([a, b, c], bins)]
+    levels = [points(layer.intervals) for layer in gantt_figure.levels([a, b, c], bins)]
     count = {p: sum(p in points(s) for s in (a, b, c)) for p in range(60)}
-    assert found == [{p for p in count if low <= count[p] <= high} for low, high in bins]
+    assert levels == [{p for p in count if low <= count[p] <= high} for low, high in bins]
 
 
 @settings(max_examples=50, deadline=None)
@@ -349,15 +349,15 @@ def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, c
 
 
 def test_a_lane_with_more_intervals_than_pixels_is_stacked_in_one_box_per_height():
-    held = iv.intervals(np.arange(0, 600, 10), np.arange(3, 603, 10))
-    lane, edges = [gantt_figure.Layer(held, ("a",))], iv.even_edges((0, 600), 6)
+    rows = iv.intervals(np.arange(0, 600, 10), np.arange(3, 603, 10))
+    lane, edges = [gantt_figure.Layer(rows, ("a",))], iv.even_edges((0, 600), 6)
     assert gantt_figure.is_crowded(lane, edges)
     assert gantt_figure.boxes(lane, ("a",), edges, crowded=True)["a"].tolist() == [[0.0, 600.0, 0.0, 0.3]]
 
 
 def test_a_lane_with_few_intervals_shows_each_at_full_height():
-    held = iv.intervals([100, 300], [101, 450])
-    lane, edges = [gantt_figure.Layer(held, ("a",))], iv.even_edges((50, 650), 6)
+    rows = iv.intervals([100, 300], [101, 450])
+    lane, edges = [gantt_figure.Layer(rows, ("a",))], iv.even_edges((50, 650), 6)
     assert not gantt_figure.is_crowded(lane, edges)
     boxes = gantt_figure.boxes(lane, ("a",), edges, crowded=False)
     assert boxes["a"].tolist() == [[50.0, 51.0, 0.0, 1.0], [250.0, 400.0, 0.0, 1.0]]

@@ -53,17 +53,17 @@ def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
 
 
 def test_the_shade_of_a_cell_grows_with_its_ratio():
-    found = filled(overlap(select(trace(ROWS))).axes[0])
-    diagonal = found.pop(LIGHT["idle"])
+    by_colour = filled(overlap(select(trace(ROWS))).axes[0])
+    diagonal = by_colour.pop(LIGHT["idle"])
     assert np.floor(diagonal[:, [0, 2]]).tolist() == [[0, 0], [1, 1], [2, 2]]
     darkness = {
         (int(box[2]), int(box[0])): 765 - sum(int(colour[at : at + 2], 16) for at in (1, 3, 5))
-        for colour, boxes in found.items()
+        for colour, boxes in by_colour.items()
         for box in boxes
     }
     assert len(darkness) == 6
     assert darkness[1, 0] == darkness[2, 1] > darkness[0, 1] > darkness[1, 2] > darkness[2, 0] == darkness[0, 2]
-    assert LIGHT["band"] in found
+    assert LIGHT["band"] in by_colour
 
 
 def test_two_devices_are_told_in_a_sentence_and_a_small_figure():
@@ -80,27 +80,27 @@ def test_a_device_that_did_nothing_has_a_dash_and_the_note_says_so():
 
 
 def test_devices_on_other_clocks_have_a_question_mark_and_the_note_says_why():
-    one = events(("a/gpu:0", "compute", 5, 25), ("a/gpu:1", "compute", 5, 15), host="a", clock="a")
-    other = events(("b/gpu:0", "compute", 5, 25), host="b", clock="b")
-    figure = overlap(select(trace(concat(EVENT_COLUMNS, [one, other]))))
+    host_a = events(("a/gpu:0", "compute", 5, 25), ("a/gpu:1", "compute", 5, 15), host="a", clock="a")
+    host_b = events(("b/gpu:0", "compute", 5, 25), host="b", clock="b")
+    figure = overlap(select(trace(concat(EVENT_COLUMNS, [host_a, host_b]))))
     assert [matrix(figure)[at] for at in ((1, 0), (0, 1), (2, 0), (1, 2))] == ["100 %", "50.0 %", "?", "?"]
     assert "A question mark (?): host clocks are not aligned, so the overlap of these devices is unknown." in words(
         figure
     )
 
 
-@pytest.mark.parametrize(("devices", "shown"), [(16, "33"), (128, None)])
-def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
+@pytest.mark.parametrize(("devices", "percent"), [(16, "33"), (128, None)])
+def test_many_devices_have_whole_percent_or_only_colours(devices, percent):
     rows = [(f"gpu:{i}", "compute", 0, 300) for i in range(devices)]
     rows[1] = ("gpu:1", "compute", 200, 1000)
     figure = overlap(select(trace(events(*rows, ("gpu:0", "compute", 999, 1000)))))
-    found = matrix(figure)
-    assert found.get((2, 1)) == shown
-    if shown:
+    cells = matrix(figure)
+    assert cells.get((2, 1)) == percent
+    if percent:
         # One of 1000 shared, of 301: 33.55 %; the other pairs are exactly together but for that.
-        assert found[1, 0] == "34"
-        assert found[3, 2] == "100"
-        assert found[0, 2] == ">99"
+        assert cells[1, 0] == "34"
+        assert cells[3, 2] == "100"
+        assert cells[0, 2] == ">99"
     figure.canvas.draw()
     names = [text.get_window_extent() for text in figure.texts if text.get_text().startswith("gpu:")]
     assert not any(a.overlaps(b) for i, a in enumerate(names) for b in names[:i])
@@ -108,5 +108,5 @@ def test_many_devices_have_whole_percent_or_only_colours(devices, shown):
 
 
 def test_one_device_has_no_other():
-    said = words(overlap(select(trace(events(("gpu:0", "compute", 0, 8))))))
-    assert said[-1] == "Only one device was busy, so there is nothing that overlaps."
+    texts = words(overlap(select(trace(events(("gpu:0", "compute", 0, 8))))))
+    assert texts[-1] == "Only one device was busy, so there is nothing that overlaps."

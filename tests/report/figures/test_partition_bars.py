@@ -39,11 +39,11 @@ def test_every_exact_cell_has_a_part_of_the_bar():
 
 
 def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
-    found = filled(partition(select(trace(ROWS))).axes[0])
-    bar = found[LIGHT["idle"]][:, 3].max() - found[LIGHT["idle"]][:, 2].min()
-    height = found[LIGHT["idle"]][0, 3] - found[LIGHT["idle"]][0, 2]
+    by_colour = filled(partition(select(trace(ROWS))).axes[0])
+    bar = by_colour[LIGHT["idle"]][:, 3].max() - by_colour[LIGHT["idle"]][:, 2].min()
+    height = by_colour[LIGHT["idle"]][0, 3] - by_colour[LIGHT["idle"]][0, 2]
     assert bar > height
-    share = {name: area(found[LIGHT[name]]) / height for name in ("compute", "collective", "memcpy", "idle")}
+    share = {name: area(by_colour[LIGHT[name]]) / height for name in ("compute", "collective", "memcpy", "idle")}
     assert share == pytest.approx(
         {
             "compute": 30 + 5 / 2 + 5 / 3 + 1,
@@ -94,14 +94,14 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
     for device in devices:
         for point in points:
             on = {kind for name, kind, begin, long in rows if name == device and begin <= point < begin + long}
-            held = {"memcpy" if kind == "memset" else kind for kind in on} or {"idle"}
-            for kind in held:
-                expected[kind] += 100 / len(points) / len(held)
-    found = filled(figure.axes[0])
-    any_box = next(iter(found.values()))
+            kinds = {"memcpy" if kind == "memset" else kind for kind in on} or {"idle"}
+            for kind in kinds:
+                expected[kind] += 100 / len(points) / len(kinds)
+    by_colour = filled(figure.axes[0])
+    any_box = next(iter(by_colour.values()))
     pitch = abs(np.diff(figure.axes[0].get_ylim())[0]) / len(devices)
     assert len(any_box)
-    shares = {kind: area(found.get(LIGHT[kind], np.zeros((0, 4)))) / (2 * round(0.36 * pitch)) for kind in expected}
+    shares = {kind: area(by_colour.get(LIGHT[kind], np.zeros((0, 4)))) / (2 * round(0.36 * pitch)) for kind in expected}
     assert shares == pytest.approx(expected, abs=1e-6)
 
 
@@ -113,20 +113,20 @@ def test_a_dark_figure_has_the_dark_palette():
 
 def test_one_device_and_copies_of_an_unknown_one():
     rows = events(("cpu:0", "compute", 0, 10), ("cpu:?", "memcpy", 2, 4, "copy", "P2P"))
-    said = words(partition(select(trace(rows))))
-    assert said[0] == "cpu:0: 100 % compute"
-    assert "Copies on cpu:? have no bar: the trace does not say which device they ran on." in said
+    texts = words(partition(select(trace(rows))))
+    assert texts[0] == "cpu:0: 100 % compute"
+    assert "Copies on cpu:? have no bar: the trace does not say which device they ran on." in texts
 
 
 def test_several_clocks_have_bars_of_their_own_windows():
-    one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
-    other = events(("b/gpu:0", "compute", 900, 904), ("b/gpu:0", "compute", 908, 910), host="b", clock="b")
-    view = select(trace(concat(EVENT_COLUMNS, [one, other])))
+    host_a = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
+    host_b = events(("b/gpu:0", "compute", 900, 904), ("b/gpu:0", "compute", 908, 910), host="b", clock="b")
+    view = select(trace(concat(EVENT_COLUMNS, [host_a, host_b])))
     figure = partition(view)
     assert figure.axes[0].get_xlabel() == "share of the window of each device's own clock (%)"
     assert "60.0 %" in words(figure)
-    gone = partition(select(view.trace, start_ps=12))
-    assert "-" in words(gone)
+    late_figure = partition(select(view.trace, start_ps=12))
+    assert "-" in words(late_figure)
 
 
 def test_without_device_time_the_figure_says_so():

@@ -24,7 +24,7 @@ PHASES = spans(("warm", 5, 20), ("both", 30, 45), ("both", 80, 100))
 
 
 def windows(selection) -> dict[str, list[list[int]]]:
-    return {clock: one.tolist() for clock, one in selection.unions.windows.items()}
+    return {clock: intervals.tolist() for clock, intervals in selection.unions.windows.items()}
 
 
 def steps(*rows: tuple) -> pd.DataFrame:
@@ -81,16 +81,16 @@ def test_the_results_are_those_of_the_analyses_inside_the_stretch():
 
 
 def test_a_phase_has_the_figures_that_the_report_gives_it():
-    given = trace(ROWS, PHASES)
-    report, selection = analyse(given), select(given, phase="both")
+    with_phases = trace(ROWS, PHASES)
+    report, selection = analyse(with_phases), select(with_phases, phase="both")
     for name in ("partition", "overlap", "pairs", "concurrency"):
         assert getattr(selection.stretch, name).equals(getattr(report.inside["both"], name))
 
 
 def test_any_annotation_is_taken_for_a_phase():
-    given = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
-    assert windows(select(given, phase="train")) == {"": [[30, 60]]}
-    assert windows(select(given)) == {"": [[10, 110]]}
+    with_annotation = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
+    assert windows(select(with_annotation, phase="train")) == {"": [[30, 60]]}
+    assert windows(select(with_annotation)) == {"": [[10, 110]]}
 
 
 def test_a_range_counts_from_where_the_whole_begins():
@@ -100,10 +100,10 @@ def test_a_range_counts_from_where_the_whole_begins():
 
 
 def test_one_end_of_a_range_is_enough_and_a_late_end_is_that_of_the_trace():
-    given = trace(ROWS, spans(("late", 50, 60)))
-    assert windows(select(given, start_ps=10)) == {"": [[60, 110]]}
-    assert windows(select(given, start_ps=-40, end_ps=0)) == {"": [[10, 50]]}
-    assert windows(select(given, end_ps=10**9)) == {"": [[10, 110]]}
+    with_phase = trace(ROWS, spans(("late", 50, 60)))
+    assert windows(select(with_phase, start_ps=10)) == {"": [[60, 110]]}
+    assert windows(select(with_phase, start_ps=-40, end_ps=0)) == {"": [[10, 50]]}
+    assert windows(select(with_phase, end_ps=10**9)) == {"": [[10, 110]]}
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_a_range_without_time_in_the_trace_is_told_with_the_range_there_is(start
 def test_an_unknown_phase_is_told_with_those_there_are():
     with pytest.raises(TracekitError) as caught:
         select(trace(ROWS, PHASES), phase="bith")
-    said = "traces/test has no phase or annotation 'bith'. Its phases are 'warm' and 'both'."
-    assert str(caught.value) == said
+    sentence = "traces/test has no phase or annotation 'bith'. Its phases are 'warm' and 'both'."
+    assert str(caught.value) == sentence
     with pytest.raises(TracekitError, match="It marks no phases"):
         select(trace(ROWS), phase="bith")
 
 
 def test_a_step_is_its_window():
-    given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111)))
-    selection = select(given, step=1)
+    with_steps = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111)))
+    selection = select(with_steps, step=1)
     assert (windows(selection), selection.start_ps, selection.axis) == (
         {"": [[60, 90]]},
         0,
@@ -144,17 +144,21 @@ def test_a_step_is_its_window():
 
 
 def test_an_unknown_step_is_told_with_those_there_are():
-    given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111), ("eval", 7, 111, 112)))
+    with_steps = trace(
+        ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("train", 2, 85, 111), ("eval", 7, 111, 112))
+    )
     with pytest.raises(TracekitError, match=r"has no step 9\. Its steps are 0 to 2 \(train\) and 7 \(eval\)\.$"):
-        select(given, step=9)
+        select(with_steps, step=9)
     with pytest.raises(TracekitError, match="traces/test has no steps: "):
         select(trace(ROWS), step=1)
 
 
 def test_a_step_of_two_loops_is_told_with_where_each_lies():
-    given = trace(ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("eval", 0, 85, 100), ("eval", 1, 100, 111)))
+    two_loops = trace(
+        ROWS, steps(("train", 0, 10, 40), ("train", 1, 40, 85), ("eval", 0, 85, 100), ("eval", 1, 100, 111))
+    )
     with pytest.raises(TracekitError) as caught:
-        select(given, step=1)
+        select(two_loops, step=1)
     assert "has several steps 1: train, from 50 ps to 80 ps and eval, from " in str(caught.value)
     assert str(caught.value).endswith("Say which with --from and --to.")
 
@@ -165,11 +169,11 @@ def test_several_stretches_at_once_are_refused():
 
 
 def test_a_report_gives_its_headline_and_its_own_phases():
-    given = trace(ROWS, PHASES)
-    report = analyse(given)
-    assert select(given, report).finding == report.headline.removesuffix(".")
-    given = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
-    assert windows(select(given, analyse(given, phases=["train"]))) == {"": [[30, 60]]}
+    with_phases = trace(ROWS, PHASES)
+    report = analyse(with_phases)
+    assert select(with_phases, report).finding == report.headline.removesuffix(".")
+    with_annotation = trace(ROWS, spans(("train", 30, 45)).assign(tracekit=pd.Categorical([None])))
+    assert windows(select(with_annotation, analyse(with_annotation, phases=["train"]))) == {"": [[30, 60]]}
 
 
 def test_a_trace_without_device_rows_says_what_it_lacks():
@@ -181,27 +185,27 @@ def test_a_trace_without_device_rows_says_what_it_lacks():
 
 
 def test_each_of_several_clocks_counts_from_its_own_start():
-    one = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
-    other = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
-    given = trace(concat(EVENT_COLUMNS, [one, other]), PHASES)
-    assert windows(select(given)) == {"a": [[5, 25]], "b": [[900, 910]]}
-    selection = select(given, start_ps=5, end_ps=15)
+    host_a = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
+    host_b = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")
+    two_hosts = trace(concat(EVENT_COLUMNS, [host_a, host_b]), PHASES)
+    assert windows(select(two_hosts)) == {"a": [[5, 25]], "b": [[900, 910]]}
+    selection = select(two_hosts, start_ps=5, end_ps=15)
     assert (windows(selection), selection.length_ps, selection.aligned) == (
         {"a": [[10, 20]], "b": [[905, 910]]},
         10,
         False,
     )
-    assert windows(select(given, start_ps=12)) == {"a": [[17, 25]], "b": []}
+    assert windows(select(two_hosts, start_ps=12)) == {"a": [[17, 25]], "b": []}
     assert selection.axis == "time since each clock's first device work"
 
 
 @pytest.mark.parametrize("case", traces.cases("generated/kineto", "kineto/dlrm-8xV100"))
 def test_ranges_of_a_trace_add_up_to_the_whole(case):
-    given = traces.trace(case)
-    whole = select(given)
+    whole_trace = traces.trace(case)
+    whole = select(whole_trace)
     cut = whole.length_ps // 3
-    parts = [select(given, end_ps=cut), select(given, start_ps=cut)]
-    cells = [one.stretch.partition.drop(columns=["device", "window_start_ps", "span_ps"]) for one in parts]
+    parts = [select(whole_trace, end_ps=cut), select(whole_trace, start_ps=cut)]
+    cells = [part.stretch.partition.drop(columns=["device", "window_start_ps", "span_ps"]) for part in parts]
     assert (sum(cells) == whole.stretch.partition[cells[0].columns]).all(axis=None)
-    times = [one.stretch.concurrency["time_ps"].to_numpy() for one in parts]
+    times = [part.stretch.concurrency["time_ps"].to_numpy() for part in parts]
     assert np.array_equal(sum(times), whole.stretch.concurrency["time_ps"])

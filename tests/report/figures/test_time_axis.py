@@ -85,7 +85,7 @@ def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
 
 @settings(max_examples=50, deadline=None)
 @given(merged, merged)
-def test_windows_laid_end_to_end_hold_the_points_inside_them_in_order(held, windows):
+def test_windows_laid_end_to_end_hold_the_points_inside_them_in_order(intervals, windows):
     inside = sorted(points(windows))
-    expected = {place for place, point in enumerate(inside) if point in points(held)}
-    assert points(time_axis.laid_out(held, windows)) == expected
+    expected = {place for place, point in enumerate(inside) if point in points(intervals)}
+    assert points(time_axis.laid_out(intervals, windows)) == expected
