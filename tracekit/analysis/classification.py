@@ -54,15 +54,17 @@ def guessed(source: Source) -> pd.DataFrame:
     group_of_guess, group_keys = pd.factorize(keys)
     remainder, level = np.divmod(group_keys, len(LEVELS))
     name, kind = np.divmod(remainder, len(kinds))
-    group = np.full(len(rows), -1)
-    group[guess] = group_of_guess
+    groups, devices = len(group_keys), len(rows.devices)
+    key = np.full(len(rows), -1)
+    key[guess] = rows.device[guess] * groups + group_of_guess
+    lengths = union_lengths(key, devices * groups, rows.start, rows.end)
     table = _table(
         {
             "name": names[name],
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
             "intervals": np.bincount(group_of_guess, minlength=len(group_keys)),
-            "device_time_ps": _times(rows, group, len(group_keys)),
+            "device_time_ps": iv.sums(lengths, np.tile(np.arange(groups), devices), groups),
         },
         _busy_time(rows, level_of_row >= 0),
     )
@@ -79,16 +81,9 @@ def _levels(rows: Rows) -> NDArray[np.int64]:
 
 
 def _busy_time(rows: Rows, mask: NDArray[np.bool_]) -> int:
-    """The unions of the held rows on each device, summed over the devices, in ps."""
-    (busy_ps,) = _times(rows, mask - 1, 1)
-    return busy_ps
-
-
-def _times(rows: Rows, group: NDArray[np.int64], groups: int) -> list[int]:
-    """The unions of the rows of each group on each device, summed over the devices, in ps; -1 is no group."""
-    key = np.where(group < 0, -1, rows.device * groups + group)
-    lengths = union_lengths(key, len(rows.devices) * groups, rows.start, rows.end)
-    return iv.sums(lengths, np.tile(np.arange(groups), len(rows.devices)), groups)
+    """The unions of the rows in `mask` on each device, summed over the devices, in ps."""
+    device = np.where(mask, rows.device, -1)
+    return iv.sum_exactly(union_lengths(device, len(rows.devices), rows.start, rows.end))
 
 
 def _table(columns: Mapping[str, Any], total_ps: int) -> pd.DataFrame:
