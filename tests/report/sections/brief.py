@@ -9,15 +9,15 @@ from tracekit.report.terminal import printout
 
 def brief(section: Section) -> dict[str, tuple[str, list[str], list[list[str]]]]:
     """Title, head and rows of each table that such a face shows, by key."""
-    found = {}
+    tables = {}
     for table in section.tables:
         if table.brief:
             head, *rows = brief_text(table, 60)
-            found[table.key] = (table.title, head, rows)
-    return found
+            tables[table.key] = (table.title, head, rows)
+    return tables
 
 
-def printed(section: Section, width: int = 80) -> list[str]:
+def lines_of(section: Section, width: int = 80) -> list[str]:
     """The lines of a section on a terminal of that width."""
     file = io.StringIO()
     printout._section(section, terminal.console(file, width=width))

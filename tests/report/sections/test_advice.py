@@ -23,14 +23,14 @@ FINDINGS = {
 }
 
 
-def given(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
+def advice_of(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
     return Advice((Finding(rule, 3 * 10**9, 0.25, FINDINGS[rule]),), backend, xla)
 
 
 @pytest.mark.parametrize("rule", FINDINGS)
 @pytest.mark.parametrize("xla", [True, False])
 def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
-    (finding,) = section(given(rule, xla=xla)).findings
+    (finding,) = section(advice_of(rule, xla=xla)).findings
     assert (finding.rule, finding.cost_ps, finding.share) == (rule, 3 * 10**9, 0.25)
     assert any(letter.isdigit() for letter in finding.sentence)
     assert finding.sentence.endswith(".")
@@ -39,7 +39,7 @@ def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
 
 
 def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():
-    where = {rule: section(given(rule)).findings[0].where for rule in FINDINGS}
+    where = {rule: section(advice_of(rule)).findings[0].where for rule in FINDINGS}
     assert {rule: place for rule, place in where.items() if place} == {
         "exposed_collectives": "gpu:1",
         "late_peer": "gpu:3",
@@ -55,17 +55,17 @@ def test_every_rule_has_words_and_no_words_lack_a_rule():
 
 def test_the_scheduler_flag_is_for_xla_on_gpus_alone():
     flag = "xla_gpu_enable_latency_hiding_scheduler"
-    told = {
-        (backend, xla): flag in section(given("exposed_collectives", backend, xla)).findings[0].action
+    names_flag = {
+        (backend, xla): flag in section(advice_of("exposed_collectives", backend, xla)).findings[0].action
         for backend in ("gpu", "tpu")
         for xla in (True, False)
     }
-    assert told == {("gpu", True): True, ("gpu", False): False, ("tpu", True): False, ("tpu", False): False}
+    assert names_flag == {("gpu", True): True, ("gpu", False): False, ("tpu", True): False, ("tpu", False): False}
 
 
 def test_the_section_holds_the_figures_as_plain_data():
-    found = section(given("late_peer"))
-    assert json.loads(json.dumps(found.data)) == [
+    result = section(advice_of("late_peer"))
+    assert json.loads(json.dumps(result.data)) == [
         {
             "rule": "late_peer",
             "said": (

@@ -10,12 +10,12 @@ from tracekit.report.sections.bandwidth import section
 
 def test_copies_are_said_against_their_limit_and_small_ones_named():
     table = copies(("D2D", 0, 10 * US, 4 * 10**6), ("D2D", 10 * US, 12 * US, 100), ("H2D", 20 * US, 21 * US, 8))
-    found = section(rates(table, devices(("gpu:0", "NVIDIA H200", 10**12, None))))
-    assert found.sentences == (
+    result = section(rates(table, devices(("gpu:0", "NVIDIA H200", 10**12, None))))
+    assert result.sentences == (
         "2 D2D copies on gpu:0 took 12.00 µs at 333 GB/s, 66.7 % of the limit of 500 GB/s (trace); 1 of them under 1 "
         "MiB (latency-bound).",
     )
-    assert list(brief(found).values()) == [
+    assert list(brief(result).values()) == [
         (
             "Copies",
             ["device", "direction", "n", "time", "rate", "best", "of limit", "< 1 MiB"],
@@ -25,8 +25,8 @@ def test_copies_are_said_against_their_limit_and_small_ones_named():
             ],
         )
     ]
-    assert set(found.data["reasons"]) == {"ops", "occupancy"}
-    json.dumps(found.data, allow_nan=False)
+    assert set(result.data["reasons"]) == {"ops", "occupancy"}
+    json.dumps(result.data, allow_nan=False)
 
 
 def test_a_rate_that_is_not_known_says_why():
@@ -39,14 +39,16 @@ def test_a_rate_that_is_not_known_says_why():
 
 def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidth():
     table = with_ops(events(("gpu:0", "compute", 0, 10 * US, "k"), ("gpu:0", "compute", 10 * US, 20 * US, "k")), 0, 1)
-    found = section(rates(table, ABLE, ops(("convolution_fusion_of_many_words", 5 * 10**8, 10**6), ("odd", 10**12, 1))))
-    assert found.sentences == (
+    result = section(
+        rates(table, ABLE, ops(("convolution_fusion_of_many_words", 5 * 10**8, 10**6), ("odd", 10**12, 1)))
+    )
+    assert result.sentences == (
         "gpu:0 reached 50.0 PFLOP/s while it was busy, 50025.0 % of its peak of 100 TFLOP/s (trace, 16-bit). Note: "
         "more than the peak: the cost of an op, how often it ran, or the peak is not right.",
         "odd on gpu:0 shows more FLOP/s than the peak: its cost, how often it ran, or the peak is not right.",
     )
     op = ["convolution_fusion_of_many_words", "gpu:0", "10.00 µs", "50.0 TFLOP/s", "50.0 %", "100 GB/s", "10.0 %"]
-    assert list(brief(found).values()) == [
+    assert list(brief(result).values()) == [
         (
             "Longest ops, against the peaks of the device",
             ["op", "device", "time", "FLOP/s", "of peak", "memory", "of bandwidth"],
@@ -56,18 +58,18 @@ def test_ops_and_devices_are_shown_with_their_shares_of_peak_and_memory_bandwidt
             ],
         )
     ]
-    json.dumps(found.data, allow_nan=False)
+    json.dumps(result.data, allow_nan=False)
 
 
 def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
     table = events(("gpu:0", "compute", 0, 9, "good"), ("gpu:1", "compute", 0, 9, "void poor(int)"))
     table["occupancy_ratio"] = pd.array([0.75, 0.25], "Float64")
-    found = section(rates(table))
-    assert found.sentences == (
+    result = section(rates(table))
+    assert result.sentences == (
         "Mean occupancy on gpu:1 is 25.0 %, weighted by kernel time; it is below 50.0 % for 100 % of that time, which "
         "costs time only where kernels wait for memory.",
     )
-    assert list(brief(found).values()) == [
+    assert list(brief(result).values()) == [
         (
             "Longest kernels of low occupancy",
             ["kernel", "device", "n", "time", "occupancy"],
@@ -77,6 +79,6 @@ def test_low_occupancy_is_said_of_the_device_where_it_is_lowest():
 
 
 def test_without_evidence_there_is_only_the_reason():
-    found = section(rates(events(("gpu:0", "compute", 0, 9))))
-    assert (found.sentences, found.tables, found.data) == ((), (), None)
-    assert found.lacking.startswith("The trace holds no copies on a known device.")
+    result = section(rates(events(("gpu:0", "compute", 0, 9))))
+    assert (result.sentences, result.tables, result.data) == ((), (), None)
+    assert result.lacking.startswith("The trace holds no copies on a known device.")

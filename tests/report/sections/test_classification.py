@@ -37,9 +37,9 @@ def mixed() -> Trace:
     return trace(rows)
 
 
-def shown(what: Trace, width: int = 80) -> str:
+def full_text(any_trace: Trace, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    printout.show(analyse(what), console, full=True)
+    printout.show(analyse(any_trace), console, full=True)
     return console.file.getvalue()
 
 
@@ -64,13 +64,13 @@ def test_the_shares_are_one_sentence_and_the_guesses_one_table():
 
 
 def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
-    said = shown(mixed())
-    assert max(map(len, said.splitlines())) <= 80
-    assert not re.search(r"\d\n%", said)
-    assert re.search(r"at::native::\w+…[\w:]+<float>>\(int\)", said)
-    written = markdown(analyse(mixed()), "gantt.png")
-    assert SHORT.replace("<", "&lt;") in written
-    assert analyse(mixed()).classification.sentences[0] in written
+    text = full_text(mixed())
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"\d\n%", text)
+    assert re.search(r"at::native::\w+…[\w:]+<float>>\(int\)", text)
+    page = markdown(analyse(mixed()), "gantt.png")
+    assert SHORT.replace("<", "&lt;") in page
+    assert analyse(mixed()).classification.sentences[0] in page
 
 
 def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
@@ -82,18 +82,20 @@ def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
 def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is_said():
     rows = events(("gpu:0", "compute", 0, 9))
     rows["known_by"] = pd.Categorical(["opcode"])
-    known = analyse(trace(rows))
-    section = known.classification
+    without_guesses = analyse(trace(rows))
+    section = without_guesses.classification
     assert section.sentences == ("Of the busy time: 100 % by HLO opcode.",)
     assert brief(section) == {}
     assert analyse(trace(events())).classification is None
 
 
 def test_the_summary_holds_the_shares_and_the_guesses():
-    found = analyse(mixed()).summary()
-    assert sum(level["busy_ps"] for level in found["known_by"]) == sum(one["busy_ps"] for one in found["devices"])
-    assert found["known_by"][1] == {"level": "opcode", "busy_ps": 80 * US, "ratio": 0.4}
-    assert found["guessed"][1] == {
+    summary = analyse(mixed()).summary()
+    assert sum(level["busy_ps"] for level in summary["known_by"]) == sum(
+        device["busy_ps"] for device in summary["devices"]
+    )
+    assert summary["known_by"][1] == {"level": "opcode", "busy_ps": 80 * US, "ratio": 0.4}
+    assert summary["guessed"][1] == {
         "name": "ncclDevKernel_Generic",
         "kind": "collective",
         "level": "name",
@@ -101,7 +103,7 @@ def test_the_summary_holds_the_shares_and_the_guesses():
         "device_time_ps": 3 * US,
         "ratio": 0.015,
     }
-    json.dumps(found)
+    json.dumps(summary)
 
 
 def test_every_column_of_the_table_is_defined_in_the_docs():
@@ -128,13 +130,13 @@ def test_rules_decide_what_the_report_counts_and_a_rule_without_rows_is_noted(tm
     rules.write_text('[[rule]]\nname="^ring"\nkind="collective"\n[[rule]]\nname="gone"\nkind="compute"\n')
     out = tmp_path / "out"
     report(read(path, kinds=rules), out)
-    found = json.loads((out / "summary.json").read_text())
-    assert found["devices"][0]["kinds"]["collective"] == {"intervals": 1, "union_ps": 3000}
-    assert {one["level"]: one["busy_ps"] for one in found["known_by"] if one["busy_ps"]} == {
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["devices"][0]["kinds"]["collective"] == {"intervals": 1, "union_ps": 3000}
+    assert {level["level"]: level["busy_ps"] for level in summary["known_by"] if level["busy_ps"]} == {
         "rule": 3000,
         "nothing": 1000,
     }
-    assert f"Rule 2 of {rules} matches no row." in found["notes"]
+    assert f"Rule 2 of {rules} matches no row." in summary["notes"]
     assert pd.read_parquet(out / "intervals.parquet")["known_by"].tolist() == ["rule", "nothing"]
 
 

@@ -1,7 +1,7 @@
 import json
 
 from tests.collective_frames import row, table
-from tests.report.sections.brief import brief, printed
+from tests.report.sections.brief import brief, lines_of
 from tracekit.analysis.collectives import collectives
 from tracekit.report.section import Section
 from tracekit.report.sections.collectives import section
@@ -10,8 +10,8 @@ from tracekit.timeline.timeline import timeline_of
 MS = 10**9
 
 
-def shown(*made: dict) -> Section:
-    return section(collectives(timeline_of(table(*made))))
+def section_of(*records: dict) -> Section:
+    return section(collectives(timeline_of(table(*records))))
 
 
 def steps(devices: int, count: int, late: int) -> list[dict]:
@@ -32,9 +32,9 @@ def steps(devices: int, count: int, late: int) -> list[dict]:
 
 
 def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
-    found = shown(*steps(4, 16, late=3))
-    assert (found.key, found.title, found.lacking) == ("collectives", "Collectives", "")
-    assert found.sentences == (
+    result = section_of(*steps(4, 16, late=3))
+    assert (result.key, result.title, result.lacking) == ("collectives", "Collectives", "")
+    assert result.sentences == (
         "16 all-reduces on 4 devices took 256.0 ms, 100 % of it exposed and 75.0 % of it waiting for the last device "
         "to arrive.",
         "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it.",
@@ -42,7 +42,7 @@ def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
 
 
 def test_the_tables_tell_operations_devices_and_the_longest_waits():
-    operations, devices, longest = brief(shown(*steps(4, 16, late=3))).values()
+    operations, devices, longest = brief(section_of(*steps(4, 16, late=3))).values()
     assert operations == (
         "Collectives by operation and message size",
         ["operation", "size", "n", "median", "waiting", "algbw", "busbw", "exposed"],
@@ -56,74 +56,76 @@ def test_the_tables_tell_operations_devices_and_the_longest_waits():
 
 def test_waiting_that_compute_hides_is_told_apart():
     beneath = [row(f"rank0/gpu:{0}", 10 * k * MS, (10 * k + 4) * MS, kind="compute", host="rank0") for k in range(16)]
-    assert shown(*steps(4, 16, late=3), *beneath).sentences[1] == (
+    assert section_of(*steps(4, 16, late=3), *beneath).sentences[1] == (
         "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it, 128.0 ms of it "
         "exposed."
     )
 
 
 def test_without_a_straggler_it_says_who_was_last_most_often():
-    made = [one for step in range(8) for one in steps(2, 8, late=step % 2)[2 * step : 2 * step + 2]]
-    assert shown(*made).sentences[1] == (
+    records = [record for step in range(8) for record in steps(2, 8, late=step % 2)[2 * step : 2 * step + 2]]
+    assert section_of(*records).sentences[1] == (
         "No straggler: no device was last often enough, and at enough cost, to count (most often rank0/gpu:0, in 4 of "
         "8)."
     )
 
 
 def test_few_collectives_do_not_tell_a_straggler():
-    assert shown(*steps(4, 7, late=3)).sentences[1] == (
+    assert section_of(*steps(4, 7, late=3)).sentences[1] == (
         "Fewer than 8 collectives on a device are too few to identify a straggler."
     )
 
 
 def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
-    found = shown(*(one for one in steps(4, 3, late=3) if one["host"] == "rank0"))
-    assert found.sentences == (
+    result = section_of(*(record for record in steps(4, 3, late=3) if record["host"] == "rank0"))
+    assert result.sentences == (
         "3 all-reduces on 1 device took 15.00 ms, 100 % of it exposed.",
         "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
         "from one rank alone.",
     )
-    ((title, _, rows),) = brief(found).values()
+    ((title, _, rows),) = brief(result).values()
     assert title == "Collectives by operation and message size"
     assert rows == [["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=200 MB/s", ">=300 MB/s", "15.00 ms"]]
-    assert found.data["alone"] == found.sentences[1]
+    assert result.data["alone"] == result.sentences[1]
 
 
 def test_what_could_not_be_matched_is_said():
     lone = row("rank0/gpu:0", 900 * MS, 901 * MS, "all-gather", host="rank0", ranks="{{0,4},{1,5}}")
-    found = shown(*steps(4, 8, late=3), lone)
-    assert found.sentences[0].startswith(
+    result = section_of(*steps(4, 8, late=3), lone)
+    assert result.sentences[0].startswith(
         "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed. Of the time of the 8 seen "
         "on several devices, 75.0 % was waiting"
     )
-    assert found.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
-    assert found.data["notes"] == [found.sentences[-1]]
+    assert result.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
+    assert result.data["notes"] == [result.sentences[-1]]
 
 
 def test_without_collectives_there_is_only_that_sentence():
-    found = shown(row("gpu:0", 0, 10, kind="compute"))
-    assert found == Section("collectives", "Collectives", lacking=found.lacking)
-    assert found.lacking
+    result = section_of(row("gpu:0", 0, 10, kind="compute"))
+    assert result == Section("collectives", "Collectives", lacking=result.lacking)
+    assert result.lacking
 
 
 def test_the_data_are_plain_and_hold_at_most_a_thousand_instances():
-    found = shown(*steps(2, 1003, late=1))
-    data = json.loads(json.dumps(found.data))
+    result = section_of(*steps(2, 1003, late=1))
+    data = json.loads(json.dumps(result.data))
     assert list(data) == ["total", "alone", "by_device", "by_operation", "instances", "notes"]
     assert (data["total"]["collectives"], len(data["instances"])) == (1003, 1000)
-    assert [one["instance"] for one in data["instances"]] == list(range(1000))
+    assert [instance["instance"] for instance in data["instances"]] == list(range(1000))
     assert data["by_device"][1]["straggler"] is True
     assert data["alone"] is None
 
 
 def test_tables_fit_80_columns_with_many_devices_and_long_names():
-    made = [
-        one | {"hlo_op": None, "name": "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)"}
-        for one in steps(16, 12, late=11)
+    records = [
+        record | {"hlo_op": None, "name": "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)"}
+        for record in steps(16, 12, late=11)
     ]
-    found = shown(*made, *(row("rank0/gpu:0", 10**12 + k, 10**12 + k, "reduce-scatter", host="rank0") for k in (1, 2)))
-    assert max(map(len, printed(found))) <= 80
-    tables = brief(found)
+    result = section_of(
+        *records, *(row("rank0/gpu:0", 10**12 + k, 10**12 + k, "reduce-scatter", host="rank0") for k in (1, 2))
+    )
+    assert max(map(len, lines_of(result))) <= 80
+    tables = brief(result)
     assert all(len(rows) <= 8 for _, _, rows in tables.values())
     assert tables["collectives.devices"][0] == "Stragglers, costliest first"
     assert [row[3] for row in tables["collectives.devices"][2]] == ["720.0 ms", *["0 ps"] * 7]

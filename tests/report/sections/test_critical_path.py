@@ -5,21 +5,21 @@ from dataclasses import replace
 
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace, path, step_table
-from tests.report.sections.brief import brief, printed
+from tests.report.sections.brief import brief, lines_of
 from tracekit.report.sections.critical_path import section
 
 
 def test_the_median_step_comes_first_and_what_it_would_save():
-    made = section(path(known_trace(), step_table((0, 87 * US))))
-    assert (made.key, made.title, made.lacking) == ("critical_path", "Critical path", "")
-    assert list(made.sentences) == [
+    result = section(path(known_trace(), step_table((0, 87 * US))))
+    assert (result.key, result.title, result.lacking) == ("critical_path", "Critical path", "")
+    assert list(result.sentences) == [
         "The critical path of step 0 (the median, 87.00 µs) is 56.3 % compute, 13.8 % host work, 11.5 % collective "
         "transfer, 9.2 % memcpy.",
         "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 73.00 µs (-16.1 %) "
         "without host time.",
         "Replaying the dependency graph gives 81.00 µs, an error of -6.9 %.",
     ]
-    parts, longest, removed, dependencies = brief(made).values()
+    parts, longest, removed, dependencies = brief(result).values()
     assert parts == (
         "Critical path by part",
         ["part", "time", "of path"],
@@ -45,9 +45,9 @@ def test_the_median_step_comes_first_and_what_it_would_save():
         ["launch", "8", "0"],
         ["members of a collective", "2", "0"],
     ]
-    assert made.data["what_if"][0]["predicted_ps"] == 77 * US
-    assert made.data["steps_in_all"] == 1
-    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+    assert result.data["what_if"][0]["predicted_ps"] == 77 * US
+    assert result.data["steps_in_all"] == 1
+    assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
 
 
 def test_a_faster_network_and_no_waiting_for_late_peers_are_told_apart():
@@ -63,28 +63,28 @@ def test_a_faster_network_and_no_waiting_for_late_peers_are_told_apart():
 
 
 def test_without_enough_evidence_what_if_is_refused_with_the_reason():
-    made = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
-    assert list(made.sentences) == [
+    result = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
+    assert list(result.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
         "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75 % of the "
         "critical paths.",
         "Replaying the dependency graph gives 10 ps, an error of -75.0 %.",
     ]
-    assert [title for title, _, _ in brief(made).values()] == [
+    assert [title for title, _, _ in brief(result).values()] == [
         "Critical path by part",
         "Longest pieces of the critical path",
     ]
-    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+    assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
 
 
 def test_what_contradicts_the_times_is_told():
-    made = section(replace(path(known_trace(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
-    assert made.sentences[-1] == "Something was dropped."
+    result = section(replace(path(known_trace(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
+    assert result.sentences[-1] == "Something was dropped."
 
 
 def test_where_nothing_but_ops_holds_a_step_up_it_is_said():
-    made = section(path(trace([("tpu:0", "s", "compute", 0, 10), ("tpu:0", "s", "compute", 10, 40)])))
-    assert made.sentences[1] == ("Compute-bound: removing collectives, copies or host time would not shorten it.")
+    result = section(path(trace([("tpu:0", "s", "compute", 0, 10), ("tpu:0", "s", "compute", 10, 40)])))
+    assert result.sentences[1] == ("Compute-bound: removing collectives, copies or host time would not shorten it.")
 
 
 def test_tables_fit_a_terminal_of_80_columns():
@@ -92,12 +92,12 @@ def test_tables_fit_a_terminal_of_80_columns():
         (f"host{k}/gpu:{k}", "s", "compute", 100 * k, 100 * k + 90, {"name": "void cutlass::Kernel<" + "x" * 90})
         for k in range(12)
     ]
-    made = section(path(trace(rows)))
-    assert all(len(rows) <= 11 for _, _, rows in brief(made).values())
-    assert max(map(len, printed(made))) <= 80
+    result = section(path(trace(rows)))
+    assert all(len(rows) <= 11 for _, _, rows in brief(result).values())
+    assert max(map(len, lines_of(result))) <= 80
 
 
 def test_without_work_only_the_reason_stands_there():
-    made = section(path(trace([])))
-    assert made.lacking.startswith("The trace holds no work")
-    assert (made.sentences, made.tables, made.data) == ((), (), None)
+    result = section(path(trace([])))
+    assert result.lacking.startswith("The trace holds no work")
+    assert (result.sentences, result.tables, result.data) == ((), (), None)

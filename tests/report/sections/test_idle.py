@@ -4,18 +4,18 @@ import json
 
 from tests.idle_frames import CALLED, FIRST, US, call, idle, row
 from tests.launch_frames import calls, work
-from tests.report.sections.brief import brief, printed
+from tests.report.sections.brief import brief, lines_of
 from tracekit.report.sections.idle import section
 
 
 def test_the_idlest_device_comes_first_with_what_most_of_it_was():
     events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 800))
-    made = section(idle(events, calls(CALLED, call(2, 950, 990))))
-    assert list(made.sentences) == [
+    result = section(idle(events, calls(CALLED, call(2, 950, 990))))
+    assert list(result.sentences) == [
         "gpu:0 was idle for 81.8 % of the window, 94.4 % of that host-bound (the next launch came late).",
         "The idle time of the 2 devices is 70.8 % host-bound, 25.0 % after last work.",
     ]
-    causes, devices, gaps = brief(made).values()
+    causes, devices, gaps = brief(result).values()
     assert causes == (
         "Idle time by cause",
         ["cause", "gaps", "time", "of idle"],
@@ -33,9 +33,9 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
         ["gpu:0", "100.0 µs", "900.0 µs", "host-bound", "late"],
         ["gpu:1", "800.0 µs", "300.0 µs", "after last work", "-"],
     ]
-    assert made.key == "idle"
-    assert made.data["largest"][1]["next"] is None
-    assert made.data["devices"][0] == {
+    assert result.key == "idle"
+    assert result.data["largest"][1]["next"] is None
+    assert result.data["devices"][0] == {
         "device": "gpu:0",
         "window_ps": 1100 * US,
         "idle_ps": 900 * US,
@@ -43,14 +43,14 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
         "cause": "host-bound",
         "cause_ratio": 850 / 900,
     }
-    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
+    assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
 
 
 def test_tables_fit_a_terminal_of_80_columns():
     rows = [row(f"host{at}/gpu:{at}", at, at + 1, name="kernel<" + "x" * 90 + ">") for at in range(0, 50, 2)]
-    made = section(idle(work(*rows, row("host0/gpu:0", 90, 91, 7)), calls(call(7, 60, 80))))
-    assert all(len(rows) <= 11 for _, _, rows in brief(made).values())
-    assert max(map(len, printed(made))) <= 80
+    result = section(idle(work(*rows, row("host0/gpu:0", 90, 91, 7)), calls(call(7, 60, 80))))
+    assert all(len(rows) <= 11 for _, _, rows in brief(result).values())
+    assert max(map(len, lines_of(result))) <= 80
 
 
 def test_devices_that_were_never_idle_are_said_to_be_so():
@@ -58,6 +58,6 @@ def test_devices_that_were_never_idle_are_said_to_be_so():
 
 
 def test_without_evidence_only_the_reason_stands_there():
-    made = section(idle(work(row("gpu:0", 0, 1), row("gpu:0", 9, 10))))
-    assert "no host launches" in made.lacking
-    assert (made.sentences, made.tables, made.data) == ((), (), None)
+    result = section(idle(work(row("gpu:0", 0, 1), row("gpu:0", 9, 10))))
+    assert "no host launches" in result.lacking
+    assert (result.sentences, result.tables, result.data) == ((), (), None)

@@ -2,19 +2,19 @@ import json
 
 from tests.frames import events
 from tests.offender_frames import COLLECTIVES, OPS, STEP, gaps, offenders_of, step
-from tests.report.sections.brief import brief, printed
+from tests.report.sections.brief import brief, lines_of
 from tracekit.report.sections.offenders import section
 
 
 def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanwhile():
-    shown = section(offenders_of(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
-    assert shown.sentences == (
+    result = section(offenders_of(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
+    assert result.sentences == (
         "Largest loss: exposed all-reduce on gpu:0, 100 ps in 1 collective (33.3 % of the window); 1 other device "
         "loses less.",
         "The longest took 100 ps in step 5 (m.py:2): it waited 70 ps for gpu:1, the last to arrive; gpu:0 copied "
         "for 50 ps of it; meanwhile the other device was busy 100 % of the time, mostly with slow.",
     )
-    assert list(brief(shown).values()) == [
+    assert list(brief(result).values()) == [
         (
             "Top offenders, each on the device that loses most to it",
             ["what", "device", "lost", "n", "of window", "where"],
@@ -25,24 +25,24 @@ def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanw
             ],
         )
     ]
-    json.dumps(shown.data, allow_nan=False)
-    assert (shown.data["groups"], shown.data["instances_found"], len(shown.data["by_device"])) == (3, 4, 4)
+    json.dumps(result.data, allow_nan=False)
+    assert (result.data["groups"], result.data["instances_found"], len(result.data["by_device"])) == (3, 4, 4)
 
 
 def test_long_names_fit_the_table_and_nccl_kernels_stand_without_their_arguments():
     name = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)"
     table = events(("rank0/gpu:0", "collective", 0, 9, name), ("rank0/gpu:0", "memcpy", 9, 12, "copy-start.3", "H2D"))
-    shown = section(offenders_of(table))
-    ((_, head, rows),) = brief(shown).values()
+    result = section(offenders_of(table))
+    ((_, head, rows),) = brief(result).values()
     assert rows == [
         ["ncclKernel_AllReduce_RING_LL_Sum_float", "rank0/gpu:0", "9 ps", "1", "75.0 %", "-"],
         ["H2D copy-start", "rank0/gpu:0", "3 ps", "1", "25.0 %", "-"],
     ]
     assert len(head) == 6
-    lines = printed(shown)
+    lines = lines_of(result)
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("ncclKernel_AllReduce_RING_LL_Sum_float") for line in lines)
-    assert max(map(len, printed(shown, 60))) <= 60
+    assert max(map(len, lines_of(result, 60))) <= 60
 
 
 def test_several_idle_devices_beside_are_told():
@@ -63,8 +63,8 @@ def test_several_idle_devices_beside_are_told():
 
 
 def test_a_trace_without_offenders_says_so_and_one_without_work_why():
-    shown = section(offenders_of(events(("gpu:0", "compute", 0, 9))))
-    assert (shown.sentences, brief(shown)) == (("No collective, copy or idle gap costs any time.",), {})
-    shown = section(offenders_of(events(("cpu:?", "memcpy", 0, 9)), gaps()))
-    assert shown.lacking
-    assert shown.data is None
+    result = section(offenders_of(events(("gpu:0", "compute", 0, 9))))
+    assert (result.sentences, brief(result)) == (("No collective, copy or idle gap costs any time.",), {})
+    result = section(offenders_of(events(("cpu:?", "memcpy", 0, 9)), gaps()))
+    assert result.lacking
+    assert result.data is None

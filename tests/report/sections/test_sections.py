@@ -30,16 +30,16 @@ PHASES = trace(
 )
 
 
-def shown(report) -> list[str]:
+def lines_of(report) -> list[str]:
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     printout.show(report, console, full=True)
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
-def test_the_verdict_and_at_most_five_lines_come_first(given):
-    report = analyse(given)
-    lines = shown(report)
+@pytest.mark.parametrize("any_trace", [TURNS, PHASES, trace(events())])
+def test_the_verdict_and_at_most_five_lines_come_first(any_trace):
+    report = analyse(any_trace)
+    lines = lines_of(report)
     blank = lines.index("")
     first = highlights(report.sections)
     assert 0 <= len(first) <= MOST
@@ -49,23 +49,23 @@ def test_the_verdict_and_at_most_five_lines_come_first(given):
         assert lines[blank + 2].startswith(f"1. {in_one_line(first[0])[:40]}")
 
 
-@pytest.mark.parametrize("given", [TURNS, PHASES, trace(events())])
-def test_each_section_is_shown_or_named_with_the_reason_why_not(given):
-    report = analyse(given)
+@pytest.mark.parametrize("any_trace", [TURNS, PHASES, trace(events())])
+def test_each_section_is_shown_or_named_with_the_reason_why_not(any_trace):
+    report = analyse(any_trace)
     assert [section.key for section in report.sections] == list(KEYS)
-    lines, page, found = shown(report), markdown(report, "x.png"), report.summary()
-    json.dumps(found, allow_nan=False)
+    lines, page, summary = lines_of(report), markdown(report, "x.png"), report.summary()
+    json.dumps(summary, allow_nan=False)
     for section in report.sections:
         assert (section.title in lines) is not bool(section.lacking)
         assert (f"## {section.title}\n" in page) is not bool(section.lacking)
         assert (f"* {section.title}: " in page) is bool(section.lacking)
-        assert (found[section.key] is None) is bool(section.lacking)
-        assert found["lacking"].get(section.key, "") == section.lacking
+        assert (summary[section.key] is None) is bool(section.lacking)
+        assert summary["lacking"].get(section.key, "") == section.lacking
         assert not (section.lacking and (section.sentences or section.findings or section.tables))
 
 
 def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
-    assert [line for given in (TURNS, PHASES) for line in shown(analyse(given)) if len(line) > 80] == []
+    assert [line for any_trace in (TURNS, PHASES) for line in lines_of(analyse(any_trace)) if len(line) > 80] == []
 
 
 def test_the_costliest_findings_lead_and_the_path_follows():
@@ -78,8 +78,8 @@ def test_the_costliest_findings_lead_and_the_path_follows():
 
 
 def test_three_findings_leave_room_for_what_else_matters():
-    found = tuple(Recommendation("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
-    findings = Section("findings", "What to try", findings=found)
+    recommendations = tuple(Recommendation("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
+    findings = Section("findings", "What to try", findings=recommendations)
     path = Section("critical_path", "Path", ("The path.", "More of it.", "The rest."))
     assert highlights([findings, path]) == [
         *(Highlight("findings", f"Finding {at}.", f"act {at}.") for at in range(3)),
@@ -93,7 +93,7 @@ def test_three_findings_leave_room_for_what_else_matters():
 def test_with_compared_phases_the_reasons_are_told_of_them_alone():
     report = analyse(PHASES)
     assert report.compared == ("both",)
-    assert "From here on, only what ran in the compared phases counts: both." in shown(report)
+    assert "From here on, only what ran in the compared phases counts: both." in lines_of(report)
     assert report.explanation.rows == 2
     assert timeline_of(PHASES).inside(report.compared_rounds).rows.start.tolist() == [20, 20]
     assert report.summary()["compared"] == ["both"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.report.sections.brief import brief, printed
+from tests.report.sections.brief import brief, lines_of
 from tests.stepped import annotations, join, timeline, work
 from tracekit.analysis.steps import steps
 from tracekit.report.sections.steps import section
@@ -12,26 +12,26 @@ from tracekit.report.sections.steps import section
 MS = 10**9
 
 
-def shown(done, spans=None):
-    return section(steps(timeline(done, spans)))
+def section_of(frames, spans=None):
+    return section(steps(timeline(frames, spans)))
 
 
 def run(walls, *more, idle=(), name="train"):
     """Steps of such walls in ms, in which gpu:0 computes for all but 1 ms; in those of `idle` the host comes late."""
-    marks, done, start = [], [], 0
+    marks, rows, start = [], [], 0
     for step, wall in enumerate(walls):
         end = start + wall * MS
         marks.append((name, step, start, end))
         begin = end - MS if step in idle else start + MS
-        done.append(("gpu:0", "compute", begin, end, start))
+        rows.append(("gpu:0", "compute", begin, end, start))
         start = end
-    return work(*done, *more), annotations(*marks)
+    return work(*rows, *more), annotations(*marks)
 
 
 def test_steps_alike_are_one_sentence_and_one_table():
-    made = shown(*run([10, 10, 10, 10, 10]))
-    assert made.sentences == ("5 steps (train): median 10.00 ms, IQR 0 % of it.",)
-    assert list(brief(made).values()) == [
+    result = section_of(*run([10, 10, 10, 10, 10]))
+    assert result.sentences == ("5 steps (train): median 10.00 ms, IQR 0 % of it.",)
+    assert list(brief(result).values()) == [
         (
             "Time of a typical step",
             ["device", "compute", "exposed comm.", "exposed copy", "idle"],
@@ -41,12 +41,12 @@ def test_steps_alike_are_one_sentence_and_one_table():
 
 
 def test_a_slow_step_is_named_with_its_reason():
-    made = shown(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
-    assert made.sentences == (
+    result = section_of(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
+    assert result.sentences == (
         "7 steps (train): median 10.00 ms, IQR 100 % of it. Step 3 took 40.00 ms: gpu:0 idled 38.00 ms longer; 1 more "
         "slow step.",
     )
-    assert brief(made)["steps.each"] == (
+    assert brief(result)["steps.each"] == (
         "Steps, outliers first",
         ["step", "wall", "of median", "remarks"],
         [
@@ -57,36 +57,36 @@ def test_a_slow_step_is_named_with_its_reason():
 
 
 def test_a_fast_step_is_told_as_such():
-    made = shown(*run([10, 10, 10, 4, 10, 10]))
-    assert brief(made)["steps.each"][2] == [["3", "4.00 ms", "0.40x", "shorter"]]
+    result = section_of(*run([10, 10, 10, 4, 10, 10]))
+    assert brief(result)["steps.each"][2] == [["3", "4.00 ms", "0.40x", "shorter"]]
 
 
 def test_steps_left_out_are_told_with_the_reason():
-    done, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
-    assert shown(done, join([spans, annotations(("backend_compile", None, 0, 50 * MS))])).sentences == (
+    frames, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
+    assert section_of(frames, join([spans, annotations(("backend_compile", None, 0, 50 * MS))])).sentences == (
         "6 steps (train): median 10.00 ms, IQR 0 % of it. Left out: step 0 (compiling), step 1 (warm-up).",
     )
 
 
 def test_steps_of_two_names_are_told_apart():
-    marks, done = [], []
+    marks, rows = [], []
     for step in range(6):
         start = 100 * step * MS
         marks += [("train", step, start, start + 60 * MS), ("eval", step, start + 60 * MS, start + 100 * MS)]
         late = 30 * MS if step == 4 else 0
-        done += [
+        rows += [
             ("gpu:0", "compute", start + 1, start + 60 * MS - late, start),
             ("gpu:0", "compute", start + 61 * MS, start + 100 * MS, start + 60 * MS),
         ]
         if late:
             marks[-2:] = [("train", step, start, start + 30 * MS), ("eval", step, start + 30 * MS, start + 100 * MS)]
-    made = shown(work(*done), annotations(*marks))
-    assert made.sentences == (
+    result = section_of(work(*rows), annotations(*marks))
+    assert result.sentences == (
         "6 steps (train): median 60.00 ms, IQR 0 % of it.",
         "6 steps (eval): median 40.00 ms, IQR 0 % of it. Step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
     )
-    assert [row[:2] for row in brief(made)["steps.parts"][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
-    assert [row[0] for row in brief(made)["steps.each"][2]] == ["eval 4", "train 4"]
+    assert [row[:2] for row in brief(result)["steps.parts"][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
+    assert [row[0] for row in brief(result)["steps.each"][2]] == ["eval 4", "train 4"]
 
 
 def test_steps_of_hosts_whose_clocks_are_not_aligned_are_told_apart():
@@ -94,47 +94,47 @@ def test_steps_of_hosts_whose_clocks_are_not_aligned_are_told_apart():
         (work((f"{host}/gpu:0", "compute", MS, 9 * MS, 0), host=host, clock=host), annotations(mark, host=host))
         for host, mark in (("a", ("train", 0, 0, 10 * MS)), ("b", ("train", 0, 0, 20 * MS)))
     ]
-    done = tuple(join([part[0][which] for part in parts]) for which in range(2))
-    assert shown(done, join([part[1] for part in parts])).sentences == (
+    frames = tuple(join([part[0][which] for part in parts]) for which in range(2))
+    assert section_of(frames, join([part[1] for part in parts])).sentences == (
         "1 step (train) on the clock of b: 20.00 ms.",
         "1 step (train) on the clock of a: 10.00 ms.",
     )
 
 
 def test_a_device_that_did_nothing_is_told():
-    made = shown(*run([10, 10, 10], ("gpu:1", "memcpy", 12 * MS, 13 * MS, 11 * MS)))
-    assert made.sentences[1] == "gpu:1 was idle throughout 2 of 3 steps."
-    assert brief(made)["steps.each"][2] == [
+    result = section_of(*run([10, 10, 10], ("gpu:1", "memcpy", 12 * MS, 13 * MS, 11 * MS)))
+    assert result.sentences[1] == "gpu:1 was idle throughout 2 of 3 steps."
+    assert brief(result)["steps.each"][2] == [
         ["0", "10.00 ms", "1.00x", "gpu:1 idle throughout"],
         ["2", "10.00 ms", "1.00x", "gpu:1 idle throughout"],
     ]
 
 
 def test_work_that_nothing_links_to_its_step_is_told():
-    made = shown(*run([10, 10, 10], ("gpu:0", "memcpy", 12 * MS, 13 * MS)))
-    assert made.sentences[1] == "25.0 % of the events name no step, and count in the step during which they start."
+    result = section_of(*run([10, 10, 10], ("gpu:0", "memcpy", 12 * MS, 13 * MS)))
+    assert result.sentences[1] == "25.0 % of the events name no step, and count in the step during which they start."
 
 
 def test_executions_are_called_so():
-    done = work(
+    frames = work(
         *(("tpu:0", "compute", start * MS, (start + 9) * MS) for start in (1, 11, 21)),
         run_id=[1, 2, 3],
         hlo_module=["jit_f"] * 3,
     )
-    assert shown(done).sentences == ("3 steps (executions of jit_f): median 10.00 ms, 9.00 ms to 10.00 ms.",)
+    assert section_of(frames).sentences == ("3 steps (executions of jit_f): median 10.00 ms, 9.00 ms to 10.00 ms.",)
 
 
 def test_of_many_devices_those_that_idle_most_are_shown():
-    done = [(f"gpu:{n}", "compute", 0, n * MS, 0) for n in range(1, 12)]
-    made = shown(work(*done), annotations(("train", 0, 0, 12 * MS)))
-    title, _, table = brief(made)["steps.parts"]
+    rows = [(f"gpu:{n}", "compute", 0, n * MS, 0) for n in range(1, 12)]
+    result = section_of(work(*rows), annotations(("train", 0, 0, 12 * MS)))
+    title, _, table = brief(result)["steps.parts"]
     assert title == "Time of a typical step, idlest devices first"
     assert [row[0] for row in table] == [f"gpu:{n}" for n in range(1, 9)]
 
 
 def test_the_data_are_plain_and_whole():
-    made = shown(*run([10, 10, 10, 40, 10, 10]))
-    data = json.loads(json.dumps(made.data))
+    result = section_of(*run([10, 10, 10, 40, 10, 10]))
+    data = json.loads(json.dumps(result.data))
     assert list(data) == [
         "told_by",
         "nested",
@@ -153,16 +153,16 @@ def test_the_data_are_plain_and_whole():
 
 
 def test_long_lists_are_cut_and_their_length_is_told():
-    made = shown(*run([1] * 1003))
-    assert (made.data["steps_total"], len(made.data["steps"])) == (1003, 1000)
+    result = section_of(*run([1] * 1003))
+    assert (result.data["steps_total"], len(result.data["steps"])) == (1003, 1000)
 
 
 def test_without_steps_only_the_reason_is_told():
-    made = shown(work(("gpu:0", "compute", 0, 5, 0)))
-    assert (made.sentences, made.tables, made.data) == ((), (), None)
-    assert made.lacking
+    result = section_of(work(("gpu:0", "compute", 0, 5, 0)))
+    assert (result.sentences, result.tables, result.data) == ((), (), None)
+    assert result.lacking
 
 
 @pytest.mark.parametrize("walls", [[10], [10, 12, 11], [10] * 30])
 def test_the_tables_fit_80_columns(walls):
-    assert max(map(len, printed(shown(*run(walls))))) <= 80
+    assert max(map(len, lines_of(section_of(*run(walls))))) <= 80
