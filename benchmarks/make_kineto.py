@@ -25,7 +25,7 @@ _COLLECTIVES = (("allreduce", "AllReduce", 1, 1), ("_allgather_base", "AllGather
 _COPIES = ("Memcpy HtoD (Pageable -> Device)", "Memcpy DtoH (Device -> Pinned)", "Memcpy DtoD (Device -> Device)")
 
 
-class _Ran(NamedTuple):
+class _Activity(NamedTuple):
     """One piece of device work; its duration in ns."""
 
     cat: str
@@ -62,11 +62,11 @@ def _events(events: int, rng: random.Random) -> Iterator[str]:
     now, device, work = _FIRST_NS, _FIRST_NS + 50_000, 0
     free: dict[int, int] = {}
     while remaining > 0:
-        ran = _device(work, names, rng)
+        activity = _device(work, names, rng)
         # A stream runs one after the other, and nothing before its launch.
-        start = max(device, now + 5_000, free.get(ran.stream, 0))
-        free[ran.stream] = start + ran.duration
-        group = _work(now, start, work, ran, rng)
+        start = max(device, now + 5_000, free.get(activity.stream, 0))
+        free[activity.stream] = start + activity.duration
+        group = _work(now, start, work, activity, rng)
         if work % _STEP_WORK == 0:
             step = f"ProfilerStep#{work // _STEP_WORK}"
             group.insert(0, _complete("user_annotation", step, _PROCESS, _PROCESS, now, 9_900_000, '"External id": 1'))
@@ -87,7 +87,7 @@ def _metadata() -> Iterator[str]:
         yield _name_event("thread_name", _PROCESS, thread, f"thread {thread} (python3)")
 
 
-def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> list[str]:
+def _work(now: int, device: int, work: int, activity: _Activity, rng: random.Random) -> list[str]:
     """One piece of device work with the ops and calls that led to it."""
     thread = (_PROCESS, _BACKWARD)[work // 500 % 2]
     first = 3 * work + 1
@@ -106,13 +106,13 @@ def _work(now: int, device: int, work: int, ran: _Ran, rng: random.Random) -> li
         args = f'"External id": {5 * work + 4}, "cbid": {211 - at}, "correlation": {first + at}'
         group.append(_complete("cuda_runtime", _CALLS[at], _PROCESS, thread, start, 1_200, args))
         group.append(_flow("f" if at else "s", first + at, _PROCESS, thread, start))
-    placed = f'"External id": {5 * work + 4},\n      "device": 0, "context": 1, "stream": {ran.stream}, '
-    placed += f'"correlation": {first},\n      {ran.args}'
-    event = _complete(ran.cat, ran.name, 0, ran.stream, device, ran.duration, placed)
-    return [*group, event, _flow("f", first, 0, ran.stream, device)]
+    placed = f'"External id": {5 * work + 4},\n      "device": 0, "context": 1, "stream": {activity.stream}, '
+    placed += f'"correlation": {first},\n      {activity.args}'
+    event = _complete(activity.cat, activity.name, 0, activity.stream, device, activity.duration, placed)
+    return [*group, event, _flow("f", first, 0, activity.stream, device)]
 
 
-def _device(work: int, names: list[str], rng: random.Random) -> _Ran:
+def _device(work: int, names: list[str], rng: random.Random) -> _Activity:
     if work % 25 == 24:
         call, kernel, inputs, outputs = _COLLECTIVES[work % len(_COLLECTIVES)]
         size = 1 << rng.randrange(10, 24)
@@ -121,17 +121,17 @@ def _device(work: int, names: list[str], rng: random.Random) -> _Ran:
         args += '"Out split size": "[]", "Process Group Name": "0", "Process Group Description": "default_pg", '
         args += f'"Process Group Ranks": "{list(range(DEVICES))}", "grid": [24, 1, 1], "block": [640, 1, 1]'
         name = f"ncclDevKernel_{kernel}_{_LAYOUTS[work % 2]}(ncclDevKernelArgsStorage<4096ul>)"
-        return _Ran("kernel", name, 20, rng.randrange(20_000, 400_000), args)
+        return _Activity("kernel", name, 20, rng.randrange(20_000, 400_000), args)
     if work % 4 == 3:
         size = 1 << rng.randrange(4, 24)
         args = f'"bytes": {size}, "memory bandwidth (GB/s)": {size / 5_000}'
         if work % 16 == 3:
-            return _Ran("gpu_memset", "Memset (Device)", 7, 1_000 + size // 1_000, args)
-        return _Ran("gpu_memcpy", _COPIES[work % len(_COPIES)], 24, 1_000 + size // 20, args)
+            return _Activity("gpu_memset", "Memset (Device)", 7, 1_000 + size // 1_000, args)
+        return _Activity("gpu_memcpy", _COPIES[work % len(_COPIES)], 24, 1_000 + size // 20, args)
     args = '"queued": 0, "registers per thread": 40, "shared memory": 400,\n      "blocks per SM": 4.740741, '
     args += f'"warps per SM": 75.851852, "grid": [{rng.randrange(1, 4096)}, 1, 1], "block": [512, 1, 1],\n      '
     args += '"est. achieved occupancy %": 75'
-    return _Ran("kernel", names[work % len(names)], 7, rng.randrange(1_500, 12_000), args)
+    return _Activity("kernel", names[work % len(names)], 7, rng.randrange(1_500, 12_000), args)
 
 
 def _kernel_name(at: int) -> str:

@@ -32,15 +32,15 @@ _ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 def capture(program: str, more: list[str], out: Path) -> None:
     """Capture one program in a process of its own."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} {_ONE_THREAD}".strip()
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tracekit", "capture", "--out", out, _PROGRAM, program, *more],
         check=False,
         capture_output=True,
         text=True,
         env={**os.environ, "XLA_FLAGS": flags, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    if ran.returncode != 0:
-        sys.exit(f"what_if.py: capturing {program} failed:\n{ran.stderr}")
+    if process.returncode != 0:
+        sys.exit(f"what_if.py: capturing {program} failed:\n{process.stderr}")
 
 
 def measure(path: Path, what: str) -> dict[str, Any]:
@@ -48,15 +48,15 @@ def measure(path: Path, what: str) -> dict[str, Any]:
     trace = tracekit.read(path)
     timeline = timeline_of(trace)
     paths = critical_path(timeline, steps(timeline).table)
-    tried = paths.what_if[paths.what_if["what"] == what].to_dict("records")
+    removals = paths.what_if[paths.what_if["what"] == what].to_dict("records")
     wall = paths.steps["wall_ps"].sum()
-    computed = trace.events[trace.events["kind"] == "compute"]
+    compute = trace.events[trace.events["kind"] == "compute"]
     result: dict[str, Any] = {
         "step_ps": statistics.median(paths.steps["wall_ps"].tolist()),
-        "compute_ps": int((computed["end_ps"] - computed["start_ps"]).sum()),
+        "compute_ps": int((compute["end_ps"] - compute["start_ps"]).sum()),
         "unexplained": float(paths.steps["unexplained_ps"].sum() / wall),
     }
-    for removal in tried:
+    for removal in removals:
         # The change of all steps together, put on the median step; told here even where the report refuses it. What
         # nothing explains is kept as it was, as in the report, or shrinks with the rest.
         result["predicted_ps"] = result["step_ps"] * (1 - (removal["replayed_ps"] - removal["without_ps"]) / wall)

@@ -115,12 +115,12 @@ def results() -> dict[str, Any]:
 
 def readme(results: dict[str, Any]) -> str:
     """The page that shows the gallery."""
-    parts = [_HEAD, _wrapped(f"{_ABOUT} {results['machine']} {_KNOW}")]
+    parts = [_HEAD, _wrap(f"{_ABOUT} {results['machine']} {_KNOW}")]
     for entry in ENTRIES:
         report, picture = results["reports"][entry.name], f"gallery/{entry.name}.png"
         image = f'<img src="{picture}" width="720" alt="{_plain(report["headline"])}">'
-        lines = [_wrapped(f"* **{name}**: {_plain(report['verdicts'][name])}", "  ") for name in entry.phases]
-        parts += [f"### {entry.title}", f"[{image}]({picture})", "\n".join(lines), _wrapped(entry.look), "Made by"]
+        lines = [_wrap(f"* **{name}**: {_plain(report['verdicts'][name])}", "  ") for name in entry.phases]
+        parts += [f"### {entry.title}", f"[{image}]({picture})", "\n".join(lines), _wrap(entry.look), "Made by"]
         parts += ["\n".join(f"    {command}" for command in entry.commands)]
     return "\n\n".join(parts) + "\n"
 
@@ -135,7 +135,7 @@ def renew() -> None:
     print("Wrote reports/README.md, and results and pictures in reports/gallery/", file=sys.stderr)
 
 
-def _wrapped(text: str, indent: str = "") -> str:
+def _wrap(text: str, indent: str = "") -> str:
     return textwrap.fill(text, 120, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 

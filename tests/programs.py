@@ -19,7 +19,7 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def compiled_once(directory: Path) -> dict[str, str]:
+def compile_once(directory: Path) -> dict[str, str]:
     """What makes JAX compile each program once, quickly, and keep it in `directory`: none runs for long."""
     return {
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",

@@ -70,12 +70,12 @@ def sqlite(path):
     base.close()
 
 
-def zipped(path):
+def write_zip(path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("trace.json", "{}")
 
 
-def dangling(path):
+def link_to_nothing(path):
     path.symlink_to(path.parent / "gone")
 
 
@@ -87,7 +87,7 @@ KINETO = json.dumps(
 ).encode()
 
 
-def damaged(path):
+def write_damaged_gzip(path):
     """A gzip stream with one bad byte, further in than the bytes that tell the format."""
     packed = bytearray(gzip.compress(random.Random(0).randbytes(900_000)))
     packed[600_000:600_040] = bytes(40)
@@ -98,7 +98,7 @@ def damaged(path):
 UNREADABLE = {
     "missing.xplane.pb": lambda path: None,
     "missing": lambda path: None,
-    "dangling.json": dangling,
+    "dangling.json": link_to_nothing,
     "directory": lambda path: path.mkdir(),
     "directory.xplane.pb": lambda path: path.mkdir(),
     "directory with a text": lambda path: (path.mkdir(), (path / "readme.txt").write_text("hello")),
@@ -116,8 +116,8 @@ UNREADABLE = {
     "latin1.json": of_bytes(b'{"traceEvents": [{"ph": "X", "name": \xe4'),
     "picture.png": of_bytes(PNG),
     "picture.xplane.pb": of_bytes(PNG),
-    "archive.zip": zipped,
-    "archive.xplane.pb": zipped,
+    "archive.zip": write_zip,
+    "archive.xplane.pb": write_zip,
     "report.nsys-rep": of_bytes(b"\x0a\x05NVIDIA" * 99),
     "other.sqlite": sqlite,
     "other.json": of_bytes(b'{"name": "package", "version": 1}'),
@@ -126,7 +126,7 @@ UNREADABLE = {
     "objects.json": of_bytes(b'[{"a": 1}, {"b": 2}]'),
     "cut.xplane.pb.gz": of_bytes(gzip.compress(SMALL)[:-400]),
     "cut.json.gz": of_bytes(gzip.compress(KINETO)[:12]),
-    "damaged.xplane.pb.gz": damaged,
+    "damaged.xplane.pb.gz": write_damaged_gzip,
     "broken.json.gz": of_bytes(b"\x1f\x8b\x08\x00 this is no gzip"),
     "cut.sqlite": lambda path: (sqlite(path), path.write_bytes(path.read_bytes()[:50])),
 }

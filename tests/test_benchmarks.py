@@ -172,8 +172,8 @@ def test_in_a_generated_kineto_trace_streams_run_in_order_and_nothing_before_its
     rows = trace.events.sort_values(["lane", "start_ps"])
     same = rows["lane"].astype(str).shift() == rows["lane"].astype(str)
     assert (rows["start_ps"] >= rows["end_ps"].shift())[same].all()
-    launched = trace.launches.drop_duplicates("correlation_id").set_index("correlation_id")["start_ps"]
-    assert (trace.events["start_ps"] > trace.events["correlation_id"].map(launched)).all()
+    call_start_ps = trace.launches.drop_duplicates("correlation_id").set_index("correlation_id")["start_ps"]
+    assert (trace.events["start_ps"] > trace.events["correlation_id"].map(call_start_ps)).all()
 
 
 def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
@@ -190,9 +190,9 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(tmp_path):
         assert ours["again_s"] > 0
         assert 0 < ours["loaded"] <= ours["peak"]
         expected = {
-            "partition.partition",
+            "overlap.stretch_of",
             "classification.known_by",
-            "idle/idle.idle",
+            "idle.idle",
             "critical_path/critical_path.critical_path",
         }
         assert {f"analysis/{part}" for part in expected} <= set(ours["parts"])

@@ -59,13 +59,13 @@ def test_every_command_is_here():
 
 
 @pytest.fixture(scope="module")
-def helped():
+def help_answers():
     return answers({command: ([*command.split(), "--help"], {}) for command in ("", *COMMANDS)})
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_imports_nothing_heavy(helped, command):
-    code, out, err, heavy = helped[command]
+def test_help_imports_nothing_heavy(help_answers, command):
+    code, out, err, heavy = help_answers[command]
     assert code == 0, err
     assert "Usage: " in out
     assert heavy == []

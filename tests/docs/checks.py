@@ -86,10 +86,10 @@ def check_shell(block: Block) -> None:
             raise WrongDocsError(f"{block.where}: nobody knows the program {program}")
 
 
-def _dotted(node: ast.AST) -> str | None:
+def _dotted_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (above := _dotted(node.value)):
+    if isinstance(node, ast.Attribute) and (above := _dotted_name(node.value)):
         return f"{above}.{node.attr}"
     return None
 
@@ -112,7 +112,7 @@ def _exists(name: str) -> bool:
 def check_python(block: Block) -> None:
     """The block compiles, and every name of tracekit's in it exists."""
     tree = ast.parse(block.text, block.where)
-    names = {name for node in ast.walk(tree) if (name := _dotted(node)) and name.startswith("tracekit.")}
+    names = {name for node in ast.walk(tree) if (name := _dotted_name(node)) and name.startswith("tracekit.")}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tracekit":
             names |= {f"{node.module}.{alias.name}" for alias in node.names}

@@ -12,7 +12,7 @@ from tests.docs.blocks import ROOT
 IMAGES = ROOT / "docs" / "images"
 
 
-def saved(png: bytes, name: str) -> None:
+def save(png: bytes, name: str) -> None:
     """Write a picture with a palette of 256 colours, which takes a third of the bytes."""
     picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
     picture.save(IMAGES / f"{name}.png", optimize=True)
@@ -31,7 +31,7 @@ def main(report: Path) -> None:
                 page.locator("#timeline").scroll_into_view_if_needed()
                 page.evaluate("document.querySelector('#timeline').scrollIntoView()")
                 page.wait_for_timeout(500)
-            saved(page.screenshot(), name)
+            save(page.screenshot(), name)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def same_rows(trace: Trace, file: PerfettoFile) -> None:
     times = events[["start_ps", "end_ps"]].to_numpy().tolist()
     for place, ((device, lane, name, kind), (start, end)) in enumerate(zip(texts, times, strict=True), 1):
         row = file.rows[place]
-        escaped = tuple(map(_escaped, (device, lane, name)))
+        escaped = tuple(map(_escape, (device, lane, name)))
         assert (file.devices[place], row.track, row.name, file.kinds[place]) == (*escaped, kind)
         assert row.times_ps == (start, end)
         assert (row.args["row"], row.args["kind"]) == (str(place - 1), kind)
@@ -47,13 +47,13 @@ def same_calls(trace: Trace, file: PerfettoFile) -> None:
     launches_expected: Counter = Counter()
     for counter, frames in ((expected, trace.spans), (launches_expected, trace.launches)):
         for call in frames.astype({"host": object, "thread": object, "name": object}).itertuples():
-            counter[(*map(_escaped, (call.host, call.thread, call.name)), call.start_ps, call.end_ps)] += 1
+            counter[(*map(_escape, (call.host, call.thread, call.name)), call.start_ps, call.end_ps)] += 1
     expected |= launches_expected  # the larger count of each
     actual = Counter((*_thread(call.track), call.name, *call.times_ps) for call in file.calls)
     assert actual == expected
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
@@ -246,9 +246,9 @@ def test_the_file_describes_the_extension_that_it_uses():
     event = descriptor_pb2.FileDescriptorProto(name="event", package="perfetto.protos", syntax="proto2")
     event.message_type.add(name="TrackEvent").extension_range.add(start=1000, end=10000)
     pool.Add(event)
-    (described,) = descriptor_pb2.FileDescriptorSet.FromString(description.extension_set.SerializeToString()).file
-    described.dependency.append("event")
-    pool.Add(described)
+    (extension_file,) = descriptor_pb2.FileDescriptorSet.FromString(description.extension_set.SerializeToString()).file
+    extension_file.dependency.append("event")
+    pool.Add(extension_file)
     extension = pool.FindExtensionByName("perfetto.protos.GpuTrackEvent.gpu_correlation")
     assert (extension.containing_type.name, extension.number) == ("TrackEvent", 3000)
     assert [(field.name, field.number, field.is_repeated) for field in extension.message_type.fields] == [
@@ -334,10 +334,10 @@ def test_a_whole_trace_comes_back(case):
     file = read_back(trace)
     same_rows(trace, file)
     same_calls(trace, file)
-    started = Counter(place for call in file.calls for place in call.starts)
-    assert set(started.values()) <= {1}
+    rows_launched = Counter(place for call in file.calls for place in call.starts)
+    assert set(rows_launched.values()) <= {1}
     timeline = timeline_of(trace)
-    assert sorted(started) == sorted((timeline.rows.at[timeline.launch >= 0] + 1).tolist())
+    assert sorted(rows_launched) == sorted((timeline.rows.at[timeline.launch >= 0] + 1).tolist())
     assert len(file.added) == len(timeline.steps.table) + len(
         np.unique(timeline.collectives.instance[timeline.collectives.instance >= 0])
     )

@@ -90,10 +90,10 @@ def test_csv_holds_every_value_as_text_and_null_as_nothing(name, compressed, tmp
     head, *lines = csv.reader(text.splitlines(keepends=True))
     assert head == list(getattr(TRACE, name).columns)
     expected = [["" if cell is None else str(cell) for cell in row] for row in values(getattr(TRACE, name))]
-    assert [list(map(_unmarked, row)) for row in lines] == expected
+    assert [list(map(_unmark, row)) for row in lines] == expected
 
 
-def _unmarked(field: str) -> str:
+def _unmark(field: str) -> str:
     """What the docs tell readers to do."""
     return field[1:] if field[:1] == "'" and field[1:2] in ("=", "+", "-", "@", "\t", "\r", "'") else field
 

@@ -11,5 +11,5 @@ from tests import programs
 @pytest.fixture(scope="session")
 def python(tmp_path_factory) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`programs.python`; what one program compiled, the next need not."""
-    compiled = programs.compiled_once(tmp_path_factory.mktemp("compiled"))
+    compiled = programs.compile_once(tmp_path_factory.mktemp("compiled"))
     return lambda *words, **more: programs.python(*words, **(compiled | more))

@@ -23,16 +23,16 @@ def test_eight_devices_give_the_losses_of_one_with_donated_buffers(python):
 
 
 def test_the_users_own_number_of_devices_holds_and_the_batch_is_split_evenly_without_donation(python):
-    ran = python(SCRIPT, "--steps", "1", "--batch", "100", XLA_FLAGS="--xla_force_host_platform_device_count=3")
-    assert ran.returncode == 0, ran.stderr
-    assert "batch 99 instead of 100" in ran.stdout
-    assert re.search(r"^3 devices: [\d.]+ s$", ran.stdout, re.MULTILINE)
+    process = python(SCRIPT, "--steps", "1", "--batch", "100", XLA_FLAGS="--xla_force_host_platform_device_count=3")
+    assert process.returncode == 0, process.stderr
+    assert "batch 99 instead of 100" in process.stdout
+    assert re.search(r"^3 devices: [\d.]+ s$", process.stdout, re.MULTILINE)
 
 
 def test_one_device_shows_what_it_can_and_says_what_it_lacks(python):
-    ran = python(SCRIPT, "--steps", "1", "--batch", "256", "--donate", JAX_NUM_CPU_DEVICES="1")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "needs two devices or more, and there is one" in ran.stdout
+    process = python(SCRIPT, "--steps", "1", "--batch", "256", "--donate", JAX_NUM_CPU_DEVICES="1")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "needs two devices or more, and there is one" in process.stdout
 
 
 def test_a_donated_state_is_gone_and_losses_that_differ_are_refused(python, tmp_path):
@@ -54,7 +54,7 @@ auto.LOSS_RTOL_CPU = -1.0
 sys.argv = ["autoparallel.py", "--steps", "1", "--batch", "64"]
 auto.main()
 """)
-    ran = python(tmp_path / "driver.py")
-    assert ran.returncode == 1
-    assert ran.stderr.endswith("the sharded step computes something else.\n")
-    assert "Traceback" not in ran.stderr
+    process = python(tmp_path / "driver.py")
+    assert process.returncode == 1
+    assert process.stderr.endswith("the sharded step computes something else.\n")
+    assert "Traceback" not in process.stderr

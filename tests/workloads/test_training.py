@@ -148,22 +148,24 @@ try:
 except RuntimeError as error:
     print("refused:", error)
 """)
-    ran = python(tmp_path / "driver.py")
-    assert ran.returncode == 0, ran.stderr
-    assert "refused: the replicas of ['conv1'][0] differ" in ran.stdout
+    process = python(tmp_path / "driver.py")
+    assert process.returncode == 0, process.stderr
+    assert "refused: the replicas of ['conv1'][0] differ" in process.stdout
 
 
 def test_by_default_a_few_steps_run_on_one_and_on_two_devices(python, small_set):
-    ran = python(SCRIPT, "--data", small_set, "--steps", "2")
-    assert ran.returncode == 0, ran.stderr
-    assert re.search(r"^1 device: [\d.]+ s\n2 devices: [\d.]+ s\nreplicas hold the same bits", ran.stdout, re.MULTILINE)
+    process = python(SCRIPT, "--data", small_set, "--steps", "2")
+    assert process.returncode == 0, process.stderr
+    assert re.search(
+        r"^1 device: [\d.]+ s\n2 devices: [\d.]+ s\nreplicas hold the same bits", process.stdout, re.MULTILINE
+    )
 
 
 def test_one_device_shows_what_it_can_and_says_what_it_lacks(python, small_set):
-    ran = python(SCRIPT, "--data", small_set, "--steps", "1", JAX_NUM_CPU_DEVICES="1")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert re.search(r"^1 device: [\d.]+ s$", ran.stdout, re.MULTILINE)
-    assert 'Phase "2 devices" needs two devices, and there is one' in ran.stdout
+    process = python(SCRIPT, "--data", small_set, "--steps", "1", JAX_NUM_CPU_DEVICES="1")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert re.search(r"^1 device: [\d.]+ s$", process.stdout, re.MULTILINE)
+    assert 'Phase "2 devices" needs two devices, and there is one' in process.stdout
 
 
 @pytest.mark.skipif(
@@ -172,12 +174,12 @@ def test_one_device_shows_what_it_can_and_says_what_it_lacks(python, small_set):
 def test_part_of_an_epoch_learns_real_fashion_mnist_on_one_and_on_two_devices(python, tmp_path):
     # 20 steps. The rate is high, so rounding decides where each step lands: three seeds gave 0.44 to 0.61 on either
     # number of devices, and guessing gives 0.10.
-    ran = python(
+    process = python(
         *(SCRIPT, "--epochs", "1", "--train-images", "5120", "--curve", tmp_path / "curve.png"),
         JAX_DISABLE_MOST_OPTIMIZATIONS="0",  # it runs longer than it is compiled
     )
-    assert ran.returncode == 0, ran.stderr
-    accuracy = dict(re.findall(r"^(1 device|2 devices), epoch 1: test accuracy ([\d.]+)", ran.stdout, re.MULTILINE))
+    assert process.returncode == 0, process.stderr
+    accuracy = dict(re.findall(r"^(1 device|2 devices), epoch 1: test accuracy ([\d.]+)", process.stdout, re.MULTILINE))
     assert accuracy.keys() == {"1 device", "2 devices"}
     assert min(map(float, accuracy.values())) > 0.3, accuracy
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
