@@ -45,7 +45,7 @@ def test_a_report_is_written_under_the_name_of_its_trace(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "sentence"),
     [
         ({"phases": ["one", "tow"]}, "traces/test holds no annotation 'tow'"),
         ({"phases": ["both"], "alone": ["one"]}, "'one' is no phase of traces/test"),
@@ -54,9 +54,9 @@ def test_a_report_is_written_under_the_name_of_its_trace(tmp_path, monkeypatch):
         ({"baseline": "one"}, "say what the last of the phases is compared with"),
     ],
 )
-def test_a_name_that_the_trace_does_not_hold_is_refused(given, said):
-    with pytest.raises(TracekitError, match=said):
-        tracekit.analyse(TRACE, **given)
+def test_a_name_that_the_trace_does_not_hold_is_refused(arguments, sentence):
+    with pytest.raises(TracekitError, match=sentence):
+        tracekit.analyse(TRACE, **arguments)
 
 
 def test_nothing_is_written_into_the_trace(tmp_path):

@@ -14,7 +14,7 @@ from tracekit.vocabulary.kinds import Kind
 KINDS = ("compute", "collective", "memcpy", "memset")
 # What a colour-blind reader sees, as matrices on linear RGB: Machado, Oliveira and Fernandes 2009, severity 1,
 # https://doi.org/10.1109/TVCG.2009.113
-SEEN = {
+VISION = {
     "all": np.eye(3),
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
@@ -36,16 +36,16 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (one, other))
+def contrast(ink: str, ground: str) -> float:
+    dark, light = sorted(float(linear(colour) @ [0.2126, 0.7152, 0.0722]) for colour in (ink, ground))
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("eyes", SEEN)
+@pytest.mark.parametrize("eyes", VISION)
 def test_kinds_stay_apart_for_all_eyes(theme, eyes):
-    seen = [lab(np.array(SEEN[eyes]) @ linear(THEMES[theme][kind])) for kind in (*KINDS, "idle")]
-    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 20
+    colours = [lab(np.array(VISION[eyes]) @ linear(THEMES[theme][kind])) for kind in (*KINDS, "idle")]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(colours, 2)) > 20
 
 
 @pytest.mark.parametrize("theme", THEMES)

@@ -47,9 +47,9 @@ CONTENDED = trace(
 )
 
 
-def shown(given, width: int = 80) -> str:
+def full_text(any_trace, width: int = 80) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    timeline = timeline_of(given)
+    timeline = timeline_of(any_trace)
     printout.show(analyse(timeline), console, full=True, timeline=timeline)
     return console.file.getvalue()
 
@@ -105,8 +105,8 @@ def test_work_left_unfinished_is_told():
 
 def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
     rows = events(("gpu:0", "memcpy", 0, 1, "copy", "H2D"), ("gpu:0", "compute", 0, 1001))
-    said = analyse(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
-    assert said == {
+    verdicts = analyse(trace(rows, spans(("p", 0, 1000), ("copy", 2000, 2010)))).verdicts
+    assert verdicts == {
         "p": "gpu:0 was busy 100 % of the time (the trace holds one device).",
         "copy": "No device was busy.",
     }
@@ -114,8 +114,8 @@ def test_what_lies_on_the_edges_of_a_phase_is_not_worth_a_word():
 
 def test_a_phase_with_nothing_but_unplaced_copies_says_so():
     rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
-    said = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
-    assert said == "Only copies ran (9 ps), no compute."
+    verdict = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
+    assert verdict == "Only copies ran (9 ps), no compute."
 
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
@@ -130,23 +130,23 @@ def test_an_empty_trace_says_so_and_has_no_window():
     report = analyse(trace(events()))
     assert report.verdicts == {"whole trace": report.headline}
     assert report.headline.startswith("The trace holds neither device work nor named host spans; for the next one")
-    found = report.summary()["trace"]
-    assert (found["window_ps"], found["window_reason"]) == (None, "the trace holds no device rows")
+    trace_summary = report.summary()["trace"]
+    assert (trace_summary["window_ps"], trace_summary["window_reason"]) == (None, "the trace holds no device rows")
 
 
-@pytest.mark.parametrize("given", [PARALLEL, CONTENDED, trace(events())])
-def test_the_summary_is_json_and_its_cells_sum_to_the_window(given):
-    found = json.loads(json.dumps(analyse(given).summary(), allow_nan=False))
-    assert found["schema"] == 2
-    for device in found["devices"]:
+@pytest.mark.parametrize("any_trace", [PARALLEL, CONTENDED, trace(events())])
+def test_the_summary_is_json_and_its_cells_sum_to_the_window(any_trace):
+    summary = json.loads(json.dumps(analyse(any_trace).summary(), allow_nan=False))
+    assert summary["schema"] == 2
+    for device in summary["devices"]:
         assert sum(device["partition"].values()) == device["window_ps"]
         assert device["busy_ps"] == device["window_ps"] - device["partition"]["idle"]
-    assert sum(found["concurrency"]) == (found["trace"]["window_ps"] or 0)
+    assert sum(summary["concurrency"]) == (summary["trace"]["window_ps"] or 0)
 
 
 def test_the_summary_holds_the_figures_of_the_phases():
-    found = analyse(PARALLEL).summary()
-    both = found["phases"][2]
+    summary = analyse(PARALLEL).summary()
+    both = summary["phases"][2]
     assert {key: both[key] for key in ("name", "n", "wall_ps", "speedup", "efficiency", "compared_with")} == {
         "name": "both",
         "n": 1,
@@ -157,8 +157,8 @@ def test_the_summary_holds_the_figures_of_the_phases():
     }
     assert [row["stretch"] for row in both["stretch"]] == [1.0, 1.0]
     assert both["device_pairs"][0]["ratio_min"] == 1.0
-    assert found["device_pairs"][0]["overlap_ps"] == 10 * MS
-    assert found["concurrency"] == [0, 20 * MS, 10 * MS]
+    assert summary["device_pairs"][0]["overlap_ps"] == 10 * MS
+    assert summary["concurrency"] == [0, 20 * MS, 10 * MS]
 
 
 def test_every_key_of_the_summary_is_documented():
@@ -189,12 +189,12 @@ def test_every_column_of_the_tables_is_defined_in_the_docs():
 
 
 def test_tables_fit_80_columns_and_markdown_cannot_be_broken_by_names():
-    shown_text = shown(PARALLEL)
-    assert max(map(len, shown_text.splitlines())) <= 80
-    assert re.search(r"both +1 +10.00 ms +100 % +2.00x +- +1.00x", shown_text)
+    text = full_text(PARALLEL)
+    assert max(map(len, text.splitlines())) <= 80
+    assert re.search(r"both +1 +10.00 ms +100 % +2.00x +- +1.00x", text)
     hostile = trace(events(("gpu:0", "compute", 0, 5)), spans(("a|b<script>", 0, 5), ("[red]x[/red]", 5, 6)))
     assert "a\\|b&lt;script>" in markdown(analyse(hostile), "gantt.png")
-    assert "[red]x[/red]" in shown(hostile)
+    assert "[red]x[/red]" in full_text(hostile)
 
 
 def test_all_files_are_written_and_can_be_read_back(tmp_path):
@@ -209,8 +209,8 @@ def test_all_files_are_written_and_can_be_read_back(tmp_path):
         "report.md",
         "summary.json",
     ]
-    held = json.loads((out / "summary.json").read_text("utf-8"))
-    assert {key: value for key, value in held.items() if key != "report"} == report.summary()
+    saved = json.loads((out / "summary.json").read_text("utf-8"))
+    assert {key: value for key, value in saved.items() if key != "report"} == report.summary()
     back = pd.read_parquet(out / "intervals.parquet")
     assert back[["start_ps", "end_ps"]].equals(PARALLEL.events[["start_ps", "end_ps"]])
     assert back["device"].astype(str).tolist() == PARALLEL.events["device"].astype(str).tolist()
@@ -272,7 +272,7 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "sentence"),
     [
         ({"phase": ["nowhere"]}, "holds no annotation 'nowhere'"),
         ({"alone": ["step"]}, "name it in phases (--phase NAME)"),
@@ -280,11 +280,11 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
         ({"run": "gone"}, "contains no run 'gone'; its runs are: run"),
     ],
 )
-def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, said):
+def test_mistakes_are_one_sentence_and_write_nothing(tmp_path, options, sentence):
     run_dir = tmp_path / "plugins" / "profile" / "run"
     run_dir.mkdir(parents=True)
     write_xspace(run_dir / "host.xplane.pb", TEXT)
-    with pytest.raises(TracekitError, match=re.escape(said)):
+    with pytest.raises(TracekitError, match=re.escape(sentence)):
         cli.report(tmp_path, tmp_path.with_name("never"), **options)
     assert not tmp_path.with_name("never").exists()
 
@@ -298,14 +298,17 @@ def test_hosts_on_unaligned_clocks_are_reported_apart_and_nothing_is_said_across
         ],
     )
     report = analyse(trace(rows))
-    found = report.summary()
+    summary = report.summary()
     assert report.headline == (
         "2 devices were busy, on clocks that are not aligned: how far they overlapped is not known."
     )
-    assert (found["concurrency"], found["concurrency_reason"]) == (None, "the hosts' clocks are not aligned")
-    assert (found["trace"]["window_ps"], found["trace"]["window_reason"]) == (None, "the hosts' clocks are not aligned")
-    assert [device["window_ps"] for device in found["devices"]] == [10 * MS, 15 * MS]
-    assert [(pair["overlap_ps"], pair["reason"]) for pair in found["device_pairs"]] == [
+    assert (summary["concurrency"], summary["concurrency_reason"]) == (None, "the hosts' clocks are not aligned")
+    assert (summary["trace"]["window_ps"], summary["trace"]["window_reason"]) == (
+        None,
+        "the hosts' clocks are not aligned",
+    )
+    assert [device["window_ps"] for device in summary["devices"]] == [10 * MS, 15 * MS]
+    assert [(pair["overlap_ps"], pair["reason"]) for pair in summary["device_pairs"]] == [
         (None, "their hosts' clocks are not aligned")
     ]
     assert [table.title for section in report.overview for table in section.tables if table.brief] == [

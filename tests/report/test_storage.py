@@ -29,11 +29,11 @@ def test_a_loaded_report_equals_the_one_that_was_saved(name, tmp_path):
 
 def test_a_difference_of_a_picosecond_is_a_difference():
     rows = [("gpu:0", "compute", 0, 10 * MS), ("gpu:1", "compute", 5 * MS, 15 * MS)]
-    one = tracekit.analyse(trace(events(*rows)))
-    other = tracekit.analyse(trace(events(rows[0], ("gpu:1", "compute", 5 * MS, 15 * MS + 1))))
-    assert one == tracekit.analyse(trace(events(*rows)))
-    assert one != other
-    assert one != "a report"
+    shorter = tracekit.analyse(trace(events(*rows)))
+    longer = tracekit.analyse(trace(events(rows[0], ("gpu:1", "compute", 5 * MS, 15 * MS + 1))))
+    assert shorter == tracekit.analyse(trace(events(*rows)))
+    assert shorter != longer
+    assert shorter != "a report"
 
 
 def test_saving_again_leaves_no_frame_of_the_report_before(tmp_path):
@@ -42,8 +42,8 @@ def test_saving_again_leaves_no_frame_of_the_report_before(tmp_path):
 
 
 def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_without_a_timeline(tmp_path):
-    given = trace(events(("gpu:0", "compute", 0, 10 * MS)), spans(("p", 0, 10 * MS)))
-    saved = tracekit.report(given, tmp_path / "first")
+    with_phase = trace(events(("gpu:0", "compute", 0, 10 * MS)), spans(("p", 0, 10 * MS)))
+    saved = tracekit.report(with_phase, tmp_path / "first")
     assert tracekit.report(tmp_path / "first") == saved
     assert tracekit.report(tmp_path / "first", tmp_path / "second") == saved
     assert sorted(path.name for path in (tmp_path / "second").iterdir()) == [
@@ -59,7 +59,7 @@ def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "sentence"),
     [
         (lambda place: (place / "summary.json").unlink(), r"holds no report: summary\.json is not there"),
         (lambda place: (place / "summary.json").write_text("{"), r"summary\.json cannot be read: .*from its trace"),
@@ -69,10 +69,10 @@ def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_
         (lambda place: next((place / "frames").iterdir()).write_text("no"), "is damaged: .*from its trace"),
     ],
 )
-def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, said, tmp_path):
+def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, sentence, tmp_path):
     report("one").save(tmp_path)
     damage(tmp_path)
-    with pytest.raises(TracekitError, match=said):
+    with pytest.raises(TracekitError, match=sentence):
         tracekit.load(tmp_path)
 
 
@@ -88,17 +88,17 @@ def test_times_above_2_to_the_53_and_nulls_come_back_exactly(tmp_path):
 def test_a_summary_of_schema_1_loads_with_what_it_holds_and_says_what_it_lacks(tmp_path):
     """The file is of the gallery at 54ffded, its longest lists cut."""
     place = DATA / "report-schema-1"
-    held = json.loads((place / "summary.json").read_text("utf-8"))
+    saved = json.loads((place / "summary.json").read_text("utf-8"))
     loaded = tracekit.load(place)
     again = json.loads(json.dumps(loaded.summary()))
     same = "trace headline devices overlap device_pairs concurrency parallelism verdicts compared known_by guessed"
-    assert {key: again[key] for key in same.split()} == {key: held[key] for key in same.split()}
-    told = ("name", "wall_ps", "speedup", "stretch", "overlap", "device_pairs", "concurrency", "verdict")
-    assert [{key: phase[key] for key in told} for phase in again["phases"]] == [
-        {key: phase[key] for key in told} for phase in held["phases"]
+    assert {key: again[key] for key in same.split()} == {key: saved[key] for key in same.split()}
+    keys = ("name", "wall_ps", "speedup", "stretch", "overlap", "device_pairs", "concurrency", "verdict")
+    assert [{key: phase[key] for key in keys} for phase in again["phases"]] == [
+        {key: phase[key] for key in keys} for phase in saved["phases"]
     ]
     assert again["idle"] is None
     assert loaded.explanation.idle.lacking.endswith("Make the report again from its trace: tracekit report TRACE.")
-    assert loaded.explanation.collectives.lacking == held["lacking"]["collectives"]
+    assert loaded.explanation.collectives.lacking == saved["lacking"]["collectives"]
     assert tracekit.load(loaded.save(tmp_path)) == loaded
     assert "is of schema 1, which does not hold this" in page(loaded)

@@ -37,8 +37,8 @@ def devices(*rows: tuple) -> pd.DataFrame:
 def hosts(*rows: tuple) -> pd.DataFrame:
     """Rows of (host, origin, clock, shift, residual)."""
     columns = ("host", "origin_ns", "clock", "shift_ps", "residual_ps")
-    made = {name: list(column) for name, column in zip(columns, zip(*rows, strict=True), strict=True)}
-    return frame(HOST_COLUMNS, {**made, "source": [f"{row[0]}.json" for row in rows]})
+    data = {name: list(column) for name, column in zip(columns, zip(*rows, strict=True), strict=True)}
+    return frame(HOST_COLUMNS, {**data, "source": [f"{row[0]}.json" for row in rows]})
 
 
 def two_devices() -> Trace:
@@ -120,9 +120,9 @@ def test_the_screen_says_them_in_words():
 
 
 def test_json_holds_the_same():
-    found = json.loads(json.dumps(contents(two_devices()).data))
-    assert found["schema"] == 1
-    assert found["devices"][1] == {
+    data = json.loads(json.dumps(contents(two_devices()).data))
+    assert data["schema"] == 1
+    assert data["devices"][1] == {
         "device": "gpu:1",
         "host": "h",
         "model": "H200",
@@ -131,22 +131,22 @@ def test_json_holds_the_same():
         "busy_ps": 20 * MS,
         "window_ps": 40 * MS,
     }
-    assert found["carried"]["launch"] == {"have": 1, "of": 2}
+    assert data["carried"]["launch"] == {"have": 1, "of": 2}
 
 
 def test_every_key_of_the_json_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
     words = set(re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)))
-    found = contents(two_devices()).data
-    parts = [found, *found["clocks"], *found["devices"], found["spans"], found["carried"], *found["carried"].values()]
+    data = contents(two_devices()).data
+    parts = [data, *data["clocks"], *data["devices"], data["spans"], data["carried"], *data["carried"].values()]
     assert {key for part in parts for key in part} - words == set()
 
 
 def test_a_correlation_id_counts_only_on_its_own_host():
     rows = concat(EVENT_COLUMNS, [events((f"{host}/gpu:0", "compute", 0, 9), host=host) for host in ("a", "b")])
     rows["correlation_id"] = pd.array([7, 7], "Int64")
-    found = contents(trace(rows, launches=launches(("a", 0, 1, 7), ("b", 0, 1, 8))))
-    assert found.carried["launch"] == Share(1, 2)
+    result = contents(trace(rows, launches=launches(("a", 0, 1, 7), ("b", 0, 1, 8))))
+    assert result.carried["launch"] == Share(1, 2)
 
 
 def unaligned(number: int) -> Trace:
@@ -160,13 +160,13 @@ def unaligned(number: int) -> Trace:
 
 
 def test_hosts_on_clocks_of_their_own_have_a_time_span_each():
-    found = contents(unaligned(2))
-    assert [(clock.hosts, clock.end_ps - clock.start_ps) for clock in found.clocks] == [
+    result = contents(unaligned(2))
+    assert [(clock.hosts, clock.end_ps - clock.start_ps) for clock in result.clocks] == [
         (("rank0",), MS),
         (("rank1",), MS),
     ]
-    assert {device.window_ps for device in found.devices} == {MS}
-    assert lines(found)[2:6] == [
+    assert {device.window_ps for device in result.devices} == {MS}
+    assert lines(result)[2:6] == [
         "clocks   2 that are not aligned: no time is compared across them",
         "         rank0: 1.00 ms in all, 1.00 ms from first to last device event; began",
         "         at an unknown time of day",
@@ -176,14 +176,14 @@ def test_hosts_on_clocks_of_their_own_have_a_time_span_each():
 
 def test_the_shift_and_the_rest_of_aligned_hosts_are_told():
     rows = concat(EVENT_COLUMNS, [events((f"{host}/gpu:0", "compute", 0, 9), host=host) for host in ("a", "b")])
-    found = contents(trace(rows, hosts=hosts(("a", 10, None, 0, 3000), ("b", 20, None, -MS, 2000))))
-    assert "hosts    a, b, on one clock, shifted by up to 1.00 ms, collectives end within" in lines(found)
+    result = contents(trace(rows, hosts=hosts(("a", 10, None, 0, 3000), ("b", 20, None, -MS, 2000))))
+    assert "hosts    a, b, on one clock, shifted by up to 1.00 ms, collectives end within" in lines(result)
 
 
 def many_devices() -> Trace:
     rows = [
         events(
-            *[(f"host{at}/gpu:{one}", "compute", 0, (at + 1) * MS) for one in range(8)],
+            *[(f"host{at}/gpu:{device}", "compute", 0, (at + 1) * MS) for device in range(8)],
             (f"host{at}/gpu:0", "memcpy", 0, MS, "copy", "H2D"),
             host=f"host{at}",
         )
@@ -206,10 +206,10 @@ def test_many_devices_become_one_line_with_ranges():
 
 def test_devices_without_rows_and_of_other_models_stand_apart():
     rows = events(*[(f"gpu:{at}", "compute", 0, 4) for at in range(9)], ("cpu:0", "compute", 0, 1))
-    found = trace(rows, devices=devices(*[("h", f"gpu:{at}", "A" if at < 6 else "B") for at in range(12)]))
-    said = lines(contents(found))
-    at = next(at for at, line in enumerate(said) if line.startswith("devices"))
-    assert said[at : at + 6] == [
+    several_models = trace(rows, devices=devices(*[("h", f"gpu:{at}", "A" if at < 6 else "B") for at in range(12)]))
+    screen = lines(contents(several_models))
+    at = next(at for at, line in enumerate(screen) if line.startswith("devices"))
+    assert screen[at : at + 6] == [
         "devices  1 CPU device and 12 GPUs: 6 A, 6 B; busy = share of those 4 ps",
         "        lanes  compute  collective  memcpy  memset    busy  model",
         "cpu:0       1        1           0       0       0  25.0 %  -",
@@ -219,33 +219,33 @@ def test_devices_without_rows_and_of_other_models_stand_apart():
     ]
 
 
-@pytest.mark.parametrize("given", [two_devices(), unaligned(64), many_devices(), trace(events())])
-def test_whatever_is_there_it_is_one_screen(given):
-    said = lines(contents(replace(given, source="p" * 200)))
-    assert max(map(len, said[1:])) <= WIDTH
-    assert len(said) <= HEIGHT + MIN_NOTE_LINES
+@pytest.mark.parametrize("any_trace", [two_devices(), unaligned(64), many_devices(), trace(events())])
+def test_whatever_is_there_it_is_one_screen(any_trace):
+    screen = lines(contents(replace(any_trace, source="p" * 200)))
+    assert max(map(len, screen[1:])) <= WIDTH
+    assert len(screen) <= HEIGHT + MIN_NOTE_LINES
 
 
 def test_notes_without_room_are_places_by_count():
-    said = lines(contents(many_devices()))
-    kept = sum("something that takes" in line for line in said)
-    assert kept > 0
-    assert said[-1] == f"         … and {64 - kept} more: --json prints all."
+    screen = lines(contents(many_devices()))
+    note_count = sum("something that takes" in line for line in screen)
+    assert note_count > 0
+    assert screen[-1] == f"         … and {64 - note_count} more: --json prints all."
 
 
 @pytest.mark.parametrize(
-    ("form", "said"),
+    ("form", "ending"),
     [
         ("xplane", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
         ("jax-json", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
         ("kineto", "."),
     ],
 )
-def test_a_trace_of_host_threads_only_says_so_first(form, said):
-    given = replace(trace(events(), spans(("train", 0, 9))), format=form)
-    (sentence,) = contents(given).missing
-    assert sentence.startswith(f"The trace holds no device work, only host threads{said}")
-    report = analyse(given)
+def test_a_trace_of_host_threads_only_says_so_first(form, ending):
+    host_only = replace(trace(events(), spans(("train", 0, 9))), format=form)
+    (sentence,) = contents(host_only).missing
+    assert sentence.startswith(f"The trace holds no device work, only host threads{ending}")
+    report = analyse(host_only)
     assert (report.headline, report.verdicts) == (
         sentence,
         {"whole trace": sentence, "train": "No device was busy."},
@@ -257,7 +257,7 @@ def test_every_format_says_what_would_have_recorded_devices(tmp_path):
     kineto = {"schemaVersion": 1, "deviceProperties": [], "traceEvents": [host_event("user_annotation", "step")]}
     mxnet = [process("cpu/0", 1), process("MXNET_C_API", 2), *pair("MXNDArraySave", 2)]
     jax = [process("/host:CPU", 1), {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 1, "dur": 1}, {}]
-    made = {
+    writers = {
         "host.xplane.pb": lambda path: write(path, PlaneText("/host:CPU").event("python", "f", 0, 9).text()),
         "host.trace.json": lambda path: path.write_text(json.dumps({"traceEvents": jax})),
         "kineto.json": lambda path: path.write_text(json.dumps(kineto)),
@@ -265,11 +265,11 @@ def test_every_format_says_what_would_have_recorded_devices(tmp_path):
         "nsys.sqlite": ranges_only,
     }
     advice = ("host_tracer_level", "host_tracer_level", "ProfilerActivity.CUDA", "profile_all=True", "--trace=cuda")
-    for (name, make), said in zip(made.items(), advice, strict=True):
+    for (name, make), setting in zip(writers.items(), advice, strict=True):
         make(tmp_path / name)
-        found = contents(read(tmp_path / name))
-        assert found.missing[0].startswith("The trace holds no device work, only host threads"), name
-        assert sum(said in sentence for sentence in (*found.missing, *found.notes)) == 1, name
+        result = contents(read(tmp_path / name))
+        assert result.missing[0].startswith("The trace holds no device work, only host threads"), name
+        assert sum(setting in sentence for sentence in (*result.missing, *result.notes)) == 1, name
 
 
 def host_event(category, name):
@@ -293,7 +293,7 @@ def ranges_only(path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("without_time", "beginning"),
     [
         (trace(events()), "The trace holds neither device work nor named host spans; "),
         (
@@ -304,11 +304,11 @@ def ranges_only(path):
     ],
     ids=["empty", "empty planes", "zero length"],
 )
-def test_a_trace_without_device_work_is_told_apart_and_drawn(given, said):
-    assert contents(given).missing[0].startswith(said)
-    report = analyse(given)
-    assert report.headline.startswith(said)
-    assert figure(given, title=report.headline).get_axes() == []
+def test_a_trace_without_device_work_is_told_apart_and_drawn(without_time, beginning):
+    assert contents(without_time).missing[0].startswith(beginning)
+    report = analyse(without_time)
+    assert report.headline.startswith(beginning)
+    assert figure(without_time, title=report.headline).get_axes() == []
 
 
 def test_a_trace_that_holds_all_misses_nothing():
@@ -328,5 +328,5 @@ def test_ranges_of_large_numbers_are_short():
         replace(device, device=f"gpu:{at}", rows={kind: number + at for kind, number in rows.items()})
         for at in range(9)
     ]
-    said = lines(replace(contents(two_devices()), devices=tuple(more)))
-    assert "9 GPUs      1     1.2M         0-8  9,999-10k  999k-1.0M  50.0 %" in said
+    screen = lines(replace(contents(two_devices()), devices=tuple(more)))
+    assert "9 GPUs      1     1.2M         0-8  9,999-10k  999k-1.0M  50.0 %" in screen

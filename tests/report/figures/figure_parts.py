@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 # Any merged set of integer points in 0 to 60.
 WINDOW = (0, 60)
 pairs = st.tuples(st.integers(0, 55), st.integers(0, 5)).map(lambda p: (p[0], p[0] + p[1]))
-merged = st.lists(pairs, max_size=12).map(lambda rows: iv.union(np.array(rows, np.int64).reshape(-1, 2)))
+interval_sets = st.lists(pairs, max_size=12).map(lambda rows: iv.union(np.array(rows, np.int64).reshape(-1, 2)))
 
 
 def points(a) -> set[int]:
@@ -25,7 +25,7 @@ def words(figure) -> list[str]:
     return [text.get_text() for part in (figure, *figure.axes) for text in part.texts]
 
 
-def filled(axes) -> dict[str, np.ndarray]:
+def filled_boxes(axes) -> dict[str, np.ndarray]:
     """The boxes (x0, x1, y0, y1) that are seen of each colour on `axes`, in its own units.
 
     A shape may hold those that are painted over it.

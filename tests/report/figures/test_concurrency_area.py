@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
-from tests.report.figures.figure_parts import area, filled, words
+from tests.report.figures.figure_parts import area, filled_boxes, words
 from tracekit.columns import concat, frame
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
@@ -26,14 +26,14 @@ def busy_points(rows, device) -> set[int]:
 
 
 def test_few_steps_stand_as_they_are_in_the_colour_of_their_number():
-    over_time = filled(concurrency(select(trace(ROWS))).axes[1])
+    over_time = filled_boxes(concurrency(select(trace(ROWS))).axes[1])
     assert over_time[LIGHT["one"]].tolist() == [[0, 40, 0, 1], [60, 80, 0, 1], [90, 100, 0, 1]]
     assert over_time[LIGHT["many"]].tolist() == [[40, 60, 0, 2]]
 
 
 def test_the_histogram_is_the_exact_time_with_so_many_busy():
     figure = concurrency(select(trace(ROWS)))
-    bars = filled(figure.axes[2])
+    bars = filled_boxes(figure.axes[2])
     assert {colour: boxes[:, :2].tolist() for colour, boxes in bars.items()} == {
         LIGHT["idle"]: [[0, 10]],
         LIGHT["one"]: [[0, 70]],
@@ -55,7 +55,7 @@ ROW = st.tuples(DEVICE, st.integers(0, 5000), st.integers(1, 900)).map(lambda ro
 def test_the_area_is_the_busy_time_however_many_steps_there_are(rows):
     figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))), width=5)
     expected = sum(len(busy_points(rows, f"gpu:{i}")) for i in range(6))
-    assert sum(map(area, filled(figure.axes[1]).values())) == pytest.approx(expected)
+    assert sum(map(area, filled_boxes(figure.axes[1]).values())) == pytest.approx(expected)
 
 
 def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
@@ -65,7 +65,7 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
         edges = np.sort(rng.choice(20_000, 2000, replace=False))
         rows += [(f"gpu:{device}", int(a), int(b)) for a, b in edges.reshape(-1, 2)]
     figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))))
-    over_time = filled(figure.axes[1])
+    over_time = filled_boxes(figure.axes[1])
     first = min(start for _, start, _ in rows)
     is_busy = np.zeros((5, 20_000), bool)
     for name, start, end in rows:

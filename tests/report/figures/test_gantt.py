@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import spans
-from tests.report.figures.figure_parts import WINDOW, merged, points
+from tests.report.figures.figure_parts import WINDOW, interval_sets, points
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.report.figures import gantt as gantt_figure
@@ -316,7 +316,7 @@ def test_a_crowded_column_of_one_kind_shows_no_other():
 
 
 @settings(max_examples=50, deadline=None)
-@given(merged, merged, merged)
+@given(interval_sets, interval_sets, interval_sets)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
     keys_at = {p: layer.keys for layer in gantt_figure.layers(sets) for p in points(layer.intervals)}
@@ -327,7 +327,7 @@ def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
 
 
 @settings(max_examples=50, deadline=None)
-@given(merged, merged, merged)
+@given(interval_sets, interval_sets, interval_sets)
 def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     bins = [(1, 1), (2, 3)]
     levels = [points(layer.intervals) for layer in gantt_figure.levels([a, b, c], bins)]
@@ -336,7 +336,7 @@ def test_levels_hold_the_points_with_that_many_sets(a, b, c):
 
 
 @settings(max_examples=50, deadline=None)
-@given(merged, merged, st.integers(1, 60))
+@given(interval_sets, interval_sets, st.integers(1, 60))
 def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
     lane = gantt_figure.layers({"a": a, "b": b})
     edges = iv.even_edges(WINDOW, columns)

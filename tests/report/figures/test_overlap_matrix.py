@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.frames import events, trace
-from tests.report.figures.figure_parts import filled, words
+from tests.report.figures.figure_parts import filled_boxes, words
 from tracekit.columns import concat
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
@@ -53,7 +53,7 @@ def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
 
 
 def test_the_shade_of_a_cell_grows_with_its_ratio():
-    by_colour = filled(overlap(select(trace(ROWS))).axes[0])
+    by_colour = filled_boxes(overlap(select(trace(ROWS))).axes[0])
     diagonal = by_colour.pop(LIGHT["idle"])
     assert np.floor(diagonal[:, [0, 2]]).tolist() == [[0, 0], [1, 1], [2, 2]]
     darkness = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events, spans, trace
-from tests.report.figures.figure_parts import area, filled, words
+from tests.report.figures.figure_parts import area, filled_boxes, words
 from tracekit.columns import concat
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.partition_bars import CELLS
@@ -39,7 +39,7 @@ def test_every_exact_cell_has_a_part_of_the_bar():
 
 
 def test_each_part_has_its_share_and_kinds_that_ran_at_once_divide_its_height():
-    by_colour = filled(partition(select(trace(ROWS))).axes[0])
+    by_colour = filled_boxes(partition(select(trace(ROWS))).axes[0])
     bar = by_colour[LIGHT["idle"]][:, 3].max() - by_colour[LIGHT["idle"]][:, 2].min()
     height = by_colour[LIGHT["idle"]][0, 3] - by_colour[LIGHT["idle"]][0, 2]
     assert bar > height
@@ -97,7 +97,7 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
             kinds = {"memcpy" if kind == "memset" else kind for kind in on} or {"idle"}
             for kind in kinds:
                 expected[kind] += 100 / len(points) / len(kinds)
-    by_colour = filled(figure.axes[0])
+    by_colour = filled_boxes(figure.axes[0])
     any_box = next(iter(by_colour.values()))
     pitch = abs(np.diff(figure.axes[0].get_ylim())[0]) / len(devices)
     assert len(any_box)
@@ -107,7 +107,7 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
 
 def test_a_dark_figure_has_the_dark_palette():
     figure = partition(select(trace(ROWS)), theme="dark")
-    assert DARK["compute"] in filled(figure.axes[0])
+    assert DARK["compute"] in filled_boxes(figure.axes[0])
     assert figure.get_facecolor()[:3] == pytest.approx([int(DARK["paper"][at : at + 2], 16) / 255 for at in (1, 3, 5)])
 
 

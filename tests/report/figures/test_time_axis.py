@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.report.figures.figure_parts import merged, points
+from tests.report.figures.figure_parts import interval_sets, points
 from tracekit import units
 from tracekit.errors import TracekitError
 from tracekit.report.figures import time_axis
@@ -84,7 +84,7 @@ def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
 
 
 @settings(max_examples=50, deadline=None)
-@given(merged, merged)
+@given(interval_sets, interval_sets)
 def test_windows_laid_end_to_end_hold_the_points_inside_them_in_order(intervals, windows):
     inside = sorted(points(windows))
     expected = {place for place, point in enumerate(inside) if point in points(intervals)}

@@ -34,8 +34,8 @@ def several():
     return trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one")))
 
 
-def shown(given, width=80, full=False, **how) -> str:
-    timeline = timeline_of(given)
+def printout_text(any_trace, width=80, full=False, **how) -> str:
+    timeline = timeline_of(any_trace)
     report = analyse(timeline)
     file = io.StringIO()
     on = terminal.console(file, width=width)
@@ -48,7 +48,7 @@ def shown(given, width=80, full=False, **how) -> str:
 
 
 def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_the_tables():
-    lines = shown(several()).splitlines()
+    lines = printout_text(several()).splitlines()
     starts = [
         "one: ",
         "two: ",
@@ -64,13 +64,13 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
 
 
 def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
-    report, brief, full = analyse(several()), shown(several()), shown(several(), full=True)
+    report, brief, full = analyse(several()), printout_text(several()), printout_text(several(), full=True)
     there = [section for section in [*report.sections, report.classification] if not section.lacking]
-    tables = [table for section in there for table in section.tables if table.brief]
-    assert tables
-    for one in tables:
-        assert one.title in full.splitlines()
-        assert one.title not in brief.splitlines()
+    titles = [table.title for section in there for table in section.tables if table.brief]
+    assert titles
+    for title in titles:
+        assert title in full.splitlines()
+        assert title not in brief.splitlines()
     for section in there:
         for finding in section.findings:
             assert "".join(f"{finding.sentence}Try:{finding.action}".split()) in re.sub(r"\s|\*", "", full)
@@ -78,7 +78,7 @@ def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and
             assert "".join(sentence.split()) in re.sub(r"\s|\*", "", full)
         if section.sentences:
             assert "".join(section.sentences[0].split()) in re.sub(r"\s", "", brief)
-    assert brief.splitlines()[-1] == f"--full prints {len(tables)} more tables; report.md has all of them."
+    assert brief.splitlines()[-1] == f"--full prints {len(titles)} more tables; report.md has all of them."
     assert len(brief.splitlines()) < len(full.splitlines()) / 1.5
 
 
@@ -86,7 +86,7 @@ def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_the
     frame = events(*[(f"gpu:{at}", "compute", 0, 100 * MS) for at in range(20)])
     marks = [(f"p{at}", at * MS, (at + 1) * MS) for at in range(12)]
     report = trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0")))
-    brief, full = shown(report).splitlines(), shown(report, full=True).splitlines()
+    brief, full = printout_text(report).splitlines(), printout_text(report, full=True).splitlines()
     verdicts = [line for line in brief[:40] if re.match(r"(p\d+|last): ", line)]
     # What is compared is kept, in the order of the trace.
     assert [line.split(":")[0] for line in verdicts] == [*(f"p{at}" for at in range(9)), "last"]
@@ -101,7 +101,7 @@ def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_the
 @pytest.mark.parametrize("width", [60, 80, 200])
 @pytest.mark.parametrize("full", [False, True])
 def test_no_line_is_too_wide_and_no_number_is_cut_in_two(width, full):
-    lines = shown(several(), width, full).splitlines()
+    lines = printout_text(several(), width, full).splitlines()
     assert max(map(cell_len, lines)) <= width
     row = next(line for line in lines if line.startswith("gpu:0") and line.count("%") == 5)
     assert len(re.findall(r"\d[\d.]* (?:ms|%)", row)) == 6
@@ -109,8 +109,8 @@ def test_no_line_is_too_wide_and_no_number_is_cut_in_two(width, full):
 
 def test_colours_change_nothing_but_the_colours():
     report = several()
-    plain = shown(report)
-    coloured = shown(report, force_terminal=True, color_system="truecolor", legacy_windows=False)
+    plain = printout_text(report)
+    coloured = printout_text(report, force_terminal=True, color_system="truecolor", legacy_windows=False)
     assert not CODES.search(plain)
     assert CODES.search(coloured)
     assert [line.rstrip() for line in CODES.sub("", coloured).splitlines()] == [
@@ -122,7 +122,7 @@ def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
     names = ["[bold]x[/bold]", "\x1b[2J\x1b]0;gone\x07", "\u202eevil", ":warning:", "漢字\t漢字", "a\nb"]
     frame = events(*[("gpu:0", "compute", at, at + 1, name) for at, name in enumerate(names)])
     report = trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)]))
-    for out in (shown(report, full=True), shown(report, 60)):
+    for out in (printout_text(report, full=True), printout_text(report, 60)):
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "\x07" not in out
@@ -137,16 +137,16 @@ def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_
     wide = table("t", "T", columns, [("p" * 30, 10 * MS, None, 0.97)])
 
     def heads(width):
-        kept, figures = printout._columns(wide, terminal.console(io.StringIO(), width=width))
-        return [column[0] for column in kept], kept[0][1], figures
+        remaining_columns, figures = printout._columns(wide, terminal.console(io.StringIO(), width=width))
+        return [column[0] for column in remaining_columns], remaining_columns[0][1], figures
 
     assert heads(80) == (["phase", "wall", "efficiency", "overlap ratio"], "p" * 30, [False, True, True, True])
     assert heads(60) == (["phase", "wall", "overlap ratio"], "p" * 30, [False, True, True])
     assert heads(42) == (["phase", "wall", "overlap ratio"], "pppppppp…pppppppp", [False, True, True])
-    kept, figures = printout._columns(wide, terminal.console(io.StringIO(), width=20))
-    assert printout._widths(kept, figures, 40) == ([8, 8, 13], 2)
-    assert printout._widths(kept, figures, 29) == ([8, 8, 9], 2)
-    widths, gap = printout._widths(kept, figures, 20)
+    remaining_columns, figures = printout._columns(wide, terminal.console(io.StringIO(), width=20))
+    assert printout._widths(remaining_columns, figures, 40) == ([8, 8, 13], 2)
+    assert printout._widths(remaining_columns, figures, 29) == ([8, 8, 9], 2)
+    widths, gap = printout._widths(remaining_columns, figures, 20)
     assert (gap, sum(widths) + 2 * gap) == (1, 20)
 
 
@@ -161,7 +161,7 @@ def test_names_on_the_right_are_shortened_first():
 
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
     report = analyse(several())
-    written = markdown(report, "gantt.png")
+    page = markdown(report, "gantt.png")
     for section in [*report.overview, *report.sections, report.classification]:
-        for one in section.tables:
-            assert (one.title in written) == bool(one.brief), one.title
+        for section_table in section.tables:
+            assert (section_table.title in page) == bool(section_table.brief), section_table.title

@@ -27,13 +27,13 @@ interval = st.tuples(
 )
 
 
-def made(frame, cells, phases=NO_PHASES, shown=None):
+def strips_of(frame, cells, phases=NO_PHASES, lanes=None):
     sorted_rows = rows(frame)
-    return strips(sorted_rows, unions(sorted_rows).windows, phases, shown, cells)
+    return strips(sorted_rows, unions(sorted_rows).windows, phases, lanes, cells)
 
 
-def drawing(given, width=60, encoding="utf-8"):
-    timeline = timeline_of(given)
+def drawing(any_trace, width=60, encoding="utf-8"):
+    timeline = timeline_of(any_trace)
     on = terminal.console(io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=width)
     return [line.plain for line in timeline_text.timeline(analyse(timeline), timeline, on)]
 
@@ -43,30 +43,30 @@ def drawing(given, width=60, encoding="utf-8"):
 def test_every_cell_is_what_a_count_of_every_picosecond_gives(intervals, cells):
     rows_of = [(device, kind.value, start, start + length) for device, kind, start, length in intervals]
     begin, end = min(row[2] for row in rows_of), max(row[3] for row in rows_of)
-    found = made(events(*rows_of), cells)
+    result = strips_of(events(*rows_of), cells)
     if begin == end:
-        assert found == []
+        assert result == []
         return
-    (one,) = found
-    edges = one.edges.tolist()
+    (strip,) = result
+    edges = strip.edges.tolist()
     assert (edges[0], edges[-1], len(edges) - 1) == (begin, end, min(cells, end - begin))
-    lengths = np.diff(one.edges)
+    lengths = np.diff(strip.edges)
     assert lengths.max() - lengths.min() <= 1
-    lines = [line for line in one.lines if not line.label.startswith(" ")]
+    lines = [line for line in strip.lines if not line.label.startswith(" ")]
     assert [line.label for line in lines] == sorted({row[0] for row in rows_of})
     for line in lines:
         running = [
             {kind for device, kind, a, b in rows_of if device == line.label and a <= ps < b} for ps in range(end)
         ]
-        for at, (left, right) in enumerate(itertools.pairwise(edges)):
-            inside = running[left:right]
+        for at, (cell_start, cell_end) in enumerate(itertools.pairwise(edges)):
+            inside = running[cell_start:cell_end]
             busy = sum(map(bool, inside))
-            held = {kind: sum(kind.value in now for now in inside) for kind in Kind}
+            time_of_kind = {kind: sum(kind.value in now for now in inside) for kind in Kind}
             # The drawn eighths never exceed the true share, and are less than one eighth short of it.
             eighths = max(int(line.level[at]) - 1, 0)
-            assert eighths * (right - left) <= 8 * busy < (eighths + 1) * (right - left)
+            assert eighths * (cell_end - cell_start) <= 8 * busy < (eighths + 1) * (cell_end - cell_start)
             assert (line.level[at] > 0) == (busy > 0)
-            longest = next(kind for kind in Kind if held[kind] == max(held.values()))
+            longest = next(kind for kind in Kind if time_of_kind[kind] == max(time_of_kind.values()))
             assert line.kind[at] == (CODE[longest] if busy else -1)
         assert line.busy == sum(map(bool, running[begin:])) / (end - begin)
 
@@ -74,8 +74,8 @@ def test_every_cell_is_what_a_count_of_every_picosecond_gives(intervals, cells):
 def test_times_near_the_end_of_int64_do_not_overflow():
     day = 86_400 * 10**12
     frame = events(("gpu:0", "compute", 0, 50 * day), ("gpu:0", "compute", 75 * day, 100 * day))
-    (one,) = made(frame, 4)
-    assert one.lines[0].level.tolist() == [9, 9, 0, 9]
+    (strip,) = strips_of(frame, 4)
+    assert strip.lines[0].level.tolist() == [9, 9, 0, 9]
 
 
 def one_lane(*rows_of):
@@ -151,12 +151,12 @@ def test_streams_stand_below_their_device_where_they_are_few_and_threads_of_a_cp
     frame = events(*lanes)
     frame["lane"] = ["Stream #1", "Stream #2", "t1", "t2"]
     frame["lane"] = frame["lane"].astype("category")
-    (one,) = made(frame, 9)
-    assert [line.label for line in one.lines] == ["cpu:0", "gpu:0", "  Stream #1", "  Stream #2"]
+    (strip,) = strips_of(frame, 9)
+    assert [line.label for line in strip.lines] == ["cpu:0", "gpu:0", "  Stream #1", "  Stream #2"]
     many = events(*[("gpu:0", "compute", at, at + 1) for at in range(timeline_text.MAX_LANES + 1)])
     many["lane"] = [f"Stream #{at}" for at in range(timeline_text.MAX_LANES + 1)]
     many["lane"] = many["lane"].astype("category")
-    assert [line.label for line in made(many, 9)[0].lines] == ["gpu:0"]
+    assert [line.label for line in strips_of(many, 9)[0].lines] == ["gpu:0"]
 
 
 def test_more_devices_and_phases_than_there_is_room_for_are_places_by_count():
@@ -195,10 +195,10 @@ def test_without_device_work_of_any_length_there_is_no_timeline(frame):
 )
 def test_ticks_stand_at_round_times_in_the_cells_that_hold_them(length, cells, words):
     edges = np.array([5 + length * at // cells for at in range(cells + 1)], np.int64)
-    places, found = timeline_text.axis(edges)
-    assert found[: len(words)] == words
+    places, labels = timeline_text.axis(edges)
+    assert labels[: len(words)] == words
     step = length if len(words) == 1 else None
-    for place, word in zip(places, found, strict=True):
+    for place, word in zip(places, labels, strict=True):
         at = 5 + (0 if word == "0" else int(word.split()[0]) * {"s": 10**12, "µs": 10**6, "ps": 1}[word.split()[1]])
         assert edges[place] <= at < edges[place + 1]
     assert step is None or places[0] == 0
