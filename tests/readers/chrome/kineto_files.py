@@ -10,7 +10,7 @@ def read(path):
     return kineto.read(chrome.load(path), path)
 
 
-def made(tmp_path, *events, name="t.json", **head):
+def trace_of(tmp_path, *events, name="t.json", **head):
     """The trace of a file with these events and top-level keys."""
     path = tmp_path / name
     path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [], **head, "traceEvents": list(events)}))

@@ -23,7 +23,7 @@ def load(tmp_path, text, name="t.json"):
     return chrome.load(path)
 
 
-def listed(column):
+def values_of(column):
     return [None if pd.isna(value) else value for value in column]
 
 
@@ -36,7 +36,7 @@ def test_times_are_exact_where_a_float_would_lose_nanoseconds(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "start_ps"),
+    ("number", "start_ps"),
     [
         ('"12.5"', 12_500_000),
         ("1.25e1", 12_500_000),
@@ -45,16 +45,16 @@ def test_times_are_exact_where_a_float_would_lose_nanoseconds(tmp_path):
         ("1e-07", 0),
     ],
 )
-def test_a_number_may_be_written_in_any_way(tmp_path, written, start_ps):
-    document = load(tmp_path, f'[{{"ph": "X", "ts": {written}}}]')
+def test_a_number_may_be_written_in_any_way(tmp_path, number, start_ps):
+    document = load(tmp_path, f'[{{"ph": "X", "ts": {number}}}]')
     assert (document.base_ps, document.timed.tolist()) == (start_ps, [True])
 
 
 @pytest.mark.parametrize(
-    "written", ["null", '"soon"', '""', "[1]", '"NaN"', '"-Infinity"', "1" + "0" * 40, "1e400", '"\udcff"']
+    "value", ["null", '"soon"', '""', "[1]", '"NaN"', '"-Infinity"', "1" + "0" * 40, "1e400", '"\udcff"']
 )
-def test_what_is_no_time_leaves_the_event_untimed(tmp_path, written):
-    text = f'[{{"ph": "X", "ts": {written}, "dur": {written}}}, {{"ph": "X", "ts": 7}}]'
+def test_what_is_no_time_leaves_the_event_untimed(tmp_path, value):
+    text = f'[{{"ph": "X", "ts": {value}, "dur": {value}}}, {{"ph": "X", "ts": 7}}]'
     document = load(tmp_path, text.encode(errors="surrogateescape"))
     assert (document.timed.tolist(), document.start_ps.tolist(), document.base_ps) == ([False, True], [0, 0], 7_000_000)
 
@@ -85,8 +85,8 @@ def test_numbers_stand_as_text_since_ids_exceed_int64(tmp_path):
         '[{"ph": "b", "pid": 0, "tid": 17343844709549807314, "id": "0x1f"}, {"ph": "e", "pid": "Spans", "cat": null}]'
     )
     document = load(tmp_path, text)
-    assert listed(document.tid) == ["17343844709549807314", None]
-    assert [listed(document.pid), listed(document.id), listed(document.cat)] == [
+    assert values_of(document.tid) == ["17343844709549807314", None]
+    assert [values_of(document.pid), values_of(document.id), values_of(document.cat)] == [
         ["0", "Spans"],
         ["0x1f", None],
         [None, None],
@@ -95,7 +95,7 @@ def test_numbers_stand_as_text_since_ids_exceed_int64(tmp_path):
 
 def test_escapes_and_characters_of_names_are_decoded(tmp_path):
     document = load(tmp_path, '[{"ph": "X", "name": "a\\n\\u00e9\\"b"}, {"ph": "X", "name": "é\\\\"}]')
-    assert listed(document.name) == ['a\né"b', "é\\"]
+    assert values_of(document.name) == ['a\né"b', "é\\"]
 
 
 EVENTS = '[{"ph": "X", "name": "a"}, {"ph": "X", "name": "b", "args": {"x": [{"y": 1}, {"y": "}, {"}]}}]'
@@ -117,7 +117,7 @@ KEYS = '"deviceProperties": [{"id": 0}, {"id": 1}], "schemaVersion": 1'
 def test_events_may_stand_before_or_after_the_other_keys_or_alone(tmp_path, monkeypatch, text, head, piece):
     monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
     document = load(tmp_path, text)
-    assert (listed(document.name), document.head, document.notes) == (["a", "b"], head, ())
+    assert (values_of(document.name), document.head, document.notes) == (["a", "b"], head, ())
 
 
 CUT = "The file is truncated: {}. Its {} complete events were read."
@@ -164,13 +164,13 @@ A, B, C = event("a"), event("b"), event("c")
 def test_what_is_broken_costs_no_more_than_itself(tmp_path, monkeypatch, text, names, notes, piece):
     monkeypatch.setattr(json_text, "_PIECE_BYTES", piece)
     document = load(tmp_path, text)
-    assert (listed(document.name), document.notes) == (names, tuple(notes))
+    assert (values_of(document.name), document.notes) == (names, tuple(notes))
 
 
 def test_bad_characters_and_escapes_cost_a_character(tmp_path):
     text = b'[{"ph": "X", "name": "\xff\xfe"}, {"ph": "X", "name": "C:\\q\tz"}, {"ph": "X", "args": {"v": "\xff"}}]'
     document = load(tmp_path, text)
-    assert listed(document.name) == ["\ufffd\ufffd", "C:\\q\tz", None]
+    assert values_of(document.name) == ["\ufffd\ufffd", "C:\\q\tz", None]
     assert document.args(np.array([2]), dict) == [{"v": "\ufffd"}]
 
 
@@ -182,7 +182,7 @@ def test_a_compressed_file_is_known_by_its_content_and_read_as_far_as_it_goes(tm
     assert (len(whole), whole.notes) == (5000, ())
     cut = load(tmp_path, packed[: int(len(packed) * size)])
     assert 1000 < len(cut) < 5000
-    assert listed(cut.name) == listed(whole.name)[: len(cut)]
+    assert values_of(cut.name) == values_of(whole.name)[: len(cut)]
     assert cut.notes == (CUT.format("its compressed stream ends early", len(cut)),)
 
 
@@ -221,7 +221,7 @@ class Copy(msgspec.Struct):
 def test_args_are_decoded_for_the_rows_that_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.setattr(json_text, "_PIECE_BYTES", 64)
     args = ['{"bytes": 5, "to device": "1"}', "null", '{"bytes": [1]}', '{"bytes": NaN}', '{"bytes": 7, "more": {}}']
-    document = load(tmp_path, "[" + ", ".join(f'{{"ph": "X", "args": {one}}}' for one in args) + ', {"ph": "X"}]')
+    document = load(tmp_path, "[" + ", ".join(f'{{"ph": "X", "args": {value}}}' for value in args) + ', {"ph": "X"}]')
     assert document.args(np.array([4, 0, 1, 2, 3, 5]), Copy) == [Copy(7), Copy(5, 1), Copy(), Copy(), Copy(), Copy()]
     assert document.args(np.array([4, 5]), dict) == [{"bytes": 7, "more": {}}, {}]
     assert document.args(np.array([], int), dict) == []
@@ -245,7 +245,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
-def written(value, **style):
+def json_of(value, **style):
     """`value` as JSON, its decimals as numbers with all their digits."""
     text = json.dumps(value, default=lambda number: f"<{number}>", **style)
     return re.sub(r'"<([0-9.]+)>"', r"\1", text)
@@ -260,15 +260,16 @@ def written(value, **style):
 )
 def test_any_file_gives_what_the_standard_library_reads(tmp_path_factory, events, head, style, piece, last):
     head.pop("traceEvents", None)
-    document = {**head, "traceEvents": events} if last else {"traceEvents": events, **head}
+    content = {**head, "traceEvents": events} if last else {"traceEvents": events, **head}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_text, "_PIECE_BYTES", piece)
-        found = load(tmp_path_factory.getbasetemp(), written(document, **style))
-    expected = json.loads(written(document), parse_float=Decimal)["traceEvents"]
-    assert (found.head, found.notes) == (json.loads(json.dumps(head)), ())
-    assert listed(found.name) == [event.get("name") for event in expected]
-    assert listed(found.tid) == [None if "tid" not in event else str(event["tid"]) for event in expected]
-    assert found.args(np.arange(len(found)), dict) == [event.get("args", {}) for event in expected]
+        document = load(tmp_path_factory.getbasetemp(), json_of(content, **style))
+    expected = json.loads(json_of(content), parse_float=Decimal)["traceEvents"]
+    assert (document.head, document.notes) == (json.loads(json.dumps(head)), ())
+    assert values_of(document.name) == [event.get("name") for event in expected]
+    assert values_of(document.tid) == [None if "tid" not in event else str(event["tid"]) for event in expected]
+    assert document.args(np.arange(len(document)), dict) == [event.get("args", {}) for event in expected]
     assert [
-        found.base_ps + int(start) if timed else None for start, timed in zip(found.start_ps, found.timed, strict=True)
+        document.base_ps + int(start) if timed else None
+        for start, timed in zip(document.start_ps, document.timed, strict=True)
     ] == [int(event["ts"] * 10**6) if "ts" in event and event["ph"] != "M" else None for event in expected]

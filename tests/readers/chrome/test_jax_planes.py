@@ -58,8 +58,8 @@ class Text:
 
 
 def table(frame: pd.DataFrame, *columns: str) -> list[list]:
-    found = frame[list(columns)].astype(object)
-    return found.where(found.notna(), None).values.tolist()
+    cells = frame[list(columns)].astype(object)
+    return cells.where(cells.notna(), None).values.tolist()
 
 
 def test_a_tpu_plane_is_read_like_one_of_an_xspace(tmp_path):
@@ -206,16 +206,16 @@ def test_events_that_cannot_be_placed_are_left_out_and_noted(tmp_path, monkeypat
 def test_both_forms_of_one_capture_give_the_same_rows():
     # JAX wrote the JSON from that XSpace. It has no HLO protos (opcodes, sizes) and no ids (copies of the CPU's pool).
     path = DATA / "jax_two_cpu_devices.trace.json.gz"
-    found = jax_planes.read(chrome.load(path), path)
+    trace = jax_planes.read(chrome.load(path), path)
     truth = xspace.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb")
     unknown = ("host", "category", "known_by", "bytes", "dtype", "ranks", "group", "correlation_id", "op")
     columns = [name for name in truth.events if name not in unknown]
     pool = truth.events["name"].isin(["copy between devices"])
     assert pool.sum() == 3
-    assert table(found.events, *columns) == table(truth.events[~pool], *columns)
+    assert table(trace.events, *columns) == table(truth.events[~pool], *columns)
     columns = [name for name in truth.spans if name != "host"]
     order = ["start_ps", "end_ps", "name"]
-    assert table(found.spans.sort_values(order), *columns) == table(truth.spans.sort_values(order), *columns)
+    assert table(trace.spans.sort_values(order), *columns) == table(truth.spans.sort_values(order), *columns)
 
 
 def test_of_cpu_launches_only_those_for_several_devices_are_told_since_the_ids_of_the_pool_are_missing():
@@ -247,43 +247,50 @@ VLLM = (
 def test_a_whole_tpu_trace_tells_its_ops_costs_lines_and_operands(case, programs):
     trace = traces.trace(case)
     with gzip.open(traces.path(case), "rt") as file:
-        events = [one["args"] for one in json.load(file)["traceEvents"] if "hlo_category" in one.get("args", {})]
-    told: dict = {}
-    for one in events:
-        told.setdefault(one["long_name"].split(" = ")[0].removeprefix("%"), []).append(one)
+        events = [event["args"] for event in json.load(file)["traceEvents"] if "hlo_category" in event.get("args", {})]
+    args_of_op: dict = {}
+    for args in events:
+        args_of_op.setdefault(args["long_name"].split(" = ")[0].removeprefix("%"), []).append(args)
     for op in trace.ops.astype(object).where(trace.ops.notna(), None).itertuples():
         # Several programs may hold an op of one name.
         assert (op.flops, op.bytes_accessed, op.source) in {
             (int(args["model_flops"]) or None, int(args["bytes_accessed"]) or None, args.get("source"))
-            for args in told[op.hlo_op]
+            for args in args_of_op[op.hlo_op]
             if f" {op.opcode}(" in args["long_name"]
         }
     assert trace.events["op"].notna().all()
     assert set(trace.ops["program"]) == programs
     names = trace.ops["hlo_op"].astype(str)
     for op, operand in trace.operands.sample(min(200, len(trace.operands)), random_state=1).itertuples(index=False):
-        texts = [args["long_name"].partition(" = ")[2] for args in told[names[op]]]
+        texts = [args["long_name"].partition(" = ")[2] for args in args_of_op[names[op]]]
         # What a copy brings is read from its done.
-        read = {operand_name for text in texts for operand_name in re.findall(r"%([\w.-]+)", text)}
-        done = {name for name in read for args in told.get(name, []) if f"%{names[operand]})" in args["long_name"]}
-        assert names[operand] in read or done
+        operand_names = {operand_name for text in texts for operand_name in re.findall(r"%([\w.-]+)", text)}
+        intermediates = {
+            name
+            for name in operand_names
+            for args in args_of_op.get(name, [])
+            if f"%{names[operand]})" in args["long_name"]
+        }
+        assert names[operand] in operand_names or intermediates
 
 
 def innermost(path: Path, plane: str) -> dict[str, int]:
     """Picoseconds by HLO category in which an op of it is the innermost of `XLA Ops`, by a sweep over all edges."""
     with gzip.open(path, "rt") as file:
         events = json.load(file, parse_float=Decimal, parse_int=Decimal)["traceEvents"]
-    (pid,) = (one["pid"] for one in events if one.get("name") == "process_name" and one["args"]["name"] == plane)
+    (pid,) = (
+        event["pid"] for event in events if event.get("name") == "process_name" and event["args"]["name"] == plane
+    )
     (tid,) = (
-        one["tid"]
-        for one in events
-        if one.get("name") == "thread_name" and one["pid"] == pid and one["args"]["name"] == "XLA Ops"
+        event["tid"]
+        for event in events
+        if event.get("name") == "thread_name" and event["pid"] == pid and event["args"]["name"] == "XLA Ops"
     )
     edges = []
-    for at, one in enumerate(events):
-        if one.get("ph") == "X" and (one["pid"], one["tid"]) == (pid, tid):
-            start = round(one["ts"] * 10**6)
-            edges += [(start, 1, at), (start + round(one["dur"] * 10**6), 0, at)]
+    for at, event in enumerate(events):
+        if event.get("ph") == "X" and (event["pid"], event["tid"]) == (pid, tid):
+            start = round(event["ts"] * 10**6)
+            edges += [(start, 1, at), (start + round(event["dur"] * 10**6), 0, at)]
     total: dict[str, int] = {}
     open_ops: list[int] = []
     before = 0
@@ -291,7 +298,7 @@ def innermost(path: Path, plane: str) -> dict[str, int]:
         if open_ops:
             category = events[open_ops[-1]]["args"]["hlo_category"]
             total[category] = total.get(category, 0) + time - before
-        open_ops = [*open_ops, at] if opens else [one for one in open_ops if one != at]
+        open_ops = [*open_ops, at] if opens else [op for op in open_ops if op != at]
         before = time
     return total
 
@@ -307,14 +314,16 @@ def test_a_whole_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_
     time = iv.total(timeline_of(trace).unions.devices[f"tpu:{number}"].collective)
     assert round(time / 10**6, 3) == expected["collective"]
     # A copy or another asynchronous op is one row from start to done: only the others are compared.
-    swept = innermost(traces.path(case), f"/device:TPU:{number}")
-    swept = {name: time for name, time in swept.items() if time and not name.endswith(("-start", "-done"))}
-    found = {
+    innermost_ps = innermost(traces.path(case), f"/device:TPU:{number}")
+    innermost_ps = {
+        name: time for name, time in innermost_ps.items() if time and not name.endswith(("-start", "-done"))
+    }
+    time_by_category = {
         str(name): iv.total(iv.intervals(group["start_ps"], group["end_ps"]))
         for name, group in rows.groupby("category", observed=True)
     }
-    assert {name: found[name] for name in swept} == swept
-    assert set(found) - set(swept) <= {"copy-start", "slice-start", "all-gather-start"}
+    assert {name: time_by_category[name] for name in innermost_ps} == innermost_ps
+    assert set(time_by_category) - set(innermost_ps) <= {"copy-start", "slice-start", "all-gather-start"}
 
 
 def joined_ends(*events: tuple[str, int, int, int, int]) -> tuple[list[tuple[int, int]], int]:
@@ -389,15 +398,15 @@ def test_an_end_before_any_op_and_an_op_without_end_stay_alone_and_look_unlike_e
 
 def test_a_real_captures_own_ids_join_the_same_events():
     (plane,) = (
-        one
-        for one in xspace_file.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb", xspace.STATS).planes
-        if one.name == "/host:CPU"
+        plane
+        for plane in xspace_file.read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb", xspace.STATS).planes
+        if plane.name == "/host:CPU"
     )
     thunk = plane.has("hlo_op") & plane.has("device_ordinal")
     device = np.where(thunk, plane.numbers("device_ordinal")[0], -1)
     run = np.where(thunk, distinct(device, plane.numbers("run_id")[0])[0], -1)
     start = plane.start_ps(0)
-    found, guessed = thunk_ends(plane.names, plane.line, start, start + plane.duration_ps, device, run)
+    links, guessed = thunk_ends(plane.names, plane.line, start, start + plane.duration_ps, device, run)
 
     def pairs(producer, consumer) -> set[tuple[int, int]]:
         ends = {int(consumer[0][row]): int(row) for row in np.flatnonzero(consumer[1] & ~thunk)}
@@ -406,5 +415,5 @@ def test_a_real_captures_own_ids_join_the_same_events():
 
     truth = pairs((plane.numbers("_p")[0], plane.has("_p")), (plane.numbers("_c")[0], plane.has("_c")))
     assert len(truth) == thunk.sum() > 60
-    assert pairs(found["_p"], found["_c"]) == truth
+    assert pairs(links["_p"], links["_c"]) == truth
     assert guessed == 0

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests import traces
-from tests.readers.chrome.kineto_files import event, kernel, made, read, rows
+from tests.readers.chrome.kineto_files import event, kernel, read, rows, trace_of
 from tracekit.analysis.overlap import overlap, partition
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
@@ -23,10 +23,10 @@ NONE = 2**32 - 1
 
 
 def test_a_small_file_gives_its_kernels_copies_and_sets_to_the_nanosecond():
-    found = rows(
+    event_rows = rows(
         read(SMALL).events, "name", "kind", "direction", "bytes", "lane", "start_ps", "end_ps", "correlation_id"
     )
-    assert found == [
+    assert event_rows == [
         [GEMM, "compute", None, None, "stream 7", 50_000_000, 150_000_000, 101],
         ["Memcpy HtoD (Pinned -> Device)", "memcpy", "H2D", 4096, "stream 20", 60_000_000, 80_004_000, 102],
         [ALL_REDUCE, "collective", None, 2_097_152, "stream 24", 100_001_000, 200_000_000, 103],
@@ -61,12 +61,12 @@ def test_a_small_file_gives_its_launches_and_spans_by_thread():
 
 
 def test_a_small_file_gives_the_overlap_that_it_was_made_with():
-    found = overlap(read(SMALL).events)
-    assert rows(found[found["what"] == "collective"], "hidden_ps", "total_ps") == [[49_999_000, 99_999_000]]
+    overlaps = overlap(read(SMALL).events)
+    assert rows(overlaps[overlaps["what"] == "collective"], "hidden_ps", "total_ps") == [[49_999_000, 99_999_000]]
 
 
 def test_waits_calls_annotations_and_ops_are_no_rows_whatever_their_names(tmp_path):
-    trace = made(
+    trace = trace_of(
         tmp_path,
         event("cuda_sync", "Context Sync", device=0, stream=-1, correlation=1),
         event("cuda_event", "cudaEventRecord", device=0, stream=7),
@@ -83,7 +83,7 @@ def test_waits_calls_annotations_and_ops_are_no_rows_whatever_their_names(tmp_pa
 
 
 def test_older_files_write_categories_and_streams_otherwise(tmp_path):
-    trace = made(
+    trace = trace_of(
         tmp_path,
         event("Kernel", "gemm", 1, 2, pid=1, tid="stream 7", device=1, stream=7, correlation=3),
         event("Memcpy", "Memcpy DtoH (Device -> Pinned)", 3, 2, pid=1, tid="stream 9", bytes=8),
@@ -115,7 +115,7 @@ def test_older_files_write_categories_and_streams_otherwise(tmp_path):
     ],
 )
 def test_the_rank_is_told_by_the_trace_else_by_the_files_name(tmp_path, head, name, host, guessed):
-    trace = made(tmp_path, kernel("k"), name=name, **head)
+    trace = trace_of(tmp_path, kernel("k"), name=name, **head)
     assert trace.hosts["host"].tolist() == trace.events["host"].tolist() == [host]
     note = f"The rank, {host.removeprefix('rank')}, is known from the file name only."
     assert trace.notes == ((note,) if guessed else ())
@@ -132,17 +132,17 @@ def test_the_rank_is_told_by_the_trace_else_by_the_files_name(tmp_path, head, na
     ],
 )
 def test_unix_time_is_the_files_base_or_its_own_times_or_unknown(tmp_path, head, ts, origin_ns):
-    assert rows(made(tmp_path, kernel("k", ts), **head).hosts, "origin_ns") == [[origin_ns]]
+    assert rows(trace_of(tmp_path, kernel("k", ts), **head).hosts, "origin_ns") == [[origin_ns]]
 
 
 def test_work_without_a_valid_time_is_left_out_and_noted(tmp_path):
-    trace = made(tmp_path, kernel("good", 5.5), kernel("bad", 7, -3), kernel("absurd", 9, 2**64))
+    trace = trace_of(tmp_path, kernel("good", 5.5), kernel("bad", 7, -3), kernel("absurd", 9, 2**64))
     assert trace.events["name"].tolist() == ["good"]
     assert trace.notes == ("2 kernels, copies or memsets without a valid time were skipped.",)
 
 
 def test_work_of_devices_that_is_not_understood_is_noted(tmp_path):
-    trace = made(tmp_path, event("mtia_ccp_events", "dma_request"), event("mtia_ccp_events", "event_wait"))
+    trace = trace_of(tmp_path, event("mtia_ccp_events", "dma_request"), event("mtia_ccp_events", "event_wait"))
     note = "2 events of category mtia_ccp_events were skipped: their meaning is unknown."
     assert (len(trace.events), trace.notes) == (0, (note,))
 
@@ -157,13 +157,13 @@ def test_work_of_devices_that_is_not_understood_is_noted(tmp_path):
     ],
 )
 def test_a_device_that_is_not_listed_has_the_model_that_all_have(tmp_path, properties, model):
-    trace = made(tmp_path, event("kernel", "k", device=2, stream=1), deviceProperties=properties)
+    trace = trace_of(tmp_path, event("kernel", "k", device=2, stream=1), deviceProperties=properties)
     assert rows(trace.devices, "device", "model") == [["gpu:2", model]]
 
 
 def test_events_without_name_device_or_stream_are_kept(tmp_path):
     bare = {"ph": "X", "cat": "kernel", "ts": 1.5, "dur": 1}
-    trace = made(tmp_path, bare, {**bare, "pid": 4, "tid": 13})
+    trace = trace_of(tmp_path, bare, {**bare, "pid": 4, "tid": 13})
     assert rows(trace.events, "name", "device", "lane") == [
         ["(unnamed)", "gpu:?", "stream ?"],
         ["(unnamed)", "gpu:4", "stream 13"],
@@ -175,7 +175,7 @@ def test_the_power_set_of_pytorchs_own_example_comes_out(tmp_path):
     work = [("gemm", 130, 161)] + [
         ("ncclKernel", start, end - start) for start, end in ((0, 75), (16, 32), (160, 235), (162, 1718))
     ]
-    trace = made(tmp_path, *(kernel(name, start, length) for name, start, length in work))
+    trace = trace_of(tmp_path, *(kernel(name, start, length) for name, start, length in work))
     (row,) = partition(trace.events, window=(0, 235 * 10**6)).to_dict("records")
     cells = [row[cell] // 10**6 for cell in ("compute", "compute+collective", "collective", "idle")]
     assert cells == [30, 75, 75, 55]
@@ -186,14 +186,16 @@ def test_the_power_set_of_pytorchs_own_example_comes_out(tmp_path):
     [traces.param("generated/kineto", 2, 0), traces.param("kineto/dlrm-8xV100", 8, 7)],
 )
 def test_ranks_of_a_job_share_a_clock_and_their_collectives(case, ranks, spread_us):
-    found = [read(path) for path in sorted(traces.path(case).glob("*.json.gz"))]
-    kept = [trace.events[trace.events["kind"] == "collective"] for trace in found]
-    assert [rows(events, "category", "bytes") for events in kept] == [rows(kept[0], "category", "bytes")] * ranks
+    rank_traces = [read(path) for path in sorted(traces.path(case).glob("*.json.gz"))]
+    collectives = [trace.events[trace.events["kind"] == "collective"] for trace in rank_traces]
+    assert [rows(events, "category", "bytes") for events in collectives] == [
+        rows(collectives[0], "category", "bytes")
+    ] * ranks
     ends = pd.DataFrame(
         [
             events["end_ps"].to_numpy()
-            + int(trace.hosts["origin_ns"].iloc[0] - found[0].hosts["origin_ns"].iloc[0]) * 1000
-            for trace, events in zip(found, kept, strict=True)
+            + int(trace.hosts["origin_ns"].iloc[0] - rank_traces[0].hosts["origin_ns"].iloc[0]) * 1000
+            for trace, events in zip(rank_traces, collectives, strict=True)
         ]
     )
     # All collectives end on all ranks within a few microseconds: so the epoch times were read exactly.
@@ -221,16 +223,16 @@ def operations(tmp_path):
     """(framework_op, source) of each device row of these events, None where the row has no operation."""
 
     def read(*events):
-        trace = made(tmp_path, *events)
-        told = rows(trace.ops, "framework_op", "source")
+        trace = trace_of(tmp_path, *events)
+        ops = rows(trace.ops, "framework_op", "source")
         assert trace.ops.drop(columns=["framework_op", "source"]).isna().all(axis=None)
-        return [None if pd.isna(one) else told[one] for one in trace.events["op"]]
+        return [None if pd.isna(number) else ops[number] for number in trace.events["op"]]
 
     return read
 
 
 def work(*correlations):
-    return [kernel("k", 100 + one, correlation=one) for one in correlations]
+    return [kernel("k", 100 + correlation, correlation=correlation) for correlation in correlations]
 
 
 def test_a_row_is_of_the_innermost_operator_around_its_launch_on_the_launching_thread(operations):
@@ -246,9 +248,9 @@ def test_a_row_is_of_the_innermost_operator_around_its_launch_on_the_launching_t
 
 
 def test_rows_of_one_operator_and_line_share_one_operation(tmp_path):
-    launched = [launch(at, at) for at in (11, 12, 31)]
+    launches = [launch(at, at) for at in (11, 12, 31)]
     work = [kernel(f"k{at}", 100 + at, correlation=at) for at in (11, 12, 31)]
-    trace = made(tmp_path, op("aten::mm", 10, 5), op("aten::mm", 30, 5), *launched, *work)
+    trace = trace_of(tmp_path, op("aten::mm", 10, 5), op("aten::mm", 30, 5), *launches, *work)
     assert (rows(trace.ops, "framework_op"), trace.events["op"].tolist()) == ([["aten::mm"]], [0, 0, 0])
 
 
@@ -296,15 +298,15 @@ def test_the_outer_of_two_calls_with_one_id_is_the_launch(operations):
 def test_in_a_whole_trace_the_operator_around_the_launch_is_the_one_that_kineto_names_by_its_id(
     case, rows_of_operators
 ):
-    written = json.loads(gzip.decompress(traces.path(case).read_bytes()), strict=False)["traceEvents"]
-    names = {one["args"].get("External id"): one["name"] for one in written if one.get("cat") == "cpu_op"}
-    work = [one for one in written if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
-    said = {one["args"]["correlation"]: names.get(one["args"].get("External id")) for one in work}
+    events = json.loads(gzip.decompress(traces.path(case).read_bytes()), strict=False)["traceEvents"]
+    names = {event["args"].get("External id"): event["name"] for event in events if event.get("cat") == "cpu_op"}
+    work = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    operator_of_call = {event["args"]["correlation"]: names.get(event["args"].get("External id")) for event in work}
     trace = traces.trace(case)
-    told = trace.ops["framework_op"].astype(object).to_numpy()
-    found = dict(zip(trace.events["correlation_id"], told[trace.events["op"].to_numpy(np.int64)], strict=True))
-    named = {correlation: name for correlation, name in said.items() if name}
-    assert (len(named), {key: found[key] for key in named}) == (rows_of_operators, named)
+    operators = trace.ops["framework_op"].astype(object).to_numpy()
+    actual = dict(zip(trace.events["correlation_id"], operators[trace.events["op"].to_numpy(np.int64)], strict=True))
+    expected = {correlation: name for correlation, name in operator_of_call.items() if name}
+    assert (len(expected), {key: actual[key] for key in expected}) == (rows_of_operators, expected)
 
 
 def call(name, ts, correlation, dur=5, cat="cuda_runtime", tid=9):
@@ -323,8 +325,10 @@ def record(kind, correlation, stream=-1, device=0, on=None, by=None):
 def waits(tmp_path):
     def read(*events, devices=(0,)):
         work = [event("kernel", "k", 100 + at, device=at, stream=7) for at in devices]
-        trace = made(tmp_path, event("user_annotation", "a", 0), *work, *events)
-        return [[one // 10**6 if isinstance(one, int) else one for one in row] for row in rows(trace.syncs, *WHAT)]
+        trace = trace_of(tmp_path, event("user_annotation", "a", 0), *work, *events)
+        return [
+            [value // 10**6 if isinstance(value, int) else value for value in row] for row in rows(trace.syncs, *WHAT)
+        ]
 
     return read
 
@@ -337,7 +341,7 @@ def test_a_stream_waits_for_what_was_launched_before_the_event_was_recorded_on_t
 
 
 @pytest.mark.parametrize(
-    "told",
+    "records",
     [
         [],  # no record, as without enable_cuda_sync_events
         [record("Stream Wait Event", 6, stream=20)],  # older files do not say what was recorded
@@ -348,9 +352,9 @@ def test_a_stream_waits_for_what_was_launched_before_the_event_was_recorded_on_t
         [record("Stream Wait Event", 7, stream=20, on=7, by=5)],  # of no call that is there
     ],
 )
-def test_a_stream_that_waits_for_what_is_not_proven_is_left_out(waits, told):
+def test_a_stream_that_waits_for_what_is_not_proven_is_left_out(waits, records):
     calls = call("cudaEventRecord", 20, 5), call("cudaStreamWaitEvent", 40, 6), call("cudaEventRecord", 60, 8)
-    assert waits(*calls, *told) == []
+    assert waits(*calls, *records) == []
 
 
 def test_a_host_call_waits_for_the_stream_event_or_device_of_its_record(waits):
@@ -390,5 +394,5 @@ def test_of_a_call_of_the_runtime_and_one_of_the_driver_with_one_id_the_outer_on
 
 
 def test_a_wait_has_the_thread_and_the_times_of_its_call(tmp_path):
-    trace = made(tmp_path, kernel("k", 1), call("cudaDeviceSynchronize", 11, 6, dur=9, tid=77), name="rank3.json")
+    trace = trace_of(tmp_path, kernel("k", 1), call("cudaDeviceSynchronize", 11, 6, dur=9, tid=77), name="rank3.json")
     assert rows(trace.syncs, "host", "thread", "start_ps", "end_ps") == [["rank3", "thread 77", 10 * 10**6, 19 * 10**6]]

@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.chrome.kineto_files import event, kernel, made, read, rows
+from tests.readers.chrome.kineto_files import event, kernel, read, rows, trace_of
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 
 
 def test_a_collective_says_what_it_is_from_its_arguments():
     trace = read(SMALL)
-    told = ["category", "dtype", "group", "ranks", "known_by", "run_id"]
-    found = rows(trace.events[trace.events["kind"] == "collective"], *told)
-    assert found == [["all-reduce", "BFloat16", "0 (default_pg)", "0,1", "stat", None]]
+    columns = ["category", "dtype", "group", "ranks", "known_by", "run_id"]
+    collectives = rows(trace.events[trace.events["kind"] == "collective"], *columns)
+    assert collectives == [["all-reduce", "BFloat16", "0 (default_pg)", "0,1", "stat", None]]
 
 
-def nccl(collective, given, got, dtype="Float", name="ncclDevKernel_Generic(x)", **more):
-    counts = {"In msg nelems": given, "Out msg nelems": got, "Group size": 8, "dtype": dtype}
+def nccl(collective, n_in, n_out, dtype="Float", name="ncclDevKernel_Generic(x)", **more):
+    counts = {"In msg nelems": n_in, "Out msg nelems": n_out, "Group size": 8, "dtype": dtype}
     return kernel(name, **{"Collective name": collective, **counts, **more})
 
 
@@ -45,7 +45,7 @@ def nccl(collective, given, got, dtype="Float", name="ncclDevKernel_Generic(x)",
     ],
 )
 def test_a_message_is_as_large_as_nccl_tests_would_say(tmp_path, args, category, size):
-    trace = made(tmp_path, nccl(*args))
+    trace = trace_of(tmp_path, nccl(*args))
     assert rows(trace.events, "kind", "category", "bytes", "known_by") == [["collective", category, size, "stat"]]
 
 
@@ -65,12 +65,12 @@ def test_a_message_is_as_large_as_nccl_tests_would_say(tmp_path, args, category,
 )
 def test_a_group_has_its_description_and_all_of_its_ranks_or_none(tmp_path, args, group, ranks):
     job = {"rank": 0, "pg_config": [{"pg_name": "1", "ranks": [0, 1, 2]}, {"pg_name": "2", "ranks": "[0, 1, ...]"}]}
-    trace = made(tmp_path, nccl("allreduce", 1, 1, **args), distributedInfo=job)
+    trace = trace_of(tmp_path, nccl("allreduce", 1, 1, **args), distributedInfo=job)
     assert rows(trace.events, "group", "ranks") == [[group, ranks]]
 
 
 def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_path):
-    trace = made(tmp_path, nccl("allreduce", 1, 1, Seq=7), nccl("allreduce", 1, 1), kernel("gemm", Seq=8))
+    trace = trace_of(tmp_path, nccl("allreduce", 1, 1, Seq=7), nccl("allreduce", 1, 1), kernel("gemm", Seq=8))
     assert rows(trace.events, "name", "sequence") == [
         ["ncclDevKernel_Generic(x)", 7],
         ["ncclDevKernel_Generic(x)", None],
@@ -81,7 +81,7 @@ def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_
 def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
     lying = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
     tensors = {"Input Dims": [[4, 3], [5]], "Input type": ["float", "float"]}
-    trace = made(
+    trace = trace_of(
         tmp_path,
         event("user_annotation", "nccl:all_reduce", 10, 10, 1, 1, **tensors),
         event("user_annotation", "nccl:_all_gather_base", 30, 10, 1, 1, **tensors),
@@ -100,7 +100,7 @@ def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
 
 
 def test_of_annotations_inside_one_another_the_innermost_around_the_launch_tells(tmp_path):
-    trace = made(
+    trace = trace_of(
         tmp_path,
         event("user_annotation", "nccl:all_gather", 0, 100, 1, 1),
         event("user_annotation", "nccl:all_reduce", 10, 20, 1, 1),
@@ -127,14 +127,14 @@ def test_of_annotations_inside_one_another_the_innermost_around_the_launch_tells
     ],
 )
 def test_the_direction_of_a_copy_is_between_what_its_name_or_its_devices_say(tmp_path, name, args, direction):
-    trace = made(tmp_path, event("gpu_memcpy", name, device=0, stream=3, **args))
+    trace = trace_of(tmp_path, event("gpu_memcpy", name, device=0, stream=3, **args))
     assert rows(trace.events, "kind", "direction", "known_by") == [["memcpy", direction, "stat"]]
 
 
 def test_a_copy_of_hip_has_the_size_that_its_call_asked_for(tmp_path):
     call = event("cuda_runtime", "hipMemcpyWithStream", 1, 1, 9, 9, correlation=7, size="2560", kind="1")
     copy = event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 3, 1, 2, 0, device=2, stream=0, correlation=7)
-    trace = made(tmp_path, call, copy, kernel("__amd_rocclr_copyBuffer", 5))
+    trace = trace_of(tmp_path, call, copy, kernel("__amd_rocclr_copyBuffer", 5))
     assert rows(trace.events, "kind", "device", "bytes") == [["memcpy", "gpu:2", 2560], ["memcpy", "gpu:0", None]]
 
 
@@ -153,4 +153,4 @@ def test_a_copy_of_hip_has_the_size_that_its_call_asked_for(tmp_path):
     ],
 )
 def test_the_occupancy_is_the_estimate_where_kineto_could_make_one(tmp_path, args, ratio):
-    assert rows(made(tmp_path, kernel("k", **args)).events, "occupancy_ratio") == [[ratio]]
+    assert rows(trace_of(tmp_path, kernel("k", **args)).events, "occupancy_ratio") == [[ratio]]

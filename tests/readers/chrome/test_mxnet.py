@@ -36,7 +36,7 @@ class Dump:
             self.events.append({"ph": "M", "args": {"name": name}, "pid": number, "name": "process_name"})
         return self.processes[name]
 
-    def one(self, process: str, ph: str, name: str, time: int, tid: int = WORKER, **more) -> "Dump":
+    def event(self, process: str, ph: str, name: str, time: int, tid: int = WORKER, **more) -> "Dump":
         """One event."""
         event = {"name": name, "cat": process, "ph": ph, "ts": self.zero + time, "pid": self.process(process)}
         self.events.append(event | {"tid": tid} | more)
@@ -44,7 +44,7 @@ class Dump:
 
     def pair(self, process: str, name: str, start: int, end: int, tid: int = WORKER, ph: str = "BE") -> "Dump":
         """A begin and its end."""
-        return self.one(process, ph[0], name, start, tid).one(process, ph[1], name, end, tid)
+        return self.event(process, ph[0], name, start, tid).event(process, ph[1], name, end, tid)
 
     def operator(self, context: str, name: str, start: int, end: int, tid: int = WORKER) -> "Dump":
         """An operator as MXNet writes it: on its context, and once more as a task."""
@@ -58,14 +58,14 @@ class Dump:
 
 
 def table(frame: pd.DataFrame, *columns: str) -> list[list]:
-    found = frame[list(columns)].astype(object)
-    return found.where(found.notna(), None).values.tolist()
+    cells = frame[list(columns)].astype(object)
+    return cells.where(cells.notna(), None).values.tolist()
 
 
 def test_an_operator_counts_once_on_its_context_and_api_calls_are_spans(tmp_path):
     dump = Dump().operator("cpu/0", "dot", 10, 30).operator("gpu/1", "Convolution", 20, 50, OTHER)
     dump.pair("MXNET_C_API", "MXImperativeInvokeEx", 5, 9, OTHER, "be")
-    dump.one("MXNET_C_API", "C", "MXNet C API Calls", 5, args={"MXNet C API Calls": 1})
+    dump.event("MXNET_C_API", "C", "MXNet C API Calls", 5, args={"MXNet C API Calls": 1})
     trace = dump.read(tmp_path)
     assert table(trace.events, "host", "device", "lane", "kind", "name", "start_ps", "end_ps") == [
         ["profile", "cpu:0", f"thread {WORKER}", "compute", "dot", 5_000_000, 25_000_000],
@@ -130,8 +130,8 @@ def test_an_operator_inside_another_of_its_thread_is_cut_out_of_it(tmp_path):
 
 
 def test_begins_and_ends_that_do_not_fit_are_left_out_and_noted(tmp_path):
-    dump = Dump().one("cpu/0", "E", "a", 1).operator("cpu/0", "a", 2, 4).operator("cpu/0", "b", 7, 5)
-    dump.one("cpu/0", "B", "a", 8)
+    dump = Dump().event("cpu/0", "E", "a", 1).operator("cpu/0", "a", 2, 4).operator("cpu/0", "b", 7, 5)
+    dump.event("cpu/0", "B", "a", 8)
     trace = dump.read(tmp_path)
     assert table(trace.events, "name", "start_ps", "end_ps") == [["a", 1_000_000, 3_000_000]]
     assert trace.notes == (
@@ -145,7 +145,7 @@ def test_the_engines_errands_and_the_programs_own_marks_are_spans(tmp_path):
     dump.operator("cpu/0", "WaitForVar", 12, 13).pair("event", "my event", 1, 2)
     dump.pair("training", "my task", 3, 4, ph="be").pair("training,frame", "my frame", 5, 6, ph="()")
     dump.pair("Custom Operator", "mine::pure_python", 7, 8, ph="be").pair("Custom Operator", "mine::exp", 7, 8, ph="be")
-    dump.one("training,instant_marker", "n", "my mark", 9)
+    dump.event("training,instant_marker", "n", "my mark", 9)
     trace = dump.read(tmp_path)
     assert trace.events["name"].tolist() == ["dot"]
     assert trace.spans["name"].tolist() == [
@@ -214,7 +214,7 @@ def test_unix_times_are_exact_and_other_times_have_no_origin(tmp_path, zero, ori
     assert table(trace.events, "start_ps", "end_ps") == [[0, 1_000_000]]
 
 
-ASKED = {
+EXPECTED_COUNTS = {
     ("cpu:0", "collective"): 1,
     ("cpu:0", "memcpy"): 2,
     ("cpu:1", "compute"): 1,
@@ -228,7 +228,7 @@ def test_a_profile_of_our_own_holds_the_work_the_program_asked_for(path):
     counts = trace.events.groupby(["device", "kind"], observed=True).size().to_dict()
     # How the network's own operators are bundled is the engine's choice.
     assert counts.pop(("cpu:0", "compute")) > 2
-    assert counts == ASKED
+    assert counts == EXPECTED_COUNTS
     dots = trace.events[trace.events["name"] == "dot"]
     assert dots["device"].value_counts().to_dict() == {"cpu:0": 2, "cpu:1": 1}
     spans = trace.spans.set_index("name")
@@ -238,7 +238,7 @@ def test_a_profile_of_our_own_holds_the_work_the_program_asked_for(path):
             assert spans.loc[around, "start_ps"] <= row.start_ps <= row.end_ps <= spans.loc[around, "end_ps"]
 
 
-def swept(path: Path) -> dict[tuple[str, str], int]:
+def sweep(path: Path) -> dict[tuple[str, str], int]:
     """Microseconds by context and kind in which some thread's innermost operator is of it.
 
     Made from the JSON alone: a begin's end is the event after it in the file, and each thread is swept from edge to
@@ -246,7 +246,7 @@ def swept(path: Path) -> dict[tuple[str, str], int]:
     """
     with gzip.open(path, "rt") as file:
         events = json.load(file)["traceEvents"]
-    names = {one["pid"]: one["args"]["name"] for one in events if one["ph"] == "M"}
+    names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     threads: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
     for begin, end in pairwise(events):
         context = names[begin["pid"]]
@@ -254,7 +254,7 @@ def swept(path: Path) -> dict[tuple[str, str], int]:
         if begin["ph"] == "B" and re.match("[cg]pu", context) and not errand:
             assert (end["ph"], end["name"], end["tid"]) == ("E", begin["name"], begin["tid"])
             threads.setdefault((context, begin["tid"]), []).append((begin["ts"], end["ts"], begin["name"]))
-    held: dict[tuple[str, str], set[int]] = {}
+    busy_us: dict[tuple[str, str], set[int]] = {}
     for (context, _), operators in threads.items():
         inner: dict[int, tuple[int, int, str]] = {}
         for start, end, name in operators:
@@ -264,18 +264,18 @@ def swept(path: Path) -> dict[tuple[str, str], int]:
                     inner[time] = (start, end, name)
         for time, (_, _, name) in inner.items():
             kind = "memcpy" if "Copy" in name else "collective" if "KVStore" in name else "compute"
-            held.setdefault((context, kind), set()).add(time)
-    return {key: len(times) for key, times in held.items()}
+            busy_us.setdefault((context, kind), set()).add(time)
+    return {key: len(times) for key, times in busy_us.items()}
 
 
 @pytest.mark.parametrize("path", [*OWN, *sorted((traces.REAL / "mxnet").glob("*.json.gz"))], ids=lambda path: path.name)
 def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
     trace = mxnet.read(chrome.load(path), path)
-    found = {
+    busy_ps = {
         (str(device), str(kind)): iv.total(iv.intervals(rows["start_ps"], rows["end_ps"]))
         for (device, kind), rows in trace.events.groupby(["device", "kind"], observed=True)
     }
-    assert found == {(context.replace("/", ":"), kind): time * 10**6 for (context, kind), time in swept(path).items()}
+    assert busy_ps == {(context.replace("/", ":"), kind): time * 10**6 for (context, kind), time in sweep(path).items()}
 
 
 @traces.needs_real
@@ -297,6 +297,6 @@ def test_a_profile_has_the_times_of_a_sweep_over_the_file(path):
 def test_real_dumps_have_each_operator_once(name, counts):
     path = traces.REAL / "mxnet" / f"{name}.json.gz"
     trace = mxnet.read(chrome.load(path), path)
-    found = pd.Series([tuple(row) for row in table(trace.events, "device", "kind", "direction")]).value_counts()
-    assert found.to_dict() == counts
+    actual = pd.Series([tuple(row) for row in table(trace.events, "device", "kind", "direction")]).value_counts()
+    assert actual.to_dict() == counts
     assert trace.hosts["host"].tolist() == [name]

@@ -25,14 +25,14 @@ def host(name, *rows, op=REDUCE, device="gpu:0", **columns):
     return table
 
 
-def aligned(*tables, timed=True):
+def alignment(*tables, timed=True):
     rows = concat(EVENT_COLUMNS, list(tables))
     hosts = list(dict.fromkeys(rows["host"].astype("str")))
     return align(rows, hosts, [timed] * len(hosts))
 
 
 def shifts(*tables, timed=True):
-    return [clock.shift_ps for clock in aligned(*tables, timed=timed)[0]]
+    return [clock.shift_ps for clock in alignment(*tables, timed=timed)[0]]
 
 
 def ending(*ends, long=50):
@@ -40,8 +40,8 @@ def ending(*ends, long=50):
 
 
 def test_ends_that_differ_no_more_than_they_scatter_are_of_one_clock_and_nothing_is_shifted():
-    found, notes = aligned(host("a", (0, 100), (200, 300), (400, 503)), host("b", (90, 101), (210, 304), (440, 505)))
-    assert found == [Clock("a", "a", 0), Clock("b", "a", 0, 4, 3)]
+    clocks, notes = alignment(host("a", (0, 100), (200, 300), (400, 503)), host("b", (90, 101), (210, 304), (440, 505)))
+    assert clocks == [Clock("a", "a", 0), Clock("b", "a", 0, 4, 3)]
     assert notes == [
         "The clocks of a and b were compared on the ends of 3 shared collectives: one clock, ends differ from a's by "
         "at most 4 ps; nothing was shifted."
@@ -49,8 +49,8 @@ def test_ends_that_differ_no_more_than_they_scatter_are_of_one_clock_and_nothing
 
 
 def test_an_offset_beyond_the_scatter_is_corrected_by_the_median():
-    found, notes = aligned(host("a", *ending(100, 300, 503)), host("b", *ending(1_001_100, 1_001_303, 1_001_505)))
-    assert found == [Clock("a", "a", 0), Clock("b", "a", -1_001_002, 2, 3)]
+    clocks, notes = alignment(host("a", *ending(100, 300, 503)), host("b", *ending(1_001_100, 1_001_303, 1_001_505)))
+    assert clocks == [Clock("a", "a", 0), Clock("b", "a", -1_001_002, 2, 3)]
     assert notes == [
         "The clock of b was 1.00 µs ahead of a's by the ends of 3 shared collectives: its times were shifted to fit, "
         "and ends now differ by at most 2 ps."
@@ -93,8 +93,8 @@ def test_an_offset_within_the_spread_is_still_corrected_if_a_rank_would_end_befo
 @pytest.mark.parametrize("op", [SEND_RECV, "ncclDevKernel_Broadcast_RING_LL", "ncclDevKernel_Reduce_Sum_f32", "send.3"])
 def test_ends_of_what_lets_a_rank_go_early_compare_no_clocks(op):
     rows = ending(100, 300, 500)
-    found, notes = aligned(host("a", *rows, op=op), host("b", *rows, op=op))
-    assert found == [Clock("a", "a"), Clock("b", "b")]
+    clocks, notes = alignment(host("a", *rows, op=op), host("b", *rows, op=op))
+    assert clocks == [Clock("a", "a"), Clock("b", "b")]
     assert notes == [
         "No shared collective compares the clocks of a and b: they are unaligned, and overlap between their devices is "
         "not computed."
@@ -113,8 +113,8 @@ def test_send_recv_kernels_that_end_as_the_collectives_do_count_as_all_to_alls_b
 def test_a_window_that_began_earlier_is_matched_by_the_ends_that_differ_evenly():
     ends = [1000, 2300, 3100, 4700, 5900, 6600]
     late = [end + 70_000 for end in ends[2:]]
-    found, _ = aligned(host("a", *ending(*ends)), host("b", *ending(*late)))
-    assert found == [Clock("a", "a", 0), Clock("b", "a", -70_000, 0, 4)]
+    clocks, _ = alignment(host("a", *ending(*ends)), host("b", *ending(*late)))
+    assert clocks == [Clock("a", "a", 0), Clock("b", "a", -70_000, 0, 4)]
     assert shifts(host("a", *ending(*ends[2:])), host("b", *ending(*ends[:5]))) == [0, 0]
 
 
@@ -126,22 +126,22 @@ def test_windows_of_equal_length_that_began_a_step_apart_are_of_one_clock():
 def test_collectives_that_one_file_lost_do_not_keep_the_others_from_being_compared():
     ends = [1000, 2300, 3100, 4700, 5900, 6600, 7800]
     a, b = host("a", *ending(*ends)), host("b", *ending(*(end + 3 for end in ends if end not in (2300, 5900))))
-    assert aligned(a, b)[0][1] == Clock("b", "a", -3, 0, 5)
+    assert alignment(a, b)[0][1] == Clock("b", "a", -3, 0, 5)
 
 
 def test_ends_as_near_as_chance_brings_them_are_no_evidence():
     a, b = host("a", *ending(*range(1000, 9000, 100))), host("b", *ending(*range(1000, 8800, 102)))
-    assert [clock.name for clock in aligned(a, b)[0]] == ["a", "b"]
+    assert [clock.name for clock in alignment(a, b)[0]] == ["a", "b"]
 
 
 def test_several_collectives_in_another_number_that_could_be_any_of_them_are_no_evidence():
-    found, _ = aligned(host("a", *ending(100, 200, 300)), host("b", *ending(10_000)))
-    assert [clock.name for clock in found] == ["a", "b"]
+    clocks, _ = alignment(host("a", *ending(100, 200, 300)), host("b", *ending(10_000)))
+    assert [clock.name for clock in clocks] == ["a", "b"]
 
 
 def test_collectives_that_no_shift_lets_end_after_all_have_started_are_not_used():
-    found, notes = aligned(host("a", *ending(100, 2000, 3000, long=5)), host("b", *ending(900, 1200, 3900, long=5)))
-    assert [clock.name for clock in found] == ["a", "b"]
+    clocks, notes = alignment(host("a", *ending(100, 2000, 3000, long=5)), host("b", *ending(900, 1200, 3900, long=5)))
+    assert [clock.name for clock in clocks] == ["a", "b"]
     assert notes[0] == (
         "3 collectives of a and b look shared, but no single clock offset fits their ends: they were not used."
     )
@@ -153,21 +153,21 @@ def test_ranks_are_compared_through_others_where_their_groups_do_not_meet():
     a = host("a", *ending(1000, 2000, 3000), **first)
     b = host("b", *ending(51_000, 52_000, 53_000), **first), host("b", *ending(54_000, 55_000, 56_001), **second)
     c = host("c", *ending(4000, 5000, 6001), **second)
-    found, _ = aligned(a, *b, c)
-    assert [(clock.name, clock.shift_ps) for clock in found] == [("a", 0), ("a", -50_000), ("a", 0)]
+    clocks, _ = alignment(a, *b, c)
+    assert [(clock.name, clock.shift_ps) for clock in clocks] == [("a", 0), ("a", -50_000), ("a", 0)]
 
 
 def test_groups_of_other_ranks_are_other_collectives():
     rows = ending(1000, 2000, 3000)
-    found, _ = aligned(host("a", *rows, ranks="[0, 2]"), host("b", *rows, ranks="[1, 3]"))
-    assert [clock.name for clock in found] == ["a", "b"]
+    clocks, _ = alignment(host("a", *rows, ranks="[0, 2]"), host("b", *rows, ranks="[1, 3]"))
+    assert [clock.name for clock in clocks] == ["a", "b"]
 
 
 def test_two_sets_of_hosts_are_a_clock_each():
     rows = ending(1000, 2000, 3000)
     names = {"a": "1", "b": "2", "c": "1", "d": "2"}
-    found, notes = aligned(*(host(name, *rows, group=group) for name, group in names.items()))
-    assert [clock.name for clock in found] == ["a", "b", "a", "b"]
+    clocks, notes = alignment(*(host(name, *rows, group=group) for name, group in names.items()))
+    assert [clock.name for clock in clocks] == ["a", "b", "a", "b"]
     assert notes[-1] == (
         "No shared collective compares the clocks of a (with 1 more) and b (with 1 more): they are unaligned, and "
         "overlap between their devices is not computed."
@@ -216,8 +216,8 @@ def test_ops_within_each_host_do_not_hide_those_that_hosts_share():
 
 def test_hosts_without_unix_time_are_aligned_by_what_they_share():
     rows = [1000, 2300, 3100]
-    found, notes = aligned(host("a", *ending(*rows)), host("b", *ending(*(end + 9000 for end in rows))), timed=False)
-    assert [clock.shift_ps for clock in found] == [0, -9000]
+    clocks, notes = alignment(host("a", *ending(*rows)), host("b", *ending(*(end + 9000 for end in rows))), timed=False)
+    assert [clock.shift_ps for clock in clocks] == [0, -9000]
     assert notes == [
         "The times of b and a are not all Unix times: they were aligned by the ends of 3 shared collectives, which now "
         "differ by at most 0 ps."
@@ -228,7 +228,7 @@ def test_many_corrected_clocks_are_told_in_one_sentence():
     rows = [1000, 2300, 3100]
     tables = [host("r0", *ending(*rows)), host("r1", *ending(*rows)), host("r2", *ending(*rows))]
     off = [host(f"r{at}", *ending(*(end + at * 1000 for end in rows))) for at in range(3, 8)]
-    _, notes = aligned(*tables, *off, *[host(f"r{at}", *ending(*rows)) for at in range(8, 12)])
+    _, notes = alignment(*tables, *off, *[host(f"r{at}", *ending(*rows)) for at in range(8, 12)])
     assert len(notes) == 2
     assert notes[1] == (
         "The clocks of r3, r4, r5, r6 and r7 were off from r0's by the ends of 3 shared collectives, r7's most, which "
@@ -252,9 +252,9 @@ def test_any_clocks_are_found_to_within_the_jitter_of_the_ends(gaps, ahead, data
             end = now + offset + data.draw(jitter)
             rows.append((end - data.draw(st.integers(5, 400)), end))
         tables.append(host(f"h{at}", *rows))
-    found, _ = aligned(*tables)
-    assert {clock.name for clock in found} == {found[0].name}
-    fitted = [offset + clock.shift_ps for offset, clock in zip(ahead, found, strict=True)]
+    clocks, _ = alignment(*tables)
+    assert {clock.name for clock in clocks} == {clocks[0].name}
+    residuals = [offset + clock.shift_ps for offset, clock in zip(ahead, clocks, strict=True)]
     # Each is within the spread of its ends (at most 6) of the host it was compared with.
-    reference = next(ahead[at] for at, clock in enumerate(found) if clock.host == clock.name)
-    assert all(abs(one - reference) <= 12 for one in fitted)
+    reference = next(ahead[at] for at, clock in enumerate(clocks) if clock.host == clock.name)
+    assert all(abs(residual - reference) <= 12 for residual in residuals)

@@ -26,7 +26,7 @@ REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 NOON_NS = 1_700_000_000_000_000_000
 
 
-def one(host, *rows, origin_ns=NOON_NS, source=None, notes=(), devices=("gpu:0",), marks=None):
+def trace_of(host, *rows, origin_ns=NOON_NS, source=None, notes=(), devices=("gpu:0",), marks=None):
     """The trace of one file; its rows as `tests.frames.events` takes them."""
     source = source or f"{host}.json"
     table = events(*rows, host=host) if rows else frame(EVENT_COLUMNS)
@@ -48,13 +48,13 @@ def one(host, *rows, origin_ns=NOON_NS, source=None, notes=(), devices=("gpu:0",
 def rank(host, *ends, origin_ns=NOON_NS, device="gpu:0", **more):
     """A rank that computes for the first 5 ps and ends an all-reduce at each of `ends`."""
     reduces = [(device, "collective", end - 50, end, REDUCE) for end in ends]
-    return one(host, (device, "compute", 0, 5), *reduces, origin_ns=origin_ns, devices=(device,), **more)
+    return trace_of(host, (device, "compute", 0, 5), *reduces, origin_ns=origin_ns, devices=(device,), **more)
 
 
 def with_syncs(trace, *waits):
     """`trace` with waits of (start, end, device, lane, on_device, on_lane, recorded)."""
-    named = ("start_ps", "end_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
-    columns = dict(zip(named, map(list, zip(*waits, strict=True)), strict=True))
+    names = ("start_ps", "end_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
+    columns = dict(zip(names, map(list, zip(*waits, strict=True)), strict=True))
     same = {"host": ["?"] * len(waits), "thread": ["t"] * len(waits), "name": ["Stream Wait Event"] * len(waits)}
     return replace(trace, syncs=frame(SYNC_COLUMNS, {**same, **columns}))
 
@@ -128,7 +128,9 @@ def test_a_wait_that_two_windows_of_a_rank_both_hold_counts_once():
     lane = (10, 12, "gpu:0", "s1", "gpu:0", "s0", 8)
     other = (10, 12, "gpu:0", "s2", "gpu:0", "s0", 8)
     work = [("gpu:0", "compute", at, at + 5) for at in (0, 10)]
-    merged = merge([with_syncs(one("a", *work), lane), with_syncs(one("a", *work, source="b.json"), lane, other)])
+    merged = merge(
+        [with_syncs(trace_of("a", *work), lane), with_syncs(trace_of("a", *work, source="b.json"), lane, other)]
+    )
     assert waits(merged) == [
         ["a", 10, "gpu:0", "s1", "gpu:0", "s0", 8],
         ["a", 10, "gpu:0", "s2", "gpu:0", "s0", 8],
@@ -136,7 +138,9 @@ def test_a_wait_that_two_windows_of_a_rank_both_hold_counts_once():
 
 
 def test_hosts_that_share_no_collective_have_a_clock_each():
-    merged = merge([one("a", ("gpu:0", "compute", 0, 9)), one("b", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS + 1)])
+    merged = merge(
+        [trace_of("a", ("gpu:0", "compute", 0, 9)), trace_of("b", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS + 1)]
+    )
     assert rows(merged, "device", "start_ps", "clock") == [["a/gpu:0", 0, "a"], ["b/gpu:0", 1000, "b"]]
     assert hosts(merged) == [
         ["a", "a.json", NOON_NS, "a", None, None],
@@ -145,7 +149,7 @@ def test_hosts_that_share_no_collective_have_a_clock_each():
 
 
 def test_a_host_without_device_work_needs_no_clock():
-    merged = merge([rank("rank0", 300), one("rank1", devices=()), rank("rank2", 300)])
+    merged = merge([rank("rank0", 300), trace_of("rank1", devices=()), rank("rank2", 300)])
     assert merged.events["clock"].isna().all()
     assert not any("unaligned" in note for note in merged.notes)
 
@@ -158,7 +162,7 @@ def test_times_without_unix_time_stand_where_the_shared_collectives_put_them():
 
 
 def test_a_time_that_no_axis_holds_with_the_others_stands_apart():
-    merged = merge([rank("a", 300), rank("b", 300), one("c", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS // 2)])
+    merged = merge([rank("a", 300), rank("b", 300), trace_of("c", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS // 2)])
     assert rows(merged, "device", "start_ps")[-1] == ["c/gpu:0", 0]
     assert "The times of c are more than 50 days from the others, too far for one time axis." in merged.notes
 
@@ -172,14 +176,14 @@ def test_the_same_file_twice_counts_once():
 
 
 def test_what_two_windows_of_a_rank_both_hold_counts_once():
-    first = one("rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)])
-    second = one(
+    first = trace_of("rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)])
+    second = trace_of(
         "rank0",
         *[("gpu:0", "compute", at, at + 5) for at in (0, 9_990, 10_000)],
         origin_ns=NOON_NS,
         source="second.json",
     )
-    later = one(
+    later = trace_of(
         "rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10)], origin_ns=NOON_NS + 1, source="later.json"
     )
     both = merge([first, later])
@@ -215,8 +219,8 @@ def test_processes_of_one_host_are_called_after_their_directories_if_those_are_n
 
 
 def test_sessions_of_one_host_that_are_hours_apart_are_processes_of_their_own():
-    first = one("node", ("gpu:0", "compute", 0, 5))
-    second = one("node", ("gpu:0", "compute", 0, 7), origin_ns=NOON_NS + 3600 * 10**9, source="later.json")
+    first = trace_of("node", ("gpu:0", "compute", 0, 5))
+    second = trace_of("node", ("gpu:0", "compute", 0, 7), origin_ns=NOON_NS + 3600 * 10**9, source="later.json")
     merged = merge([second, first])
     assert [[device, end - start] for device, start, end in rows(merged, "device", "start_ps", "end_ps")] == [
         ["node/gpu:0", 5],
@@ -235,7 +239,7 @@ def test_two_devices_of_one_host_in_two_files_are_two_processes():
 
 
 @pytest.mark.parametrize(
-    ("names", "world_size", "said"),
+    ("names", "world_size", "notes"),
     [
         (("rank0", "rank1", "rank3", "rank6"), None, ["The files are numbered up to 6: ranks 2, 4-5 are missing."]),
         (("rank1", "rank2"), 8, ["The job had 8 ranks: ranks 0, 3-7 are missing."]),
@@ -245,8 +249,8 @@ def test_two_devices_of_one_host_in_two_files_are_two_processes():
         (("node17", "node19"), None, []),
     ],
 )
-def test_missing_ranks_of_a_numbered_set_are_noted(names, world_size, said):
-    assert [note for note in merge([rank(name, 300) for name in names], world_size).notes if "missing" in note] == said
+def test_missing_ranks_of_a_numbered_set_are_noted(names, world_size, notes):
+    assert [note for note in merge([rank(name, 300) for name in names], world_size).notes if "missing" in note] == notes
 
 
 def test_ranks_are_counted_by_file_names_where_hosts_have_no_number():
@@ -310,14 +314,14 @@ CHAIN = [(1, 0), (2, 1)]
 
 
 def test_a_program_that_all_hosts_hold_alike_counts_once():
-    found = operations([with_operations(STEP, CHAIN), with_operations(STEP, CHAIN), with_operations(STEP, CHAIN)])
-    assert table(found.ops, "program", "hlo_op", "flops") == [
+    merged = operations([with_operations(STEP, CHAIN), with_operations(STEP, CHAIN), with_operations(STEP, CHAIN)])
+    assert table(merged.ops, "program", "hlo_op", "flops") == [
         ["jit_step", "add", 8],
         ["jit_step", "all-reduce", None],
         ["jit_step", "mul", 8],
     ]
-    assert found.operands.values.tolist() == [[1, 0], [2, 1]]
-    assert [one.tolist() for one in found.numbers] == [[0, 1, 2]] * 3
+    assert merged.operands.values.tolist() == [[1, 0], [2, 1]]
+    assert [numbers.tolist() for numbers in merged.numbers] == [[0, 1, 2]] * 3
 
 
 @pytest.mark.parametrize(
@@ -325,7 +329,7 @@ def test_a_program_that_all_hosts_hold_alike_counts_once():
     [
         ([*STEP[:2], ("jit_step", "mul", 9)], CHAIN),  # other facts
         ([*STEP[:2], ("jit_step", "mul", 8, "step.py:3")], CHAIN),  # another source
-        ([("jit_other", *one[1:]) for one in STEP], CHAIN),  # another name
+        ([("jit_other", *op[1:]) for op in STEP], CHAIN),  # another name
         (STEP, [(1, 0), (2, 0)]),  # other operands
         (STEP, []),  # operands of which nothing is known
         (STEP[:2], CHAIN[:1]),  # a part of it
@@ -333,36 +337,36 @@ def test_a_program_that_all_hosts_hold_alike_counts_once():
     ],
 )
 def test_a_program_that_differs_at_all_stays_a_program_of_its_own(ops, operands):
-    found = operations([with_operations(STEP, CHAIN), with_operations(ops, operands)])
-    assert len(found.ops) == 3 + len(ops)
-    assert found.operands.values.tolist() == [*map(list, CHAIN), *([a + 3, b + 3] for a, b in operands)]
+    merged = operations([with_operations(STEP, CHAIN), with_operations(ops, operands)])
+    assert len(merged.ops) == 3 + len(ops)
+    assert merged.operands.values.tolist() == [*map(list, CHAIN), *([a + 3, b + 3] for a, b in operands)]
 
 
 def test_equal_operations_of_no_known_operands_count_once_in_whatever_order():
-    found = operations(
+    merged = operations(
         [
             with_operations([(None, "aten::mm"), (None, "aten::add")]),
             with_operations([(None, "aten::add"), (None, "x")]),
         ]
     )
-    assert table(found.ops, "hlo_op") == [["aten::mm"], ["aten::add"], ["x"]]
-    assert [one.tolist() for one in found.numbers] == [[0, 1], [1, 2]]
+    assert table(merged.ops, "hlo_op") == [["aten::mm"], ["aten::add"], ["x"]]
+    assert [numbers.tolist() for numbers in merged.numbers] == [[0, 1], [1, 2]]
 
 
 def test_two_programs_of_one_file_stand_apart_and_their_order_does_not_matter():
     other = [("jit_init", "add", 8), ("jit_init", "mul", 8)]
     first = with_operations([*STEP, *other], [*CHAIN, (4, 3)])
     second = with_operations([*other, *STEP], [(1, 0), (3, 2), (4, 3)])
-    found = operations([first, second])
-    assert len(found.ops) == 5
-    assert found.operands.values.tolist() == [[1, 0], [2, 1], [4, 3]]
-    assert [one.tolist() for one in found.numbers] == [[0, 1, 2, 3, 4], [3, 4, 0, 1, 2]]
+    merged = operations([first, second])
+    assert len(merged.ops) == 5
+    assert merged.operands.values.tolist() == [[1, 0], [2, 1], [4, 3]]
+    assert [numbers.tolist() for numbers in merged.numbers] == [[0, 1, 2, 3, 4], [3, 4, 0, 1, 2]]
 
 
 def test_rows_of_merged_hosts_lead_to_their_operations_and_rows_without_one_to_none():
-    one = with_operations(STEP, CHAIN, [2, None, 0], host="a")
-    other = with_operations([("jit_init", "copy"), *STEP], [(2, 1), (3, 2)], [0, 3], host="b")
-    merged = merge([one, other])
+    first = with_operations(STEP, CHAIN, [2, None, 0], host="a")
+    second = with_operations([("jit_init", "copy"), *STEP], [(2, 1), (3, 2)], [0, 3], host="b")
+    merged = merge([first, second])
     assert table(merged.events, "device", "op") == [
         ["a/gpu:0", 2],
         ["a/gpu:0", None],
@@ -375,8 +379,8 @@ def test_rows_of_merged_hosts_lead_to_their_operations_and_rows_without_one_to_n
 
 
 def test_traces_without_operations_give_none():
-    found = operations([with_operations([]), with_operations([])])
-    assert (len(found.ops), len(found.operands), [len(one) for one in found.numbers]) == (0, 0, [0, 0])
+    merged = operations([with_operations([]), with_operations([])])
+    assert (len(merged.ops), len(merged.operands), [len(numbers) for numbers in merged.numbers]) == (0, 0, [0, 0])
 
 
 @st.composite
@@ -392,36 +396,38 @@ def traces(draw):
     )
 
 
-def told(table, number):
+def row_at(table, number):
     return tuple(None if pd.isna(value) else value for value in table.iloc[int(number)].astype(object))
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(traces(), min_size=2, max_size=4))
-def test_joining_keeps_what_every_row_and_every_operand_is(found):
-    after = operations(found)
-    wanted, pairs = set(), set()
-    for one, number in zip(found, after.numbers, strict=True):
-        assert [told(after.ops, number[at]) for at in range(len(one.ops))] == [
-            told(one.ops, at) for at in range(len(one.ops))
+def test_joining_keeps_what_every_row_and_every_operand_is(inputs):
+    merged = operations(inputs)
+    expected, pairs = set(), set()
+    for trace, number in zip(inputs, merged.numbers, strict=True):
+        assert [row_at(merged.ops, number[at]) for at in range(len(trace.ops))] == [
+            row_at(trace.ops, at) for at in range(len(trace.ops))
         ]
-        wanted |= {told(one.ops, at) for at in range(len(one.ops))}
-        pairs |= {(int(number[a]), int(number[b])) for a, b in one.operands.to_numpy()}
-    assert {told(after.ops, at) for at in range(len(after.ops))} == wanted
+        expected |= {row_at(trace.ops, at) for at in range(len(trace.ops))}
+        pairs |= {(int(number[a]), int(number[b])) for a, b in trace.operands.to_numpy()}
+    assert {row_at(merged.ops, at) for at in range(len(merged.ops))} == expected
     # No operand is lost or there twice, and none is invented for the operations of any trace.
-    assert sorted(map(tuple, after.operands.to_numpy().tolist())) == sorted(pairs)
-    for number, one in zip(after.numbers, found, strict=True):
-        own = {(int(number[a]), int(number[b])) for a, b in one.operands.to_numpy()}
+    assert sorted(map(tuple, merged.operands.to_numpy().tolist())) == sorted(pairs)
+    for number, trace in zip(merged.numbers, inputs, strict=True):
+        own = {(int(number[a]), int(number[b])) for a, b in trace.operands.to_numpy()}
         assert {(a, b) for a, b in pairs if {a, b} <= set(number.tolist())} == own
 
 
 def of_rows(trace):
     """Each device row's host, start and operation."""
     table = zip(trace.events["host"], trace.events["start_ps"], trace.events["op"], strict=True)
-    return [(str(host), start, None if pd.isna(op) else told(trace.ops, op)) for host, start, op in table]
+    return [(str(host), start, None if pd.isna(op) else row_at(trace.ops, op)) for host, start, op in table]
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.lists(traces(), min_size=2, max_size=3, unique_by=lambda one: one.source))
-def test_merged_rows_are_of_the_operations_that_they_were_of_before(found):
-    assert sorted(of_rows(merge(found)), key=str) == sorted((row for one in found for row in of_rows(one)), key=str)
+@given(st.lists(traces(), min_size=2, max_size=3, unique_by=lambda trace: trace.source))
+def test_merged_rows_are_of_the_operations_that_they_were_of_before(inputs):
+    assert sorted(of_rows(merge(inputs)), key=str) == sorted(
+        (row for trace in inputs for row in of_rows(trace)), key=str
+    )
