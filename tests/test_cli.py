@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tracekit.cli import app, main
+from tracekit.export import FORMATS
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "jaxlib", "numpy", "pandas", "numba", "matplotlib", "pyarrow", "xprof", "tensorboard")
@@ -93,6 +94,8 @@ TYPED = {
     "tracekit view --po": ["--port"],
     "tracekit read '{logdir}' --run ": ["first", "second"],
     "tracekit view '{logdir}' --run s": ["second"],
+    "tracekit export --to ": sorted(FORMATS),
+    "tracekit export --table sp": ["spans"],
 }
 
 

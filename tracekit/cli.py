@@ -21,13 +21,13 @@ def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted(run.name for run in runs if run.name.startswith(incomplete))
 
 
-def _words(which: str) -> Callable[[str], list[str]]:
+def _export_words(which: str) -> Callable[[str], list[str]]:
     """What the shell completes for the options of exports."""
 
     def complete(incomplete: str) -> list[str]:
-        from tracekit import export as words
+        from tracekit.export import FORMATS, FRAMES
 
-        return [word for word in getattr(words, which) if word.startswith(incomplete)]
+        return [word for word in {"to": FORMATS, "table": FRAMES}[which] if word.startswith(incomplete)]
 
     return complete
 
@@ -227,7 +227,7 @@ def export(
         str | None,
         typer.Option(
             help="perfetto, parquet, csv, json or arrow [default: by the suffix of --out, else perfetto].",
-            autocompletion=_words("FORMATS"),
+            autocompletion=_export_words("to"),
         ),
     ] = None,
     out: Annotated[
@@ -237,7 +237,7 @@ def export(
     run: _Run = None,
     table: Annotated[
         str | None,
-        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_words("FRAMES")),
+        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_export_words("table")),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
