@@ -43,8 +43,8 @@ def _hostile() -> Trace:
     )
     rows["lane"] = rows["lane"].cat.rename_categories(lambda lane: f"{lane}{HOSTILE}")
     marks = spans((f"a{HOSTILE}", 0, MS), (f"b{HOSTILE}", MS, 4 * MS, f"a{HOSTILE}"), host=f"host{HOSTILE}")
-    made = trace(rows, marks, notes=(f"note{HOSTILE}",), runs=(f"run{HOSTILE}",))
-    return replace(made, source=f"traces/{HOSTILE}")
+    hostile_trace = trace(rows, marks, notes=(f"note{HOSTILE}",), runs=(f"run{HOSTILE}",))
+    return replace(hostile_trace, source=f"traces/{HOSTILE}")
 
 
 def _clocks() -> Trace:
@@ -83,17 +83,17 @@ def _three() -> Trace:
 def _launched() -> Trace:
     """Eight steps of small kernels that are launched one by one, the sixth of them three times as long."""
     starts = [50_000 + at for at in (0, 1000, 2000, 3000, 4000, 5000, 8000, 9000, 10_000)]
-    done = [
+    kernels = [
         ("gpu:0", "compute", at + 1, at + 3, at)
         for start, end in pairwise(starts)
         for at in range(start, end, (end - start) // 20)
     ]
-    rows, launches = stepped.work(("gpu:0", "compute", 1, 49_000, 0), *done)
+    rows, launches = stepped.work(("gpu:0", "compute", 1, 49_000, 0), *kernels)
     marks = stepped.annotations(*[("train", step, *ends) for step, ends in enumerate(pairwise(starts))])
     return trace(rows, marks, launches=launches)
 
 
-_MADE = {
+_TRACES = {
     "captured": lambda: read(DATA / "two-cpu-devices-jax0.10.2.xplane.pb"),
     "stepped": lambda: read(DATA / "stepped-cpu.xplane.pb.gz"),
     "phases": _phases,
@@ -106,13 +106,13 @@ _MADE = {
     "one": lambda: trace(events(("gpu:0", "compute", 5, 10))),
     "empty": lambda: trace(events()),
 }
-NAMES = tuple(_MADE)
+NAMES = tuple(_TRACES)
 
 
 @cache
 def timeline(name: str) -> Timeline:
     """The trace of that name, in order."""
-    return timeline_of(_MADE[name]())
+    return timeline_of(_TRACES[name]())
 
 
 @cache
@@ -130,8 +130,8 @@ def html(name: str) -> str:
 @cache
 def tree(name: str) -> Element:
     """Its page, parsed; any error of its HTML raises. The scripts, the same on all, are read with one page only."""
-    shown = html(name) if name == "hostile" else re.sub(r"<script>.*?</script>", "", html(name), flags=re.S)
-    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(shown)
+    source = html(name) if name == "hostile" else re.sub(r"<script>.*?</script>", "", html(name), flags=re.S)
+    return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(source)
 
 
 def words(element: Element) -> str:
@@ -141,27 +141,27 @@ def words(element: Element) -> str:
 
 def within(root: Element, id: str) -> Element:
     """The element of that id."""
-    (found,) = [one for one in root.iter() if one.get("id") == id]
-    return found
+    (element,) = [element for element in root.iter() if element.get("id") == id]
+    return element
 
 
 def table(root: Element, caption: str) -> tuple[list[str], list[list[Element]]]:
     """Head and rows of the tables of that caption, the folded rest of it included."""
-    found = [
-        one for one in root.iter("table") if (title := one.find("caption/span")) is not None
+    tables = [
+        element for element in root.iter("table") if (title := element.find("caption/span")) is not None
         and (words(title) == caption or words(title).startswith(f"{caption}: "))
     ]  # fmt: skip
-    heads = [[words(cell) for cell in one.findall("thead/tr/*")] for one in found]
+    heads = [[words(cell) for cell in element.findall("thead/tr/*")] for element in tables]
     assert all(head == heads[0] for head in heads)
-    return heads[0], [list(row) for one in found for row in one.findall("tbody/tr")]
+    return heads[0], [list(row) for element in tables for row in element.findall("tbody/tr")]
 
 
 def values(cell: Element) -> Iterator[str]:
     """The exact values of the figures in a cell."""
-    return (one.get("value", "") for one in cell.iter("data"))
+    return (data.get("value", "") for data in cell.iter("data"))
 
 
 def value(cell: Element) -> int | float | None:
     """The one exact value in a cell; None where there is none."""
-    found = [float(one) if "." in one or "e" in one else int(one) for one in values(cell)]
-    return found[0] if found else None
+    numbers = [float(text) if "." in text or "e" in text else int(text) for text in values(cell)]
+    return numbers[0] if numbers else None

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_benchmark_of_the_page_measures_its_bytes_and_frames(chromium, tmp_path):
     out = tmp_path / "result.json"
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             ROOT / "benchmarks" / "page.py",
@@ -30,9 +30,9 @@ def test_the_benchmark_of_the_page_measures_its_bytes_and_frames(chromium, tmp_p
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     result = json.loads(out.read_text())
     assert 400 < result["page"]["intervals"] < 600
     assert 50_000 < result["page"]["bytes"] < 1_000_000
-    assert {scale: one["frames_ms"]["n"] == 6 for scale, one in result["tabs"].items()} == {"1": True, "2": True}
-    assert "until drawn" in done.stdout
+    assert {scale: tab["frames_ms"]["n"] == 6 for scale, tab in result["tabs"].items()} == {"1": True, "2": True}
+    assert "until drawn" in process.stdout

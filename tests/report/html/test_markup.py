@@ -9,7 +9,7 @@ from tracekit.report.section import AtLeast, Column, Instant, Missing, Unit
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "html"),
     [
         ("a < b & \"c\" 'd'", "a &lt; b &amp; &quot;c&quot; &#x27;d&#x27;"),
         ("</script><img onerror=x>", "&lt;/script&gt;&lt;img onerror=x&gt;"),
@@ -21,28 +21,28 @@ from tracekit.report.section import AtLeast, Column, Instant, Missing, Unit
         (7, "7"),
     ],
 )
-def test_text_is_escaped_and_what_cannot_be_seen_is_replaced(words, shown):
-    assert markup.text(words) == shown
+def test_text_is_escaped_and_what_cannot_be_seen_is_replaced(words, html):
+    assert markup.text(words) == html
 
 
 def test_only_what_is_markup_stays_markup():
-    made = tag("b", "x < y")
-    assert tag("p", made, " & ", None, 1) == "<p><b>x &lt; y</b> &amp; 1</p>"
-    assert join([made, "<i>"]) == "<b>x &lt; y</b>&lt;i&gt;"
-    assert join([made, None, made], " & ") == "<b>x &lt; y</b> &amp; <b>x &lt; y</b>"
+    bold = tag("b", "x < y")
+    assert tag("p", bold, " & ", None, 1) == "<p><b>x &lt; y</b> &amp; 1</p>"
+    assert join([bold, "<i>"]) == "<b>x &lt; y</b>&lt;i&gt;"
+    assert join([bold, None, bold], " & ") == "<b>x &lt; y</b> &amp; <b>x &lt; y</b>"
     # What Python's own strings make of markup is text again.
-    assert markup.text(made + "") == "&lt;b&gt;x &amp;lt; y&lt;/b&gt;"
-    assert isinstance(made, Markup)
+    assert markup.text(bold + "") == "&lt;b&gt;x &amp;lt; y&lt;/b&gt;"
+    assert isinstance(bold, Markup)
 
 
 def test_attributes_are_quoted_and_left_out_without_a_value():
-    given = {"class_": 'a"><script>', "data_from": 0, "open": True, "hidden": False, "title": None}
-    assert tag("td", **given) == '<td class="a&quot;&gt;&lt;script&gt;" data-from="0" open></td>'
+    attributes = {"class_": 'a"><script>', "data_from": 0, "open": True, "hidden": False, "title": None}
+    assert tag("td", **attributes) == '<td class="a&quot;&gt;&lt;script&gt;" data-from="0" open></td>'
     assert tag("meta", content="x") == '<meta content="x">'
 
 
 @pytest.mark.parametrize(
-    ("made", "html"),
+    ("fragment", "html"),
     [
         (markup.picoseconds(1234567), '<data value="1234567" title="1,234,567 ps">1.23 µs</data>'),
         (markup.picoseconds(2**62), f'<data value="{2**62}" title="{2**62:,} ps">4611686.0 s</data>'),
@@ -54,8 +54,8 @@ def test_attributes_are_quoted_and_left_out_without_a_value():
         (markup.name("a\n b"), "<bdi>a b</bdi>"),
     ],
 )
-def test_a_figure_keeps_its_exact_value_and_a_missing_one_its_reason(made, html):
-    assert made == html
+def test_a_figure_keeps_its_exact_value_and_a_missing_one_its_reason(fragment, html):
+    assert fragment == html
 
 
 def test_of_a_long_name_both_ends_are_shown_and_all_of_it_is_in_its_title():
@@ -103,15 +103,15 @@ def test_a_table_names_its_columns_and_rows_and_puts_figures_to_the_right():
 )
 def test_a_cell_reads_in_its_unit_and_keeps_its_exact_value(cell, unit, html):
     columns = [Column("name", Unit.NAME), Column("value", unit)]
-    made = table(section.table("t", "T", columns, [("a & b", cell)]), LINKS)
-    assert made.partition('<td class="n">')[2].partition("</td>")[0] == html
+    result = table(section.table("t", "T", columns, [("a & b", cell)]), LINKS)
+    assert result.partition('<td class="n">')[2].partition("</td>")[0] == html
 
 
 def test_ratios_are_shaded_where_they_are_to_be_compared():
     columns = [Column("name", Unit.NAME), Column("ratio", Unit.RATIO)]
-    made = table(section.table("t", "T", columns, [("a", 0.25), ("b", None)]), LINKS, shaded=True)
-    assert '<span class="heat" style="--dark:0.250"><data value="0.25">25.0 %</data></span>' in made
-    assert '<span class="none">-</span>' in made
+    result = table(section.table("t", "T", columns, [("a", 0.25), ("b", None)]), LINKS, shaded=True)
+    assert '<span class="heat" style="--dark:0.250"><data value="0.25">25.0 %</data></span>' in result
+    assert '<span class="none">-</span>' in result
 
 
 def test_the_rest_of_a_long_table_is_folded_unless_it_is_short():

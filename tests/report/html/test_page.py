@@ -21,47 +21,49 @@ FIGURES = ("captured", "stepped", "launched", "phases", "three", "clocks", "many
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_page_is_well_formed_and_each_id_stands_once(name):
-    ids = [one.get("id") for one in tree(name).iter() if one.get("id")]
+    ids = [element.get("id") for element in tree(name).iter() if element.get("id")]
     assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_headings_are_in_order_and_the_navigation_names_every_section(name):
     root = tree(name)
-    levels = [int(one.tag[1]) for one in root.iter() if re.fullmatch("h[1-6]", str(one.tag))]
+    levels = [int(element.tag[1]) for element in root.iter() if re.fullmatch("h[1-6]", str(element.tag))]
     assert levels.count(1) == 1
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    sections = [one.get("id") for one in root.iter("section")]
-    assert [one.get("href") for one in root.find(".//nav").iter("a")] == [f"#{key}" for key in sections]
+    sections = [element.get("id") for element in root.iter("section")]
+    assert [link.get("href") for link in root.find(".//nav").iter("a")] == [f"#{key}" for key in sections]
     for section in root.iter("section"):
         assert section.get("aria-labelledby") == section.find("h2").get("id")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_table_has_a_caption_and_names_its_columns_and_rows(name):
-    for one in tree(name).find(".//main").iter("table"):
-        if any(above.get("class") == "tip" for above in _above(tree(name), one)):
+    for table_element in tree(name).find(".//main").iter("table"):
+        if any(above.get("class") == "tip" for above in _above(tree(name), table_element)):
             continue
-        assert words(one.find("caption"))
-        assert {cell.get("scope") for cell in one.findall("thead/tr/th")} == {"col"}
-        assert [row[0].get("scope") for row in one.findall("tbody/tr")] == ["row"] * len(one.findall("tbody/tr"))
-        assert {len(row) for row in one.findall("tbody/tr")} <= {len(one.find("thead/tr"))}
+        assert words(table_element.find("caption"))
+        assert {cell.get("scope") for cell in table_element.findall("thead/tr/th")} == {"col"}
+        assert [row[0].get("scope") for row in table_element.findall("tbody/tr")] == ["row"] * len(
+            table_element.findall("tbody/tr")
+        )
+        assert {len(row) for row in table_element.findall("tbody/tr")} <= {len(table_element.find("thead/tr"))}
 
 
-def _above(root, wanted):
+def _above(root, element):
     parents = {child: parent for parent in root.iter() for child in parent}
-    while wanted in parents:
-        wanted = parents[wanted]
-        yield wanted
+    while element in parents:
+        element = parents[element]
+        yield element
 
 
 def test_the_verdict_is_first_and_the_sections_follow_in_order():
-    assert [one.get("id") for one in tree("captured").iter("section")] == [
+    assert [section.get("id") for section in tree("captured").iter("section")] == [
         *("verdict", "important", "time", "hidden", "together", "concurrency", "phases", "offenders"),
         *("timeline", "critical_path", "idle", "launches", "bandwidth", "lacking", "known", "notes"),
     ]
-    assert [one.get("id") for one in tree("stepped").iter("section")] == [
+    assert [section.get("id") for section in tree("stepped").iter("section")] == [
         *("verdict", "important", "time", "hidden", "together", "concurrency", "steps", "collectives", "offenders"),
         *("timeline", "findings", "critical_path", "idle", "launches", "bandwidth", "known", "notes"),
     ]
@@ -69,25 +71,25 @@ def test_the_verdict_is_first_and_the_sections_follow_in_order():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_verdicts_and_what_matters_most_are_told_word_for_word(name):
-    found, root = report(name), tree(name)
-    told = words(within(root, "verdict"))
-    assert all(" ".join(visible(said).split()) in told for said in found.verdicts.values())
+    page_report, root = report(name), tree(name)
+    text = words(within(root, "verdict"))
+    assert all(" ".join(visible(verdict).split()) in text for verdict in page_report.verdicts.values())
     title = words(root.find(".//h1"))
-    assert title == visible(found.headline) or visible(found.headline) in told
-    lines = highlights(found.sections)
+    assert title == visible(page_report.headline) or visible(page_report.headline) in text
+    lines = highlights(page_report.sections)
     if lines:
         items = within(root, "important").findall("ol/li")
-        assert [words(one) for one in items] == [" ".join(visible(in_one_line(line)).split()) for line in lines]
+        assert [words(item) for item in items] == [" ".join(visible(in_one_line(line)).split()) for line in lines]
 
 
-def visible(said: str) -> str:
-    return said.replace("\x1b", "\ufffd").replace("\u202e", "\ufffd")
+def visible(text: str) -> str:
+    return text.replace("\x1b", "\ufffd").replace("\u202e", "\ufffd")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_section_is_shown_with_all_it_says_or_named_with_the_reason_why_not(name):
     root = tree(name)
-    ids = {one.get("id") for one in root.iter("section")}
+    ids = {element.get("id") for element in root.iter("section")}
     for section in report(name).sections:
         assert (section.key in ids) is not bool(section.lacking)
         if section.lacking:
@@ -95,23 +97,25 @@ def test_each_section_is_shown_with_all_it_says_or_named_with_the_reason_why_not
                 f"{section.title} ", section.title
             )
             continue
-        told = words(within(root, section.key))
+        text = words(within(root, section.key))
         findings = [f"{finding.sentence} Try: {finding.action}" for finding in section.findings]
-        assert all(" ".join(visible(sentence).split()) in told for sentence in [*findings, *section.sentences])
+        assert all(" ".join(visible(sentence).split()) in text for sentence in [*findings, *section.sentences])
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_table_of_the_report_is_on_the_page_with_every_row_and_exact_value(name):
-    found, root = report(name), tree(name)
-    known = found.classification
-    for section in [*found.overview, *found.sections, *([known] if known else [])]:
-        for given in section.tables:
-            if not given.rows or given.key in ("time", "steps.parts"):  # which are drawn
+    page_report, root = report(name), tree(name)
+    classification = page_report.classification
+    for section in [*page_report.overview, *page_report.sections, *([classification] if classification else [])]:
+        for section_table in section.tables:
+            if not section_table.rows or section_table.key in ("time", "steps.parts"):  # which are drawn
                 continue
-            head, rows = table(within(root, section.key), given.title)
-            assert head == [column.head for column in given.columns]
-            units = [column.unit for column in given.columns]
-            assert [list(map(exact, row, units)) for row in rows] == [list(map(of, row, units)) for row in given.rows]
+            head, rows = table(within(root, section.key), section_table.title)
+            assert head == [column.head for column in section_table.columns]
+            units = [column.unit for column in section_table.columns]
+            assert [list(map(exact, row, units)) for row in rows] == [
+                list(map(of, row, units)) for row in section_table.rows
+            ]
 
 
 def exact(cell, unit: Unit):
@@ -138,14 +142,14 @@ def of(cell, unit: Unit):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_cells_of_every_device_are_those_of_the_summary_and_sum_to_the_window(name):
-    found = report(name).summary()
+    summary = report(name).summary()
     head, rows = table(within(tree(name), "time"), "Time of each device; its eight cells add up to the window")
-    first = len(found["phases"]) > 0  # the column of the phases
+    first = len(summary["phases"]) > 0  # the column of the phases
     assert head[first:] == ["device", "window", "busy", *CELL_WORDS.values()]
     rows = [row[first:] for row in rows]
-    assert [(words(row[0]), *map(value, row[1:])) for row in rows[: len(found["devices"])]] == [
-        (one["device"], one["window_ps"], one["busy_ps"], *(one["partition"][cell] for cell in CELL_WORDS))
-        for one in found["devices"]
+    assert [(words(row[0]), *map(value, row[1:])) for row in rows[: len(summary["devices"])]] == [
+        (device["device"], device["window_ps"], device["busy_ps"], *(device["partition"][cell] for cell in CELL_WORDS))
+        for device in summary["devices"]
     ]
     assert all(sum(map(value, row[3:])) == value(row[1]) for row in rows)
 
@@ -154,14 +158,14 @@ def test_the_cells_of_every_device_are_those_of_the_summary_and_sum_to_the_windo
 def test_each_bar_is_as_wide_as_its_cells_and_says_them_aloud(name):
     devices = report(name).summary()["devices"]
     lists = within(tree(name), "time").findall(".//ul[@class='bars']")
-    drawn = {words(one.find("span")): one for one in lists[-1 if len(devices) > 32 else 0]}
+    bars = {words(bar.find("span")): bar for bar in lists[-1 if len(devices) > 32 else 0]}
     for device in devices:
-        bar = drawn[device["device"]]
+        bar = bars[device["device"]]
         there = [cell for cell in CELL_WORDS if device["partition"][cell]]
         widths = [
-            float(re.search(r"width:([\d.e-]+)%", one.get("style"))[1])
-            for one in bar.findall(".//i[@style]")
-            if "width" in one.get("style")
+            float(re.search(r"width:([\d.e-]+)%", piece.get("style"))[1])
+            for piece in bar.findall(".//i[@style]")
+            if "width" in piece.get("style")
         ]
         assert widths == [
             pytest.approx(100 * device["partition"][cell] / device["window_ps"], rel=1e-5) for cell in there
@@ -173,47 +177,50 @@ def test_each_bar_is_as_wide_as_its_cells_and_says_them_aloud(name):
 
 @pytest.mark.parametrize("name", ["captured", "phases"])
 def test_two_devices_have_one_table_of_their_overlap_in_every_stretch(name):
-    found = report(name).summary()
-    (pair,) = found["device_pairs"]
+    summary = report(name).summary()
+    (pair,) = summary["device_pairs"]
     _, rows = table(within(tree(name), "together"), "Pairs of devices busy at the same time")
-    stretches = [*((one["name"], one["device_pairs"][0]) for one in found["phases"]), ("whole trace", pair)]
+    stretches = [*((phase["name"], phase["device_pairs"][0]) for phase in summary["phases"]), ("whole trace", pair)]
     assert [(*map(words, row[:3]), *map(value, row[3:])) for row in rows] == [
-        (name, pair["a"], pair["b"], one["overlap_ps"], one["ratio_min"], one["ratio_union"]) for name, one in stretches
+        (name, pair["a"], pair["b"], overlap["overlap_ps"], overlap["ratio_min"], overlap["ratio_union"])
+        for name, overlap in stretches
     ]
 
 
 def test_the_matrix_holds_every_pair_twice_and_nothing_on_its_diagonal():
-    devices = [one["device"] for one in report("several").summary()["devices"]]
+    devices = [device["device"] for device in report("several").summary()["devices"]]
     for caption, ratio in (
         ("Together, of the shorter busy time (%)", "ratio_min"),
         ("Together, of the time when either was busy (%)", "ratio_union"),
     ):
         head, rows = table(within(tree("several"), "together"), caption)
         assert head == ["", *devices]
-        shown = {
+        cells = {
             (words(row[0]), device): value(cell)
             for row in rows
             for device, cell in zip(devices, row[1:], strict=True)
             if cell.get("class") != "self"
         }
-        expected = {(one["a"], one["b"]): one[ratio] for one in report("several").summary()["device_pairs"]}
-        assert shown == expected | {(b, a): both for (a, b), both in expected.items()}
+        expected = {(pair["a"], pair["b"]): pair[ratio] for pair in report("several").summary()["device_pairs"]}
+        assert cells == expected | {(b, a): both for (a, b), both in expected.items()}
 
 
 @pytest.mark.parametrize("name", ["captured", "phases", "three", "many", "several", "one"])
 def test_the_time_with_so_many_devices_busy_is_that_of_the_summary(name):
-    found = report(name).summary()
+    summary = report(name).summary()
     _, rows = table(within(tree(name), "concurrency"), "Time with exactly N devices busy")
-    stretches = [("whole trace", found), *((one["name"], one) for one in found["phases"])]
-    named = len(stretches) > 1
-    assert [(*map(words, row[:named]), *map(value, row[named : named + 2])) for row in rows] == [
-        (*([name] * named), number, time)
-        for name, one in stretches
-        for number, time in enumerate(one["concurrency"])
+    stretches = [("whole trace", summary), *((phase["name"], phase) for phase in summary["phases"])]
+    name_columns = int(len(stretches) > 1)
+    assert [(*map(words, row[:name_columns]), *map(value, row[name_columns : name_columns + 2])) for row in rows] == [
+        (*([name] * name_columns), number, time)
+        for name, stretch in stretches
+        for number, time in enumerate(stretch["concurrency"])
         if time
     ]
-    averages = [next(values(one)) for one in within(tree(name), "concurrency").findall(".//span[@class='told']")]
-    assert averages == [repr(one["parallelism"]) for _, one in stretches if one["parallelism"] is not None]
+    averages = [
+        next(values(element)) for element in within(tree(name), "concurrency").findall(".//span[@class='told']")
+    ]
+    assert averages == [repr(stretch["parallelism"]) for _, stretch in stretches if stretch["parallelism"] is not None]
 
 
 def test_devices_on_several_clocks_are_not_compared_and_the_page_says_why():
@@ -225,112 +232,126 @@ def test_devices_on_several_clocks_are_not_compared_and_the_page_says_why():
 
 @pytest.mark.parametrize("name", ["captured", "phases", "three"])
 def test_the_figures_of_the_phases_are_those_of_the_summary(name):
-    found = report(name).summary()["phases"]
+    phases = report(name).summary()["phases"]
     head, rows = table(within(tree(name), "phases"), "Phases")
     at = {key: head.index(key) for key in ("n", "wall", "overlap", "speedup", "efficiency", "stretch", "unfinished")}
-    for row, one in zip(rows, found, strict=True):
-        assert words(row[0]) == one["name"]
-        shown = {key: value(row[place]) for key, place in at.items()}
-        ratios = [pair["ratio_min"] for pair in one["device_pairs"] if pair["ratio_min"] is not None]
-        stretches = [part["stretch"] for part in one["stretch"] if part["stretch"] is not None]
-        assert shown == {
-            "n": one["n"],
-            "wall": one["wall_ps"],
+    for row, phase in zip(rows, phases, strict=True):
+        assert words(row[0]) == phase["name"]
+        cells = {key: value(row[place]) for key, place in at.items()}
+        ratios = [pair["ratio_min"] for pair in phase["device_pairs"] if pair["ratio_min"] is not None]
+        stretches = [part["stretch"] for part in phase["stretch"] if part["stretch"] is not None]
+        assert cells == {
+            "n": phase["n"],
+            "wall": phase["wall_ps"],
             "overlap": max(ratios, default=None),
-            "speedup": one["speedup"],
-            "efficiency": one["efficiency"],
+            "speedup": phase["speedup"],
+            "efficiency": phase["efficiency"],
             "stretch": max(stretches, default=None),
-            "unfinished": one["unfinished_ps"],
+            "unfinished": phase["unfinished_ps"],
         }
 
 
 @pytest.mark.parametrize("name", ["captured", "phases", "stepped"])
 def test_offenders_and_idle_intervals_are_those_of_the_summary_and_lead_to_their_place(name):
-    found, root = report(name).summary(), tree(name)
+    summary, root = report(name).summary(), tree(name)
     zero = origins(report(name))[""]
     head, rows = table(within(root, "offenders"), "Top offenders, each on the device that loses most to it")
-    assert [(value(row[2]), value(row[3]), *led(row[head.index("at")], zero)) for row in rows] == [
-        (one["cost_ps"], one["n"], one["start_ps"], one["end_ps"], one["device"]) for one in found["offenders"]["table"]
+    assert [(value(row[2]), value(row[3]), *target_of(row[head.index("at")], zero)) for row in rows] == [
+        (offender["cost_ps"], offender["n"], offender["start_ps"], offender["end_ps"], offender["device"])
+        for offender in summary["offenders"]["table"]
     ]
-    if found["idle"]:
+    if summary["idle"]:
         head, rows = table(within(root, "idle"), "Longest idle gaps")
-        assert [(value(row[2]), *led(row[1], zero)) for row in rows] == [
-            (one["idle_ps"], one["start_ps"], one["end_ps"], one["device"]) for one in found["idle"]["largest"]
+        assert [(value(row[2]), *target_of(row[1], zero)) for row in rows] == [
+            (gap["idle_ps"], gap["start_ps"], gap["end_ps"], gap["device"]) for gap in summary["idle"]["largest"]
         ]
 
 
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_steps_lead_to_their_place(name):
-    found = report(name).summary()["steps"]
+    summary = report(name).summary()["steps"]
     zero = origins(report(name))[""]
     _, rows = table(within(tree(name), "steps"), "Steps, outliers first")
-    shown = sorted((value(row[2]), *led(row[1], zero)) for row in rows)
-    assert shown == sorted((one["wall_ps"], one["start_ps"], one["end_ps"], None) for one in found["steps"])
+    result = sorted((value(row[2]), *target_of(row[1], zero)) for row in rows)
+    assert result == sorted((step["wall_ps"], step["start_ps"], step["end_ps"], None) for step in summary["steps"])
 
 
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
-    found = report(name).summary()["steps"]["steps"]
+    steps = report(name).summary()["steps"]["steps"]
     zero = origins(report(name))[""]
     columns = within(tree(name), "steps").find(".//div[@class='columns']")
-    most = max(one["wall_ps"] for one in found if one["left_out"] is None)
+    most = max(step["wall_ps"] for step in steps if step["left_out"] is None)
     assert [
         (
-            float(re.search(r"height:([\d.e+-]+)%", one.get("style"))[1]),
-            int(one.get("data-from")),
-            int(one.get("data-to")),
+            float(re.search(r"height:([\d.e+-]+)%", column.get("style"))[1]),
+            int(column.get("data-from")),
+            int(column.get("data-to")),
         )
-        for one in columns
+        for column in columns
     ] == [
-        (pytest.approx(min(100, 100 * one["wall_ps"] / most), rel=1e-3), one["start_ps"] - zero, one["end_ps"] - zero)
-        for one in found
+        (
+            pytest.approx(min(100, 100 * step["wall_ps"] / most), rel=1e-3),
+            step["start_ps"] - zero,
+            step["end_ps"] - zero,
+        )
+        for step in steps
     ]
-    looks = [one.get("class") for one in columns]
+    looks = [column.get("class") for column in columns]
     assert "col outlier" in looks
     expected = {"warm-up": "col left-out", "compiles": "col left-out", "cut": "col left-out"}
     assert looks == [
-        (expected[one["left_out"]] if one["left_out"] else "col outlier" if one["outlier"] else "col counts")
-        + (" cut" if one["wall_ps"] > most else "")
-        for one in found
+        (expected[step["left_out"]] if step["left_out"] else "col outlier" if step["outlier"] else "col counts")
+        + (" cut" if step["wall_ps"] > most else "")
+        for step in steps
     ]
 
 
 def test_the_longest_pieces_of_a_path_lead_to_their_place():
-    found = report("stepped").summary()["critical_path"]
+    critical_path = report("stepped").summary()["critical_path"]
     zero = origins(report("stepped"))[""]
-    (median,) = [at for at, one in enumerate(found["steps"]) if one["shown"] == "median"]
-    pieces = [one for one in found["path"] if one["at"] == median and one["name"] is not None]
-    pieces.sort(key=lambda one: -one["time_ps"])
+    (median,) = [at for at, step in enumerate(critical_path["steps"]) if step["shown"] == "median"]
+    pieces = [piece for piece in critical_path["path"] if piece["at"] == median and piece["name"] is not None]
+    pieces.sort(key=lambda piece: -piece["time_ps"])
     _, rows = table(within(tree("stepped"), "critical_path"), "Longest pieces of the critical path of the median step")
-    devices = {one["device"] for one in report("stepped").summary()["devices"]}
-    assert [(words(row[0]), value(row[4]), *led(row[3], zero)) for row in rows] == [
-        (one["part"], one["time_ps"], one["start_ps"], one["end_ps"], one["on"] if one["on"] in devices else None)
-        for one in pieces[:40]
+    devices = {device["device"] for device in report("stepped").summary()["devices"]}
+    assert [(words(row[0]), value(row[4]), *target_of(row[3], zero)) for row in rows] == [
+        (
+            piece["part"],
+            piece["time_ps"],
+            piece["start_ps"],
+            piece["end_ps"],
+            piece["on"] if piece["on"] in devices else None,
+        )
+        for piece in pieces[:40]
     ]
 
 
 def test_stretches_bound_by_launches_lead_to_their_place():
-    found = report("launched").summary()["launches"]["bound"]
+    stretches = report("launched").summary()["launches"]["bound"]
     zero = origins(report("launched"))[""]
-    assert found
+    assert stretches
     _, rows = table(within(tree("launched"), "launches"), "Launch-bound stretches")
-    shown = sorted((value(row[3]), value(row[4]), *led(row[1], zero)) for row in rows)
-    assert shown == sorted(
-        (one["launches"], one["starved_ps"], one["start_ps"], one["end_ps"], one["device"]) for one in found
+    result = sorted((value(row[3]), value(row[4]), *target_of(row[1], zero)) for row in rows)
+    assert result == sorted(
+        (stretch["launches"], stretch["starved_ps"], stretch["start_ps"], stretch["end_ps"], stretch["device"])
+        for stretch in stretches
     )
 
 
 def test_rounds_of_phases_and_collectives_lead_to_their_place():
-    found, root = report("phases"), tree("phases")
-    zero = found.shown[0]
+    page_report, root = report("phases"), tree("phases")
+    zero = page_report.shown[0]
     links = within(root, "phases").iter("button")
-    assert [led(one, zero)[:2] for one in links] == [(one["start_ps"], one["end_ps"]) for one in records(found.marks)]
+    assert [target_of(link, zero)[:2] for link in links] == [
+        (mark["start_ps"], mark["end_ps"]) for mark in records(page_report.marks)
+    ]
     _, ((_, at, *_),) = table(within(root, "collectives"), "Longest waits")
-    (one,) = records(found.explanation.collectives.table)
-    assert led(at, zero)[:2] == (one["start_ps"], one["end_ps"])
+    (collective,) = records(page_report.explanation.collectives.table)
+    assert target_of(at, zero)[:2] == (collective["start_ps"], collective["end_ps"])
 
 
-def led(cell, zero: int):
+def target_of(cell, zero: int):
     """Where the button in a cell leads: start and end in ps of the trace, and device."""
     button = cell if cell.tag == "button" else cell.find(".//button")
     assert button.get("aria-label").endswith("in the timeline")
@@ -338,50 +359,54 @@ def led(cell, zero: int):
 
 
 def test_a_page_without_a_timeline_has_every_time_and_no_link_that_leads_nowhere():
-    shown = page(report("stepped"))
-    root = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(shown)
-    assert "timeline" not in [one.get("id") for one in root.iter("section")]
+    source = page(report("stepped"))
+    root = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(source)
+    assert "timeline" not in [section.get("id") for section in root.iter("section")]
     assert not list(within(root, "idle").iter("button"))
     _, rows = table(within(root, "idle"), "Longest idle gaps")
     zero = origins(report("stepped"))[""]
-    found = report("stepped").summary()["idle"]["largest"]
-    assert [value(row[1]) for row in rows] == [one["start_ps"] - zero for one in found]
+    gaps = report("stepped").summary()["idle"]["largest"]
+    assert [value(row[1]) for row in rows] == [gap["start_ps"] - zero for gap in gaps]
 
 
 def test_long_tables_are_folded_with_every_row_kept():
     section = within(tree("many"), "time")
-    found = section.findall("details")
-    assert [words(one.find("summary")) for one in found] == ["All 40", "Exact figures"]
-    assert len(found[0].findall("ul/li")) == 40
-    idlest = [words(one.find("span")) for one in section.find("ul[@class='bars']")]
+    folds = section.findall("details")
+    assert [words(fold.find("summary")) for fold in folds] == ["All 40", "Exact figures"]
+    assert len(folds[0].findall("ul/li")) == 40
+    idlest = [words(item.find("span")) for item in section.find("ul[@class='bars']")]
     devices = report("many").summary()["devices"]
-    ordered = sorted(devices, key=lambda one: -one["partition"]["idle"])
-    assert idlest == [one["device"] for one in ordered[:12]]
+    ordered = sorted(devices, key=lambda device: -device["partition"]["idle"])
+    assert idlest == [device["device"] for device in ordered[:12]]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_on_the_page_points_outside_it(name):
-    for one in tree(name).iter():
-        for key, told in one.attrib.items():
-            assert key not in ("src", "srcset", "action", "data", "poster"), (one.tag, key)
-            assert key != "href" or told.startswith("#")
+    for element in tree(name).iter():
+        for key, text in element.attrib.items():
+            assert key not in ("src", "srcset", "action", "data", "poster"), (element.tag, key)
+            assert key != "href" or text.startswith("#")
             assert not key.startswith("on")
-            assert all(url.startswith("data:") for url in re.findall(r"url\(\s*['\"]?([^)]*)", told))
+            assert all(url.startswith("data:") for url in re.findall(r"url\(\s*['\"]?([^)]*)", text))
     for style in tree(name).iter("style"):
         assert "@import" not in style.text
         assert all(url.startswith("data:") for url in re.findall(r"url\(\s*['\"]?([^)]*)", style.text))
     assert [
-        one.tag for one in tree(name).iter() if one.tag in ("link", "img", "iframe", "object", "embed", "base")
+        element.tag
+        for element in tree(name).iter()
+        if element.tag in ("link", "img", "iframe", "object", "embed", "base")
     ] == []
 
 
 def test_only_the_pages_own_scripts_may_run_and_nothing_may_be_loaded():
     root = tree("hostile")
-    (policy,) = [one.get("content") for one in root.iter("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        meta.get("content") for meta in root.iter("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
-    scripts = [one.text for one in root.iter("script") if one.get("type") is None]
+    scripts = [script.text for script in root.iter("script") if script.get("type") is None]
     assert rules.pop("script-src").split() == [
-        f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts
     ]
     assert rules == {
         "default-src": "'none'",
@@ -391,12 +416,12 @@ def test_only_the_pages_own_scripts_may_run_and_nothing_may_be_loaded():
         "form-action": "'none'",
     }
     # It counts for what follows it.
-    head = [one.get("http-equiv") or one.tag for one in root.find("head")]
+    head = [element.get("http-equiv") or element.tag for element in root.find("head")]
     assert head[:2] == ["meta", "Content-Security-Policy"]
 
 
 @pytest.mark.parametrize(
-    ("section", "shown"),
+    ("section", "name"),
     [
         ("verdict", f"b{HOSTILE}"),
         ("time", f"gpu:0{HOSTILE}"),
@@ -409,8 +434,8 @@ def test_only_the_pages_own_scripts_may_run_and_nothing_may_be_loaded():
         ("notes", f"note{HOSTILE}"),
     ],
 )
-def test_hostile_names_show_as_text(section, shown):
-    assert shown in words(within(tree("hostile"), section))
+def test_hostile_names_show_as_text(section, name):
+    assert name in words(within(tree("hostile"), section))
 
 
 def test_hostile_names_of_the_source_the_host_and_the_run_show_as_text():
@@ -421,7 +446,7 @@ def test_hostile_names_of_the_source_the_host_and_the_run_show_as_text():
 
 
 def test_a_page_without_device_work_says_what_is_missing_and_draws_nothing():
-    keys = [one.get("id") for one in tree("empty").iter("section")]
+    keys = [section.get("id") for section in tree("empty").iter("section")]
     assert keys[0] == "verdict"
     assert not {"time", "hidden", "together", "concurrency", "phases", "offenders"} & set(keys)
     assert report("empty").headline in words(within(tree("empty"), "verdict"))

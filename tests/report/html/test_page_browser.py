@@ -7,40 +7,40 @@ import pytest
 from tests.browser import Pages
 from tests.report.html.pages import HOSTILE, html
 
-SHOWN = ("captured", "hostile", "many", "empty")
+NAMES = ("captured", "hostile", "many", "empty")
 
 
 @pytest.fixture
-def shown(open_page, tmp_path):
+def open_report(open_page, tmp_path):
     """Open the page of that name; any error, request or dialog fails the test."""
 
-    def opened(name: str, **how):
+    def open_by_name(name: str, **how):
         path = tmp_path / f"{name}.html"
         path.write_text(html(name), "utf-8")
         return open_page(path, **how)
 
-    return opened
+    return open_by_name
 
 
 @pytest.fixture(scope="module")
-def kept(chromium, tmp_path_factory):
+def open_shared(chromium, tmp_path_factory):
     """The page of that name on a screen, opened once for all tests that leave it as it was."""
-    pages, found = Pages(chromium), {}
+    pages, open_pages = Pages(chromium), {}
 
-    def opened(name: str):
-        if name not in found:
-            path = tmp_path_factory.mktemp("kept") / f"{name}.html"
+    def open_by_name(name: str):
+        if name not in open_pages:
+            path = tmp_path_factory.mktemp("shared") / f"{name}.html"
             path.write_text(html(name), "utf-8")
-            found[name] = pages.open(path)
-        return found[name]
+            open_pages[name] = pages.open(path)
+        return open_pages[name]
 
-    yield opened
+    yield open_by_name
     pages.close()
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_page_fits_a_phone_and_a_screen_and_makes_no_error(shown, name):
-    page = shown(name, viewport={"width": 360, "height": 800})
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_fits_a_phone_and_a_screen_and_makes_no_error(open_report, name):
+    page = open_report(name, viewport={"width": 360, "height": 800})
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     widths = "[document.documentElement.scrollWidth, document.body.scrollWidth]"
     assert page.evaluate(widths) == [360, 360]
@@ -48,8 +48,8 @@ def test_a_page_fits_a_phone_and_a_screen_and_makes_no_error(shown, name):
     assert page.evaluate(widths) == [1280, 1280]
 
 
-def test_hostile_names_make_no_element_and_run_nothing(kept):
-    page = kept("hostile")
+def test_hostile_names_make_no_element_and_run_nothing(open_shared):
+    page = open_shared("hostile")
     assert page.evaluate("document.images.length") == 0
     assert page.title().count(HOSTILE) == 1
     assert page.inner_text("#notes li") == f"note{HOSTILE}"
@@ -64,8 +64,8 @@ def test_no_script_but_the_pages_own_can_run(tmp_path, chromium):
     assert problem.startswith("console: Executing inline script violates the following Content Security Policy")
 
 
-def test_the_theme_follows_the_system_until_one_is_chosen(shown):
-    page = shown("one", color_scheme="dark")
+def test_the_theme_follows_the_system_until_one_is_chosen(open_report):
+    page = open_report("one", color_scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(20, 23, 27)"
     button = page.get_by_role("button", name="Light theme")
@@ -78,15 +78,15 @@ def test_the_theme_follows_the_system_until_one_is_chosen(shown):
     assert page.evaluate(ground) == "rgb(20, 23, 27)"
 
 
-def test_without_scripts_every_figure_is_there(shown):
-    page = shown("captured", java_script_enabled=False)
+def test_without_scripts_every_figure_is_there(open_report):
+    page = open_report("captured", java_script_enabled=False)
     assert page.locator("#timeline noscript").bounding_box()["height"] > 10
     assert page.locator("#phases table").first.is_visible()
     assert not page.locator("#theme").is_visible()
 
 
-def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(kept):
-    page = kept("phases")
+def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(open_shared):
+    page = open_shared("phases")
     bar = page.locator("#time .hold").first
     tip = bar.locator(".tip")
     assert not tip.is_visible()
@@ -104,24 +104,24 @@ def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(kept):
     assert tip.is_visible()
 
 
-def test_what_is_in_view_is_marked_in_the_navigation(kept):
-    page = kept("captured")
+def test_what_is_in_view_is_marked_in_the_navigation(open_shared):
+    page = open_shared("captured")
     page.get_by_role("navigation").get_by_role("link", name="Phases").click()
     page.wait_for_selector("nav a[aria-current][href='#phases']")
     top = page.evaluate("document.getElementById('phases').getBoundingClientRect().top")
     assert 40 <= top <= 120
 
 
-def test_the_keyboard_reaches_everything_in_the_order_of_the_page(kept):
-    page = kept("phases")
-    wanted = page.evaluate(
+def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
+    page = open_shared("phases")
+    expected = page.evaluate(
         """() => [...document.querySelectorAll('a, button, summary, .hold, .wide[tabindex]')]
         .filter((one) => !one.closest('#timeline') && one.checkVisibility())
         .map((one) => one.outerHTML.replace(' aria-current="true"', '').slice(0, 200))"""
     )
     page.reload()
     reached = []
-    for _ in range(3 * len(wanted)):
+    for _ in range(3 * len(expected)):
         page.keyboard.press("Tab")
         at = page.evaluate(
             """() => { const one = document.activeElement; return one === document.body ? null :
@@ -131,12 +131,12 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(kept):
         if at is None:
             break
         reached += [at] if at else []
-    assert reached == wanted
+    assert reached == expected
     assert "Skip to the verdict" in reached[0]
 
 
-def test_only_a_table_that_scrolls_is_a_stop_of_the_keyboard(shown):
-    page = shown("phases")
+def test_only_a_table_that_scrolls_is_a_stop_of_the_keyboard(open_report):
+    page = open_report("phases")
     page.wait_for_selector("#phases .wide:not([tabindex])")
     page.set_viewport_size({"width": 360, "height": 800})
     table = page.wait_for_selector("#phases .wide[tabindex]")
@@ -146,27 +146,27 @@ def test_only_a_table_that_scrolls_is_a_stop_of_the_keyboard(shown):
     page.wait_for_selector("#scrolled")
 
 
-def test_what_has_the_focus_is_outlined(kept):
-    page = kept("phases")
+def test_what_has_the_focus_is_outlined(open_shared):
+    page = open_shared("phases")
     for selector in ("nav a", "#time .hold", "#time summary", ".jump"):
         page.locator(selector).first.focus()
         page.keyboard.press("Shift")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", selector
 
 
-def test_landmarks_and_controls_have_names(kept):
-    page = kept("captured")
-    said = page.locator("body").aria_snapshot()
+def test_landmarks_and_controls_have_names(open_shared):
+    page = open_shared("captured")
+    snapshot = page.locator("body").aria_snapshot()
     for landmark in ("- banner:", '- navigation "Sections"', "- main", "- contentinfo:"):
-        assert landmark in said
+        assert landmark in snapshot
     for title in ("Verdict", "Where the time went", "Phases", "Timeline"):
-        assert f'- region "{title}"' in said
-        assert f'- heading "{title}" [level=2]' in said
-    assert not re.findall(r"^\s*- (button|link|img|region|table)(:|$)", said, re.M)
+        assert f'- region "{title}"' in snapshot
+        assert f'- heading "{title}" [level=2]' in snapshot
+    assert not re.findall(r"^\s*- (button|link|img|region|table)(:|$)", snapshot, re.M)
 
 
-def test_print_leaves_out_the_navigation_and_keeps_the_colours_of_the_bars(kept):
-    page = kept("captured")
+def test_print_leaves_out_the_navigation_and_keeps_the_colours_of_the_bars(open_shared):
+    page = open_shared("captured")
     page.emulate_media(media="print", color_scheme="dark")
     assert not page.locator(".top").is_visible()
     style = page.evaluate(
@@ -179,8 +179,8 @@ def test_print_leaves_out_the_navigation_and_keeps_the_colours_of_the_bars(kept)
     assert style == ["exact", "rgb(255, 255, 255)"]
 
 
-def test_the_printed_page_can_be_read(kept):
-    page = kept("captured")
-    printed = page.pdf(format="A4")
-    assert printed.startswith(b"%PDF")
-    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 20
+def test_the_printed_page_can_be_read(open_shared):
+    page = open_shared("captured")
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 20

@@ -19,16 +19,16 @@ def _rgb(colour: str):
     return np.array([int(full[at : at + 2], 16) for at in (0, 2, 4)], float)
 
 
-def _contrast(one, other) -> float:
+def _contrast(ink, ground) -> float:
     """https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio"""
-    bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
+    bright, dim = sorted((_luminance(ink), _luminance(ground)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
 
 def _themes():
     """The custom properties of the page, as it declares them: light, then dark as chosen, then dark as the system's."""
-    found = re.findall(r"color-scheme:(light|dark);([^}]*)\}", html("one"))
-    return [dict(one.split(":") for one in told.removeprefix("--").split(";--")) for _, told in found]
+    blocks = re.findall(r"color-scheme:(light|dark);([^}]*)\}", html("one"))
+    return [dict(pair.split(":") for pair in block.removeprefix("--").split(";--")) for _, block in blocks]
 
 
 LIGHT_PAGE, DARK_PAGE, DARK_SYSTEM = _themes()
@@ -60,6 +60,6 @@ def test_a_ratio_can_be_read_on_its_cell_however_large_it_is(theme):
 
 
 @pytest.mark.parametrize("theme", [LIGHT_PAGE, DARK_PAGE])
-@pytest.mark.parametrize(("one", "other"), [("compute", "collective"), ("compute", "idle"), ("compute", "memcpy")])
-def test_pieces_beside_each_other_differ_in_lightness_too(theme, one, other):
-    assert _contrast(_rgb(theme[one]), _rgb(theme[other])) >= 1.9
+@pytest.mark.parametrize(("kind", "neighbour"), [("compute", "collective"), ("compute", "idle"), ("compute", "memcpy")])
+def test_pieces_beside_each_other_differ_in_lightness_too(theme, kind, neighbour):
+    assert _contrast(_rgb(theme[kind]), _rgb(theme[neighbour])) >= 1.9

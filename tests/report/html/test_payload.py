@@ -28,44 +28,44 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict, str]] = []
+        self.elements: list[tuple[str, dict, str]] = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs), ""))
+        self.elements.append((tag, dict(attrs), ""))
 
     def handle_data(self, data):
-        if self.found:
-            tag, attributes, text = self.found[-1]
-            self.found[-1] = (tag, attributes, text + data.strip())
+        if self.elements:
+            tag, attributes, text = self.elements[-1]
+            self.elements[-1] = (tag, attributes, text + data.strip())
 
 
 def read(text: str) -> dict:
     """The header, what is named, and every column, by plain loops over single bytes."""
-    found = Elements(text).found
-    assert {tag for tag, _, _ in found} == {"script"}
-    header = json.loads(found[0][2])
-    columns = {at["data-column"]: zlib.decompress(base64.b64decode(held)) for _, at, held in found[1:]}
-    made = {**header, **json.loads(columns.pop("named"))}
-    for name, held in columns.items():
-        told = header["columns"][name]
-        n = told["length"]
-        values = [sum(held[p * n + i] << 8 * p for p in range(told["planes"])) for i in range(n)]
-        made[name] = [-(v + 1) // 2 if v % 2 else v // 2 for v in values] if told["signed"] else values
-    return made
+    elements = Elements(text).elements
+    assert {tag for tag, _, _ in elements} == {"script"}
+    header = json.loads(elements[0][2])
+    columns = {at["data-column"]: zlib.decompress(base64.b64decode(content)) for _, at, content in elements[1:]}
+    result = {**header, **json.loads(columns.pop("named"))}
+    for name, content in columns.items():
+        layout = header["columns"][name]
+        n = layout["length"]
+        values = [sum(content[p * n + i] << 8 * p for p in range(layout["planes"])) for i in range(n)]
+        result[name] = [-(v + 1) // 2 if v % 2 else v // 2 for v in values] if layout["signed"] else values
+    return result
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=20))
 def test_a_column_holds_any_integers(values):
-    made = column("x", np.array(values, np.int64))
-    held = zlib.decompress(made.content)
-    assert len(held) == made.planes * len(values)
-    plain = [sum(held[p * len(values) + i] << 8 * p for p in range(made.planes)) for i in range(len(values))]
-    assert [(-(v + 1) // 2 if v % 2 else v // 2) if made.signed else v for v in plain] == values
+    packed = column("x", np.array(values, np.int64))
+    content = zlib.decompress(packed.content)
+    assert len(content) == packed.planes * len(values)
+    plain = [sum(content[p * len(values) + i] << 8 * p for p in range(packed.planes)) for i in range(len(values))]
+    assert [(-(v + 1) // 2 if v % 2 else v // 2) if packed.signed else v for v in plain] == values
 
 
-def payload_of(given):
-    timeline = timeline_of(given)
+def payload_of(any_trace):
+    timeline = timeline_of(any_trace)
     return payload(analyse(timeline), timeline)
 
 
@@ -77,24 +77,24 @@ def test_the_columns_tell_every_row_lane_by_lane():
         ("gpu:2", "compute", 2_000, 4_000, "b"),
     )
     rows["bytes"] = pd.array([pd.NA, 2**40, pd.NA, pd.NA], "Int64")
-    found = read(payload_of(trace(rows)))
-    assert (found["unit_ps"], found["clocks"], found["whole"]) == (
+    data = read(payload_of(trace(rows)))
+    assert (data["unit_ps"], data["clocks"], data["whole"]) == (
         "1000",
         [{"name": "", "origin_ps": "2000"}],
         [0, 11_999_999_998],
     )
-    assert [(one["name"], one["kind"]) for one in found["groups"]] == [("gpu:2", "device"), ("gpu:10", "device")]
-    assert found["lanes"] == [[0, "compute", 2], [0, "memcpy", 1], [1, "compute", 1]]
+    assert [(group["name"], group["kind"]) for group in data["groups"]] == [("gpu:2", "device"), ("gpu:10", "device")]
+    assert data["lanes"] == [[0, "compute", 2], [0, "memcpy", 1], [1, "compute", 1]]
     # The second row starts 1 ns before the first has ended.
-    assert (found["gap"], found["duration"]) == ([0, -1, 3, 5], [2, 11_999_999_997, 1, 2])
-    assert [found["names"][code] for code in found["name"]] == ["b", "a", "c", "b"]
-    assert [tuple(found["classes"][code]) for code in found["kind"]] == [
+    assert (data["gap"], data["duration"]) == ([0, -1, 3, 5], [2, 11_999_999_997, 1, 2])
+    assert [data["names"][code] for code in data["name"]] == ["b", "a", "c", "b"]
+    assert [tuple(data["classes"][code]) for code in data["kind"]] == [
         ("compute", None),
         ("compute", None),
         ("memcpy", "H2D"),
         ("compute", None),
     ]
-    assert (found["has_bytes"], found["bytes"]) == ([0, 0, 1, 0], [2**40])
+    assert (data["has_bytes"], data["bytes"]) == ([0, 0, 1, 0], [2**40])
 
 
 def test_a_row_tells_the_call_that_started_it_and_calls_of_no_row_are_left_out():
@@ -102,26 +102,29 @@ def test_a_row_tells_the_call_that_started_it_and_calls_of_no_row_are_left_out()
     rows["correlation_id"] = pd.array([8, 9], "Int64")
     calls = {"host": ["h"] * 3, "thread": ["t", "s", "t"], "name": ["launch", "launch", "other"]}
     times = {"start_ps": [10, 20, 30], "end_ps": [15, 25, 35], "correlation_id": [9, 8, 7]}
-    found = read(payload_of(trace(rows, launches=frame(LAUNCH_COLUMNS, calls | times))))
-    assert found["lanes"] == [[0, "compute", 2], [1, "s", 1], [1, "t", 1]]
-    assert np.cumsum(found["launch"]).tolist() == [2, 3]
-    assert (found["device_rows"], found["rows"], found["groups"][1]["kind"]) == (2, 4, "host")
-    assert found["gap"][2:] == [20 - 50, 10 - 50]
+    data = read(payload_of(trace(rows, launches=frame(LAUNCH_COLUMNS, calls | times))))
+    assert data["lanes"] == [[0, "compute", 2], [1, "s", 1], [1, "t", 1]]
+    assert np.cumsum(data["launch"]).tolist() == [2, 3]
+    assert (data["device_rows"], data["rows"], data["groups"][1]["kind"]) == (2, 4, "host")
+    assert data["gap"][2:] == [20 - 50, 10 - 50]
 
 
 def test_rows_of_one_collective_share_its_number():
     rows = events(*[(f"gpu:{d}", "collective", 10 * k + d, 10 * k + 9, "all") for k in range(3) for d in range(2)])
-    found = read(payload_of(trace(rows)))
-    assert found["has_instance"] == [1] * 6
-    assert np.cumsum(found["instance"]).tolist() == [0, 1, 2, 0, 1, 2]
+    data = read(payload_of(trace(rows)))
+    assert data["has_instance"] == [1] * 6
+    assert np.cumsum(data["instance"]).tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_phases_are_bands_and_what_is_shown_at_first_reaches_from_the_first_to_the_last():
     timeline = timeline_of(trace(events(("gpu:0", "compute", 100, 900)), spans(("p", 300, 400), ("q", 500, 600))))
-    made = analyse(timeline)
-    found = read(payload(made, timeline))
-    assert [(one["name"], one["start"], one["end"]) for one in found["phases"]] == [("p", 200, 300), ("q", 400, 500)]
-    assert found["shown"] == [made.shown[0] - 100, made.shown[1] - 100]
+    report = analyse(timeline)
+    data = read(payload(report, timeline))
+    assert [(phase["name"], phase["start"], phase["end"]) for phase in data["phases"]] == [
+        ("p", 200, 300),
+        ("q", 400, 500),
+    ]
+    assert data["shown"] == [report.shown[0] - 100, report.shown[1] - 100]
 
 
 def test_clocks_that_are_not_aligned_have_a_time_0_each():
@@ -135,37 +138,37 @@ def test_clocks_that_are_not_aligned_have_a_time_0_each():
     timeline = timeline_of(trace(rows))
     report = analyse(timeline)
     assert origins(report) == {"a": 1000, "b": 10**15}
-    found = read(payload(report, timeline))
-    assert (found["gap"], [one["clock"] for one in found["groups"]]) == ([0, 0], [0, 1])
+    data = read(payload(report, timeline))
+    assert (data["gap"], [group["clock"] for group in data["groups"]]) == ([0, 0], [0, 1])
 
 
 def test_times_beyond_2_to_the_52_are_rounded_to_a_coarser_unit_and_that_is_told():
-    found = read(payload_of(trace(events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1)))))
-    assert (found["unit_ps"], found["rounded"]) == ("1000", True)
-    assert (found["gap"], found["duration"]) == ([0, 0], [0, (2**60 + 1) // 1000])
+    data = read(payload_of(trace(events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1)))))
+    assert (data["unit_ps"], data["rounded"]) == ("1000", True)
+    assert (data["gap"], data["duration"]) == ([0, 0], [0, (2**60 + 1) // 1000])
 
 
 def test_an_empty_trace_has_a_header_and_no_rows():
-    found = read(payload_of(trace(events())))
-    assert (found["rows"], found["whole"], found["names"], found["lanes"]) == (0, None, [], [])
+    data = read(payload_of(trace(events())))
+    assert (data["rows"], data["whole"], data["names"], data["lanes"]) == (0, None, [], [])
 
 
 def test_hostile_names_stay_inside_their_strings():
     rows = events(("gpu:0", "compute", 0, 10, HOSTILE))
     rows["lane"] = rows["lane"].cat.rename_categories([HOSTILE])
-    made = payload_of(trace(rows, spans((HOSTILE, 0, 5))))
-    found = read(made)
-    assert (found["names"], found["lanes"][0][1], found["phases"][0]["name"]) == ([HOSTILE],) + (HOSTILE,) * 2
-    assert made.isascii()
-    assert made.count("<") == 2 * len(Elements(made).found)
+    markup = payload_of(trace(rows, spans((HOSTILE, 0, 5))))
+    data = read(markup)
+    assert (data["names"], data["lanes"][0][1], data["phases"][0]["name"]) == ([HOSTILE],) + (HOSTILE,) * 2
+    assert markup.isascii()
+    assert markup.count("<") == 2 * len(Elements(markup).elements)
 
 
 def test_text_is_ascii_without_markup_and_a_lone_surrogate_survives():
     words = HOSTILE + "\ud800"
-    made = json_text([words])
-    assert made.isascii()
-    assert not set(made) & set("<>&")
-    assert json.loads(made) == [words]
+    result = json_text([words])
+    assert result.isascii()
+    assert not set(result) & set("<>&")
+    assert json.loads(result) == [words]
 
 
 def test_a_page_that_would_be_too_large_leaves_out_calls_then_cuts_names_and_says_so():
@@ -205,7 +208,7 @@ def test_with_compared_phases_a_row_says_its_step_where_it_is_in_one():
     )
     rows = events(*[(device, "compute", at, at + 50) for device in ("gpu:0", "gpu:1") for at in (0, 200, 250)])
     both = concat(SPAN_COLUMNS, [spans(("solo", 0, 100), ("both", 200, 300, "solo")), marks])
-    held = read(payload_of(trace(rows, both)))
-    assert [one["step"] for one in held["steps"]] == [8, 9]
-    assert np.cumsum(held["step"]).tolist() == [-1, 0, 1] * 2
-    assert held["notes"] == []
+    data = read(payload_of(trace(rows, both)))
+    assert [step["step"] for step in data["steps"]] == [8, 9]
+    assert np.cumsum(data["step"]).tolist() == [-1, 0, 1] * 2
+    assert data["notes"] == []

@@ -14,24 +14,24 @@ from tracekit.report.html.pictures import MOST_CELLS, RATIOS
 
 def _pictures():
     """By caption the alpha of what is known and of the ratios, shape (n, n), in 0..1."""
-    found = {}
+    layers_by_caption = {}
     for figure in within(tree("many"), "together").iter("figure"):
         layers = {}
-        for one in figure.find("div").iter("div"):
-            if one.get("style"):
-                (png,) = re.findall(r";mask-image:url\(data:image/png;base64,([\w+/=]+)\)", one.get("style"))
-                layers[one.get("class")] = imread(io.BytesIO(base64.b64decode(png)))[..., -1]
-        found[figure.find("figcaption").text] = layers
-    return found
+        for part in figure.find("div").iter("div"):
+            if part.get("style"):
+                (png,) = re.findall(r";mask-image:url\(data:image/png;base64,([\w+/=]+)\)", part.get("style"))
+                layers[part.get("class")] = imread(io.BytesIO(base64.b64decode(png)))[..., -1]
+        layers_by_caption[figure.find("figcaption").text] = layers
+    return layers_by_caption
 
 
 @pytest.mark.parametrize(("ratio", "words"), RATIOS.items())
 def test_the_picture_of_many_devices_has_a_pixel_a_pair_as_opaque_as_their_ratio(ratio, words):
-    found = report("many").summary()
-    devices = [one["device"] for one in found["devices"]]
+    summary = report("many").summary()
+    devices = [device["device"] for device in summary["devices"]]
     assert len(devices) > MOST_CELLS
     expected = np.zeros((len(devices), len(devices)))
-    for pair in found["device_pairs"]:
+    for pair in summary["device_pairs"]:
         a, b = devices.index(pair["a"]), devices.index(pair["b"])
         expected[a, b] = expected[b, a] = pair[ratio]
     layers = _pictures()[f"Together, {words}"]
@@ -40,11 +40,11 @@ def test_the_picture_of_many_devices_has_a_pixel_a_pair_as_opaque_as_their_ratio
 
 
 def test_of_many_devices_the_pairs_that_overlap_least_and_most_are_told():
-    pairs = sorted(report("many").summary()["device_pairs"], key=lambda one: one["ratio_min"])
+    pairs = sorted(report("many").summary()["device_pairs"], key=lambda pair: pair["ratio_min"])
     _, rows = table(within(tree("many"), "together"), "Pairs of devices busy at the same time")
-    shown = [(words(row[0]), words(row[1]), *map(value, row[2:])) for row in rows]
-    assert shown == [
-        (one["a"], one["b"], one["overlap_ps"], one["ratio_min"], one["ratio_union"])
-        for one in [*pairs[:12], *pairs[-12:]]
+    result = [(words(row[0]), words(row[1]), *map(value, row[2:])) for row in rows]
+    assert result == [
+        (pair["a"], pair["b"], pair["overlap_ps"], pair["ratio_min"], pair["ratio_union"])
+        for pair in [*pairs[:12], *pairs[-12:]]
     ]
     assert "all 780 are in summary.json (device_pairs)" in words(within(tree("many"), "together"))

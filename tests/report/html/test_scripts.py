@@ -16,7 +16,7 @@ def test_the_scripts_pass_the_linter():
     if linter is None:
         pytest.skip("oxlint is not installed: pip install oxlint")
     config = Path(__file__).with_name("oxlint.json")
-    done = subprocess.run(
+    process = subprocess.run(
         [linter, "--config", config, "--deny-warnings", PAGE], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr

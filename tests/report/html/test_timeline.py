@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.frames import events, spans, trace
-from tests.report.html.timeline_page import written
+from tests.report.html.timeline_page import write_page
 from tracekit.columns import frame
 from tracekit.trace import LAUNCH_COLUMNS
 
@@ -24,14 +24,14 @@ def work() -> pd.DataFrame:
             rows.append((f"gpu:{device}", "compute", start, start + 40 * US, "gemm" if at else HOSTILE))
             rows.append((f"gpu:{device}", "collective", start + 40 * US, (100 * at + 80) * US, "all-reduce"))
         rows.append(("gpu:0", "memcpy", (100 * at + 20) * US, (100 * at + 60) * US, "copy", "H2D"))
-    made = events(*rows)
-    made["bytes"] = pd.array([4 * 10**6 if one == "copy" else None for one in made["name"]], "Int64")
-    made["correlation_id"] = pd.array(range(len(made)), "Int64")
-    return made
+    result = events(*rows)
+    result["bytes"] = pd.array([4 * 10**6 if name == "copy" else None for name in result["name"]], "Int64")
+    result["correlation_id"] = pd.array(range(len(result)), "Int64")
+    return result
 
 
 @pytest.fixture(scope="module")
-def report():
+def demo():
     rows = work()
     marks = spans(("first", 0, 90 * US), (HOSTILE, 100 * US, 280 * US))
     launches = frame(
@@ -49,22 +49,22 @@ def report():
 
 
 @pytest.fixture(scope="module")
-def path(report, tmp_path_factory):
+def path(demo, tmp_path_factory):
     link = (
         f'<button id="jump" data-from="{100 * US}" data-to="{180 * US}" data-device="gpu:1" data-find="gemm">go'
         "</button>"
         '<div style="height:1200px"></div>'
     )
-    return written(tmp_path_factory.mktemp("page") / "page.html", report, link)
+    return write_page(tmp_path_factory.mktemp("page") / "page.html", demo, link)
 
 
 @pytest.fixture
 def page(open_page, path):
     """The timeline in the middle of the window, ready."""
-    made = open_page(path)
-    made.wait_for_selector("#timeline[data-ready]")
-    made.locator(".tl-plot").scroll_into_view_if_needed()
-    return made
+    browser_page = open_page(path)
+    browser_page.wait_for_selector("#timeline[data-ready]")
+    browser_page.locator(".tl-plot").scroll_into_view_if_needed()
+    return browser_page
 
 
 def frames(page) -> None:
@@ -223,16 +223,16 @@ def test_a_search_counts_walks_in_time_and_lets_go(page):
     page.keyboard.press("/")
     page.keyboard.type("GEMM")
     assert page.locator(".tl-count").inner_text() == "4 found"
-    seen = []
+    stops = []
     for _ in range(5):
         page.keyboard.press("Enter")
-        seen.append(
+        stops.append(
             (
                 page.locator(".tl-count").inner_text(),
                 page.evaluate("tracekit.app.data.start[tracekit.app.selected] * tracekit.app.data.unitPs"),
             )
         )
-    assert seen == [
+    assert stops == [
         (f"{k + 1} of 4 found", start * US) for k, start in [(0, 100), (1, 110), (2, 200), (3, 210), (0, 100)]
     ]
     page.keyboard.press("Shift+Enter")
@@ -323,11 +323,11 @@ def test_the_address_keeps_the_view_and_brings_it_back(page, open_page, path):
       const { app } = tracekit;
       return JSON.stringify([app.view, [...app.closed], [...app.pinned], app.selected, app.range, app.matches.text]);
     }"""
-    kept = page.evaluate("location.hash")
-    again = open_page(path, kept[1:])
+    address = page.evaluate("location.hash")
+    again = open_page(path, address[1:])
     again.wait_for_selector("#timeline[data-ready]")
     assert json.loads(again.evaluate(state)) == json.loads(page.evaluate(state))
-    assert quote("gemm &=#") in kept
+    assert quote("gemm &=#") in address
     again.evaluate("location.hash = '#timeline&from=0&to=1000000'")
     again.wait_for_function("tracekit.app.view.to - tracekit.app.view.from < 2e3")
 
@@ -426,13 +426,13 @@ def test_on_paper_stands_a_picture_of_the_whole_in_the_colours_of_paper(open_pag
 
 
 def test_an_empty_trace_says_so(open_page, tmp_path):
-    page = open_page(written(tmp_path / "p.html", trace(events())))
+    page = open_page(write_page(tmp_path / "p.html", trace(events())))
     page.wait_for_selector(".tl-note")
     assert page.locator("#timeline").inner_text().endswith("The trace has no device work, so there is no timeline.")
 
 
 def test_one_row_without_length_is_a_timeline_too(open_page, tmp_path):
-    page = open_page(written(tmp_path / "p.html", trace(events(("gpu:0", "compute", 5, 5)))))
+    page = open_page(write_page(tmp_path / "p.html", trace(events(("gpu:0", "compute", 5, 5)))))
     page.wait_for_selector("#timeline[data-ready]")
     assert page.locator(".tl-row").count() == 1
 
@@ -451,11 +451,11 @@ def test_rows_are_selected_without_a_pointer(page):
       const { app, details } = tracekit;
       return [details.whereOf(app, app.selected).place, app.data.start[app.selected]];
     }"""
-    seen = []
+    selections = []
     for key in ("Enter", ".", ",", "j", "j", "k"):
         page.keyboard.press(key)
-        seen.append(page.evaluate(selected))
-    assert seen == [
+        selections.append(page.evaluate(selected))
+    assert selections == [
         ["gpu:0, collective", 40e3],
         ["gpu:0, collective", 140e3],
         ["gpu:0, collective", 40e3],
@@ -471,18 +471,18 @@ def test_two_fingers_pinch_without_selecting_anything(open_page, path):
     page.locator(".tl-plot").scroll_into_view_if_needed()
     touch = page.context.new_cdp_session(page)
     y = box(page)["y"] + 60
-    left, right = x_of(page, 100 * US), x_of(page, 200 * US)
+    left_x, right_x = x_of(page, 100 * US), x_of(page, 200 * US)
 
     def fingers(what: str, *places: float) -> None:
         points = [{"x": x, "y": y, "id": at} for at, x in enumerate(places)]
         touch.send("Input.dispatchTouchEvent", {"type": what, "touchPoints": points})
 
-    fingers("touchStart", left)
-    fingers("touchStart", left, right)
+    fingers("touchStart", left_x)
+    fingers("touchStart", left_x, right_x)
     for at in range(1, 5):
-        fingers("touchMove", left - 25 * at, right + 25 * at)
-    assert x_of(page, 100 * US) == pytest.approx(left - 100, abs=2)
-    assert x_of(page, 200 * US) == pytest.approx(right + 100, abs=2)
+        fingers("touchMove", left_x - 25 * at, right_x + 25 * at)
+    assert x_of(page, 100 * US) == pytest.approx(left_x - 100, abs=2)
+    assert x_of(page, 200 * US) == pytest.approx(right_x + 100, abs=2)
     fingers("touchEnd")
     assert page.evaluate("[tracekit.app.selected, tracekit.app.range]") == [-1, None]
 
@@ -495,7 +495,7 @@ def test_opening_the_page_leaves_its_address_alone(page):
 
 def test_a_trace_too_long_for_exact_times_says_that_they_are_rounded(open_page, tmp_path):
     rows = events(("gpu:0", "compute", 0, 3), ("gpu:0", "compute", 5, 2**60 + 1))
-    page = open_page(written(tmp_path / "p.html", trace(rows)))
+    page = open_page(write_page(tmp_path / "p.html", trace(rows)))
     page.wait_for_selector("#timeline[data-ready]")
     assert "Times are rounded down to whole 1 ns" in page.inner_text("#timeline")
     assert page.evaluate("tracekit.app.index.groups[0].busy.total") == (2**60 + 1) // 1000
@@ -504,7 +504,7 @@ def test_a_trace_too_long_for_exact_times_says_that_they_are_rounded(open_page, 
 def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first(open_page, tmp_path):
     rows = [(f"gpu:{d}", kind, d * US, (d + 1) * US) for d in range(40) for kind in ("compute", "memset")]
     link = '<button id="jump" data-from="0" data-to="1000000" data-device="gpu:39">go</button>'
-    page = open_page(written(tmp_path / "p.html", trace(events(*rows)), link))
+    page = open_page(write_page(tmp_path / "p.html", trace(events(*rows)), link))
     page.wait_for_selector("#timeline[data-ready]")
     assert page.locator(".tl-row").count() == 40
     page.locator("#jump").click()
@@ -525,11 +525,11 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
 
 def test_what_overlaps_a_row_in_its_own_lane_is_told_without_the_row_itself(open_page, tmp_path):
     rows = events(("gpu:0", "compute", 0, 100), ("gpu:0", "compute", 60, 110), ("gpu:0", "compute", 100, 120))
-    page = open_page(written(tmp_path / "p.html", trace(rows)))
+    page = open_page(write_page(tmp_path / "p.html", trace(rows)))
     page.wait_for_selector("#timeline[data-ready]")
-    told = page.evaluate("""() => [0, 1, 2].map((row) =>
+    overlaps = page.evaluate("""() => [0, 1, 2].map((row) =>
       tracekit.details.describe(tracekit.app, row).beside.map((one) => [one.name, ...one.texts]))""")
-    assert told == [
+    assert overlaps == [
         [["this lane", "compute 40 ps (40.0 %)"]],
         [["this lane", "compute 50 ps (100 %)"]],
         [["this lane", "compute 10 ps (50.0 %)"]],

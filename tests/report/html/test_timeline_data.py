@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.frames import events, trace
-from tests.report.html.timeline_page import written
+from tests.report.html.timeline_page import write_page
 from tracekit import intervals as iv
 from tracekit.analysis.overlap import device_pairs, overlap, partition
 from tracekit.columns import concat, frame
@@ -40,25 +40,28 @@ def random_frame(seed: int, rows: int = 300, unit: int = 1, longest: int = 2**34
             "name": rng.choice(["a", "b<script>", "grüße", "💥" * 40], rows),
             "start_ps": start,
             "end_ps": start + long,
-            "direction": [rng.choice(WAYS) if one == "memcpy" else None for one in kind],
+            "direction": [rng.choice(WAYS) if row_kind == "memcpy" else None for row_kind in kind],
             "bytes": pd.array(np.where(some, rng.integers(0, 2**50, rows), 0), "Int64").copy(),
             "wait_ps": pd.array(np.where(some, long // 2 // unit * unit, 0), "Int64"),
             "correlation_id": pd.array(rng.permutation(rows), "Int64"),
         },
-    ).assign(bytes=lambda made: made["bytes"].mask(~some), wait_ps=lambda made: made["wait_ps"].mask(some))
+    ).assign(bytes=lambda table: table["bytes"].mask(~some), wait_ps=lambda table: table["wait_ps"].mask(some))
 
 
 def calls_of(rows: pd.DataFrame) -> pd.DataFrame:
     """A host call for two of three rows, on one of two threads."""
     some = rows[rows["correlation_id"] % 3 != 0]
     start = some["start_ps"] - 5000
-    calls = {"thread": [f"t{one % 2}" for one in some["correlation_id"]], "name": ["launch"] * len(some)}
+    calls = {
+        "thread": [f"t{correlation_id % 2}" for correlation_id in some["correlation_id"]],
+        "name": ["launch"] * len(some),
+    }
     times = {"start_ps": start, "end_ps": start + 1000, "correlation_id": some["correlation_id"]}
     return frame(LAUNCH_COLUMNS, {"host": ["h"] * len(some), **calls, **{k: v.to_numpy() for k, v in times.items()}})
 
 
-def opened(open_page, path, shown):
-    page = open_page(written(path, shown))
+def open_timeline(open_page, path, any_trace):
+    page = open_page(write_page(path, any_trace))
     page.wait_for_selector("#timeline[data-ready]")
     return page
 
@@ -83,22 +86,22 @@ ROWS = """() => {
 def test_the_columns_read_back_are_the_frame(open_page, tmp_path, seed, unit, longest):
     rows = random_frame(seed, unit=unit, longest=longest)
     calls = calls_of(rows)
-    found = opened(open_page, tmp_path / "p.html", trace(rows, launches=calls)).evaluate(ROWS)
-    call = {one: [t, str(a), str(b)] for one, t, a, b in calls[
+    result = open_timeline(open_page, tmp_path / "p.html", trace(rows, launches=calls)).evaluate(ROWS)
+    call = {correlation_id: [t, str(a), str(b)] for correlation_id, t, a, b in calls[
         ["correlation_id", "thread", "start_ps", "end_ps"]].itertuples(index=False)}  # fmt: skip
     expected = [
         [
             *(row.device, row.lane, str(row.start_ps), str(row.end_ps), row.name, row.kind),
             None if pd.isna(row.direction) else row.direction,
-            *(None if pd.isna(one) else str(one) for one in (row.bytes, row.wait_ps)),
+            *(None if pd.isna(number) else str(number) for number in (row.bytes, row.wait_ps)),
             call.get(row.correlation_id),
         ]
         for row in rows.rename_axis("row").reset_index(drop=True).itertuples(index=False)
     ]
     expected.sort(
-        key=lambda one: (one[0] == "cpu:?", natural(one[0]), natural(one[1]), int(one[2]), int(one[3])),
+        key=lambda row: (row[0] == "cpu:?", natural(row[0]), natural(row[1]), int(row[2]), int(row[3])),
     )
-    assert found == expected
+    assert result == expected
 
 
 MEASURED = """([from, to]) => {
@@ -117,32 +120,32 @@ MEASURED = """([from, to]) => {
 @pytest.mark.parametrize("seed", [4, 5])
 def test_a_measured_range_agrees_with_overlap_partition_and_pairs(open_page, tmp_path, seed):
     rows = random_frame(seed, 400, longest=2**14)
-    made = trace(rows)
-    page = opened(open_page, tmp_path / "p.html", made)
-    zero = origins(analyse(made))[""]
+    random_trace = trace(rows)
+    page = open_timeline(open_page, tmp_path / "p.html", random_trace)
+    zero = origins(analyse(random_trace))[""]
     rng = np.random.default_rng(seed)
     for window in [(0, 2**15), *np.sort(rng.integers(0, 2**14, (12, 2)), axis=1).tolist()]:
         if window[0] == window[1]:
             continue
-        found = page.evaluate(MEASURED, [window[0] - zero, window[1] - zero])
-        devices = {name: rest for name, *rest in found["devices"]}
+        result = page.evaluate(MEASURED, [window[0] - zero, window[1] - zero])
+        devices = {name: rest for name, *rest in result["devices"]}
         for row in partition(rows, tuple(window)).itertuples():
             assert devices[row.device][:2] == [str(row.busy_ps), str(row.idle)]
             assert devices[row.device][2]["compute"] == str(
                 sum(getattr(row, f"_{at}") if "+" in cell else getattr(row, cell) for at, cell in _compute_cells(row))
             )
-        told = {
+        hidden_and_total = {
             (name, what): (hidden[what], time[what])
             for name, (_, _, time, hidden) in devices.items()
             for what in time
             if what != "compute"
         }
-        expected = {(one.device, one.what): (str(one.hidden_ps), str(one.total_ps)) for one in
+        expected = {(part.device, part.what): (str(part.hidden_ps), str(part.total_ps)) for part in
                     overlap(rows, tuple(window)).itertuples()}  # fmt: skip
-        assert {key: told[key] for key in expected} == expected
-        assert all(time == "0" for key, (_, time) in told.items() if key not in expected)
-        pairs = [[one.a, one.b, str(one.overlap_ps)] for one in device_pairs(rows, tuple(window)).itertuples()]
-        assert found["pairs"] == pairs
+        assert {key: hidden_and_total[key] for key in expected} == expected
+        assert all(time == "0" for key, (_, time) in hidden_and_total.items() if key not in expected)
+        pairs = [[pair.a, pair.b, str(pair.overlap_ps)] for pair in device_pairs(rows, tuple(window)).itertuples()]
+        assert result["pairs"] == pairs
 
 
 def _compute_cells(row) -> list[tuple[int, str]]:
@@ -168,20 +171,20 @@ COVERED = """([lane, kinds, from, step, columns]) => {
 def test_each_pixel_column_has_the_coverage_that_python_counts(open_page, tmp_path):
     rows = random_frame(6, 500, longest=2**14)
     rows = rows[(rows["device"] == "cpu:2") & (rows["lane"] == "s/2")].reset_index(drop=True)
-    page = opened(open_page, tmp_path / "p.html", trace(rows))
+    page = open_timeline(open_page, tmp_path / "p.html", trace(rows))
     zero = int(rows["start_ps"].min())
     columns = 700
-    held = {
+    unions = {
         kind: iv.union(iv.intervals(*rows.loc[rows["kind"] == kind, ["start_ps", "end_ps"]].to_numpy().T))
         for kind in KINDS
     }
     for step, first in [(1, -7), (37, 3), (4096, -5000)]:
         edges = zero + first + step * np.arange(columns + 1)
         cells = iv.intervals(edges[:-1], edges[1:])
-        found = page.evaluate(COVERED, [0, KINDS, first, step, columns])
-        assert found["sets"] == [iv.within(held[kind], cells).tolist() for kind in KINDS]
-        for kind, shares in zip(KINDS, found["shares"], strict=True):
-            own = [layer for layer in layers(held) if kind in layer.keys]
+        result = page.evaluate(COVERED, [0, KINDS, first, step, columns])
+        assert result["sets"] == [iv.within(unions[kind], cells).tolist() for kind in KINDS]
+        for kind, shares in zip(KINDS, result["shares"], strict=True):
+            own = [layer for layer in layers(unions) if kind in layer.keys]
             expected = sum(iv.within(layer.intervals, cells) / len(layer.keys) / step for layer in own)
             assert shares == pytest.approx(np.asarray(expected), abs=1e-12)
 
@@ -195,7 +198,7 @@ def test_columns_of_very_many_intervals_end_at_the_nearest_point_of_a_grid_with_
     spans = iv.union(iv.intervals(start, start + rng.integers(1, 8, len(start))), iv.intervals([0], [1]))
     spans[-1, 1] = cell * points
     assert len(spans) > 8192
-    page = opened(
+    page = open_timeline(
         open_page, tmp_path / "p.html", trace(events(*[("gpu:0", "compute", a, b) for a, b in spans.tolist()]))
     )
     for first, step, columns in [(0, 512, 1024), (-1000, 700.5, 800), (77, 128, 3000)]:
@@ -226,13 +229,13 @@ def test_the_ink_of_a_lane_is_its_busy_share_and_a_nanosecond_in_a_second_has_ne
     copies = [
         ("gpu:0", "memcpy", at, at + second // 50, "c", "H2D") for at in range(second // 40, second, second // 10)
     ]
-    page = opened(
+    page = open_timeline(
         open_page, tmp_path / "p.html", trace(events(*ticks, *copies, ("gpu:0", "compute", second, second + 1)))
     )
     assert page.evaluate(INK, [0, second, 1000, 14]) == pytest.approx(0.4, abs=1e-3)
     assert page.evaluate(INK, [0, second, 333, 17]) == pytest.approx(0.4, abs=1e-3)
     rows = [("gpu:0", "compute", at, at + 1000) for at in (0, second // 2, second - 1000)]
-    page = opened(open_page, tmp_path / "q.html", trace(events(*rows)))
+    page = open_timeline(open_page, tmp_path / "q.html", trace(events(*rows)))
     assert page.evaluate(INK, [0, second // 1000, 1000, 14]) == pytest.approx(3e-9, abs=3e-9)
 
 
@@ -244,26 +247,26 @@ def test_devices_on_clocks_that_are_not_aligned_are_not_compared(open_page, tmp_
             events(("b/gpu:0", "compute", 10**15, 10**15 + 500), host="b", clock="b"),
         ],
     )
-    page = opened(open_page, tmp_path / "p.html", trace(rows))
+    page = open_timeline(open_page, tmp_path / "p.html", trace(rows))
     assert page.evaluate(MEASURED, [0, 1000])["pairs"] == [["a/gpu:0", "b/gpu:0", None]]
     assert "clocks are not aligned" in page.inner_text("#timeline")
-    told = page.evaluate("tracekit.details.describe(tracekit.app, 0)")
-    assert told["beside"] == []
+    details = page.evaluate("tracekit.details.describe(tracekit.app, 0)")
+    assert details["beside"] == []
 
 
 def test_cells_are_disjoint_and_tell_exactly_which_sets_hold_each_point(open_page, tmp_path):
-    page = opened(open_page, tmp_path / "p.html", trace(events(("gpu:0", "compute", 0, 1))))
+    page = open_timeline(open_page, tmp_path / "p.html", trace(events(("gpu:0", "compute", 0, 1))))
     rng = np.random.default_rng(7)
     for _ in range(10):
         sets = [iv.union(np.sort(rng.integers(0, 60, (8, 2)), axis=1)) for _ in range(4)]
-        found = page.evaluate(
+        cells = page.evaluate(
             """(sets) => tracekit.intervals.cells(sets.map((rows) => tracekit.intervals.mergedSet(
               Float64Array.from(rows, (row) => row[0]), Float64Array.from(rows, (row) => row[1]))))
               .map(({ mask, set }) => [mask, Array.from(set.start, (start, i) => [start, set.end[i]])])""",
-            [one.tolist() for one in sets],
+            [rows.tolist() for rows in sets],
         )
-        points = {p: mask for mask, rows in found for start, end in rows for p in range(int(start), int(end))}
-        expected = {p: sum(2**k for k, one in enumerate(sets) if ((one[:, 0] <= p) & (p < one[:, 1])).any())
+        points = {p: mask for mask, rows in cells for start, end in rows for p in range(int(start), int(end))}
+        expected = {p: sum(2**k for k, rows in enumerate(sets) if ((rows[:, 0] <= p) & (p < rows[:, 1])).any())
                     for p in range(60)}  # fmt: skip
         assert points == {p: mask for p, mask in expected.items() if mask}
-        assert all(a[1] <= b[0] for _, rows in found for a, b in itertools.pairwise(rows))
+        assert all(a[1] <= b[0] for _, rows in cells for a, b in itertools.pairwise(rows))

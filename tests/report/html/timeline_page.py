@@ -19,17 +19,17 @@ $styles</style></head>
 """)
 
 
-def written(path: Path, trace: Trace, links: str = "") -> Path:
+def write_page(path: Path, trace: Trace, links: str = "") -> Path:
     """The timeline of a trace as a page at `path`; `links` is HTML before it."""
     timeline = timeline_of(trace)
     report = analyse(timeline)
     files = resources.files("tracekit.report.html")
     colours = {
-        theme: ";".join(f"--{key}:{colour}" for key, colour in palette.properties(found).items())
-        for theme, found in palette.THEMES.items()
+        theme: ";".join(f"--{key}:{colour}" for key, colour in palette.properties(theme_colours).items())
+        for theme, theme_colours in palette.THEMES.items()
     }
-    scripts = "".join(f"<script>{(files / one).read_text('utf-8')}</script>" for one in SCRIPTS)
-    styles = "".join((files / one).read_text("utf-8") for one in STYLES)
+    scripts = "".join(f"<script>{(files / name).read_text('utf-8')}</script>" for name in SCRIPTS)
+    styles = "".join((files / name).read_text("utf-8") for name in STYLES)
     path.write_text(
         _PAGE.substitute(colours, styles=styles, links=links, data=payload(report, timeline), scripts=scripts), "utf-8"
     )
