@@ -1,3 +1,7 @@
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
 from hypothesis import given, settings
@@ -126,3 +130,18 @@ def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
         host, wanted = some[at]
         same = [number for number, call in enumerate(calls) if call[:2] == (host, wanted) and wanted is not None]
         assert place == min(same, key=lambda number: calls[number][2], default=-1)
+
+
+def test_a_column_that_two_threads_ask_for_is_made_once():
+    of_rows = rows(events(*(("gpu:0", "compute", at, at + 1) for at in range(9))))
+    makings = []
+
+    def make():
+        makings.append(threading.current_thread())
+        time.sleep(0.05)  # long enough for the other to ask
+        return object()
+
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda _: of_rows._once("part", make), range(2)))
+    assert len(makings) == 1
+    assert parts[0] is parts[1]

@@ -134,8 +134,9 @@ def device_pairs(source: Source, window: Windows | None = None) -> pd.DataFrame:
         overlap_ps = int(overlap_of[place_a, place_b])
         shorter = min(lengths[a], lengths[b])
         either = lengths[a] + lengths[b] - overlap_ps
-        idle = " and ".join(name for name in (a, b) if not lengths[name])
-        reason = f"{idle} was idle throughout the window" if idle else None
+        idle = [name for name in (a, b) if not lengths[name]]
+        verb = "was" if len(idle) == 1 else "were"
+        reason = f"{' and '.join(idle)} {verb} idle throughout the window" if idle else None
         rows.append(
             (
                 a,

@@ -1,15 +1,14 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis import advice
 from tracekit.analysis.classification import guessed, known_by
-from tracekit.analysis.explain import Explanation, Task, explanation, run, tasks
-from tracekit.analysis.overlap import Stretch, partition, stretch_of
+from tracekit.analysis.explain import Task, advise, explanation, run, tasks
+from tracekit.analysis.overlap import stretch_of
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
@@ -83,7 +82,7 @@ def analyse(
         known_by=results["known_by"],
         guessed=results["guessed"],
         explanation=why,
-        advice=_advice(looked_at, whole, why, marks.table, inside, marks.stretch),
+        advice=advise(looked_at, why, whole, marks, inside),
         compared=compared,
     )
 
@@ -112,35 +111,6 @@ def _origin(timeline: Timeline) -> Origin:
                 "intervals": counts.to_numpy(np.int64),
             }
         ),
-    )
-
-
-def _advice(
-    looked_at: Timeline,
-    whole: Stretch,
-    why: Explanation,
-    phases: pd.DataFrame,
-    inside: Mapping[str, Stretch],
-    stretch: pd.DataFrame,
-) -> advice.Advice:
-    """What every rule says: of the compared phases, or of the whole trace where there are none."""
-    cells = whole.partition
-    if looked_at.stretches is not None:
-        # A device that does nothing in any compared phase is not what they compare.
-        cells = partition(looked_at)
-        cells = cells[cells["device"].isin(looked_at.rows.devices)]
-    return advice.advice(
-        [
-            advice.exposed_collectives(cells, why.collectives.total),
-            advice.late_peer(why.collectives.by_device, cells),
-            advice.exposed_copies(cells, looked_at.unions),
-            advice.copies_in_compute_lane(looked_at.rows, cells),
-            advice.pageable_copies(looked_at.rows, cells),
-            *advice.idle(why.idle.by_device, cells),
-            *advice.contention(phases, {name: part.pairs for name, part in inside.items()}, stretch),
-            None if len(phases) else advice.took_turns(cells, whole.pairs),
-        ],
-        looked_at.rows,
     )
 
 

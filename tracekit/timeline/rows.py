@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -39,6 +40,7 @@ class Rows:
     end: NDArray[np.int64]
     kind: NDArray[np.int8]
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _lock: RLock = field(default_factory=RLock, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.at)
@@ -56,10 +58,11 @@ class Rows:
         return np.array([clock == self.clocks[device] for clock in self.clocks], bool)
 
     def _once(self, key: str, make: Callable[[], T]) -> T:
-        """What `make` gives, kept; two threads may make it at once, which does no harm."""
-        if key not in self._cache:
-            self._cache[key] = make()
-        return cast(T, self._cache[key])
+        """What `make` gives, kept."""
+        with self._lock:
+            if key not in self._cache:
+                self._cache[key] = make()
+            return cast(T, self._cache[key])
 
     def codes(self, column: str) -> NDArray[np.int64]:
         """The codes of a categorical column, -1 for null, shape (n,); they index `self.labels(column)`."""
