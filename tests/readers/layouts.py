@@ -13,7 +13,7 @@ def xspace(path):
     return write(path, XSPACE)
 
 
-def put(path, content):
+def write_file(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.readers.layouts import KINETO, put, sqlite, xspace
+from tests.readers.layouts import KINETO, sqlite, write_file, xspace
 from tracekit.errors import TraceError
 from tracekit.readers import formats
 from tracekit.readers.find import find
@@ -17,12 +17,12 @@ NEXT = (
 )
 
 
-def names(found):
-    return [file.name for file in found.files]
+def names(trace_files):
+    return [file.name for file in trace_files.files]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "description"),
     [
         ("a.json", b"", "empty (0 bytes): the profiler or a copy did not finish writing it"),
         ("a.xplane.pb", b"", "empty (0 bytes): the profiler or a copy did not finish writing it"),
@@ -41,15 +41,15 @@ def names(found):
         ),
     ],
 )
-def test_a_file_that_is_no_trace_is_called_what_it_is(tmp_path, name, content, said):
-    path = put(tmp_path / name, content)
+def test_a_file_that_is_no_trace_is_called_what_it_is(tmp_path, name, content, description):
+    path = write_file(tmp_path / name, content)
     with pytest.raises(TraceError) as error:
         find(path)
-    assert str(error.value) == f"{path} is not a supported trace: it is {said}. {NEXT}"
+    assert str(error.value) == f"{path} is not a supported trace: it is {description}. {NEXT}"
 
 
 def test_a_report_of_nsys_gets_the_sentence_that_tells_how_to_export_it(tmp_path):
-    path = put(tmp_path / "run.nsys-rep", b"\x01")
+    path = write_file(tmp_path / "run.nsys-rep", b"\x01")
     with pytest.raises(TraceError, match="nsys export --type sqlite"):
         find(path)
     with pytest.raises(TraceError, match="nsys export --type sqlite"):
@@ -60,42 +60,42 @@ def test_nothing_there_is_one_sentence(tmp_path):
     with pytest.raises(TraceError) as error:
         find(tmp_path / "none")
     assert str(error.value) == f"{tmp_path / 'none'} does not exist. {NEXT}"
-    put(tmp_path / "deep" / "summary.json", b"{}")
+    write_file(tmp_path / "deep" / "summary.json", b"{}")
     with pytest.raises(TraceError) as error:
         find(tmp_path)
     assert str(error.value) == f"{tmp_path} contains no trace: no file in it or below it is one. {NEXT}"
-    put(tmp_path / "a.xplane.pb", b"")
+    write_file(tmp_path / "a.xplane.pb", b"")
     with pytest.raises(TraceError, match=r"contains no trace: a.xplane.pb is empty \(0 bytes\)"):
         find(tmp_path)
 
 
 def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed_over(tmp_path):
     for rank in (0, 1):
-        put(tmp_path / f"rank{rank}.json", KINETO)
-    put(tmp_path / "rank2.pt.trace.json.gz", gzip.compress(KINETO))
+        write_file(tmp_path / f"rank{rank}.json", KINETO)
+    write_file(tmp_path / "rank2.pt.trace.json.gz", gzip.compress(KINETO))
     for other in ("capture.json", "summary.json", ".cached_tools.json"):
-        put(tmp_path / other, b'{"a": 1}')
-    put(tmp_path / ".rank3.json", KINETO)
-    found = find(tmp_path)
-    assert names(found) == ["rank0.json", "rank1.json", "rank2.pt.trace.json.gz"]
-    assert (found.file_type, found.runs, found.notes) == (formats.CHROME, (tmp_path.name,), ())
-    assert found.directory == tmp_path
+        write_file(tmp_path / other, b'{"a": 1}')
+    write_file(tmp_path / ".rank3.json", KINETO)
+    trace_files = find(tmp_path)
+    assert names(trace_files) == ["rank0.json", "rank1.json", "rank2.pt.trace.json.gz"]
+    assert (trace_files.file_type, trace_files.runs, trace_files.notes) == (formats.CHROME, (tmp_path.name,), ())
+    assert trace_files.directory == tmp_path
 
 
 def test_of_a_run_in_several_formats_one_is_read_and_the_rest_noted(tmp_path):
-    put(tmp_path / "host.trace.json.gz", gzip.compress(KINETO))
-    put(tmp_path / "perfetto_trace.json.gz", gzip.compress(KINETO))
-    found = find(tmp_path)
-    assert names(found) == ["host.trace.json.gz"]
-    assert found.notes == ("Skipped perfetto_trace.json.gz, which is a copy of host.trace.json.gz.",)
+    write_file(tmp_path / "host.trace.json.gz", gzip.compress(KINETO))
+    write_file(tmp_path / "perfetto_trace.json.gz", gzip.compress(KINETO))
+    trace_files = find(tmp_path)
+    assert names(trace_files) == ["host.trace.json.gz"]
+    assert trace_files.notes == ("Skipped perfetto_trace.json.gz, which is a copy of host.trace.json.gz.",)
     sqlite(tmp_path / "node.sqlite", "NVTX_EVENTS")
     assert (names(find(tmp_path)), find(tmp_path).file_type) == (["node.sqlite"], formats.NSYS)
     xspace(tmp_path / "host.xplane.pb")
-    put(tmp_path / "rank3.trace.json.gz", gzip.compress(KINETO))
-    found = find(tmp_path)
-    assert (names(found), found.file_type) == (["host.xplane.pb"], formats.XSPACE)
+    write_file(tmp_path / "rank3.trace.json.gz", gzip.compress(KINETO))
+    trace_files = find(tmp_path)
+    assert (names(trace_files), trace_files.file_type) == (["host.xplane.pb"], formats.XSPACE)
     # JAX's own copies of the XSpace are worth no word.
-    assert found.notes == (
+    assert trace_files.notes == (
         "Skipped node.sqlite: the run's XSpace files were read instead.",
         "Skipped rank3.trace.json.gz: the run's XSpace files were read instead.",
     )
@@ -110,9 +110,9 @@ def test_what_a_viewer_wrote_beside_a_trace_is_no_trace(tmp_path):
 
 def test_an_empty_file_of_a_host_is_noted(tmp_path):
     xspace(tmp_path / "a.xplane.pb")
-    put(tmp_path / "b.xplane.pb", b"")
-    found = find(tmp_path)
-    assert (names(found), found.notes) == (
+    write_file(tmp_path / "b.xplane.pb", b"")
+    trace_files = find(tmp_path)
+    assert (names(trace_files), trace_files.notes) == (
         ["a.xplane.pb"],
         ("Skipped empty files (0 bytes): b.xplane.pb.",),
     )
@@ -121,30 +121,30 @@ def test_an_empty_file_of_a_host_is_noted(tmp_path):
 def test_a_report_of_nsys_without_its_export_is_noted(tmp_path):
     sqlite(tmp_path / "node0.sqlite", "NVTX_EVENTS")
     for node in (0, 1):
-        put(tmp_path / f"node{node}.nsys-rep", b"\x01")
-    found = find(tmp_path)
-    assert names(found) == ["node0.sqlite"]
-    (note,) = found.notes
+        write_file(tmp_path / f"node{node}.nsys-rep", b"\x01")
+    trace_files = find(tmp_path)
+    assert names(trace_files) == ["node0.sqlite"]
+    (note,) = trace_files.notes
     assert note.startswith("Skipped node1.nsys-rep: ")
     assert "nsys export --type sqlite" in note
 
 
 def test_directories_with_traces_are_runs_of_which_the_newest_is_read(tmp_path):
     for at, step in enumerate((20, 10)):
-        os.utime(put(tmp_path / f"iteration_{step}" / "rank0.json", KINETO), (1000 + at, 1000 + at))
-    found = find(tmp_path)
-    assert (found.directory, found.runs) == (tmp_path / "iteration_10", ("iteration_10", "iteration_20"))
-    assert found.notes == (f"{tmp_path} contains 2 runs; iteration_10 was read. --run NAME picks another.",)
+        os.utime(write_file(tmp_path / f"iteration_{step}" / "rank0.json", KINETO), (1000 + at, 1000 + at))
+    trace_files = find(tmp_path)
+    assert (trace_files.directory, trace_files.runs) == (tmp_path / "iteration_10", ("iteration_10", "iteration_20"))
+    assert trace_files.notes == (f"{tmp_path} contains 2 runs; iteration_10 was read. --run NAME picks another.",)
     assert find(tmp_path, "iteration_20").directory == tmp_path / "iteration_20"
 
 
 def test_directories_numbered_as_ranks_or_hosts_are_one_run(tmp_path):
     for step in (10, 20):
         for rank in (0, 1):
-            put(tmp_path / f"step{step}" / f"rank_{rank}" / "trace.json", KINETO)
-    found = find(tmp_path, "step20")
-    assert [file.parent.name for file in found.files] == ["rank_0", "rank_1"]
-    assert found.runs == ("step20", "step10")
+            write_file(tmp_path / f"step{step}" / f"rank_{rank}" / "trace.json", KINETO)
+    trace_files = find(tmp_path, "step20")
+    assert [file.parent.name for file in trace_files.files] == ["rank_0", "rank_1"]
+    assert trace_files.runs == ("step20", "step10")
     assert [file.parent.name for file in find(tmp_path / "step10").files] == ["rank_0", "rank_1"]
 
 
@@ -154,9 +154,9 @@ def test_each_process_of_a_run_may_have_a_log_directory_of_its_own(tmp_path):
             directory = tmp_path / f"proc{rank}" / "plugins" / "profile" / run
             directory.mkdir(parents=True)
             xspace(directory / "machine.xplane.pb")
-    found = find(tmp_path, "monday")
-    assert [file.relative_to(tmp_path).parts[0] for file in found.files] == ["proc0", "proc1"]
-    assert found.runs == ("monday", "tuesday")
+    trace_files = find(tmp_path, "monday")
+    assert [file.relative_to(tmp_path).parts[0] for file in trace_files.files] == ["proc0", "proc1"]
+    assert trace_files.runs == ("monday", "tuesday")
 
 
 def test_processes_that_name_their_runs_for_themselves_are_one_run_newest_with_newest(tmp_path):
@@ -165,10 +165,10 @@ def test_processes_that_name_their_runs_for_themselves_are_one_run_newest_with_n
             directory = tmp_path / f"rank{rank}" / "plugins" / "profile" / f"{day}-{rank}"
             directory.mkdir(parents=True)
             os.utime(xspace(directory / "machine.xplane.pb"), (1000 + at, 1000 + at))
-    found = find(tmp_path)
-    assert [file.parent.name for file in found.files] == ["tuesday-0", "tuesday-1"]
-    assert found.runs == ("tuesday-0", "monday-0")
-    assert found.notes == (
+    trace_files = find(tmp_path)
+    assert [file.parent.name for file in trace_files.files] == ["tuesday-0", "tuesday-1"]
+    assert trace_files.runs == ("tuesday-0", "monday-0")
+    assert trace_files.notes == (
         f"{tmp_path} contains 2 runs; tuesday-0 was read. --run NAME picks another.",
         "Each process named its run itself: tuesday-0, tuesday-1 were read as one run.",
     )
@@ -179,6 +179,9 @@ def test_a_stray_trace_beside_runs_is_left_out_with_a_note(tmp_path):
     run = tmp_path / "plugins" / "profile" / "run"
     run.mkdir(parents=True)
     xspace(run / "host.xplane.pb")
-    put(tmp_path / "exported.json", json.dumps({"traceEvents": []}).encode())
-    found = find(tmp_path)
-    assert (found.directory, found.notes) == (run, ("Skipped exported.json, which is in none of the runs.",))
+    write_file(tmp_path / "exported.json", json.dumps({"traceEvents": []}).encode())
+    trace_files = find(tmp_path)
+    assert (trace_files.directory, trace_files.notes) == (
+        run,
+        ("Skipped exported.json, which is in none of the runs.",),
+    )

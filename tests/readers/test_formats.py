@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers.layouts import KINETO, put, sqlite, xspace
+from tests.readers.layouts import KINETO, sqlite, write_file, xspace
 from tracekit.readers import chrome, formats
 from tracekit.readers.formats import FILE_TYPES, FORMATS, file_type
 
@@ -32,8 +32,8 @@ def test_writers_are_listed_once_each():
 
 
 def form(path, **options):
-    known = file_type(path, **options)
-    return known.name if known else None
+    result = file_type(path, **options)
+    return result.name if result else None
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def form(path, **options):
     ],
 )
 def test_a_format_is_told_by_content_whatever_the_name(tmp_path, content, is_it):
-    assert form(put(tmp_path / "any.name", content)) == is_it
+    assert form(write_file(tmp_path / "any.name", content)) == is_it
 
 
 def test_xspaces_and_exports_of_nsys_are_told_by_content(tmp_path):
     assert form(xspace(tmp_path / "a.bin")) == "xplane"
-    assert form(put(tmp_path / "b.bin", gzip.compress((tmp_path / "a.bin").read_bytes()))) == "xplane"
+    assert form(write_file(tmp_path / "b.bin", gzip.compress((tmp_path / "a.bin").read_bytes()))) == "xplane"
     assert form(sqlite(tmp_path / "a.db", "CUPTI_ACTIVITY_KIND_KERNEL")) == "nsys"
     assert form(sqlite(tmp_path / "b.db", "TARGET_INFO_SESSION_START_TIME")) == "nsys"
     assert form(sqlite(tmp_path / "c.db", "cookies")) is None
     assert form(sqlite(tmp_path / "d.db", "cookies"), sure=True) == "nsys"
 
 
-def named(process):
+def process_text(process):
     return f'[{{"ph": "M", "name": "process_name", "args": {{"name": "{process}"}}}}, {{"ph": "X", "ts": 1}}]'
 
 
@@ -79,15 +79,15 @@ def named(process):
         ('{"schemaVersion": 1, "traceName": "t.json", "traceEvents": [{"ph": "X"}]}', "kineto"),
         ('[{"ph": "X", "cat": "gpu_memcpy"}]', "kineto"),
         ('[{"ph": "X", "cat": "Kernel"}]', "kineto"),
-        (named("/device:TPU:0"), "jax-json"),
-        (named("/host:CPU"), "jax-json"),
-        (named("gpu/0"), "mxnet"),
-        (named("cpu pinned/"), "mxnet"),
+        (process_text("/device:TPU:0"), "jax-json"),
+        (process_text("/host:CPU"), "jax-json"),
+        (process_text("gpu/0"), "mxnet"),
+        (process_text("cpu pinned/"), "mxnet"),
         ('[{"ph": "b", "cat": "MXNET_C_API"}]', "mxnet"),
-        (named("Browser"), None),
+        (process_text("Browser"), None),
         ('[{"ph": "X"}]', None),
     ],
 )
 def test_keys_categories_and_processes_tell_which_profiler_wrote_a_file(tmp_path, text, name):
-    known = formats.dialect(chrome.load(put(tmp_path / "t.json", text.encode())))
-    assert (known and known[0]) == name
+    dialect = formats.dialect(chrome.load(write_file(tmp_path / "t.json", text.encode())))
+    assert (dialect and dialect[0]) == name

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tracekit.readers.nested import innermost
 
 
-def found(moments, ranges):
+def places(moments, ranges):
     """What is around each of `moments`, rows of (at, thread): a place in `ranges`, rows of (start, end, thread)."""
     at, thread = np.array(moments, np.int64).reshape(-1, 2).T
     start, end, on = np.array(ranges, np.int64).reshape(-1, 3).T
@@ -20,19 +20,19 @@ def found(moments, ranges):
 )
 def test_a_moment_lies_in_the_range_that_began_last_and_has_not_ended(at, place):
     ranges = [(1, 9, 5), (2, 5, 5), (3, 4, 5), (6, 8, 5), (10, 12, 5)]
-    assert found([(at, 5)], ranges) == [place]
+    assert places([(at, 5)], ranges) == [place]
 
 
 def test_ranges_of_other_threads_are_not_around_it():
-    assert found([(2, 1), (2, 2), (2, 3)], [(0, 9, 1), (1, 9, 3), (1, 2, 2)]) == [0, -1, 1]
+    assert places([(2, 1), (2, 2), (2, 3)], [(0, 9, 1), (1, 9, 3), (1, 2, 2)]) == [0, -1, 1]
 
 
 def test_of_ranges_that_begin_together_the_shorter_is_the_inner_one():
-    assert found([(0, 1), (5, 1)], [(0, 3, 1), (0, 9, 1)]) == [0, 1]
+    assert places([(0, 1), (5, 1)], [(0, 3, 1), (0, 9, 1)]) == [0, 1]
 
 
 def test_nothing_is_found_for_no_moments_and_in_no_ranges():
-    assert (found([], [(0, 1, 1)]), found([(0, 1)], [])) == ([], [-1])
+    assert (places([], [(0, 1, 1)]), places([(0, 1)], [])) == ([], [-1])
 
 
 @given(
@@ -44,7 +44,7 @@ def test_it_is_the_enclosing_range_that_began_last_also_where_ranges_overlap(mom
     around = [
         [(start, -end) for start, end, on in ranges if on == thread and start <= at < end] for at, thread in moments
     ]
-    wanted = [max(one, default=None) for one in around]
-    places = found(moments, ranges)
-    assert [None if place < 0 else (ranges[place][0], -ranges[place][1]) for place in places] == wanted
-    assert all(place < 0 or ranges[place][2] == thread for place, (_, thread) in zip(places, moments, strict=True))
+    expected = [max(around_moment, default=None) for around_moment in around]
+    actual = places(moments, ranges)
+    assert [None if place < 0 else (ranges[place][0], -ranges[place][1]) for place in actual] == expected
+    assert all(place < 0 or ranges[place][2] == thread for place, (_, thread) in zip(actual, moments, strict=True))

@@ -69,16 +69,16 @@ def test_what_capture_wrote_beside_the_trace_comes_along(logdir):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda path: path, "does not exist"),
         (lambda path: path.mkdir(), "contains no trace"),
         (lambda path: path.write_text("x"), "is not a supported trace: it is text"),
     ],
 )
-def test_what_is_no_trace_is_one_sentence_that_says_what_to_give(tmp_path, make, said):
+def test_what_is_no_trace_is_one_sentence_that_says_what_to_give(tmp_path, make, message):
     make(tmp_path / "given")
-    with pytest.raises(TraceError, match=rf"{said}.*Give the directory"):
+    with pytest.raises(TraceError, match=rf"{message}.*Give the directory"):
         read(tmp_path / "given")
 
 
@@ -91,7 +91,7 @@ def test_several_hosts_in_one_run_become_one_trace(logdir):
     assert length(run / "other.xplane.pb") == 9
 
 
-def put_rank(directory, rank, kernels, ahead_us=0, world_size=2):
+def write_rank(directory, rank, kernels, ahead_us=0, world_size=2):
     """A PyTorch trace of one rank: kernels are (name, start, end) in microseconds of one clock, which is off."""
     events = [
         {
@@ -120,8 +120,8 @@ def reduces(*ends):
 
 
 def test_a_directory_of_ranks_is_one_trace_on_one_clock(tmp_path):
-    put_rank(tmp_path, 0, reduces(100, 233, 371), world_size=3)
-    put_rank(tmp_path, 1, reduces(101, 232, 374), ahead_us=5000, world_size=3)
+    write_rank(tmp_path, 0, reduces(100, 233, 371), world_size=3)
+    write_rank(tmp_path, 1, reduces(101, 232, 374), ahead_us=5000, world_size=3)
     (tmp_path / "notes.json").write_text('{"not": "a trace"}')
     trace = read(tmp_path)
     assert (trace.source, trace.format, trace.runs) == (str(tmp_path), "kineto", (tmp_path.name,))
@@ -140,7 +140,7 @@ def test_a_directory_of_ranks_is_one_trace_on_one_clock(tmp_path):
 
 
 def test_one_rank_has_plain_device_names_and_lacks_others_only_where_a_directory_was_to_hold_them(tmp_path):
-    put_rank(tmp_path, 3, reduces(100), world_size=8)
+    write_rank(tmp_path, 3, reduces(100), world_size=8)
     trace = read(tmp_path / "rank3.json")
     assert trace.events["device"].tolist() == ["gpu:0"] * 2
     assert not any("missing" in note for note in trace.notes)
@@ -152,13 +152,13 @@ def test_json_of_no_known_profiler_is_left_out_beside_others_and_an_error_alone(
     other.write_text('{"traceEvents": [{"ph": "X", "name": "a", "cat": "b", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
     with pytest.raises(TraceError, match=r"holds trace events, but not as PyTorch, JAX or MXNet writes them"):
         read(other)
-    put_rank(tmp_path, 0, reduces(100))
+    write_rank(tmp_path, 0, reduces(100))
     assert read(tmp_path).notes[0] == "Skipped other.json: not written by PyTorch, JAX or MXNet."
 
 
 def test_ranks_of_another_profiler_are_left_out(tmp_path):
     for rank in (0, 1):
-        put_rank(tmp_path, rank, reduces(100))
+        write_rank(tmp_path, rank, reduces(100))
     process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:TPU:0"}}
     event = {"ph": "X", "name": "fusion", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(json.dumps({"traceEvents": [process, event]}).encode()))
@@ -194,7 +194,7 @@ def of_rank(file, rank):
     return re.match(rf"(worker|rank){rank}[_.]", file.name) is not None
 
 
-def shifted(case, directory, rank, by_us):
+def shift_clock(case, directory, rank, by_us):
     """A copy of the ranks of a job in `directory`, one of them with a clock that is off by `by_us`."""
     for file in traces.path(case).iterdir():
         if not of_rank(file, rank):
@@ -215,7 +215,7 @@ def busy(trace):
 def pairs(trace):
     table = device_pairs(trace.events)
     return {
-        tuple(one.split("/")[0] for one in (a, b)): overlap
+        tuple(device.split("/")[0] for device in (a, b)): overlap
         for a, b, overlap in zip(table["a"], table["b"], table["overlap_ps"], strict=True)
     }
 
@@ -228,13 +228,13 @@ def test_the_ranks_of_a_job_are_on_one_clock_and_overlap_as_known(case):
     assert trace.hosts["shift_ps"].tolist() == [0] * ranks
     assert trace.hosts["residual_ps"].max() <= spread
     assert trace.events["clock"].isna().all()
-    found, both = busy(trace), pairs(trace)
+    unions, overlaps = busy(trace), pairs(trace)
     for what, expected in traces.FIGURES[case].items():
         numbers = re.findall(r"rank (\d+)", what)
         if len(numbers) == 2:
-            assert both[tuple(f"rank{number}" for number in numbers)] == expected * 10**6
+            assert overlaps[tuple(f"rank{number}" for number in numbers)] == expected * 10**6
         else:
-            assert iv.total(found[f"rank{numbers[0]}"]) == expected["busy"] * 10**6
+            assert iv.total(unions[f"rank{numbers[0]}"]) == expected["busy"] * 10**6
 
 
 @pytest.mark.parametrize(
@@ -246,16 +246,16 @@ def test_the_ranks_of_a_job_are_on_one_clock_and_overlap_as_known(case):
 )
 def test_a_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(tmp_path, case, rank, by_us):
     ranks, spread = JOBS[case]
-    trace = read(shifted(case, tmp_path, rank, by_us))
+    trace = read(shift_clock(case, tmp_path, rank, by_us))
     off = trace.hosts["host"] == f"rank{rank}"
     assert trace.hosts["shift_ps"][~off].tolist() == [0] * (ranks - 1)
-    left = int(trace.hosts["shift_ps"][off].iloc[0]) + by_us * 10**6
-    assert abs(left) <= spread
+    residual_ps = int(trace.hosts["shift_ps"][off].iloc[0]) + by_us * 10**6
+    assert abs(residual_ps) <= spread
     # The overlap with the others is what it is with that much left of the offset.
-    straight, both = busy(traces.trace(case)), pairs(trace)
+    straight, overlaps = busy(traces.trace(case)), pairs(trace)
     for other in {f"rank{at}" for at in range(ranks)} - {f"rank{rank}"}:
-        expected = iv.total(iv.intersection(straight[other], straight[f"rank{rank}"] + left))
-        assert both[tuple(sorted((other, f"rank{rank}")))] == expected
+        expected = iv.total(iv.intersection(straight[other], straight[f"rank{rank}"] + residual_ps))
+        assert overlaps[tuple(sorted((other, f"rank{rank}")))] == expected
 
 
 @pytest.mark.parametrize(
@@ -270,16 +270,16 @@ def test_a_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_pat
     assert f"The job had {JOBS[case][0]} ranks: rank {missing} is missing." in trace.notes
     (again,) = (file for file in tmp_path.iterdir() if of_rank(file, twice))
     shutil.copy(again, tmp_path / "again.json.gz")
-    found = read(tmp_path)
-    assert pairs(found) == pairs(trace)
-    assert any("again.json.gz" in note and "not counted twice" in note for note in found.notes)
+    repeated = read(tmp_path)
+    assert pairs(repeated) == pairs(trace)
+    assert any("again.json.gz" in note and "not counted twice" in note for note in repeated.notes)
 
 
 @pytest.mark.parametrize("case", traces.cases(*JOBS))
 def test_ranks_without_collectives_are_unaligned_and_nothing_is_said_across_them(tmp_path, case):
     for file in [*sorted(traces.path(case).iterdir())][:2]:
         document = json.loads(gzip.decompress(file.read_bytes()))
-        document["traceEvents"] = [one for one in document["traceEvents"] if "nccl" not in str(one.get("name"))]
+        document["traceEvents"] = [event for event in document["traceEvents"] if "nccl" not in str(event.get("name"))]
         (tmp_path / file.name).write_bytes(gzip.compress(json.dumps(document).encode()))
     trace = read(tmp_path)
     assert set(trace.events["clock"]) == {"rank0", "rank1"}

@@ -57,7 +57,7 @@ class PlaneText:
         By their numbers JAX tells planes apart when it writes JSON; else they may all be 0.
         """
         ids = dict(zip(self.lines, range(1, len(self.lines) + 1), strict=True)) | dict(lines or {})
-        written = "".join(
+        line_texts = "".join(
             f"lines {{ id: {ids[name]} name: {quoted(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
             for name, events in self.lines.items()
         )
@@ -70,7 +70,7 @@ class PlaneText:
             for name, at in self.stats.items()
         )
         head = f"id: {number} name: {quoted(self.name)}" if number else f"name: {quoted(self.name)}"
-        return f"planes {{ {head}\n{written}{events}{names}{self.own} }}\n"
+        return f"planes {{ {head}\n{line_texts}{events}{names}{self.own} }}\n"
 
     def _stats(self, stats: Mapping[str, Value]) -> str:
         return "".join(f"stats {{ metadata_id: {self._stat(key)} {_typed(value)} }} " for key, value in stats.items())

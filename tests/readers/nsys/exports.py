@@ -20,8 +20,8 @@ def tid(process: int, thread: int) -> int:
 
 def rows(table, *columns):
     """Some columns of a frame as lists, None for null."""
-    chosen = table[list(columns)].astype(object)
-    return chosen.where(chosen.notna(), None).values.tolist()
+    cells = table[list(columns)].astype(object)
+    return cells.where(cells.notna(), None).values.tolist()
 
 
 class Tables:
@@ -48,8 +48,8 @@ class Tables:
         return self.add(f"CUPTI_ACTIVITY_KIND_{kind}", start=start, end=end, **(usual | row))
 
     def kernel(self, name: str, start: int, end: int, process: int = 7, **row) -> "Tables":
-        told = {"demangledName": self.string(name), "shortName": self.string(name)}
-        return self.activity("KERNEL", start, end, process, **(told | row))
+        names = {"demangledName": self.string(name), "shortName": self.string(name)}
+        return self.activity("KERNEL", start, end, process, **(names | row))
 
     def copy(self, kind: int, start: int, end: int, **row) -> "Tables":
         usual = {"bytes": 64, "srcKind": None, "dstKind": None, "srcDeviceId": None, "dstDeviceId": None}
@@ -68,14 +68,14 @@ class Tables:
     def sync(self, correlation: int, stream: int = 13, process: int = 7, **row) -> "Tables":
         """CUPTI's record of a synchronisation; its `deviceId` is 0 whatever the device."""
         usual = {"start": 0, "end": 1, "deviceId": 0, "contextId": 1, "syncType": 1, "eventId": 2**32 - 1}
-        known = {"streamId": stream, "correlationId": correlation, "globalPid": pid(process)}
-        return self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **(usual | known | row))
+        ids = {"streamId": stream, "correlationId": correlation, "globalPid": pid(process)}
+        return self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **(usual | ids | row))
 
     def event(self, event: int, correlation: int, stream: int = 13, process: int = 7, **row) -> "Tables":
         """CUPTI's record of an event that was recorded on a stream."""
         usual = {"deviceId": 0, "contextId": 1, "streamId": stream, "correlationId": correlation}
-        known = {"globalPid": pid(process), "eventId": event}
-        return self.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", **(usual | known | row))
+        ids = {"globalPid": pid(process), "eventId": event}
+        return self.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", **(usual | ids | row))
 
     def range(
         self,
@@ -88,8 +88,8 @@ class Tables:
         **row,
     ) -> "Tables":
         usual = {"textId": None, "domainId": 0, "binaryData": None}
-        known = {"start": start, "end": end, "eventType": kind, "text": text, "globalTid": tid(process, thread)}
-        return self.add("NVTX_EVENTS", **known, **(usual | row))
+        fields = {"start": start, "end": end, "eventType": kind, "text": text, "globalTid": tid(process, thread)}
+        return self.add("NVTX_EVENTS", **fields, **(usual | row))
 
     def without(self, table: str, *columns: str) -> "Tables":
         """The same, as a version of nsys wrote it that did not know these columns."""
@@ -111,7 +111,7 @@ class Tables:
             base.execute(f'CREATE TABLE "{table}" ({", ".join(types)})')
             places = ", ".join("?" * len(columns))
             base.executemany(
-                f'INSERT INTO "{table}" VALUES ({places})', [tuple(row[one] for one in columns) for row in rows]
+                f'INSERT INTO "{table}" VALUES ({places})', [tuple(row[column] for column in columns) for row in rows]
             )
         base.commit()
         base.close()

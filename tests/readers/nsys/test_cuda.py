@@ -14,7 +14,9 @@ ALL = 2**32 - 1
 def waits(tmp_path):
     def read(tables):
         trace = nsys.read(tables.write(tmp_path / "report.sqlite"))
-        return [[one // 1000 if isinstance(one, int) else one for one in row] for row in rows(trace.syncs, *WHAT)]
+        return [
+            [value // 1000 if isinstance(value, int) else value for value in row] for row in rows(trace.syncs, *WHAT)
+        ]
 
     return read
 
@@ -26,14 +28,14 @@ def two_streams(**second):
     return tables.kernel("b", 300, 400, **{"streamId": 20, "correlationId": 2, **second})
 
 
-def waiting(tables, **record):
+def with_wait(tables, **record):
     """`tables` with an event that is recorded at 20 on stream 13 and that stream 20 is told at 40 to wait for."""
     tables.call("cudaEventRecord_v3020", 20, 22, 5).call("cudaStreamWaitEvent_v3020", 40, 43, 6)
     return tables.event(9, 5, stream=13).sync(6, stream=20, eventId=9, syncType=2, **record)
 
 
 def test_a_stream_waits_for_what_was_launched_before_the_event_was_recorded_on_the_other(waits):
-    assert waits(waiting(two_streams())) == [
+    assert waits(with_wait(two_streams())) == [
         ["cudaStreamWaitEvent", 40, "gpu:0", "stream 20", "gpu:0", "stream 13", 20],
     ]
 
@@ -59,9 +61,9 @@ def test_without_that_id_the_last_record_of_the_event_before_the_wait_is_meant(w
     [
         two_streams().call("cudaStreamWaitEvent", 40, 43, 6).sync(6, stream=20, eventId=9),  # no record of the event
         two_streams().call("cudaStreamWaitEvent", 40, 43, 6).event(9, 5).sync(6, stream=20, eventId=9),  # no call of it
-        waiting(two_streams(), contextId=2),  # a context of which nothing ran
-        waiting(two_streams(streamId=21)),  # nothing ran on the stream that waits
-        waiting(two_streams(), globalPid=pid(8)),  # another process
+        with_wait(two_streams(), contextId=2),  # a context of which nothing ran
+        with_wait(two_streams(streamId=21)),  # nothing ran on the stream that waits
+        with_wait(two_streams(), globalPid=pid(8)),  # another process
         two_streams().call("cudaEventRecord", 20, 22, 5).call("cudaStreamWaitEvent", 40, 43, 6).event(9, 5),
     ],
 )
@@ -121,7 +123,7 @@ def test_lanes_are_called_as_their_rows_are(waits):
 
 
 def test_an_event_of_another_context_is_another_event(waits):
-    assert waits(waiting(two_streams(contextId=2), contextId=2)) == []
+    assert waits(with_wait(two_streams(contextId=2), contextId=2)) == []
 
 
 def test_a_wait_before_all_work_begins_the_trace(waits):
@@ -141,11 +143,11 @@ def test_a_wait_before_all_work_begins_the_trace(waits):
 def test_in_a_whole_export_host_calls_return_when_the_stream_that_they_wait_for_is_done(case, expected):
     trace = traces.trace(case)
     calls = trace.launches.set_index("correlation_id")["end_ps"]
-    launched = trace.events[trace.events["correlation_id"].isin(calls.index)]
-    launched = launched.assign(called_ps=calls.loc[launched["correlation_id"]].to_numpy())
+    events = trace.events[trace.events["correlation_id"].isin(calls.index)]
+    events = events.assign(called_ps=calls.loc[events["correlation_id"]].to_numpy())
     late = {"gpu:0": [], "gpu:1": []}
     for wait in trace.syncs.itertuples():
-        mine = launched[(launched["device"] == wait.on_device) & (launched["lane"] == wait.on_lane)]
-        done = mine.loc[mine["called_ps"] <= wait.recorded_ps, "end_ps"].max()
-        late[wait.on_device].append((wait.end_ps - done) // 10**6)
+        rows_of_lane = events[(events["device"] == wait.on_device) & (events["lane"] == wait.on_lane)]
+        last_end = rows_of_lane.loc[rows_of_lane["called_ps"] <= wait.recorded_ps, "end_ps"].max()
+        late[wait.on_device].append((wait.end_ps - last_end) // 10**6)
     assert {device: (len(each), min(each), max(each)) for device, each in late.items()} == expected

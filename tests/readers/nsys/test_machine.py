@@ -70,11 +70,11 @@ def test_models_and_bandwidths_of_old_and_new_tables_are_in_bytes_per_second(rea
     old = Tables().kernel("k", 0, 1, deviceId=3)
     old.add("TARGET_INFO_CUDA_GPU", deviceId=3, pid=7, pciBusId="0:2", name="RTX 3080", globalMemoryBandwidth=760080000)
     for tables in (new, old):
-        found = read(tables)
-        assert rows(found.devices, "device", "model", "memory_bandwidth_bytes_per_s") == [
+        trace = read(tables)
+        assert rows(trace.devices, "device", "model", "memory_bandwidth_bytes_per_s") == [
             ["gpu:3", "RTX 3080", 760080000000]
         ]
-        Path(found.source).unlink()
+        Path(trace.source).unlink()
 
 
 def test_rows_without_a_device_stand_on_no_device_that_is_places_by_count(read):

@@ -26,8 +26,7 @@ def test_kernels_copies_and_memsets_are_rows_in_picoseconds_from_the_earliest_ev
     copy = "CUDA memcpy Host-to-Device (Pageable to Device)"
     nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"
     trace = read(tables)
-    found = rows(trace.events, *columns[:-1])
-    assert found == [
+    assert rows(trace.events, *columns[:-1]) == [
         ["gpu:0", "stream 13", "compute", "void gemm<float>(float*)", 0, 500_000, None, None, None],
         ["gpu:0", "stream 20", "collective", nccl, 100_000, 400_000, "all-reduce", None, None],
         ["gpu:0", "stream 13", "memcpy", copy, 200_000, 300_000, None, "H2D", 4096],
@@ -54,8 +53,8 @@ def test_kernels_copies_and_memsets_are_rows_in_picoseconds_from_the_earliest_ev
     ],
 )
 def test_every_version_of_the_kernel_table_gives_the_same_row(read, change, name):
-    found = read(change(Tables().kernel("gemm", 5, 9))).events
-    assert rows(found, "device", "lane", "name", "start_ps", "end_ps") == [["gpu:0", "stream 13", name, 0, 4_000]]
+    events = read(change(Tables().kernel("gemm", 5, 9))).events
+    assert rows(events, "device", "lane", "name", "start_ps", "end_ps") == [["gpu:0", "stream 13", name, 0, 4_000]]
 
 
 def test_a_name_that_is_not_among_the_strings_falls_back_to_the_other_one(read):
@@ -101,8 +100,7 @@ def test_the_exports_own_table_of_copy_kinds_comes_before_the_documented_one(rea
 def test_migrations_of_unified_memory_are_copies_on_a_lane_of_their_own(read):
     tables = Tables().copy(11, 0, 4, streamId=0, contextId=0, bytes=4096).copy(12, 6, 8, streamId=3, contextId=5)
     tables.kernel("k", 1, 2, streamId=0)
-    found = rows(read(tables).events, "lane", "name", "direction", "correlation_id")
-    assert found == [
+    assert rows(read(tables).events, "lane", "name", "direction", "correlation_id") == [
         ["stream 0", "k", None, None],
         ["unified memory", "CUDA memcpy Unified Host-to-Device", "H2D", None],
         ["unified memory", "CUDA memcpy Unified Device-to-Host", "D2H", None],
@@ -158,8 +156,8 @@ def test_equal_correlation_ids_of_two_processes_do_not_join(read):
     tables.kernel("b", 50, 60, process=8, deviceId=1, correlationId=5).call("launchB", 2, 3, 5, process=8)
     tables.call("other", 4, 5, 5, process=9)
     trace = read(tables)
-    joined = trace.events.merge(trace.launches, on="correlation_id")
-    assert rows(joined, "name_x", "name_y") == [["a", "launchA"], ["b", "launchB"]]
+    pairs = trace.events.merge(trace.launches, on="correlation_id")
+    assert rows(pairs, "name_x", "name_y") == [["a", "launchA"], ["b", "launchB"]]
     assert trace.events["correlation_id"].tolist() == [5, 5 + 2**32]
     assert trace.notes[0].startswith(
         "Correlation ids are unique only within a process: of the 2 processes (7, 8), k * 2^32"
@@ -191,8 +189,8 @@ def test_launches_join_as_a_search_through_all_pairs_does(tmp_path_factory, kern
     for at, (process, correlation) in enumerate(calls):
         tables.call(f"c{at}", at, at + 1, correlation, process=process)
     trace = nsys.read(tables.write(tmp_path_factory.mktemp("nsys") / "r.sqlite"))
-    joined = trace.events.dropna(subset="correlation_id").merge(trace.launches, on="correlation_id")
-    assert sorted(map(tuple, rows(joined, "name_x", "name_y"))) == sorted(
+    pairs = trace.events.dropna(subset="correlation_id").merge(trace.launches, on="correlation_id")
+    assert sorted(map(tuple, rows(pairs, "name_x", "name_y"))) == sorted(
         (f"k{a}", f"c{b}")
         for a, kernel in enumerate(kernels)
         for b, call in enumerate(calls)

@@ -67,7 +67,7 @@ def test_steps_are_read_from_the_documented_forms_only(read, text, step):
     assert rows(read(Tables().range(text, 0, 1)).spans, "step") == [[step]]
 
 
-def launched(tables, *moments, thread=1):
+def with_kernels(tables, *moments, thread=1):
     """`tables` with a kernel for each moment at which one was launched."""
     for at in moments:
         tables.call("cuLaunchKernel", at, at + 1, at + 1, thread=thread)
@@ -77,13 +77,13 @@ def launched(tables, *moments, thread=1):
 
 def operations(trace):
     """The operation of each device row as (program, hlo_op, framework_op), None where it has none."""
-    told = rows(trace.ops, "program", "hlo_op", "framework_op")
-    return [None if pd.isna(op) else told[op] for op in trace.events["op"]]
+    ops = rows(trace.ops, "program", "hlo_op", "framework_op")
+    return [None if pd.isna(op) else ops[op] for op in trace.events["op"]]
 
 
 def test_the_innermost_range_around_a_launch_is_the_operation_of_its_kernel(read):
     tables = Tables().range("forward", 10, 90).range("layer", 20, 40).range("layer", 50, 60)
-    trace = read(launched(tables, 5, 15, 25, 45, 55))
+    trace = read(with_kernels(tables, 5, 15, 25, 45, 55))
     assert operations(trace) == [None, *([None, None, name] for name in ("forward", "layer", "forward", "layer"))]
     assert rows(trace.ops, "framework_op") == [["forward"], ["layer"]]
 
@@ -92,21 +92,21 @@ def test_ranges_of_other_threads_and_those_that_no_thread_pushed_are_no_operatio
     tables = (
         Tables().range("elsewhere", 0, 99, thread=2).range("request", 0, 99, kind=60).range("step#step_num=3#", 1, 98)
     )
-    trace = read(launched(tables, 25))
+    trace = read(with_kernels(tables, 25))
     assert (operations(trace), len(trace.ops)) == ([None], 0)
 
 
 def test_the_calls_of_one_pytorch_operator_are_one_operation(read):
     tables = Tables().range("aten::mm, op_id = 4, seq = 7", 10, 20)
     tables.range("aten::mm, seq = 8, op_id = 5, sizes = [[1, 2],\n [3]]", 30, 40)
-    assert operations(read(launched(tables, 15, 35))) == [[None, None, "aten::mm"]] * 2
+    assert operations(read(with_kernels(tables, 15, 35))) == [[None, None, "aten::mm"]] * 2
 
 
 def test_an_op_of_xla_is_one_operation_with_the_range_around_it_and_a_module_alone_is_none(read):
     tables = Tables().range("TSL", 0, None, kind=75, domainId=3).range("train", 5, 95)
     tables.range("XlaModule:#hlo_module=jit_f,program_id=4#", 0, 99, domainId=3)
     tables.range("Thunk:#hlo_op=fusion.1#", 20, 30, domainId=3)
-    assert operations(read(launched(tables, 2, 10, 25))) == [
+    assert operations(read(with_kernels(tables, 2, 10, 25))) == [
         None,
         ["jit_f", None, "train"],
         ["jit_f", "fusion.1", "train"],
@@ -139,10 +139,10 @@ def test_of_two_calls_with_one_correlation_id_the_outer_one_is_the_launch(read):
     assert rows(read(tables).events, "hlo_op") == [["outer"]]
 
 
-def nccl(*launched: tuple[int, str], payload: bytes | None, call: tuple[int, int] = (10, 30)) -> Tables:
+def nccl(*kernels: tuple[int, str], payload: bytes | None, call: tuple[int, int] = (10, 30)) -> Tables:
     """An NCCL call with kernels that were launched at these moments of it."""
     tables = nccl_schema(Tables()).range("ncclAllReduce", *call, domainId=1, binaryData=payload)
-    for at, (moment, name) in enumerate(launched, start=1):
+    for at, (moment, name) in enumerate(kernels, start=1):
         tables.call("cuLaunchKernelEx", moment, moment + 1, at).kernel(name, 100 * at, 100 * at + 50, correlationId=at)
     return tables
 

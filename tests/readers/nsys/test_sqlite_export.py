@@ -15,7 +15,7 @@ def export(tmp_path):
     return Tables().kernel("k", 0, 9).range("r", 1, 2).write(tmp_path / "report.sqlite")
 
 
-def said(path) -> str:
+def message_of(path) -> str:
     with pytest.raises(TraceError) as error:
         nsys.read(path)
     text = str(error.value)
@@ -38,15 +38,15 @@ def said(path) -> str:
 def test_what_is_no_database_is_told_from_one_that_is_cut_short(tmp_path, content, sentence):
     path = tmp_path / "report.sqlite"
     path.write_bytes(content)
-    assert said(path).startswith(f" {sentence}")
+    assert message_of(path).startswith(f" {sentence}")
 
 
-@pytest.mark.parametrize("left", [50, 100, 4096, 8192, -1])
-def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, left):
+@pytest.mark.parametrize("cut", [50, 100, 4096, 8192, -1])
+def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, cut):
     whole = export.read_bytes()
-    export.write_bytes(whole[:left])
-    size = len(whole[:left])
-    assert said(export).startswith(
+    export.write_bytes(whole[:cut])
+    size = len(whole[:cut])
+    assert message_of(export).startswith(
         f" is truncated: it has {size} of {max(len(whole), 100) if size >= 32 else 100} bytes"
     )
 
@@ -54,12 +54,12 @@ def test_a_database_that_is_cut_anywhere_is_said_to_be_cut(export, left):
 def test_a_page_of_rubbish_is_a_broken_database(export):
     whole = export.read_bytes()
     export.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
-    assert said(export).startswith(" is a corrupt SQLite database: ")
+    assert message_of(export).startswith(" is a corrupt SQLite database: ")
 
 
 def test_a_message_of_sqlite_that_quotes_rubbish_is_still_one_sentence(export):
     export.write_bytes(export.read_bytes().replace(b"CREATE TABLE", b"CREATE T\xffBLE"))
-    assert said(export).startswith(" is a corrupt SQLite database: malformed database schema")
+    assert message_of(export).startswith(" is a corrupt SQLite database: malformed database schema")
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_database_of_something_else_is_named(tmp_path, tables, sentence):
     base = sqlite3.connect(path)
     base.executescript(f"PRAGMA user_version = 1; {tables}")
     base.close()
-    assert said(path).startswith(sentence)
+    assert message_of(path).startswith(sentence)
 
 
 def test_a_time_that_is_no_integer_is_said(tmp_path):
     for number, odd in enumerate(("soon", 1.5)):
         path = Tables().kernel("k", odd, 9).write(tmp_path / f"{number}.sqlite")
-        assert said(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL contains a value that is not an integer.")
+        assert message_of(path).startswith(": CUPTI_ACTIVITY_KIND_KERNEL contains a value that is not an integer.")
 
 
 def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
@@ -92,7 +92,7 @@ def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
     writer.execute("PRAGMA journal_mode=WAL")
     writer.execute("INSERT INTO StringIds VALUES (99, 'x')")
     writer.commit()
-    text = said(export)
+    text = message_of(export)
     writer.close()
     assert text.startswith(" is incomplete: report.sqlite-wal beside it contains changes that are not in the file yet.")
     assert len(nsys.read(export).events) == 1
@@ -100,7 +100,9 @@ def test_changes_that_are_not_in_the_file_yet_are_said_and_not_lost(export):
 
 def test_a_journal_beside_the_file_is_an_unfinished_export(export):
     export.with_name("report.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9")
-    assert said(export).startswith(" is incomplete: report.sqlite-journal beside it contains an unfinished change.")
+    assert message_of(export).startswith(
+        " is incomplete: report.sqlite-journal beside it contains an unfinished change."
+    )
 
 
 def test_reading_writes_nothing_into_the_file_or_beside_it(export):
