@@ -77,7 +77,7 @@ def test_models_and_bandwidths_of_old_and_new_tables_are_in_bytes_per_second(rea
         Path(trace.source).unlink()
 
 
-def test_rows_without_a_device_stand_on_no_device_that_is_places_by_count(read):
+def test_rows_without_a_device_stand_on_no_device_that_is_counted(read):
     tables = Tables().kernel("k", 0, 1).without("CUPTI_ACTIVITY_KIND_KERNEL", "deviceId")
     trace = read(tables)
     assert trace.events["device"].tolist() == ["gpu:?"]

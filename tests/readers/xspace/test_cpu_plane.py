@@ -271,7 +271,7 @@ def test_what_counting_tells_of_any_part_of_any_order_of_calls_is_true(data):
         assert told == truth
 
 
-def test_between_known_calls_of_one_program_its_runs_are_places_by_count(tmp_path):
+def test_between_known_calls_of_one_program_its_runs_are_counted(tmp_path):
     # The first and the last are held by their calls, the two between are not; nor are the runs of another program.
     plane = Called().call(10, 5).op(12, run=41, line="python").call(20).call(30).call(40, 5)
     plane.op(42, run=44, line="python").op(60, run=42).op(70, run=43)

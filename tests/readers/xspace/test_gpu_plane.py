@@ -25,7 +25,7 @@ def notes(tmp_path, text):
     return read(write(tmp_path / "h.xplane.pb", text)).notes
 
 
-def test_streams_are_the_truth_and_derived_lines_are_not_places_by_count(tmp_path):
+def test_streams_are_the_truth_and_derived_lines_are_not_counted(tmp_path):
     plane = PlaneText("/device:GPU:1").event("Stream #13(Compute)", "kernel", 0, 10).event("Steps", "3", 0, 30)
     plane.event("XLA Ops", "fusion", 0, 10).event("XLA Modules", "jit_f", 0, 20).event("_counters_", "c", 0, 9)
     assert rows(tmp_path, plane.text(), "host", "device", "lane", "name") == [
