@@ -237,7 +237,9 @@ def export(
     run: _Run = None,
     table: Annotated[
         str | None,
-        typer.Option(help="Only this table, to one file: events, spans, launches, …", autocompletion=_export_words("table")),
+        typer.Option(
+            help="Only this table, to one file: events, spans, launches, …", autocompletion=_export_words("table")
+        ),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,

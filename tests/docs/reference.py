@@ -4,16 +4,31 @@ import dataclasses
 import inspect
 import re
 import textwrap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 import tracekit
 from tests.docs.blocks import ROOT
+from tracekit.timeline.timeline import Source, Windows
 
 PAGE = ROOT / "docs" / "api.md"
 HEAD = """# The Python interface
 
 Generated from the docstrings by `python -m tests.docs.reference`. The frames and their columns are described in
 [`Trace`](events-frame.md), the terms in [concepts](concepts.md).
+
+In the signatures, `Source` is what you have in hand: the path of a trace, a `Trace`, its events frame or a `Timeline`.
+`Windows` is one pair (start_ps, end_ps), an int64 array of shape (n, 2) of them, such arrays by clock, or a frame of
+named stretches with the columns clock, name, start_ps and end_ps; all half-open, in picoseconds.
 """
+# Types that signatures show by name.
+_ALIASES: dict[str, Any] = {
+    "Source": Source,
+    "Windows": Windows,
+    **{f"NDArray[{name}]": NDArray[getattr(np, name)] for name in ("int64", "bool")},
+}
 
 
 def _prose(text: str) -> str:
@@ -22,11 +37,17 @@ def _prose(text: str) -> str:
     return "\n\n".join(textwrap.fill(part, 120, break_long_words=False, break_on_hyphens=False) for part in parts)
 
 
+def _parameters(function: object) -> str:
+    """The parameters and the result of a function, types without their modules."""
+    text = str(inspect.signature(function))  # type: ignore[arg-type]
+    for name, alias in _ALIASES.items():
+        text = text.replace(inspect.formatannotation(alias), name)
+    text = re.sub(r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|collections\.abc|typing)\.(?=\w)", "", text)
+    return text.replace("'", "").replace("_local.", "").replace("core.frame.", "")
+
+
 def _signature(name: str, function: object) -> str:
-    signature = inspect.signature(function)  # type: ignore[arg-type]
-    plain = re.sub(r"\b(?:tracekit\.\w+(?:\.\w+)*|pandas|pathlib|collections\.abc|typing)\.(?=\w)", "", str(signature))
-    plain = plain.replace("'", "").replace("_local.", "").replace("core.frame.", "")
-    text = f"tracekit.{name}{plain}"
+    text = f"tracekit.{name}{_parameters(function)}"
     if len(text) > 100:
         inner, _, result = text.partition("(")[2].rpartition(") -> ")
         parts = re.split(r", (?![^\[]*\])", inner)
@@ -49,7 +70,7 @@ def entry(name: str) -> str:
     if inspect.isclass(value) and not issubclass(value, Exception):
         for method, member in vars(value).items():
             if inspect.isfunction(member) and not method.startswith("_") and member.__doc__:
-                lines += ["", f"**`.{method}{inspect.signature(member)}`** {_prose(member.__doc__)}"]
+                lines += ["", f"**`.{method}{_parameters(member)}`** {_prose(member.__doc__)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a report is: plain data, with neither the trace nor a renderer in it."""
+"""What a report is: plain data without its trace, which can be saved and shows itself in a notebook."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
