@@ -1,6 +1,9 @@
 """How figures and names read, in Python and in the page's scripts alike."""
 
+import ast
+import re
 from importlib import resources
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -74,6 +77,10 @@ PS = st.one_of(
         st.integers(-1, 1),
     ),
 )
+SOURCES = Path(units.__file__).parent
+MODULES = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".py", ".js") and path.stem != "units")
+# A property of CSS may be of so many percents.
+STYLE = re.compile(r"[\w-]+:$")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
@@ -179,3 +186,28 @@ def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
     exact = page.evaluate("(all) => all.map((ps) => tracekit.units.exact(BigInt(ps)))", [str(ps) for ps in lengths])
     assert exact == [units.exact(ps) for ps in lengths]
     assert evaluate(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
+
+
+def percentages(tree):
+    """What stands in a module's f-strings and is written as a percentage there, but for the properties of CSS."""
+    shares = []
+    for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+        for before, part, after in zip([None, *text.values], text.values, [*text.values[1:], None], strict=False):
+            if isinstance(part, ast.FormattedValue):
+                behind = after.value if isinstance(after, ast.Constant) else ""
+                spec = ast.unparse(part.format_spec) if part.format_spec else ""
+                is_style = isinstance(before, ast.Constant) and STYLE.search(before.value)
+                if (spec.endswith("%'") or re.match(" ?%", behind)) and not is_style:
+                    shares.append(ast.unparse(part.value))
+    return shares
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
+def test_no_other_module_writes_percentages(path):
+    text = path.read_text("utf-8")
+    assert (percentages(ast.parse(text)) if path.suffix == ".py" else re.findall(r"\S+\} ?%", text)) == []
+
+
+def test_percentages_are_seen_in_any_text():
+    tree = ast.parse("[f'{a:.0%}', f'b {100 * b:.1f} % of it', f'{c}%', f'width:{d}%', f'{e} of it', f'{f:.2f}']")
+    assert percentages(tree) == ["a", "100 * b", "c"]

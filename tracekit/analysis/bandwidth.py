@@ -16,6 +16,7 @@ from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions, union_lengths
 from tracekit.trace import DIRECTION_DTYPE
+from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
 
 # A link reaches half its rate at the size that takes as long to send as to set up (Hockney's n_1/2,
@@ -268,7 +269,7 @@ def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame,
             f"left out are {len(ops) - len(known_ops):,} of {len(ops):,} ops without FLOPs or a known number of runs"
         )
     if costed_ps < compute:
-        reasons.append(f"no cost is stated for {100 - 100 * costed_ps / compute:.1f} % of the compute time")
+        reasons.append(f"no cost is stated for {percent(compute - costed_ps, compute)} of the compute time")
     rate = known_flops * _PS / busy_ps if known_flops is not None and busy_ps else None
     if rate and device_limits.flops.per_s and rate > device_limits.flops.per_s:
         reasons.append("more than the peak: the cost of an op, how often it ran, or the peak is not right")

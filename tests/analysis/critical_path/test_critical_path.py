@@ -101,7 +101,7 @@ def test_where_too_little_is_explained_no_what_if_is_told():
     assert found.steps["unexplained_ps"].tolist() == [30]
     assert MOST_UNEXPLAINED * 40 < 30
     assert found.what_if["predicted_ps"].isna().all()
-    assert set(found.what_if["reason"]) == {"no dependency explains 75 % of the critical paths"}
+    assert set(found.what_if["reason"]) == {"no dependency explains 75.0 % of the critical paths"}
     assert found.step_what_if["predicted_ps"].isna().all()
 
 

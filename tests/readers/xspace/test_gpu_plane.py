@@ -252,7 +252,7 @@ def test_cuda_graphs_that_hide_hlo_names_are_noted_with_their_share_and_the_flag
     host = PlaneText("/host:CPU").event("t", "cuGraphLaunch (CudaGraph:5)", 0, 1, correlation_id=9)
     host.event("t", "cuLaunchKernel", 2, 1, correlation_id=3)
     assert notes(tmp_path, plane.text() + host.text()) == (
-        "gpu:0: CUDA graphs account for 40% of the busy time, without HLO names (2 of 3 rows). "
+        "gpu:0: CUDA graphs account for 40.0 % of the busy time, without HLO names (2 of 3 rows). "
         "XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names.",
     )
 

@@ -66,7 +66,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     result = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
     assert list(result.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
-        "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75 % of the "
+        "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of the "
         "critical paths.",
         "Replaying the dependency graph gives 10 ps, an error of -75.0 %.",
     ]

@@ -10,6 +10,7 @@ from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -61,7 +62,7 @@ def predictions(
     remaining = wall[:, None] - (lengths[:, :1] - lengths)
     wall_sum, replay_sum = sum_exactly(wall), sum_exactly(lengths[:, 0])
     share = sum_exactly(unexplained) / wall_sum
-    reason = f"no dependency explains {100 * share:.0f} % of the critical paths" if share > MOST_UNEXPLAINED else ""
+    reason = f"no dependency explains {percent(share)} of the critical paths" if share > MOST_UNEXPLAINED else ""
     reasons = [(unknown if work == "copies" else "") or reason or None for work, _ in scenarios]
     sums = [
         (sum_exactly(lengths[:, column]), sum_exactly(remaining[:, column])) for column in range(1, len(scenarios) + 1)

@@ -23,6 +23,7 @@ from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
 from tracekit.trace import EVENT_COLUMNS
+from tracekit.units import percent
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.host_calls import sync_call
 from tracekit.vocabulary.kinds import Kind
@@ -247,7 +248,7 @@ def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: planes.HloOps) -> list[str]
     share = intervals.total(spans[hidden]) / busy if busy else 0
     merged = "Each graph is one row: its kernels and copies are not separated. " if whole.any() else ""
     return [
-        f"CUDA graphs account for {share:.0%} of the busy time, without HLO names ({hidden.sum()} of {len(rows)} "
+        f"CUDA graphs account for {percent(share)} of the busy time, without HLO names ({hidden.sum()} of {len(rows)} "
         f"rows). {merged}XLA_FLAGS=--xla_gpu_enable_command_buffer= turns graphs off and restores the names."
     ]
 

@@ -154,8 +154,8 @@ def _panel(page: Page, parts: Sequence[tuple[str, str]], place: tuple[int, int])
     for level in range(0, _SHADES + 1, 2):
         # To the end, so that no seam shows between two shades.
         drawing.fill(axes, np.array([[level, _SHADES + 1, 0, 1]], np.float64), _shade(page, level))
-    for share, side in ((0, "left"), (50, "center"), (100, "right")):
-        page.text(x + _SCALE_PX * share / 100, y + 40, f"{share} %", SMALL, ha=side)
+    for at, label, side in ((0, "0 %", "left"), (0.5, "50 %", "center"), (1, "100 %", "right")):
+        page.text(x + _SCALE_PX * at, y + 40, label, SMALL, ha=side)
     y += 3 * _LINE_PX
     for part, meaning in parts:
         page.text(x, y, part, SMALL, weight="bold")
