@@ -100,7 +100,7 @@ def module(text: str = TEXT):
     )
 
 
-def printed(module) -> list[str]:
+def instruction_texts(module) -> list[str]:
     """The instructions of a module as XLA prints them on a TPU: one a line, with the shapes of their operands."""
     options = _hlo.HloPrintOptions()
     options.print_operand_shape = True

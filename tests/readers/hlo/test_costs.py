@@ -121,11 +121,11 @@ def test_the_source_is_the_line_that_called_whether_a_frame_or_the_instruction_t
     first = inspect.getsourcelines(program)[1]
     compiled = jax.jit(program).lower(jnp.ones((16, 16))).compile()
     (module,) = compiled.runtime_executable().hlo_modules()
-    found = Program(hlo_proto(module.as_serialized_hlo_module_proto()))
-    told = {costs.framework_op: costs for costs in map(Costs(found).of, found.places)}
+    hlo_program = Program(hlo_proto(module.as_serialized_hlo_module_proto()))
+    facts_by_op = {facts.framework_op: facts for facts in map(Costs(hlo_program).of, hlo_program.places)}
     for name, line in (("sin", first + 1), ("dot_general", first + 2)):
-        assert told[f"jit(program)/{name}"].source == f"{__file__}:{line}"
-    assert sum(costs.flops or 0 for costs in told.values()) >= 2 * 16**3
+        assert facts_by_op[f"jit(program)/{name}"].source == f"{__file__}:{line}"
+    assert sum(facts.flops or 0 for facts in facts_by_op.values()) >= 2 * 16**3
 
 
 @needs_xla_parser

@@ -22,8 +22,8 @@ def module():
         return jnp.where(y > 0, jnp.cumsum(y, axis=0), y).sum()
 
     compiled = jax.jit(program).lower(jnp.ones((16, 16))).compile()
-    (found,) = compiled.runtime_executable().hlo_modules()
-    return found
+    (hlo_module,) = compiled.runtime_executable().hlo_modules()
+    return hlo_module
 
 
 def program(module):
@@ -31,13 +31,13 @@ def program(module):
 
 
 def test_every_instruction_has_the_opcode_that_xla_prints(module):
-    printed = dict(
+    expected = dict(
         re.findall(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(", module.to_string(), re.MULTILINE)
     )
     read = program(module)
-    found = {name: read.op(name).opcode for name in read.places}
-    assert found == printed
-    assert {"while", "dot", "fusion"} & set(found.values())
+    opcodes = {name: read.op(name).opcode for name in read.places}
+    assert opcodes == expected
+    assert {"while", "dot", "fusion"} & set(opcodes.values())
 
 
 @needs_xla_parser
@@ -45,7 +45,7 @@ def test_shapes_operands_groups_and_channels_are_those_of_the_text_that_xla_prin
     module = hlo_modules.module()
     read = program(module)
     compared = 0
-    for line in hlo_modules.printed(module):
+    for line in hlo_modules.instruction_texts(module):
         text = hlo_text.parse(line)
         proto = read.instruction(text.name)
         for fact in ("shape", "operands", "operand_names", "ranks", "channel", "host_transfer"):
@@ -131,7 +131,7 @@ def test_replica_groups_are_read_from_protos_and_text_alike_in_every_form(groups
         module = hlo_modules.module(GROUPED.replace("GROUPS", groups))
     except RuntimeError:
         pytest.skip("this jaxlib does not know the form")
-    (line,) = [line for line in hlo_modules.printed(module) if " all-reduce(" in line]
+    (line,) = [line for line in hlo_modules.instruction_texts(module) if " all-reduce(" in line]
     assert program(module).op("ar").ranks == ranks
     assert hlo_text.parse(line).ranks == ranks
 

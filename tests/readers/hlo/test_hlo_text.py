@@ -27,8 +27,8 @@ def test_attributes_are_read_behind_the_operands_and_nowhere_else():
         "%all-reduce.1 = bf16[1024,5120]{1,0:T(8,128)(2,1)S(1)} all-reduce(bf16[1024,5120]{1,0:T(8,128)(2,1)S(1)} "
         "%channel_id=9), channel_id=3, replica_groups=[1,2]<=[2], use_global_device_ids=true, to_apply=%add.2.clone"
     )
-    found = parse(text.replace("channel_id=9", "fusion"))
-    assert (found.channel, found.ranks, found.operands[0].bytes) == (3, "0,1", 10485760)
+    instruction = parse(text.replace("channel_id=9", "fusion"))
+    assert (instruction.channel, instruction.ranks, instruction.operands[0].bytes) == (3, "0,1", 10485760)
     assert parse(text.replace("%channel_id=9", "%x").replace("channel_id=3, ", "")).channel is None
 
 
@@ -50,11 +50,11 @@ def test_name_and_opcode_are_told_where_text_was_printed(text, expected):
     assert head(text) == expected
 
 
-@pytest.mark.parametrize(("cut", "told"), [(10, None), (32, None), (50, Instruction("ag", "all-gather-start"))])
-def test_cut_text_tells_name_and_opcode_or_nothing(cut, told):
+@pytest.mark.parametrize(("cut", "expected"), [(10, None), (32, None), (50, Instruction("ag", "all-gather-start"))])
+def test_cut_text_tells_name_and_opcode_or_nothing(cut, expected):
     text = "%ag = (f32[4]{0}, f32[8]{0}) all-gather-start(f32[4]{0} %x), dimensions={0}"
     assert parse(text).operand_names == ("x",)
-    assert parse(text[:cut]) == told
+    assert parse(text[:cut]) == expected
 
 
 @pytest.mark.parametrize(

@@ -106,17 +106,17 @@ def program(text):
     return Program(hlo_proto(hlo_modules._hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()))
 
 
-def needed(names=None):
+def needs(names=None):
     module = program(TEXT)
     rows = names or [name for name in module.places if name not in ROWLESS and module.op(name).opcode not in SILENT]
-    found: dict[str, set[str]] = {}
+    operands_of: dict[str, set[str]] = {}
     for op, operand in operands(module, rows):
-        found.setdefault(op, set()).add(operand)
-    return found
+        operands_of.setdefault(op, set()).add(operand)
+    return operands_of
 
 
 def test_an_op_needs_the_rows_behind_dones_bitcasts_tuples_loops_branches_and_calls():
-    assert needed() == {
+    assert needs() == {
         "second": {"first"},
         "start": {"first", "second"},
         # The first round needs what stood before the loop.
@@ -141,7 +141,7 @@ def test_an_op_needs_the_rows_behind_dones_bitcasts_tuples_loops_branches_and_ca
 
 
 def test_only_what_left_rows_is_named():
-    assert needed(["first", "after", "of.barrier"]) == {"after": {"first"}, "of.barrier": {"first", "after"}}
+    assert needs(["first", "after", "of.barrier"]) == {"after": {"first"}, "of.barrier": {"first", "after"}}
 
 
 def test_names_that_the_program_does_not_hold_need_nothing():
@@ -163,17 +163,17 @@ ENTRY %main (x: f32[]) -> f32[] {{
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.booleans()), min_size=1, max_size=12))
-def test_any_graph_gives_what_a_walk_over_all_paths_gives(drawn):
+def test_any_graph_gives_what_a_walk_over_all_paths_gives(ops):
     lines, before = ["  %v.0 = f32[] parameter(0)"], {0: set()}
-    for at, (one, other, _) in enumerate(drawn, 1):
-        one, other = one % at, other % at
-        lines.append(f"  {'ROOT ' if at == len(drawn) else ''}%v.{at} = f32[] add(%v.{one}, %v.{other})")
-        before[at] = {one, other}
-    rows = {at for at, (_, _, has_row) in enumerate(drawn, 1) if has_row}
+    for at, (a, b, _) in enumerate(ops, 1):
+        a, b = a % at, b % at
+        lines.append(f"  {'ROOT ' if at == len(ops) else ''}%v.{at} = f32[] add(%v.{a}, %v.{b})")
+        before[at] = {a, b}
+    rows = {at for at, (_, _, has_row) in enumerate(ops, 1) if has_row}
 
     def behind(at):
         return {at} if at in rows else set().union(*map(behind, before[at]))
 
-    expected = {(f"v.{at}", f"v.{one}") for at in rows for two in before[at] for one in behind(two)}
+    expected = {(f"v.{at}", f"v.{row}") for at in rows for operand in before[at] for row in behind(operand)}
     text = "HloModule m\nENTRY %main (v.0: f32[]) -> f32[] {\n" + "\n".join(lines) + "\n}"
     assert set(operands(program(text), [f"v.{at}" for at in rows])) == expected

@@ -12,8 +12,8 @@ class Cpu(PlaneText):
         super().__init__("/host:CPU")
         self.next = 0
 
-    def thunk(self, line, op, start, end, device=0, run=1, done=None, done_line=None):
-        """A thunk and, at `done`, its `end:` event (default: where the thunk's event closes)."""
+    def thunk(self, line, op, start, end, device=0, run=1, completion=None, completion_line=None):
+        """A thunk and, at `completion`, its `end:` event (default: where the thunk's event closes)."""
         self.next += 1
         self.event(
             line,
@@ -28,7 +28,8 @@ class Cpu(PlaneText):
             _pt=0,
             _p=self.next,
         )
-        return self.event(done_line or line, f"end: {op}", end if done is None else done, 1, _ct=0, _c=self.next)
+        completion = end if completion is None else completion
+        return self.event(completion_line or line, f"end: {op}", completion, 1, _ct=0, _c=self.next)
 
     def region(self, line, start, stop, queue):
         self.event(line, LISTENER + "StartRegion", start, 0, _ct=15, _c=queue)

@@ -33,12 +33,12 @@ def test_a_device_spans_threads_and_threads_serve_devices(tmp_path):
 
 
 def test_a_thunk_ends_where_its_end_event_starts_on_whatever_thread(tmp_path):
-    plane = Cpu().thunk("t/1", "add.1", 0, 4, done=9, done_line="t/2")
+    plane = Cpu().thunk("t/1", "add.1", 0, 4, completion=9, completion_line="t/2")
     assert rows(tmp_path, plane, "start_ps", "end_ps") == [[0, 9_000]]
 
 
 def test_but_no_later_than_the_next_thunk_of_the_same_run_and_device(tmp_path):
-    plane = Cpu().thunk("t/1", "add.1", 0, 4, done=20, done_line="t/3")
+    plane = Cpu().thunk("t/1", "add.1", 0, 4, completion=20, completion_line="t/3")
     plane.thunk("t/2", "add.2", 6, 8, device=1).thunk("t/1", "add.2", 7, 8, run=2).thunk("t/1", "add.2", 12, 14)
     assert rows(tmp_path, plane, "device", "start_ps", "end_ps")[0] == ["cpu:0", 0, 12_000]
 
@@ -79,8 +79,8 @@ def test_the_hlo_proto_tells_the_size_type_and_members_of_a_collective_whatever_
     text = metadata_plane(jit_f_6=hlo_modules.module(text).as_serialized_hlo_module_proto())
     text += Cpu().thunk("t/1", "psum.6", 0, 10).thunk("t/1", "copy_fusion", 10, 15).text()
     trace = read(write(tmp_path / "host.xplane.pb", text))
-    found = trace.events[["kind", "category", "bytes", "dtype", "ranks", "group"]].astype(object)
-    assert found.where(found.notna(), None).values.tolist() == [
+    cells = trace.events[["kind", "category", "bytes", "dtype", "ranks", "group"]].astype(object)
+    assert cells.where(cells.notna(), None).values.tolist() == [
         ["collective", "all-to-all", 512, "f32", "{{0,1},{2,3},{4,5},{6,7}}", "channel 6"],
         ["compute", "fusion", None, None, None, None],
     ]
@@ -166,7 +166,7 @@ HELPER = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
 EXECUTE = "CommonPjRtLoadedExecutable::Execute (jit_f)"
 
 
-class Called(Cpu):
+class Caller(Cpu):
     """A host that calls jitted functions. Times in ns."""
 
     def call(self, start, duration=4, function="f", line="python", name=HELPER):
@@ -179,7 +179,7 @@ class Called(Cpu):
         return self.event(line, name, start, 2, **stats)
 
 
-def started(tmp_path, plane):
+def starts(tmp_path, plane):
     """(start of the row, start of the call that started it) of every row, in ns."""
     plane.event("python", "start of the profile", 0, 0)
     trace = read(write(tmp_path / "host.xplane.pb", plane.text()))
@@ -193,57 +193,57 @@ def started(tmp_path, plane):
 
 
 def test_a_call_starts_what_runs_inside_of_it(tmp_path):
-    assert started(tmp_path, Called().call(10, 10).op(12, run=5, line="python")) == [(12, 10)]
+    assert starts(tmp_path, Caller().call(10, 10).op(12, run=5, line="python")) == [(12, 10)]
 
 
 def test_a_call_starts_what_runs_in_the_region_that_it_queued_and_all_of_that_execution(tmp_path):
-    plane = Called().call(10).record("python", 12, queue=3).region("t/1", 20, 30, queue=3).op(22, run=5)
+    plane = Caller().call(10).record("python", 12, queue=3).region("t/1", 20, 30, queue=3).op(22, run=5)
     plane.op(40, run=5, line="t/2", name="dot.2").op(50, run=6, line="t/2")
-    assert started(tmp_path, plane) == [(22, 10), (40, 10), (50, None)]
+    assert starts(tmp_path, plane) == [(22, 10), (40, 10), (50, None)]
 
 
 def test_a_region_that_a_call_did_not_queue_is_not_started_by_it(tmp_path):
-    plane = Called().call(10).record("python", 18, queue=3).region("t/1", 20, 30, queue=3).op(22, run=5)
+    plane = Caller().call(10).record("python", 18, queue=3).region("t/1", 20, 30, queue=3).op(22, run=5)
     # Two calls and one run: counting proves nothing either.
-    assert started(tmp_path, plane.call(40)) == [(22, None)]
+    assert starts(tmp_path, plane.call(40)) == [(22, None)]
 
 
 def test_a_region_that_has_stopped_runs_nothing_more(tmp_path):
-    plane = Called().call(10).record("python", 12, queue=3).region("t/1", 20, 30, queue=3)
-    assert started(tmp_path, plane.op(32, run=5).call(40)) == [(32, None)]
+    plane = Caller().call(10).record("python", 12, queue=3).region("t/1", 20, 30, queue=3)
+    assert starts(tmp_path, plane.op(32, run=5).call(40)) == [(32, None)]
 
 
 def test_the_call_for_several_devices_tells_its_run_and_those_inside_their_device(tmp_path):
-    plane = Called().event("python", EXECUTE, 10, 30, run_id=5, name="jit_f", _p=5)
+    plane = Caller().event("python", EXECUTE, 10, 30, run_id=5, name="jit_f", _p=5)
     plane.event("t/9", f"[0] {EXECUTE}", 12, 4, global_device_id=0, _c=5)
     plane.event("t/9", f"[1] {EXECUTE}", 20, 4, global_device_id=1, _c=5)
     plane.op(24, run=5).op(25, run=5, device=1, line="t/2").op(26, run=5, device=2, line="t/3").op(60, run=7)
-    assert started(tmp_path, plane) == [(24, 12), (25, 20), (26, 10), (60, None)]
+    assert starts(tmp_path, plane) == [(24, 12), (25, 20), (26, 10), (60, None)]
 
 
 def test_a_run_of_another_program_with_the_same_number_is_another(tmp_path):
-    plane = Called().event("python", EXECUTE, 10, 30, run_id=5, name="jit_f", _p=5)
-    assert started(tmp_path, plane.op(24, run=5).op(25, run=5, module="jit_g", line="t/2")) == [(24, 10), (25, None)]
+    plane = Caller().event("python", EXECUTE, 10, 30, run_id=5, name="jit_f", _p=5)
+    assert starts(tmp_path, plane.op(24, run=5).op(25, run=5, module="jit_g", line="t/2")) == [(24, 10), (25, None)]
 
 
 def test_runs_that_waited_for_their_inputs_are_those_of_the_calls_in_order_on_all_devices(tmp_path):
-    plane = Called().call(5, 5).op(7, run=40, line="python").call(10).call(20).call(30).call(25, function="g")
+    plane = Caller().call(5, 5).op(7, run=40, line="python").call(10).call(20).call(30).call(25, function="g")
     plane.op(60, run=41).op(70, run=42, device=1).op(65, run=43)
-    assert started(tmp_path, plane) == [(7, 5), (60, 10), (65, 30), (70, 20)]
+    assert starts(tmp_path, plane) == [(7, 5), (60, 10), (65, 30), (70, 20)]
 
 
 @pytest.mark.parametrize("more", [{"start": 40}, {"start": 22, "line": "other"}, {"start": 9, "duration": 30}])
 def test_one_call_too_many_leaves_all_of_them_open(tmp_path, more):
-    plane = Called().call(5, 2).op(6, run=40, line="python")
+    plane = Caller().call(5, 2).op(6, run=40, line="python")
     plane.call(10).call(20).op(60, run=41).op(70, run=42).call(**more)
-    assert started(tmp_path, plane) == [(6, 5), (60, None), (70, None)]
+    assert starts(tmp_path, plane) == [(6, 5), (60, None), (70, None)]
 
 
 def test_before_the_first_call_that_is_known_as_many_runs_may_stem_from_before_the_profile(tmp_path):
-    plane = Called().call(10).call(20).op(60, run=41).op(70, run=42)
-    assert started(tmp_path, plane) == [(60, None), (70, None)]
-    plane = Called().call(10).call(20, 5).op(22, run=42, line="python").op(60, run=41)
-    assert started(tmp_path, plane) == [(22, 20), (60, None)]
+    plane = Caller().call(10).call(20).op(60, run=41).op(70, run=42)
+    assert starts(tmp_path, plane) == [(60, None), (70, None)]
+    plane = Caller().call(10).call(20, 5).op(22, run=42, line="python").op(60, run=41)
+    assert starts(tmp_path, plane) == [(22, 20), (60, None)]
 
 
 @settings(max_examples=300, deadline=None)
@@ -257,82 +257,82 @@ def test_what_counting_tells_of_any_part_of_any_order_of_calls_is_true(data):
     truth = {run: at for at, run in enumerate(run_of[begin : data.draw(st.integers(begin, len(order)))])}
     ran: list[int] = []
     for program in set(order):
-        asked = [run for run in run_of[:begin] if run // 1000 == program]
-        runs = asked[len(asked) - data.draw(st.integers(0, len(asked))) :]
+        earlier = [run for run in run_of[:begin] if run // 1000 == program]
+        runs = earlier[len(earlier) - data.draw(st.integers(0, len(earlier))) :]
         runs += [run for run in truth if run // 1000 == program]
         ran += runs[: len(runs) - data.draw(st.integers(0, 3))]
-    seen = sorted(set(ran) & set(truth))
-    known = data.draw(st.sets(st.sampled_from(seen)) if seen else st.just(set()))
+    runs_with_call = sorted(set(ran) & set(truth))
+    proven = data.draw(st.sets(st.sampled_from(runs_with_call)) if runs_with_call else st.just(set()))
     if not ran:
         return
-    told = cpu_plane._places_by_count({run: truth[run] for run in known}, np.unique(ran), len(truth))
-    assert {run: truth.get(run) for run in told} == told
-    if set(ran) == set(truth) and len(set(order)) == 1 and min(truth) in known:
-        assert told == truth
+    places = cpu_plane._places_by_count({run: truth[run] for run in proven}, np.unique(ran), len(truth))
+    assert {run: truth.get(run) for run in places} == places
+    if set(ran) == set(truth) and len(set(order)) == 1 and min(truth) in proven:
+        assert places == truth
 
 
 def test_between_known_calls_of_one_program_its_runs_are_counted(tmp_path):
     # The first and the last are held by their calls, the two between are not; nor are the runs of another program.
-    plane = Called().call(10, 5).op(12, run=41, line="python").call(20).call(30).call(40, 5)
+    plane = Caller().call(10, 5).op(12, run=41, line="python").call(20).call(30).call(40, 5)
     plane.op(42, run=44, line="python").op(60, run=42).op(70, run=43)
     plane.call(80).call(90).op(100, run=900)
-    assert started(tmp_path, plane) == [(12, 10), (42, 40), (60, 20), (70, 30), (100, None)]
+    assert starts(tmp_path, plane) == [(12, 10), (42, 40), (60, 20), (70, 30), (100, None)]
 
 
 def test_two_programs_of_one_name_in_turn_are_not_told_apart_but_what_is_left_of_one_is(tmp_path):
-    plane = Called().call(10, 5).op(12, run=41, line="python").call(20, 5).op(22, run=900, line="python")
+    plane = Caller().call(10, 5).op(12, run=41, line="python").call(20, 5).op(22, run=900, line="python")
     for start, run in ((60, 42), (70, 901)):
         plane.call(start - 30).op(start, run=run)
-    assert started(tmp_path, plane) == [(12, 10), (22, 20), (60, None), (70, None)]
+    assert starts(tmp_path, plane) == [(12, 10), (22, 20), (60, None), (70, None)]
     # A known call settles the other.
     plane.events, plane.lines = {}, {}
     plane.call(10, 5).op(12, run=41, line="python").call(20, 5).op(22, run=900, line="python")
     plane.call(30).call(40, 5).op(42, run=901, line="python").op(60, run=42)
-    assert started(tmp_path, plane) == [(12, 10), (22, 20), (42, 40), (60, 30)]
+    assert starts(tmp_path, plane) == [(12, 10), (22, 20), (42, 40), (60, 30)]
 
 
 def test_a_count_that_lets_a_run_start_before_its_call_is_wrong_and_dropped(tmp_path):
-    plane = Called().call(5, 2).op(6, run=41, line="python").op(30, run=42).call(50)
-    assert started(tmp_path, plane) == [(6, 5), (30, None)]
+    plane = Caller().call(5, 2).op(6, run=41, line="python").op(30, run=42).call(50)
+    assert starts(tmp_path, plane) == [(6, 5), (30, None)]
 
 
 def test_a_call_of_an_older_version_that_holds_another_counts_once(tmp_path):
-    plane = Called().call(2, 4).op(3, run=40, line="python")
+    plane = Caller().call(2, 4).op(3, run=40, line="python")
     for start in (10, 30):
         plane.event("python", "PjitFunction(f)", start, 12)
         plane.event("python", "PjRtCpuExecutable::Execute", start + 1, 10)
         plane.event("python", "PjRtCpuExecutable::ExecuteHelper", start + 2, 8)
-    assert started(tmp_path, plane.op(60, run=41).op(70, run=42)) == [(3, 2), (60, 12), (70, 32)]
+    assert starts(tmp_path, plane.op(60, run=41).op(70, run=42)) == [(3, 2), (60, 12), (70, 32)]
 
 
 def test_a_function_called_inside_of_another_is_its_own(tmp_path):
-    plane = Called().event("python", "PjitFunction(outer)", 0, 50)
+    plane = Caller().event("python", "PjitFunction(outer)", 0, 50)
     for start, run, stats in ((5, 1, {}), (20, 2, {"line": "t/1"})):
         place = {"line": "python", **stats}
         plane.call(start, 4, function="_inner_").op(start + 1 if run == 1 else 70, run, module="jit__inner", **place)
         plane.event("python", HELPER, start + 6, 4)
         plane.op(start + 7 if run == 1 else 60, run, module="jit_outer", **place)
-    assert started(tmp_path, plane) == [(6, 5), (12, 11), (60, 26), (70, 20)]
+    assert starts(tmp_path, plane) == [(6, 5), (12, 11), (60, 26), (70, 20)]
 
 
 def test_ids_do_not_collide_with_those_of_calls_that_have_one_or_of_another_window(tmp_path):
-    plane = Called().call(10, 5).op(12, run=41, line="python").event("python", "cuLaunchKernel", 1, 1, correlation_id=7)
-    found = read(write(tmp_path / "host.xplane.pb", plane.text()))
-    assert found.launches.sort_values("start_ps")["correlation_id"].tolist() == [7, 8]
+    plane = Caller().call(10, 5).op(12, run=41, line="python").event("python", "cuLaunchKernel", 1, 1, correlation_id=7)
+    trace = read(write(tmp_path / "host.xplane.pb", plane.text()))
+    assert trace.launches.sort_values("start_ps")["correlation_id"].tolist() == [7, 8]
     unix = 1_700_000_000 * 10**9
-    found = read(write(tmp_path / "host.xplane.pb", plane.text(line_stamp_ns=unix)))
-    assert found.launches.sort_values("start_ps")["correlation_id"].tolist() == [7, unix // 1000]
+    trace = read(write(tmp_path / "host.xplane.pb", plane.text(line_stamp_ns=unix)))
+    assert trace.launches.sort_values("start_ps")["correlation_id"].tolist() == [7, unix // 1000]
 
 
 def test_a_copy_leads_back_to_the_call_that_asked_for_it(tmp_path):
-    plane = Called().event("python", "CopyToMemorySpace", 10, 8).record("python", 12, queue=1)
+    plane = Caller().event("python", "CopyToMemorySpace", 10, 8).record("python", 12, queue=1)
     plane.region("t/2", 20, 30, queue=1)
-    assert started(tmp_path, plane) == [(20, 10)]
+    assert starts(tmp_path, plane) == [(20, 10)]
 
 
 def test_of_two_calls_that_wait_for_their_source_nothing_tells_which_a_copy_is(tmp_path):
-    plane = Called().event("python", "CopyToMemorySpace", 2, 1).event("python", "CopyToMemorySpace", 4, 1)
+    plane = Caller().event("python", "CopyToMemorySpace", 2, 1).event("python", "CopyToMemorySpace", 4, 1)
     for start, queue in ((10, 1), (30, 2)):
         plane.op(start, run=queue).event("t/1", "ThunkExecutor::Execute (wait for completion)", start + 5, 1)
         plane.record("t/1", start + 7, queue=queue).region("t/2", start + 8, start + 12, queue=queue)
-    assert [row for row in started(tmp_path, plane) if row[0] in (18, 38)] == [(18, None), (38, 4)]
+    assert [row for row in starts(tmp_path, plane) if row[0] in (18, 38)] == [(18, None), (38, 4)]

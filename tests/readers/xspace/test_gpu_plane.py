@@ -13,8 +13,8 @@ STREAM = "Stream #1(Compute)"
 
 
 def table(path, *columns):
-    found = read(path).events[list(columns)].astype(object)
-    return found.where(found.notna(), None).values.tolist()
+    cells = read(path).events[list(columns)].astype(object)
+    return cells.where(cells.notna(), None).values.tolist()
 
 
 def rows(tmp_path, text, *columns):
@@ -95,13 +95,13 @@ def test_rows_of_one_op_of_one_program_share_it_and_kernels_without_an_op_have_n
         for at, (op, number) in enumerate(ran):
             plane.event(STREAM, "kernel", at, 1, hlo_op=op, hlo_module="jit_f", program_id=number)
         text += plane.event(STREAM, "plain kernel", 9, 1).text()
-    found = read(write(tmp_path / "h.xplane.pb", text))
-    assert found.ops[["program", "hlo_op"]].values.tolist() == [
+    trace = read(write(tmp_path / "h.xplane.pb", text))
+    assert trace.ops[["program", "hlo_op"]].values.tolist() == [
         ["jit_f(6)", "fusion.1"],
         ["jit_f(6)", "dot.2"],
         ["jit_f(8)", "fusion.1"],
     ]
-    assert found.events["op"].astype(object).where(found.events["op"].notna(), None).tolist() == [
+    assert trace.events["op"].astype(object).where(trace.events["op"].notna(), None).tolist() == [
         0,
         1,
         2,
@@ -110,8 +110,8 @@ def test_rows_of_one_op_of_one_program_share_it_and_kernels_without_an_op_have_n
         1,
         None,
     ]
-    assert found.ops[["opcode", "source", "flops"]].isna().all().all()
-    assert len(found.operands) == 0
+    assert trace.ops[["opcode", "source", "flops"]].isna().all().all()
+    assert len(trace.operands) == 0
 
 
 @needs_xla_parser
@@ -120,15 +120,15 @@ def test_the_proto_of_the_program_tells_which_op_needs_which(tmp_path):
     for at, op in enumerate(("ags", "fusion.1", "cps", "copy_fusion", "dot")):
         plane.event(STREAM, f"kernel of {op}", at, 1, hlo_op=op, hlo_module="jit_f", program_id=6)
     text = metadata_plane(jit_f_6=hlo_modules.module().as_serialized_hlo_module_proto()) + plane.text()
-    found = read(write(tmp_path / "h.xplane.pb", text))
-    names = found.ops["hlo_op"]
-    assert [(names[op], names[operand]) for op, operand in found.operands.itertuples(index=False)] == [
+    trace = read(write(tmp_path / "h.xplane.pb", text))
+    names = trace.ops["hlo_op"]
+    assert [(names[op], names[operand]) for op, operand in trace.operands.itertuples(index=False)] == [
         ("cps", "copy_fusion"),
         ("copy_fusion", "fusion.1"),
         ("dot", "cps"),  # what it needs of a call is called from elsewhere too
     ]
-    assert found.ops["opcode"].tolist() == ["all-gather-start", "fusion", "collective-permute-start", "fusion", "dot"]
-    assert found.ops.set_index("hlo_op").loc["dot", "flops"] == 2 * 8 * 8 * 8
+    assert trace.ops["opcode"].tolist() == ["all-gather-start", "fusion", "collective-permute-start", "fusion", "dot"]
+    assert trace.ops.set_index("hlo_op").loc["dot", "flops"] == 2 * 8 * 8 * 8
 
 
 def test_a_broken_program_is_an_error_that_names_it(tmp_path):

@@ -14,10 +14,10 @@ AWAIT = "CommonPjRtBuffer::Await"
 def waits(tmp_path, *planes):
     host = PlaneText("/host:CPU").event("python", "start of the profile", 0, 0)
     text = host.text() + "".join(plane.text() for plane in planes)
-    found = read(write(tmp_path / "host.xplane.pb", text)).syncs
-    assert found[["device", "lane", "recorded_ps"]].isna().all().all()
+    syncs = read(write(tmp_path / "host.xplane.pb", text)).syncs
+    assert syncs[["device", "lane", "recorded_ps"]].isna().all().all()
     columns = ["thread", "name", "start_ps", "end_ps", "on_device", "on_lane"]
-    return found[columns].astype(object).where(found[columns].notna(), None).values.tolist()
+    return syncs[columns].astype(object).where(syncs[columns].notna(), None).values.tolist()
 
 
 def test_an_await_lasts_from_its_first_half_to_its_second(tmp_path):

@@ -14,7 +14,7 @@ DATA = Path(__file__).parents[2] / "data"
 LOOP = {("compute", "copy"): 4, ("compute", "fusion"): 4}
 SUM = {("compute", "fusion"): 2, ("collective", "all-reduce"): 2}
 # What the program asked of each device in each phase, by kind and opcode (None for copies: they are no HLO op).
-ASKED = {
+EXPECTED_WORK = {
     ("device 0", "cpu:0"): LOOP,
     ("device 1", "cpu:1"): LOOP,
     ("both", "cpu:0"): LOOP,
@@ -32,15 +32,15 @@ def trace(request):
 
 
 def test_every_phase_holds_the_work_the_program_asked_for_and_no_other(trace):
-    found: dict = {}
+    work: dict = {}
     phases = phase_marks(trace.spans)
     for row in trace.events.itertuples():
         for phase in phases.itertuples():
             if phase.start_ps <= row.start_ps < phase.end_ps:
                 opcode = row.category if isinstance(row.category, str) else None
-                ops = found.setdefault((phase.name, row.device), {})
+                ops = work.setdefault((phase.name, row.device), {})
                 ops[row.kind, opcode] = ops.get((row.kind, opcode), 0) + 1
-    assert found == ASKED
+    assert work == EXPECTED_WORK
 
 
 HELPER = "CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice"
@@ -49,7 +49,7 @@ BOTH = [
     ("[1] CommonPjRtLoadedExecutable::Execute (jit__lambda)", "cpu:1", 2),
 ]
 # What the program called in each phase, in order, with the device that it started and how many rows that has.
-CALLED = {
+EXPECTED_CALLS = {
     "device 0": [(HELPER, "cpu:0", 8)],
     "device 1": [(HELPER, "cpu:1", 8)],
     "both": [(HELPER, "cpu:0", 8), (HELPER, "cpu:1", 8)],
@@ -62,7 +62,7 @@ CALLED = {
 
 
 def test_every_row_leads_back_to_the_call_that_the_program_made(trace):
-    found = {}
+    calls = {}
     events = trace.events.merge(
         trace.launches, on=["host", "correlation_id"], suffixes=("", "_of_call"), validate="many_to_one"
     )
@@ -70,13 +70,13 @@ def test_every_row_leads_back_to_the_call_that_the_program_made(trace):
         mine = events[events["start_ps_of_call"].between(phase.start_ps, phase.end_ps)]
         assert mine["start_ps"].between(phase.start_ps, phase.end_ps).all()
         assert (mine["start_ps_of_call"] <= mine["start_ps"]).all()
-        calls = mine.groupby(["start_ps_of_call", "name_of_call", "device"], observed=True).size()
-        found[phase.name] = [(name.removesuffix("_Direct"), device, n) for (_, name, device), n in calls.items()]
-    assert found == CALLED
-    launched = trace.events["correlation_id"].notna()
+        counts = mine.groupby(["start_ps_of_call", "name_of_call", "device"], observed=True).size()
+        calls[phase.name] = [(name.removesuffix("_Direct"), device, n) for (_, name, device), n in counts.items()]
+    assert calls == EXPECTED_CALLS
+    has_launch = trace.events["correlation_id"].notna()
     # A copy from the host is a call itself.
-    assert set(trace.events.loc[~launched, "direction"]) == {"H2D"}
-    assert len(trace.launches) == len(CALLED) + 9 + 5
+    assert set(trace.events.loc[~has_launch, "direction"]) == {"H2D"}
+    assert len(trace.launches) == len(EXPECTED_CALLS) + 9 + 5
 
 
 def test_steps_waits_and_directions_are_there(trace):
@@ -104,31 +104,31 @@ def test_ops_tell_their_line_what_they_need_and_what_they_cost(trace):
     assert products["flops"].tolist() == [2 * 64 * 64 * 64] * 2
     assert products["bytes_accessed"].tolist() == [3 * 64 * 64 * 4] * 2
     assert products["source"].tolist() == [f"two_cpu_devices.py:{line_of('y @ x')}"] * 2
-    (summed,) = ops[ops["opcode"] == "all-reduce"].itertuples()
-    assert (summed.source, summed.bytes_accessed) == (f"two_cpu_devices.py:{line_of('lax.psum')}", None)
-    needed = {(names[op], names[operand]) for op, operand in trace.operands.itertuples(index=False)}
-    assert needed == {
-        *((f"jit_looped({n}) {op}", f"jit_looped({n}) {operand}") for n in (0, 2) for op, operand in LOOPED),
+    (all_reduce,) = ops[ops["opcode"] == "all-reduce"].itertuples()
+    assert (all_reduce.source, all_reduce.bytes_accessed) == (f"two_cpu_devices.py:{line_of('lax.psum')}", None)
+    pairs = {(names[op], names[operand]) for op, operand in trace.operands.itertuples(index=False)}
+    assert pairs == {
+        *((f"jit_looped({n}) {op}", f"jit_looped({n}) {operand}") for n in (0, 2) for op, operand in LOOP_OPERANDS),
         ("jit__lambda(4) psum_invariant.7", "jit__lambda(4) broadcast_multiply_fusion"),
     }
 
 
 # By the text of the program: the product needs what the loop began with, its result is copied for the next round.
-LOOPED = [("ynn_fusion", "copy.1"), ("copy.5", "ynn_fusion"), ("wrapped_add", "copy.6")]
+LOOP_OPERANDS = [("ynn_fusion", "copy.1"), ("copy.5", "ynn_fusion"), ("wrapped_add", "copy.6")]
 
 
 def line_of(text):
     lines = (DATA / "two_cpu_devices.py").read_text().splitlines()
-    (found,) = [number for number, line in enumerate(lines, 1) if text in line]
-    return found
+    (number,) = [number for number, line in enumerate(lines, 1) if text in line]
+    return number
 
 
 def test_two_files_joined_are_refused_and_not_read_as_one(tmp_path):
     (whole, other) = sorted(DATA.glob("two-cpu-devices-*.xplane.pb"))
-    joined = tmp_path / "host.xplane.pb"
-    joined.write_bytes(whole.read_bytes() + other.read_bytes())
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(whole.read_bytes() + other.read_bytes())
     with pytest.raises(tracekit.TraceError, match="more than one profiler session"):
-        read(joined)
+        read(path)
 
 
 SCRIPT = """

@@ -25,18 +25,18 @@ class Tpu(PlaneText):
         return self.event(line, text, start, duration)
 
 
-def trace(tmp_path, *planes):
+def trace_of(tmp_path, *planes):
     text = "".join(plane if isinstance(plane, str) else plane.text() for plane in planes)
     return read(write(tmp_path / "h.xplane.pb", text))
 
 
-def table(found, *columns):
-    events = found.events[list(columns)].astype(object)
+def table(trace, *columns):
+    events = trace.events[list(columns)].astype(object)
     return events.where(events.notna(), None).values.tolist()
 
 
 def rows(tmp_path, plane, *columns):
-    return table(trace(tmp_path, plane), *columns)
+    return table(trace_of(tmp_path, plane), *columns)
 
 
 def test_an_async_copy_is_one_row_from_start_to_done_with_its_wait(tmp_path):
@@ -67,9 +67,9 @@ def test_async_collectives_of_a_loop_are_paired_in_order_and_the_loop_is_no_row(
 def test_halves_without_their_other_half_are_kept_as_seen_and_noted(tmp_path):
     plane = Tpu().op("%copy-done.1 = f32[8] copy-done((f32[8]) %copy-start.1)", 0, 4)
     plane.op("%copy-start.2 = (f32[8]) copy-start(f32[8] %p)", 9, 1)
-    found = trace(tmp_path, plane)
-    assert table(found, "start_ps", "end_ps", "wait_ps") == [[0, 4_000, 4_000], [9_000, 10_000, None]]
-    assert "tpu:0: 1 `-done` ops without their `-start` and 1 `-start` ops without their `-done`" in found.notes[0]
+    trace = trace_of(tmp_path, plane)
+    assert table(trace, "start_ps", "end_ps", "wait_ps") == [[0, 4_000, 4_000], [9_000, 10_000, None]]
+    assert "tpu:0: 1 `-done` ops without their `-start` and 1 `-start` ops without their `-done`" in trace.notes[0]
 
 
 SLICE = "((s8[64]{0}), s8[16]{0:S(1)}, s32[]{:S(2)})"
@@ -105,9 +105,9 @@ def test_what_a_sparse_core_runs_for_a_program_is_a_collective_if_it_is_called_o
 
 def test_a_wrapper_that_tells_nothing_computes_and_is_noted(tmp_path):
     plane = Tpu().op("%run.1 = ((f32[8]), f32[8]) async-start(f32[8] %p), calls=%c", 0, 1)
-    found = trace(tmp_path, plane.op("%done.1 = f32[8] async-done(((f32[8]), f32[8]) %run.1)", 5, 3))
-    assert table(found, "name", "kind") == [["run.1", "compute"], ["done.1", "compute"]]
-    assert found.notes == ("tpu:0: 2 halves of asynchronous ops do not say what they run: they count as compute.",)
+    trace = trace_of(tmp_path, plane.op("%done.1 = f32[8] async-done(((f32[8]), f32[8]) %run.1)", 5, 3))
+    assert table(trace, "name", "kind") == [["run.1", "compute"], ["done.1", "compute"]]
+    assert trace.notes == ("tpu:0: 2 halves of asynchronous ops do not say what they run: they count as compute.",)
 
 
 @needs_xla_parser
@@ -124,9 +124,9 @@ def test_the_proto_of_the_program_tells_what_text_does_not(tmp_path):
         # Program ids are unsigned; beyond int63 a stat holds them as negative numbers.
         plane.op(text, 10 * at, 2).describe(text, name, program_id=12190760917235803885 - 2**64)
     module = hlo_modules.module().as_serialized_hlo_module_proto()
-    found = trace(tmp_path, plane, metadata_plane(jit_f_12190760917235803885=module))
+    trace = trace_of(tmp_path, plane, metadata_plane(jit_f_12190760917235803885=module))
     columns = ("name", "kind", "known_by", "category", "bytes", "ranks", "start_ps", "end_ps")
-    assert table(found, *columns) == [
+    assert table(trace, *columns) == [
         ["rs-start", "collective", "opcode", "reduce-scatter-start", 2048, "0,1,2,3,4,5,6,7", 0, 12_000],
         ["fusion.1", "collective", "opcode", "all-reduce", 256, "{{0,2,4,6},{1,3,5,7}}", 20_000, 22_000],
         ["copy_fusion", "compute", "opcode", "fusion", None, None, 30_000, 32_000],
@@ -159,9 +159,9 @@ def test_a_done_whose_operand_came_through_a_loop_is_paired_by_its_channel(tmp_p
 
 
 def test_the_halves_of_one_execution_do_not_end_those_of_another(tmp_path):
-    start = "%c = (f32[8], f32[8], u32[]) copy-start(f32[8] %p)"
-    done = "%d = f32[8] copy-done((f32[8], f32[8], u32[]) %c)"
-    plane = Tpu().op(start, 1, 1).op(start, 11, 1).op(done, 15, 2)
+    start_text = "%c = (f32[8], f32[8], u32[]) copy-start(f32[8] %p)"
+    done_text = "%d = f32[8] copy-done((f32[8], f32[8], u32[]) %c)"
+    plane = Tpu().op(start_text, 1, 1).op(start_text, 11, 1).op(done_text, 15, 2)
     plane.event("XLA Modules", "jit_f(7)", 0, 9, run_id=3).event("XLA Modules", "jit_f(7)", 10, 9, run_id=4)
     assert rows(tmp_path, plane, "start_ps", "end_ps", "hlo_module", "run_id") == [
         [1_000, 2_000, "jit_f", 3],
@@ -215,22 +215,22 @@ def test_sparse_cores_are_devices_of_their_own(tmp_path):
         Tpu("/device:TPU:0 SparseCore Test 1").op("gather.2", 6, 1, line="Sparse Core Ops"),
         Tpu("/device:TPU:0 SparseCore 2"),
     ]
-    found = trace(tmp_path, Tpu().op("fusion.1", 0, 20), *cores)
-    assert table(found, "device", "kind", "start_ps", "ranks") == [
+    trace = trace_of(tmp_path, Tpu().op("fusion.1", 0, 20), *cores)
+    assert table(trace, "device", "kind", "start_ps", "ranks") == [
         ["tpu:0", "compute", 0, None],
         ["tpu:0/sc:1", "collective", 5_000, "0,1"],
         ["tpu:0/sc-test:1", "compute", 6_000, None],
     ]
-    assert found.notes == (
+    assert trace.notes == (
         "No work was recorded on tpu:0/sc:2 (empty planes).",
         "SparseCores count as devices of their own, beside the TensorCore of their chip: tpu:0/sc:1, tpu:0/sc-test:1.",
     )
 
 
 def test_programs_without_their_ops_are_noted(tmp_path):
-    found = trace(tmp_path, PlaneText("/device:TPU:0").event("XLA Modules", "jit_f(7)", 0, 9))
-    assert len(found.events) == 0
-    assert found.notes == ("tpu:0: 1 executions of programs were recorded, but none of their ops.",)
+    trace = trace_of(tmp_path, PlaneText("/device:TPU:0").event("XLA Modules", "jit_f(7)", 0, 9))
+    assert len(trace.events) == 0
+    assert trace.notes == ("tpu:0: 1 executions of programs were recorded, but none of their ops.",)
 
 
 def test_ops_carry_what_their_metadata_tells_and_need_the_operands_of_their_text(tmp_path):
@@ -240,7 +240,7 @@ def test_ops_carry_what_their_metadata_tells_and_need_the_operands_of_their_text
         "copy-done.2": "%copy-done.2 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %copy-start.2)",
         "call.3": '%call.3 = f32[8] custom-call(f32[8] %copy-done.2, f32[8] %fusion.1), custom_call_target="k"',
     }
-    told = {
+    facts = {
         "fusion.1": {"flops": 7, "model_flops": 9, "bytes_accessed": 64, "source": "/a.py:3", "tf_op": "jit(f)/add:"},
         "call.3": {"flops": 0, "model_flops": 5, "bytes_accessed": 0},
     }
@@ -248,29 +248,29 @@ def test_ops_carry_what_their_metadata_tells_and_need_the_operands_of_their_text
     for chip, names in ((0, texts), (1, ("fusion.1",))):
         plane = Tpu(f"/device:TPU:{chip}").event("XLA Modules", "jit_f(77)", 0, 50)
         for at, name in enumerate(names):
-            plane.op(texts[name], 5 * at, 2).describe(texts[name], name, program_id=77, **told.get(name, {}))
+            plane.op(texts[name], 5 * at, 2).describe(texts[name], name, program_id=77, **facts.get(name, {}))
         planes.append(plane)
-    found = trace(tmp_path, *planes)
-    ops = found.ops.astype(object).where(found.ops.notna(), None)
+    trace = trace_of(tmp_path, *planes)
+    ops = trace.ops.astype(object).where(trace.ops.notna(), None)
     assert ops.values.tolist() == [
         ["jit_f(77)", "fusion.1", "fusion", "/a.py:3", "jit(f)/add", 7, 64],
         ["jit_f(77)", "copy-start.2", "copy-start", None, None, None, None],
         ["jit_f(77)", "call.3", "custom-call", None, None, 5, None],
     ]
-    assert table(found, "device", "op") == [["tpu:0", 0], ["tpu:0", 1], ["tpu:0", 2], ["tpu:1", 0]]
-    assert found.operands.values.tolist() == [[1, 0], [2, 1], [2, 0]]
+    assert table(trace, "device", "op") == [["tpu:0", 0], ["tpu:0", 1], ["tpu:0", 2], ["tpu:1", 0]]
+    assert trace.operands.values.tolist() == [[1, 0], [2, 1], [2, 0]]
 
 
 def test_an_op_that_does_not_tell_its_program_is_of_the_one_that_ran_then(tmp_path):
     plane = Tpu().op("fusion.1", 0, 2).op("fusion.1", 20, 2).op("fusion.1", 40, 2)
     plane.event("XLA Modules", "jit_f(7)", 0, 9).event("XLA Modules", "jit_f(8)", 20, 9)
-    found = trace(tmp_path, plane)
-    assert found.ops["program"].astype(object).where(found.ops["program"].notna(), None).tolist() == [
+    trace = trace_of(tmp_path, plane)
+    assert trace.ops["program"].astype(object).where(trace.ops["program"].notna(), None).tolist() == [
         "jit_f(7)",
         "jit_f(8)",
         None,
     ]
-    assert table(found, "op") == [[0], [1], [2]]
+    assert table(trace, "op") == [[0], [1], [2]]
 
 
 HALVES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.booleans()), max_size=14)
@@ -278,21 +278,23 @@ HALVES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.booleans())
 
 @given(HALVES)
 def test_halves_are_paired_as_one_queue_for_each_op_would(rows):
-    key, time, done = (np.array([row[at] for row in rows], kind) for at, kind in enumerate((np.int64, np.int64, bool)))
+    key, time, is_done = (
+        np.array([row[at] for row in rows], kind) for at, kind in enumerate((np.int64, np.int64, bool))
+    )
     waiting, expected = defaultdict(deque), []
     for row in sorted(range(len(rows)), key=lambda at: (rows[at][1], rows[at][2], at)):
-        if not done[row]:
+        if not is_done[row]:
             waiting[key[row]].append(row)
         elif waiting[key[row]]:
             expected.append((waiting[key[row]].popleft(), row))
-    starts, ends = paired_halves(key, time, done)
+    starts, ends = paired_halves(key, time, is_done)
     assert sorted(zip(starts.tolist(), ends.tolist(), strict=True)) == sorted(expected)
 
 
 EXECUTE, ISSUE = "tpu::System::Execute", "tpu::System::Execute=>IssueSequencedEvent"
 
 
-def started(tmp_path, *planes):
+def launches(tmp_path, *planes):
     """(device, start of the row, name and start of the call that started it), in ns."""
     host = PlaneText("/host:CPU").event("python", "start of the profile", 0, 0)
     trace = read(write(tmp_path / "host.xplane.pb", host.text() + "".join(plane.text() for plane in planes)))
@@ -318,7 +320,7 @@ def test_an_execution_leads_back_through_the_queue_to_the_call_that_asked_for_it
     # What the flow of an execution does not lead to did not start it, whatever run it names.
     host.event("tasks", "DoEnqueueProgram", 70, 3, run_id=5, device_ordinal=0, _pt=12, _p=57)
     tpu = execution(PlaneText("/device:TPU:0"), 60, 4, _ct=12, _c=55)
-    assert started(tmp_path, host, execution(tpu, 80, 5, _ct=12, _c=56)) == [
+    assert launches(tmp_path, host, execution(tpu, 80, 5, _ct=12, _c=56)) == [
         ("tpu:0", 60, EXECUTE, 10),
         ("tpu:0", 80, None, None),
     ]
@@ -332,7 +334,7 @@ def test_without_the_ids_of_flows_the_run_on_a_chip_tells_the_call_that_queued_i
     first, second = execution(PlaneText("/device:TPU:0"), 30, 4), execution(PlaneText("/device:TPU:1"), 40, 4)
     sparse = execution(PlaneText("/device:TPU:1 SparseCore 0"), 45, 4)
     # A run that two calls name is of neither.
-    assert started(tmp_path, host, first, execution(second, 60, 6), sparse) == [
+    assert launches(tmp_path, host, first, execution(second, 60, 6), sparse) == [
         ("tpu:0", 30, "DoEnqueueProgram", 10),
         ("tpu:1", 40, "DoEnqueueProgram", 20),
         ("tpu:1/sc:0", 45, None, None),
@@ -360,14 +362,14 @@ def test_every_row_of_a_whole_tpu_trace_leads_back_to_a_call_before_it(case, cou
     for _, mine in executions.groupby(level="device", observed=True):
         assert mine["first"].is_monotonic_increasing
     # By jax's own reader: as many programs are queued as run.
-    queued = [
+    enqueues = [
         event.name
         for plane in ProfileData.from_file(str(path)).planes
         for line in plane.lines
         for event in line.events
         if event.name == "DoEnqueueProgram"
     ]
-    assert len(queued) - len(trace.launches) == empty
+    assert len(enqueues) - len(trace.launches) == empty
 
 
 def test_json_tells_launches_by_run_and_chip():
@@ -377,8 +379,8 @@ def test_json_tells_launches_by_run_and_chip():
     assert set(rows["name_of_call"]) == {"DoEnqueueProgram"}
     assert [note for note in trace.notes if "clocks" in note] == []
     # Both chips are asked 29 us and 21 us before they begin.
-    begun = rows.groupby(["device", "run_id"], observed=True)[["start_ps", "start_ps_of_call"]].min()
-    assert ((begun["start_ps"] - begun["start_ps_of_call"]) // 10**6).tolist() == [29] * 3 + [21] * 3
+    starts = rows.groupby(["device", "run_id"], observed=True)[["start_ps", "start_ps_of_call"]].min()
+    assert ((starts["start_ps"] - starts["start_ps_of_call"]) // 10**6).tolist() == [29] * 3 + [21] * 3
 
 
 @traces.needs_real

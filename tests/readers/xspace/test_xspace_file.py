@@ -36,7 +36,7 @@ planes {
 }
 errors: "lost 3 events" warnings: "slow" hostnames: "h"
 """
-WANTED = ("correlation_id", "hlo_category", "ratio", "run_id", "blob")
+STATS = ("correlation_id", "hlo_category", "ratio", "run_id", "blob")
 
 
 @pytest.fixture(params=["plain", "compiled"])
@@ -51,7 +51,7 @@ def path(tmp_path):
 
 
 def test_every_field_of_the_schema_is_kept(path, way):
-    space = xspace_file.read(path, WANTED)
+    space = xspace_file.read(path, STATS)
     (plane,) = space.planes
     assert (space.errors, space.warnings, space.hostnames) == (["lost 3 events"], ["slow"], ["h"])
     assert (plane.id, plane.name, plane.stats) == (7, "/device:GPU:0", {"ratio": 1.5})
@@ -69,7 +69,7 @@ def test_every_field_of_the_schema_is_kept(path, way):
 
 
 def test_stats_keep_their_type_and_all_64_bits(path, way):
-    (plane,) = xspace_file.read(path, WANTED).planes
+    (plane,) = xspace_file.read(path, STATS).planes
     values, there = plane.numbers("correlation_id")
     assert (values[0], there.tolist()) == (-2, [True, False, False, False])
     values, there = plane.numbers("run_id")
@@ -86,12 +86,12 @@ def test_stats_keep_their_type_and_all_64_bits(path, way):
 
 
 def test_epoch_times_do_not_overflow(path, way):
-    (plane,) = xspace_file.read(path, WANTED).planes
+    (plane,) = xspace_file.read(path, STATS).planes
     assert plane.start_ps(1700000000000000000).tolist() == [5, -1, 0, 1001]
 
 
 def test_skipped_lines_leave_no_events(path, way):
-    (plane,) = xspace_file.read(path, WANTED, keep=lambda plane, line, line_id: line_id == 2).planes
+    (plane,) = xspace_file.read(path, STATS, keep=lambda plane, line, line_id: line_id == 2).planes
     assert [line.id for line in plane.lines] == [2]
     assert plane.metadata_id.tolist() == [9]
 
@@ -99,11 +99,11 @@ def test_skipped_lines_leave_no_events(path, way):
 def test_gzipped_files_read_the_same(path, way):
     packed = path.with_name("packed.xplane.pb.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert xspace_file.read(packed, WANTED).planes[0].offset_ps.tolist() == [5, -1, 0, 1]
+    assert xspace_file.read(packed, STATS).planes[0].offset_ps.tolist() == [5, -1, 0, 1]
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty"),
         (bytes(100), "offset 0"),
@@ -111,11 +111,11 @@ def test_gzipped_files_read_the_same(path, way):
         (b"\x1f\x8bnot really gzip", "cannot be decompressed"),
     ],
 )
-def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, said):
+def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, message):
     path = tmp_path / "bad.xplane.pb"
     path.write_bytes(content)
-    with pytest.raises(TraceError, match=said) as caught:
-        xspace_file.read(path, WANTED)
+    with pytest.raises(TraceError, match=message) as caught:
+        xspace_file.read(path, STATS)
     assert str(path) in str(caught.value)
 
 
@@ -125,7 +125,7 @@ def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, way):
     for size in range(1, plane_end):
         path.write_bytes(whole[:size])
         with pytest.raises(TraceError, match="offset"):
-            xspace_file.read(path, WANTED)
+            xspace_file.read(path, STATS)
 
 
 @settings(max_examples=300, deadline=None)
@@ -138,16 +138,16 @@ def test_mangled_bytes_raise_only_trace_errors_and_both_loops_agree(tmp_path_fac
     path.write_bytes(content)
     outcomes = []
     for limit in (0, 10**12):
-        xspace_file.COMPILE_FROM_BYTES, kept = limit, xspace_file.COMPILE_FROM_BYTES
+        xspace_file.COMPILE_FROM_BYTES, original = limit, xspace_file.COMPILE_FROM_BYTES
         try:
-            planes = xspace_file.read(path, WANTED).planes
+            planes = xspace_file.read(path, STATS).planes
             outcomes.append(
                 [(p.offset_ps.tolist(), p.duration_ps.tolist(), p.values.tolist(), p.types.tolist()) for p in planes]
             )
         except TraceError as error:
             outcomes.append(str(error))
         finally:
-            xspace_file.COMPILE_FROM_BYTES = kept
+            xspace_file.COMPILE_FROM_BYTES = original
     assert outcomes[0] == outcomes[1]
 
 

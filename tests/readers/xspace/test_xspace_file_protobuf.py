@@ -106,18 +106,18 @@ def _columns(plane):
         for event in line.events:
             many = event.num_occurrences if event.WhichOneof("data") == "num_occurrences" else -1
             events.append((at, event.metadata_id, event.offset_ps, event.duration_ps, many))
-            found = {}
+            event_stats = {}
             for stat in event.stats:
                 kind = stat.WhichOneof("value")
                 if kind is not None and stat.metadata_id in names:
-                    found[names[stat.metadata_id]] = numbers[kind], getattr(stat, kind)
-            stats.append(found)
+                    event_stats[names[stat.metadata_id]] = numbers[kind], getattr(stat, kind)
+            stats.append(event_stats)
     return events, stats
 
 
 def _decoded_stats(plane):
     """What the decoder kept, in the same form."""
-    found = [{} for _ in range(len(plane))]
+    stats = [{} for _ in range(len(plane))]
     for stat, row in plane.stat_rows.items():
         for at in np.flatnonzero(plane.types[row]):
             kind, value = int(plane.types[row, at]), int(plane.values[row, at])
@@ -128,15 +128,15 @@ def _decoded_stats(plane):
                 value = value.decode() if kind == xspace_file.STR else value
             elif kind == xspace_file.UINT64:
                 value &= 2**64 - 1
-            found[at][stat] = kind, value
-    return found
+            stats[at][stat] = kind, value
+    return stats
 
 
 def _assert_same(path, oracle):
     """The decoder and protobuf agree on everything that the decoder keeps of the file."""
     truth = oracle.FromString(path.read_bytes())
-    wanted = {metadata.name for plane in truth.planes for metadata in plane.stat_metadata.values()}
-    space = xspace_file.read(path, tuple(wanted))
+    stat_names = {metadata.name for plane in truth.planes for metadata in plane.stat_metadata.values()}
+    space = xspace_file.read(path, tuple(stat_names))
     assert (space.errors, space.warnings, space.hostnames) == (truth.errors, truth.warnings, truth.hostnames)
     assert [(plane.id, plane.name) for plane in space.planes] == [(plane.id, plane.name) for plane in truth.planes]
     for plane, expected in zip(space.planes, truth.planes, strict=True):
@@ -184,7 +184,7 @@ def test_the_protobuf_class_has_the_schema_that_jax_has(oracle):
     from google.protobuf import text_format, unknown_fields
     from jax.profiler import ProfileData
 
-    written = oracle.FromString(ProfileData.text_proto_to_serialized_xspace(AWKWARD))
-    assert written == text_format.Parse(AWKWARD, oracle())
-    assert len(unknown_fields.UnknownFieldSet(written)) == 0
-    assert math.isinf(written.planes[0].lines[0].events[3].stats[2].double_value)
+    message = oracle.FromString(ProfileData.text_proto_to_serialized_xspace(AWKWARD))
+    assert message == text_format.Parse(AWKWARD, oracle())
+    assert len(unknown_fields.UnknownFieldSet(message)) == 0
+    assert math.isinf(message.planes[0].lines[0].events[3].stats[2].double_value)

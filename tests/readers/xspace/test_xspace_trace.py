@@ -83,15 +83,15 @@ def test_the_pairs_of_a_tpu_are_those_that_its_line_of_ops_in_flight_shows(case,
     space = xspace_file.read(traces.xspace(case), (), xspace.is_decoded)
     zero = min(int(plane.start_ps(0).min()) for plane in space.planes if len(plane))
     (plane,) = (plane for plane in space.planes if plane.name == "/device:TPU:0")
-    shown = plane.line == [line.name for line in plane.lines].index("Async XLA Ops")
-    start = plane.start_ps(0)[shown] - zero
+    in_flight = plane.line == [line.name for line in plane.lines].index("Async XLA Ops")
+    start = plane.start_ps(0)[in_flight] - zero
     events = traces.trace(case).events
-    flying = events[(events["device"] == "tpu:0") & events["kind"].isin(kinds) & (events["hlo_op"] != "all-reduce.6")]
-    assert sorted(flying[["start_ps", "end_ps"]].values.tolist()) == sorted(
-        map(list, zip(start.tolist(), (start + plane.duration_ps[shown]).tolist(), strict=True))
+    pairs = events[(events["device"] == "tpu:0") & events["kind"].isin(kinds) & (events["hlo_op"] != "all-reduce.6")]
+    assert sorted(pairs[["start_ps", "end_ps"]].values.tolist()) == sorted(
+        map(list, zip(start.tolist(), (start + plane.duration_ps[in_flight]).tolist(), strict=True))
     )
-    assert len(flying) == count
-    assert set(flying.loc[flying["kind"] == "memcpy", "bytes"]) == size
+    assert len(pairs) == count
+    assert set(pairs.loc[pairs["kind"] == "memcpy", "bytes"]) == size
     assert set(events.loc[events["kind"] == "collective", "ranks"]) == ranks
 
 
@@ -117,7 +117,7 @@ def planes(raw):
     return [end for number, _, _, end in protobuf.fields(raw, 0, len(raw)) if number == 1]
 
 
-def told(notes):
+def truncation_notes(notes):
     """The notes that say that something is missing from the file."""
     return [note for note in notes if "truncated" in note]
 
@@ -125,13 +125,13 @@ def told(notes):
 def cut(tmp_path, raw, end):
     path = tmp_path / "host.xplane.pb"
     path.write_bytes(raw[:end])
-    return told(read(path).notes)
+    return truncation_notes(read(path).notes)
 
 
 @pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.name)
 def test_captures_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, path):
     raw = path.read_bytes()
-    assert told(read(path).notes) == []
+    assert truncation_notes(read(path).notes) == []
     for end in planes(raw)[:-1]:
         assert len(cut(tmp_path, raw, end)) == 1
 
@@ -146,7 +146,7 @@ def test_captures_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, 
 )
 def test_device_traces_cut_between_planes_are_noted_and_whole_ones_are_not(tmp_path, case):
     raw = traces.xspace(case).read_bytes()
-    assert told(traces.trace(case).notes) == []
+    assert truncation_notes(traces.trace(case).notes) == []
     # Without the last plane nothing of interest is lost: no GPU's work in the TensorFlow trace, the session in others.
     for end in planes(raw)[:-2]:
         assert cut(tmp_path, raw, end)
