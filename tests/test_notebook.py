@@ -20,8 +20,8 @@ MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>$\\alpha$ \u202eabc\x1b[31m"
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(notebook.Result, busy="", none=""):
     """A result as the analyses make them."""
 
     busy: pd.DataFrame
@@ -58,17 +58,17 @@ def test_a_frame_shows_its_first_rows_with_the_names_that_the_next_question_need
 
 def test_a_result_shows_some_frames_names_the_others_and_folds_away_most_of_its_notes():
     result = Result(pd.DataFrame({"device": ["gpu:0"], "busy_ps": [MS]}), notes=tuple("abcde"))
-    assert words(notebook.result(result, busy="", none="")) == [
+    assert words(result._repr_html_()) == [
         "Result", "busy: 1 row", "device", "busy_ps", "gpu:0", "1.00 ms", "More in more (2 rows).",
         "Note: a", "Note: b", "Note: c", "2 more notes", "d", "e",
     ]  # fmt: skip
-    assert notebook.line(result) == "<Result: busy 1, more 2, none 0>"
+    assert repr(result) == "<Result: busy 1, more 2, none 0>"
 
 
 def test_a_result_without_evidence_says_why_and_nothing_else():
     result = Result(pd.DataFrame({"a": [1]}), lacking="The trace holds no steps.")
-    assert words(notebook.result(result, busy="")) == ["Result", ": The trace holds no steps."]
-    assert notebook.line(result) == "<Result: The trace holds no steps.>"
+    assert words(result._repr_html_()) == ["Result", ": The trace holds no steps."]
+    assert repr(result) == "<Result: The trace holds no steps.>"
 
 
 def everything(name: str) -> list[object]:

@@ -8,7 +8,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -99,22 +99,35 @@ def cell(column: str, value: Any) -> str:
     return count(value) if isinstance(value, int) else f"{value:,.3g}"
 
 
-def result(value: Any, **columns: str) -> str:
-    """A result, which is a dataclass with frames in it: the frames that `columns` names, each with those columns.
+class Result:
+    """A dataclass with frames that shows itself: the frames that its class line names, each with these columns, "" for
+    all.
 
     Of its other frames only the names follow, then its `notes`. A result that is `lacking` evidence says why, and
     nothing else.
     """
-    if _lacking(value):
-        return block(heading(_title(value), _lacking(value)))
-    filled = {name: table for name, table in frames(value).items() if len(table)}
-    more = [f"{name} ({quantity(len(table), 'row')})" for name, table in filled.items() if name not in columns]
-    return block(
-        heading(_title(value)),
-        *(frame(name, filled[name], names) for name, names in columns.items() if name in filled),
-        sentence(f"More in {', '.join(more)}." if more else ""),
-        noted(getattr(value, "notes", ())),
-    )
+
+    _columns: ClassVar[Mapping[str, str]]
+
+    def __init_subclass__(cls, **columns: str) -> None:
+        cls._columns = columns
+
+    def __repr__(self) -> str:
+        return line(self)
+
+    def _repr_html_(self) -> str:
+        if _lacking(self):
+            return block(heading(_title(self), _lacking(self)))
+        filled = {name: table for name, table in frames(self).items() if len(table)}
+        more = [
+            f"{name} ({quantity(len(table), 'row')})" for name, table in filled.items() if name not in self._columns
+        ]
+        return block(
+            heading(_title(self)),
+            *(frame(name, filled[name], names) for name, names in self._columns.items() if name in filled),
+            sentence(f"More in {more}." if more else ""),
+            noted(getattr(self, "notes", ())),
+        )
 
 
 def results(title: str, text: str, parts: Mapping[str, Any], first: Mapping[str, tuple[str, str]]) -> str:

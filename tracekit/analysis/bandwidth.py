@@ -92,8 +92,13 @@ OCCUPANCY_COLUMNS = {
 LOW_COLUMNS = {"device": "str", "name": "str", "n": "int64", "time_ps": "int64", "mean_ratio": "Float64"}
 
 
-@dataclass(frozen=True)
-class Bandwidth:
+@dataclass(frozen=True, repr=False)
+class Bandwidth(
+    notebook.Result,
+    by_device="device busy_ps busy_flops_per_s peak_flops_per_s busy_flops_ratio reason",
+    copies="device direction n bytes busy_ps bytes_per_s best_bytes_per_s limit_ratio",
+    ops="hlo_op device n busy_ps flops_per_s flops_ratio bytes_per_s bytes_ratio",
+):
     """What went how fast; rates are per second, ratios are of the limit, times in ps.
 
     `copies` (COPY_COLUMNS): one row per device and direction ("unknown" where the trace does not say). `ops`
@@ -110,17 +115,6 @@ class Bandwidth:
     low: pd.DataFrame
     reasons: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            by_device="device busy_ps busy_flops_per_s peak_flops_per_s busy_flops_ratio reason",
-            copies="device direction n bytes busy_ps bytes_per_s best_bytes_per_s limit_ratio",
-            ops="hlo_op device n busy_ps flops_per_s flops_ratio bytes_per_s bytes_ratio",
-        )
 
 
 def bandwidth(timeline: Timeline) -> Bandwidth:

@@ -107,8 +107,13 @@ Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Collectives:
+@dataclass(frozen=True, repr=False)
+class Collectives(
+    notebook.Result,
+    total="collectives shared devices device_time_ps waiting_ps wait_ratio hidden_ps exposed_ps",
+    by_op="category ranks bytes n duration_ps wait_ratio bus_bytes_per_s exposed_ps",
+    by_device="device collectives last cost_ps waiting_ps exposed_ps straggler",
+):
     """The collectives of a trace, per instance, per device, and per operation and size.
 
     `table` (COLLECTIVE_COLUMNS): one row per instance, by first start. `by_device` (DEVICE_COLUMNS): one row per device
@@ -125,17 +130,6 @@ class Collectives:
     alone: str
     notes: tuple[str, ...]
     lacking: str
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            total="collectives shared devices device_time_ps waiting_ps wait_ratio hidden_ps exposed_ps",
-            by_op="category ranks bytes n duration_ps wait_ratio bus_bytes_per_s exposed_ps",
-            by_device="device collectives last cost_ps waiting_ps exposed_ps straggler",
-        )
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,12 @@ _ACTIVITIES = {
 PROMPT_PS = 20_000_000
 
 
-@dataclass(frozen=True)
-class Idle:
+@dataclass(frozen=True, repr=False)
+class Idle(
+    notebook.Result,
+    by_cause="",
+    devices="",
+):
     """The idle time of each device on a known place, by cause; times in ps.
 
     `gaps` (GAP_COLUMNS): pieces of idle intervals, by device and start, each with one cause; pieces with one `interval`
@@ -102,16 +106,6 @@ class Idle:
     devices: pd.DataFrame
     largest: pd.DataFrame
     lacking: str
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            by_cause="",
-            devices="",
-        )
 
 
 @dataclass(frozen=True)

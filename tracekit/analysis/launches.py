@@ -62,8 +62,13 @@ TINY_BY_DEVICE_COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Launches:
+@dataclass(frozen=True, repr=False)
+class Launches(
+    notebook.Result,
+    queue="device span_ps mean max empty_ratio starved_ratio",
+    by_call="call n median_ps p90_ps p99_ps",
+    tiny_by_device="",
+):
     """How long launches took and whether they kept up; times in ps, one launch counts once per device.
 
     `by_device` (BY_DEVICE_COLUMNS), `by_call` (BY_CALL_COLUMNS): the delays from a call's begin to the start of the
@@ -85,17 +90,6 @@ class Launches:
     tiny: pd.DataFrame
     tiny_by_device: pd.DataFrame
     lacking: str
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            queue="device span_ps mean max empty_ratio starved_ratio",
-            by_call="call n median_ps p90_ps p99_ps",
-            tiny_by_device="",
-        )
 
 
 @dataclass(frozen=True)

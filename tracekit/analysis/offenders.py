@@ -44,8 +44,12 @@ INSTANCE_COLUMNS = {**_WHAT, "cost_ps": "int64", **_LARGEST}
 TOTAL_COLUMNS = {"device": "str", **dict.fromkeys(("window_ps", "collective_ps", "memory_ps", "idle_ps"), "int64")}
 
 
-@dataclass(frozen=True)
-class Offenders:
+@dataclass(frozen=True, repr=False)
+class Offenders(
+    notebook.Result,
+    table="what direction device n cost_ps ratio largest_ps source meanwhile",
+    totals="",
+):
     """The offenders, the costliest first; times in ps, `ratio` is of the device's window.
 
     `table` (TABLE_COLUMNS): one row per what, on the device that it cost most, of `devices` that it cost anything;
@@ -62,16 +66,6 @@ class Offenders:
     groups: int
     found: int
     lacking: str = ""
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            table="what direction device n cost_ps ratio largest_ps source meanwhile",
-            totals="",
-        )
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,12 @@ TYPICAL_COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Steps:
+@dataclass(frozen=True, repr=False)
+class Steps(
+    notebook.Result,
+    summary="name told_by steps counted outliers median_ps min_ps max_ps spread",
+    typical="name device steps compute_ratio collective_ratio memory_ratio idle_ratio",
+):
     """What the steps of a trace took.
 
     `table` has one row a step (STEP_COLUMNS: those of `StepBoundaries.table`; `left_out`, null or why it counts in no
@@ -102,16 +106,6 @@ class Steps:
     typical: pd.DataFrame
     nested: int = 0
     lacking: str = ""
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            summary="name told_by steps counted outliers median_ps min_ps max_ps spread",
-            typical="name device steps compute_ratio collective_ratio memory_ratio idle_ratio",
-        )
 
 
 def steps(timeline: Timeline) -> Steps:

@@ -70,8 +70,12 @@ PARTS = {
 PIECES = 1000
 
 
-@dataclass(frozen=True)
-class CriticalPath:
+@dataclass(frozen=True, repr=False)
+class CriticalPath(
+    notebook.Result,
+    total="",
+    what_if="what name measured_ps predicted_ps ratio reason",
+):
     """The critical paths of the counted steps; times in ps, ratios in 0..1.
 
     `steps`: one row a step; `replayed_ps` is its length if everything began as soon as what it is proven to wait for
@@ -96,16 +100,6 @@ class CriticalPath:
     latency: pd.DataFrame
     notes: tuple[str, ...]
     lacking: str
-
-    def __repr__(self) -> str:
-        return notebook.line(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.result(
-            self,
-            total="",
-            what_if="what name measured_ps predicted_ps ratio reason",
-        )
 
 
 def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
