@@ -16,7 +16,7 @@ from tracekit.readers import read
 from tracekit.report.build import analyse
 from tracekit.report.figures.figure import figure
 from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
-from tracekit.report.trace_contents import Clock, Contents, Device, Share, Spans, contents
+from tracekit.report.trace_contents import Clock, Contents, Device, Share, Spans, contents, no_device_work
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9
@@ -233,14 +233,10 @@ def test_notes_without_room_are_places_by_count():
     assert screen[-1] == f"         … and {64 - note_count} more: --json prints all."
 
 
-@pytest.mark.parametrize(
-    ("form", "ending"),
-    [
-        ("xplane", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
-        ("jax-json", "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "),
-        ("kineto", "."),
-    ],
-)
+WAIT = "; for the next one, wait for the results inside the profile (jax.block_until_ready), and keep "
+
+
+@pytest.mark.parametrize(("form", "ending"), [("xplane", WAIT), ("jax-json", WAIT), ("kineto", ".")])
 def test_a_trace_of_host_threads_only_says_so_first(form, ending):
     host_only = replace(trace(events(), spans(("train", 0, 9))), format=form)
     (sentence,) = contents(host_only).missing
@@ -295,19 +291,25 @@ def ranges_only(path):
 @pytest.mark.parametrize(
     ("without_time", "beginning"),
     [
-        (trace(events()), "The trace holds neither device work nor named host spans; "),
+        (trace(events()), "The trace holds neither device work nor named host spans; for the next one, "),
+        (Trace(events()), "The trace holds neither device work nor named host spans."),
         (
             trace(events(), devices=devices(("h", "gpu:0", None))),
             "The trace names devices, but holds none of their events; ",
         ),
-        (trace(events(("gpu:0", "compute", 5, 5))), "All device events have zero length: "),
+        (
+            trace(events(("gpu:0", "compute", 5, 5))),
+            "All device events have zero length: the trace says that they ran, but not for how long.",
+        ),
     ],
-    ids=["empty", "empty planes", "zero length"],
+    ids=["empty", "empty and of no format", "empty planes", "zero length"],
 )
 def test_a_trace_without_device_work_is_told_apart_and_drawn(without_time, beginning):
-    assert contents(without_time).missing[0].startswith(beginning)
+    sentence = no_device_work(without_time)
+    assert sentence.startswith(beginning)
+    assert contents(without_time).missing[0] == sentence
     report = analyse(without_time)
-    assert report.headline.startswith(beginning)
+    assert report.headline == sentence
     assert figure(without_time, title=report.headline).get_axes() == []
 
 

@@ -12,6 +12,7 @@ from tracekit.columns import concat, frame
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import select
 from tracekit.report.palette import LIGHT
+from tracekit.report.trace_contents import no_device_work
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80), ("gpu:2", "memcpy", 90, 100, "c", "H2D"))
@@ -146,5 +147,5 @@ def test_what_cannot_be_known_is_a_sentence():
     assert texts[-1] == "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
     unknown = events(("cpu:?", "memcpy", 0, 10, "copy", "P2P"))
     assert words(concurrency(select(trace(unknown))))[-1] == "The trace does not say which devices its work ran on."
-    nothing = words(concurrency(select(Trace(events()))))
-    assert nothing[-1] == "The trace holds neither device work nor named host spans."
+    empty = Trace(events())
+    assert words(concurrency(select(empty)))[-1] == no_device_work(empty)

@@ -9,6 +9,7 @@ from tracekit import cli
 from tracekit.errors import TracekitError
 from tracekit.report.figures import figure as module
 from tracekit.report.figures.figure import FIGURES, figure, write_figures
+from tracekit.report.figures.selection import select
 from tracekit.timeline.timeline import timeline_of
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
@@ -111,7 +112,7 @@ GIVEN = trace(
 def test_a_stretch_is_said_in_words_or_numbers(what):
     assert "traces/test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
     assert "traces/test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
-    assert "traces/test, from the first phase to the last" in words(figure(timeline_of(GIVEN), what))
+    assert select(GIVEN).subtitle in words(figure(timeline_of(GIVEN), what))
 
 
 def test_a_path_is_read():

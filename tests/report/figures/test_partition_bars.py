@@ -15,6 +15,7 @@ from tracekit.report.figures.partition_bars import CELLS
 from tracekit.report.figures.selection import select
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.report.sections.overview import CELL_WORDS
+from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.unions import CELLS as EXACT
 from tracekit.trace import EVENT_COLUMNS, Trace
 
@@ -130,9 +131,9 @@ def test_several_clocks_have_bars_of_their_own_windows():
 
 
 def test_without_device_time_the_figure_says_so():
-    assert words(partition(select(Trace(events()))))[-1].startswith("The trace holds neither device work")
-    bare = Trace(events(), spans(("p", 0, 5)))
-    assert words(partition(select(bare, phase="p")))[-1] == "The trace holds no device work, only host threads."
+    empty, host_only = Trace(events()), Trace(events(), spans(("p", 0, 5)))
+    assert words(partition(select(empty)))[-1] == no_device_work(empty)
+    assert words(partition(select(host_only, phase="p")))[-1] == no_device_work(host_only)
 
 
 def test_128_devices_stand_on_a_page_and_their_names_do_not_collide():

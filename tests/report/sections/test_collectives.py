@@ -56,10 +56,8 @@ def test_the_tables_tell_operations_devices_and_the_longest_waits():
 
 def test_waiting_that_compute_hides_is_told_apart():
     beneath = [row(f"rank0/gpu:{0}", 10 * k * MS, (10 * k + 4) * MS, kind="compute", host="rank0") for k in range(16)]
-    assert section_of(*steps(4, 16, late=3), *beneath).sentences[1] == (
-        "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it, 128.0 ms of it "
-        "exposed."
-    )
+    _, straggler = section_of(*steps(4, 16, late=3), *beneath).sentences
+    assert straggler.endswith("waited 192.0 ms for it, 128.0 ms of it exposed.")
 
 
 def test_without_a_straggler_it_says_who_was_last_most_often():
@@ -83,8 +81,8 @@ def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
         "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
         "from one rank alone.",
     )
-    ((title, _, rows),) = brief(result).values()
-    assert title == "Collectives by operation and message size"
+    ((key, (_, _, rows)),) = brief(result).items()
+    assert key == "collectives.operations"
     assert rows == [["all-reduce", "512 KiB", "3", "5.00 ms", "-", ">=200 MB/s", ">=300 MB/s", "15.00 ms"]]
     assert result.data["alone"] == result.sentences[1]
 
