@@ -119,9 +119,8 @@ class Result:
         if _lacking(self):
             return block(heading(_title(self), _lacking(self)))
         filled = {name: table for name, table in frames(self).items() if len(table)}
-        more = [
-            f"{name} ({quantity(len(table), 'row')})" for name, table in filled.items() if name not in self._columns
-        ]
+        others = [(name, table) for name, table in filled.items() if name not in self._columns]
+        more = ", ".join(f"{name} ({quantity(len(table), 'row')})" for name, table in others)
         return block(
             heading(_title(self)),
             *(frame(name, filled[name], names) for name, names in self._columns.items() if name in filled),
