@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 
@@ -79,6 +81,7 @@ PS = st.one_of(
 )
 SOURCES = Path(units.__file__).parent
 MODULES = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".py", ".js") and path.stem != "units")
+DECIMALS = re.compile(r"(\.\d+[a-zA-Z]?|%)'$")
 # A property of CSS may be of so many percents.
 STYLE = re.compile(r"[\w-]+:$")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
@@ -89,7 +92,7 @@ def test_a_figure_reads_like_this(name, arguments, words):
     assert getattr(units, name)(*arguments) == words
 
 
-@pytest.mark.parametrize("name", ["time", "percent", "change", "factor", "size", "count", "mean"])
+@pytest.mark.parametrize("name", ["time", "percent", "change", "factor", "size", "count", "mean", "number"])
 def test_what_is_missing_is_a_dash(name):
     assert [getattr(units, name)(null) for null in (None, pd.NA, float("nan"))] == ["-"] * 3
     assert units.rate(None, "B/s") == units.short(pd.NA, 9) == "-"
@@ -128,6 +131,16 @@ def test_whole_percents_are_0_or_100_only_where_they_are_exactly_that(ratio, wor
 )
 def test_a_change_that_is_not_nothing_is_never_told_as_nothing(ratio, words):
     assert units.change(ratio) == words
+
+
+def test_numbers_have_three_digits():
+    assert [units.number(value) for value in (6.04, 0.00123, 123.4, 7)] == ["6.04", "0.00123", "123", "7"]
+    assert units.mean(1234.567) == "1,234.57"
+
+
+def test_figures_need_no_pandas():
+    code = "import sys, tracekit.units, tracekit.capture.phase; print('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_counts_have_their_noun():
@@ -188,26 +201,28 @@ def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
     assert evaluate(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
 
 
-def percentages(tree):
-    """What stands in a module's f-strings and is written as a percentage there, but for the properties of CSS."""
-    shares = []
+def formatted(tree):
+    """What a module's f-strings write as a percentage or with digits behind the point, but for properties of CSS."""
+    figures = []
     for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
         for before, part, after in zip([None, *text.values], text.values, [*text.values[1:], None], strict=False):
             if isinstance(part, ast.FormattedValue):
                 behind = after.value if isinstance(after, ast.Constant) else ""
                 spec = ast.unparse(part.format_spec) if part.format_spec else ""
                 is_style = isinstance(before, ast.Constant) and STYLE.search(before.value)
-                if (spec.endswith("%'") or re.match(" ?%", behind)) and not is_style:
-                    shares.append(ast.unparse(part.value))
-    return shares
+                if (DECIMALS.search(spec) or re.match(" ?%", behind)) and not is_style:
+                    figures.append(ast.unparse(part.value))
+    return figures
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
-def test_no_other_module_writes_percentages(path):
+def test_no_other_module_formats_figures(path):
     text = path.read_text("utf-8")
-    assert (percentages(ast.parse(text)) if path.suffix == ".py" else re.findall(r"\S+\} ?%", text)) == []
+    assert (formatted(ast.parse(text)) if path.suffix == ".py" else re.findall(r"\S+\} ?%", text)) == []
 
 
-def test_percentages_are_seen_in_any_text():
-    tree = ast.parse("[f'{a:.0%}', f'b {100 * b:.1f} % of it', f'{c}%', f'width:{d}%', f'{e} of it', f'{f:.2f}']")
-    assert percentages(tree) == ["a", "100 * b", "c"]
+def test_formatted_figures_are_seen_in_any_text():
+    tree = ast.parse(
+        "[f'{a:.0%}', f'b {100 * b:.1f} % of it', f'{c}%', f'width:{d}%', f'{e} of it', f'{f:.2f} s', f'{g:6d}']"
+    )
+    assert formatted(tree) == ["a", "100 * b", "c", "f"]

@@ -9,8 +9,6 @@ import math
 import re
 from typing import Any
 
-import pandas as pd
-
 DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTES = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
@@ -22,7 +20,7 @@ _LEAST_HALVES = 12
 
 def time(ps: Any) -> str:
     """Picoseconds in the unit that fits, with two digits behind the point up to 100 of it and one beyond: 12.35 ms."""
-    if pd.isna(ps):
+    if _is_missing(ps):
         return DASH
     sign, length = "-" if ps < 0 else "", abs(ps)
     if _nearest(length) < 1000:
@@ -50,7 +48,7 @@ def exact(ps: int) -> str:
 
 def percent(part: Any, whole: int = 1) -> str:
     """A ratio in 0..1, or a part of a whole, as a percentage that says 100 or 0 only where it is exactly that."""
-    if pd.isna(part) or not whole:
+    if _is_missing(part) or not whole:
         return DASH
     if part == 0 or part == whole:
         return "100 %" if part else "0 %"
@@ -71,7 +69,7 @@ def whole_percent(ratio: float) -> str:
 
 def change(ratio: Any) -> str:
     """What a new value over the old one changes: -28.0 %; `<0.1 % less` where it is less than that, but not nothing."""
-    if pd.isna(ratio):
+    if _is_missing(ratio):
         return DASH
     tenths = _nearest(abs(float(ratio) - 1) * 1000)
     if ratio != 1 and not tenths:
@@ -81,12 +79,12 @@ def change(ratio: Any) -> str:
 
 def factor(value: Any) -> str:
     """A speedup or a stretch: 1.97x."""
-    return DASH if pd.isna(value) else f"{_point(_nearest(float(value) * 100), 2)}x"
+    return DASH if _is_missing(value) else f"{_point(_nearest(float(value) * 100), 2)}x"
 
 
 def size(value: Any) -> str:
     """Bytes in powers of 1024, as buffers have them, with three digits where they are no whole number: 64 MiB."""
-    if pd.isna(value):
+    if _is_missing(value):
         return DASH
     for symbol, of in _BYTES:
         number = f"{value // of}" if value % of == 0 else _three_digits(value / of)
@@ -97,7 +95,7 @@ def size(value: Any) -> str:
 
 def rate(per_s: Any, unit: str) -> str:
     """A rate in powers of 1000, as datasheets have them, with three digits: 26.8 GB/s for the `unit` B/s."""
-    if pd.isna(per_s):
+    if _is_missing(per_s):
         return DASH
     for prefix, of in _PREFIXES:
         number = _three_digits(per_s / of)
@@ -108,7 +106,7 @@ def rate(per_s: Any, unit: str) -> str:
 
 def count(number: Any) -> str:
     """A count with its thousands apart: 1,234."""
-    return DASH if pd.isna(number) else f"{int(number):,}"
+    return DASH if _is_missing(number) else f"{int(number):,}"
 
 
 def compact_count(number: int) -> str:
@@ -120,7 +118,12 @@ def compact_count(number: int) -> str:
 
 def mean(value: Any) -> str:
     """A mean of counts: 3.72."""
-    return DASH if pd.isna(value) else f"{float(value):,.2f}"
+    return DASH if _is_missing(value) else f"{float(value):,.2f}"
+
+
+def number(value: Any) -> str:
+    """A number of no known unit, with three digits: 6.04, 0.00123."""
+    return DASH if _is_missing(value) else f"{float(value):,.3g}"
 
 
 def quantity(number: int, noun: str, plural: str = "") -> str:
@@ -133,13 +136,18 @@ def short(name: Any, most: int) -> str:
 
     A kernel loses its return type, which is always void.
     """
-    if pd.isna(name):
+    if _is_missing(name):
         return DASH
     text = _SPACES.sub(" ", str(name)).strip(" ").removeprefix("void ")
     if len(text) <= most:
         return text
     tail = most - most // 2 - 1 if most >= _LEAST_HALVES else 0
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, NaT or pandas.NA; told without pandas, which a program under capture need not load."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _nearest(value: float) -> int:

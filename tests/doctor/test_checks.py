@@ -238,7 +238,7 @@ def test_cores_are_counted_as_affinity_and_cgroup_leave_them(cores, state, findi
 def test_a_place_without_room_or_permission_is_reported():
     assert bad(replace(CPU, traces=("traces", False, 1 << 40))) == {"traces": "missing"}
     answer = answer_to(replace(CPU, traces=("traces", True, 5 * 10**8)), "traces")
-    assert (answer.state, answer.finding) == ("warning", "traces/ can be written, but only 0.5 GB free")
+    assert (answer.state, answer.finding) == ("warning", "traces/ can be written, but only 477 MiB free")
 
 
 def test_a_capture_or_a_reading_that_fails_is_reported_with_its_last_line():

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tracekit import units
+
 # TraceMe encodes stats as `name#key=value,key=value#`, and lists of phases are joined by `;` (docs/concepts.md).
 _RESERVED = frozenset("#,;=")
 
@@ -18,7 +20,7 @@ def _checked(name: str) -> str:
 
 @contextmanager
 def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = None) -> Iterator[None]:
-    """Mark the enclosed work as phase `name` in the trace and print its wall time in seconds.
+    """Mark the enclosed work as phase `name` in the trace and print its wall time.
 
     `alone` names the phases that did the same pieces of work one at a time: speedup is then the sum of their walls over
     this wall. `baseline` names one phase that did the same work on fewer devices. Wait for the results inside the block
@@ -43,4 +45,4 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
         start = time.perf_counter()
         yield
         wall = time.perf_counter() - start
-    print(f"{name}: {wall:.4f} s", flush=True)
+    print(f"{name}: {units.time(wall * 10**12)}", flush=True)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tracekit.devices import is_known, type_of
 from tracekit.doctor.facts import PACKAGES, Facts, Outcome
+from tracekit.units import size
 
 # The jax that tracekit's hooks are tested with (tracekit/capture/session.py).
 OLDEST_JAX, NEWEST_JAX = (0, 10, 2), (0, 12)
@@ -305,7 +306,7 @@ def perfetto(facts: Facts) -> Check:
 def traces(facts: Facts) -> Check:
     """Whether captures can be written where they go by default."""
     place, writable, free = facts.traces
-    room = f"{free / 1e9:.1f} GB free"
+    room = f"{size(free)} free"
     if not writable:
         remedy = "capture with --out DIRECTORY, or change directory"
         return Check("traces", "missing", f"{place}/ cannot be written", remedy)

@@ -54,7 +54,7 @@ def test_several_idle_devices_beside_are_told():
     )
     assert section(offenders_of(table, gaps())).sentences == (
         "Largest loss: exposed op on gpu:0, 8 ps in 1 collective (88.9 % of the window).",
-        "The longest took 8 ps: meanwhile 0.2 of the 2 other devices were busy on average, mostly with op.",
+        "The longest took 8 ps: meanwhile 0.25 of the 2 other devices were busy on average, mostly with op.",
     )
     table = events(("gpu:0", "collective", 0, 8), ("gpu:1", "compute", 8, 9), ("gpu:2", "compute", 8, 9))
     assert section(offenders_of(table, gaps())).sentences[1] == (

@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import percent, quantity, short, time
+from tracekit.units import mean, percent, quantity, short, time
 
 # Characters of a name in a sentence.
 _NAME = 60
@@ -65,7 +65,7 @@ def _meanwhile(row: dict[str, Any]) -> str:
     mostly = f", mostly with {short(row['meanwhile'], _NAME)}" if pd.notna(row["meanwhile"]) else ""
     if row["others"] == 1:
         return f"meanwhile the other device was busy {percent(row['others_busy'])} of the time{mostly}"
-    return f"meanwhile {row['others_busy']:.1f} of the {row['others']} other devices were busy on average{mostly}"
+    return f"meanwhile {mean(row['others_busy'])} of the {row['others']} other devices were busy on average{mostly}"
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
