@@ -12,7 +12,7 @@ from tracekit.timeline.rows import rows
 from tracekit.timeline.unions import unions
 
 
-def waited(ps: int | None) -> pd.DataFrame:
+def exposed_waits(ps: int | None) -> pd.DataFrame:
     return pd.DataFrame({"exposed_wait_ps": pd.array([ps], "Int64")})
 
 
@@ -26,19 +26,19 @@ def two_gpus(exposed: int, kind: str = "collective", *more) -> pd.DataFrame:
 
 
 def test_exposed_collectives_are_told_from_a_tenth_of_the_devices_time_on():
-    assert advice.exposed_collectives(partition(two_gpus(20)), waited(None)) == Finding(
+    assert advice.exposed_collectives(partition(two_gpus(20)), exposed_waits(None)) == Finding(
         "exposed_collectives", 20, 0.1, {"device": "gpu:0", "most": 0.2}
     )
-    assert advice.exposed_collectives(partition(two_gpus(19)), waited(0)) is None
+    assert advice.exposed_collectives(partition(two_gpus(19)), exposed_waits(0)) is None
 
 
 def test_exposed_collectives_that_mostly_wait_are_not_for_a_scheduler_to_hide():
     table = partition(two_gpus(50))
-    assert advice.exposed_collectives(table, waited(25)) is not None
-    assert advice.exposed_collectives(table, waited(26)) is None
+    assert advice.exposed_collectives(table, exposed_waits(25)) is not None
+    assert advice.exposed_collectives(table, exposed_waits(26)) is None
 
 
-def late(straggler: bool, cost: int) -> pd.DataFrame:
+def peers(straggler: bool, cost: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "device": ["gpu:0", "gpu:1"],
@@ -52,12 +52,12 @@ def late(straggler: bool, cost: int) -> pd.DataFrame:
 
 def test_a_straggler_is_told_by_what_it_cost_the_others():
     window = partition(two_gpus(0))
-    assert advice.late_peer(late(True, 10), window) == Finding(
+    assert advice.late_peer(peers(True, 10), window) == Finding(
         "late_peer", 10, 0.05, {"device": "gpu:0", "last": 9, "n": 10}
     )
-    assert advice.late_peer(late(True, 9), window) is None
-    assert advice.late_peer(late(False, 50), window) is None
-    assert advice.late_peer(late(True, 50)[:0], window) is None
+    assert advice.late_peer(peers(True, 9), window) is None
+    assert advice.late_peer(peers(False, 50), window) is None
+    assert advice.late_peer(peers(True, 50)[:0], window) is None
 
 
 def test_exposed_copies_name_the_direction_that_was_most_of_them():
@@ -67,15 +67,17 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
         ("gpu:0", "memcpy", 90, 95, "out", "D2H"),
         ("gpu:0", "compute", 95, 100),
     )
-    found = advice.exposed_copies(partition(rows_), unions(rows(rows_)))
-    assert found == Finding("exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}})
+    finding = advice.exposed_copies(partition(rows_), unions(rows(rows_)))
+    assert finding == Finding(
+        "exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}}
+    )
     below = two_gpus(9, "memcpy", "H2D")
     assert advice.exposed_copies(partition(below), unions(rows(below))) is None
 
 
 def test_copies_without_a_known_direction_have_none():
-    found = two_gpus(30, "memcpy")
-    assert advice.exposed_copies(partition(found), unions(rows(found))).evidence["direction"] is None
+    table = two_gpus(30, "memcpy")
+    assert advice.exposed_copies(partition(table), unions(rows(table))).evidence["direction"] is None
 
 
 def on_lanes(device: str, *lanes: str) -> pd.DataFrame:
@@ -97,8 +99,8 @@ def on_lanes(device: str, *lanes: str) -> pd.DataFrame:
 )
 def test_copies_on_streams_that_also_run_kernels_are_told_of_gpus_alone(device, lanes, expected):
     table = on_lanes(device, *lanes)
-    found = advice.copies_in_compute_lane(rows(table), partition(table))
-    assert (found.evidence["ratio"] if found else None) == expected
+    finding = advice.copies_in_compute_lane(rows(table), partition(table))
+    assert (finding.evidence["ratio"] if finding else None) == expected
 
 
 def test_the_same_stream_name_on_another_device_is_another_stream():
@@ -119,8 +121,8 @@ def test_pageable_copies_are_told_by_their_names(names, ratio):
         ("gpu:0", "memcpy", 80, 90, names[0], "H2D"),
         ("gpu:0", "memcpy", 90, 100, names[1], "H2D"),
     )
-    found = advice.pageable_copies(rows(table), partition(table))
-    assert (found.evidence["ratio"] if found else None) == ratio
+    finding = advice.pageable_copies(rows(table), partition(table))
+    assert (finding.evidence["ratio"] if finding else None) == ratio
 
 
 def test_pageable_copies_are_told_by_the_profilers_record_too():
@@ -141,8 +143,10 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     assert advice.idle(by_device.assign(cause="unexplained"), window) == []
 
 
-@pytest.mark.parametrize(("overlap", "stretch", "told"), [(0.9, 1.25, True), (0.89, 2.0, False), (1.0, 1.24, False)])
-def test_contention_needs_both_overlap_and_stretch(overlap, stretch, told):
+@pytest.mark.parametrize(
+    ("overlap", "stretch", "expected"), [(0.9, 1.25, True), (0.89, 2.0, False), (1.0, 1.24, False)]
+)
+def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
     phases = pd.DataFrame({"name": ["both"]})
     pairs = {"both": pd.DataFrame({"ratio_min": [overlap]})}
     slowed = pd.DataFrame(
@@ -155,16 +159,16 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, told):
             "stretch": [stretch, 1.0],
         }
     )
-    found = advice.contention(phases, pairs, slowed)
-    assert bool(found) is told
-    if told:
-        assert (found[0].cost_ps, found[0].evidence["device"]) == (25, "cpu:0")
+    findings = advice.contention(phases, pairs, slowed)
+    assert bool(findings) is expected
+    if expected:
+        assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")
 
 
 def test_devices_that_took_turns_are_told():
     turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
-    found = advice.took_turns(partition(turns), device_pairs(turns))
-    assert found == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
+    finding = advice.took_turns(partition(turns), device_pairs(turns))
+    assert finding == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
     together = events(("gpu:0", "compute", 0, 55), ("gpu:1", "compute", 46, 100))
     assert advice.took_turns(partition(together), device_pairs(together)) is None
 
@@ -183,4 +187,4 @@ def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_
     on_cpu = advice.advice([small, large], rows(table))
     assert (on_cpu.findings, on_cpu.backend, on_cpu.xla) == ((small,), "cpu", True)
     assert advice.advice([], rows(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))).backend == ""
-    assert np.isclose(sum(one.share for one in on_gpu.findings), 0.3)
+    assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)

@@ -90,15 +90,16 @@ def test_copies_without_time_have_no_rate():
 
 
 def test_directions_stand_apart_and_one_that_is_not_told_has_no_limit():
-    found = rates(copies((None, 0, 1, 1), ("P2P", 0, 1, 1), ("H2D", 0, 1, 1))).copies
-    assert found["direction"].tolist() == ["H2D", "P2P", "unknown"]
-    assert found["reason"].tolist()[-1] == "the trace does not say between which memories they copy"
+    copy_rates = rates(copies((None, 0, 1, 1), ("P2P", 0, 1, 1), ("H2D", 0, 1, 1))).copies
+    assert copy_rates["direction"].tolist() == ["H2D", "P2P", "unknown"]
+    assert copy_rates["reason"].tolist()[-1] == "the trace does not say between which memories they copy"
 
 
 def test_copies_on_an_unknown_device_and_without_ops_and_occupancy_leave_nothing():
-    found = rates(events(("cpu:?", "memcpy", 0, 9, "copy", "P2P")))
-    assert [len(one) for one in (found.copies, found.ops, found.by_device, found.occupancy, found.low)] == [0] * 5
-    assert found.lacking == (
+    result = rates(events(("cpu:?", "memcpy", 0, 9, "copy", "P2P")))
+    frames = (result.copies, result.ops, result.by_device, result.occupancy, result.low)
+    assert [len(frame) for frame in frames] == [0] * 5
+    assert result.lacking == (
         "The trace holds no copies on a known device. The trace does not say how many FLOPs or bytes an op takes. "
         "The trace does not say how occupied the kernels kept their device."
     )
@@ -121,7 +122,7 @@ def test_ops_on_both_sides_of_the_ridge():
         ),
         *(0, 0, 1, None, 2),
     )
-    found = rates(table, ABLE, ops(("gemm", 5 * 10**8, 10**6), ("add", 10**6, 8 * 10**6), ("sum", 1, 1)))
+    result = rates(table, ABLE, ops(("gemm", 5 * 10**8, 10**6), ("add", 10**6, 8 * 10**6), ("sum", 1, 1)))
     columns = [
         "hlo_op",
         "n",
@@ -133,7 +134,7 @@ def test_ops_on_both_sides_of_the_ridge():
         "bound",
         "roof_ratio",
     ]
-    assert found.ops[columns].values.tolist() == [
+    assert result.ops[columns].values.tolist() == [
         [
             "gemm",
             2,
@@ -157,8 +158,8 @@ def test_ops_on_both_sides_of_the_ridge():
             pytest.approx(0.8),
         ],
     ]
-    assert found.ops["reason"].isna().all()
-    row = only(found.by_device)
+    assert result.ops["reason"].isna().all()
+    row = only(result.by_device)
     assert (row["window_ps"], row["busy_ps"], row["costed_ps"], row["flops"]) == (40 * US, 40 * US, 30 * US, 1.001e9)
     assert row["busy_flops_per_s"] == row["window_flops_per_s"] == pytest.approx(1.001e9 / 40e-6)
     assert row["busy_flops_ratio"] == pytest.approx(1.001e9 / 40e-6 / 1e14)
@@ -197,7 +198,7 @@ PAST_MEMORY = "more bytes/s than the memory moves: part of them stayed on the ch
 def test_an_op_that_cannot_be_placed_under_the_roof_says_why(cost, able, ratios, reason):
     table = with_ops(events(("gpu:0", "compute", 0, 10 * US)), 0)
     row = only(rates(table, able, ops(("a", *cost))).ops)
-    assert (row["flops_ratio"], row["bytes_ratio"]) == tuple(one and pytest.approx(one) for one in ratios)
+    assert (row["flops_ratio"], row["bytes_ratio"]) == tuple(ratio and pytest.approx(ratio) for ratio in ratios)
     assert (row["bound"], row["roof_ratio"], row["reason"]) == (None, None, reason)
 
 
@@ -241,12 +242,12 @@ def test_occupancy_of_compute_is_weighed_with_time_and_low_names_are_listed():
         ("gpu:1", "compute", 0, 5, "half"),
     )
     table["occupancy_ratio"] = pd.array([0.1, 1.0, 0.5, None, 0.01, 0.5], "Float64")
-    found = rates(table)
-    assert found.occupancy.values.tolist() == [
+    result = rates(table)
+    assert result.occupancy.values.tolist() == [
         ["gpu:0", 3, 50, pytest.approx((3 + 10 + 5) / 50), 0.6, 0.75],
         ["gpu:1", 1, 5, 0.5, 0.0, 1.0],
     ]
-    assert found.low.values.tolist() == [["gpu:0", "tiny", 2, 40, pytest.approx(8 / 40)]]
+    assert result.low.values.tolist() == [["gpu:0", "tiny", 2, 40, pytest.approx(8 / 40)]]
 
 
 some_rows = st.lists(
@@ -262,40 +263,42 @@ some_rows = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(some_rows)
-def test_rates_count_points(drawn):
-    kinds = ["memcpy" if op is None else "compute" for *_, op, _ in drawn]
+def test_rates_count_points(row_tuples):
+    kinds = ["memcpy" if op is None else "compute" for *_, op, _ in row_tuples]
     table = events(
         *[
             (device, kind, start, start + size, name, way if kind == "memcpy" else None)
-            for (device, way, start, size, _, _, name), kind in zip(drawn, kinds, strict=True)
+            for (device, way, start, size, _, _, name), kind in zip(row_tuples, kinds, strict=True)
         ]
     )
-    table["bytes"] = pd.array([size for *_, size, _, _ in drawn], "Int64")
-    table["op"] = pd.array([op for *_, op, _ in drawn], "Int64")
-    found = rates(table, None, ops(("a", 3, 5), ("b", None, 7)))
+    table["bytes"] = pd.array([size for *_, size, _, _ in row_tuples], "Int64")
+    table["op"] = pd.array([op for *_, op, _ in row_tuples], "Int64")
+    result = rates(table, None, ops(("a", 3, 5), ("b", None, 7)))
 
     def points(chosen) -> int:
         return len(set().union(*(range(start, start + size) for _, _, start, size, *_ in chosen)))
 
     groups: dict = {}
-    for row, kind in zip(drawn, kinds, strict=True):
+    for row, kind in zip(row_tuples, kinds, strict=True):
         if row[0] != "cpu:?":
             groups.setdefault((kind, row[0], (row[1] or "unknown") if kind == "memcpy" else row[5]), []).append(row)
-    assert len(found.copies) + len(found.ops) == len(groups)
-    for row in found.copies.astype(object).where(found.copies.notna(), None).to_dict("records"):
+    assert len(result.copies) + len(result.ops) == len(groups)
+    for row in result.copies.astype(object).where(result.copies.notna(), None).to_dict("records"):
         mine = groups["memcpy", row["device"], row["direction"]]
-        sizes = [one[4] for one in mine]
+        sizes = [copy[4] for copy in mine]
         total = None if None in sizes else sum(sizes)
-        small = [one for one in mine if one[4] is not None and one[4] < SMALL_BYTES]
+        small = [copy for copy in mine if copy[4] is not None and copy[4] < SMALL_BYTES]
         assert (row["n"], row["bytes"], row["busy_ps"]) == (len(mine), total, points(mine))
         assert (row["small"], row["small_busy_ps"]) == (len(small), points(small))
         assert row["bytes_per_s"] == (total * 1e12 / points(mine) if total is not None and points(mine) else None)
-        single = [one[4] * 1e12 / one[3] for one in mine if one[4] is not None and one[4] >= SMALL_BYTES and one[3]]
+        single = [
+            copy[4] * 1e12 / copy[3] for copy in mine if copy[4] is not None and copy[4] >= SMALL_BYTES and copy[3]
+        ]
         assert row["best_bytes_per_s"] == (pytest.approx(max(single)) if single else None)
         assert row["median_bytes_per_s"] == (pytest.approx(np.median(single)) if single else None)
-    for row in found.ops.astype(object).where(found.ops.notna(), None).to_dict("records"):
+    for row in result.ops.astype(object).where(result.ops.notna(), None).to_dict("records"):
         mine = groups["compute", row["device"], row["op"]]
-        counts = {sum(one[6] == name for one in mine) for name in "ab"} - {0}
+        counts = {sum(kernel[6] == name for kernel in mine) for name in "ab"} - {0}
         n = counts.pop() if len(counts) == 1 else None
         assert (row["n"], row["busy_ps"]) == (n, points(mine))
         assert row["bytes_per_s"] == (
@@ -333,25 +336,27 @@ GPUS = ("generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu
 )
 def test_copies_of_generated_traces_are_as_fast_as_their_schedule_has_it(case, job):
     trace = traces.trace(case)
-    found = rates(trace.events, trace.devices, trace.ops).copies
+    copy_rates = rates(trace.events, trace.devices, trace.ops).copies
     expected = {}
-    for one in job:
-        if one.kind == "memcpy":
-            n, size, time = expected.get((one.device, one.direction), (0, 0, 0))
-            expected[one.device, one.direction] = n + 1, size + one.bytes, time + one.end - one.start
+    for event in job:
+        if event.kind == "memcpy":
+            n, size, time = expected.get((event.device, event.direction), (0, 0, 0))
+            expected[event.device, event.direction] = n + 1, size + event.bytes, time + event.end - event.start
     assert {
         (int(row["device"][-1]), row["direction"]): (row["n"], row["bytes"], row["busy_ps"] / 10**6)
-        for row in found.to_dict("records")
+        for row in copy_rates.to_dict("records")
     } == expected
-    assert (found["bytes_per_s"] * found["busy_ps"] / 10**12).tolist() == pytest.approx(found["bytes"].tolist())
-    assert not found["impossible"].any()
+    assert (copy_rates["bytes_per_s"] * copy_rates["busy_ps"] / 10**12).tolist() == pytest.approx(
+        copy_rates["bytes"].tolist()
+    )
+    assert not copy_rates["impossible"].any()
 
 
 @pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
 def test_additions_of_a_generated_tpu_trace_reach_the_share_of_its_memory_that_the_schedule_has(case):
     trace = traces.trace(case)
-    found = rates(trace.events, trace.devices, trace.ops).ops
-    adds = found[found["hlo_op"] == "broadcast_add_fusion.1"]
+    op_rates = rates(trace.events, trace.devices, trace.ops).ops
+    adds = op_rates[op_rates["hlo_op"] == "broadcast_add_fusion.1"]
     moved, seconds = 8 * schedule.ADDED, 400e-6
     assert adds[["n", "flops", "bytes"]].values.tolist() == [[3, schedule.ADDED, moved]] * 2
     assert adds["bytes_per_s"].tolist() == pytest.approx([moved / seconds] * 2)
@@ -363,8 +368,8 @@ def test_additions_of_a_generated_tpu_trace_reach_the_share_of_its_memory_that_t
 
 def test_a_generated_op_that_passes_the_limit_of_its_gpu_is_said_to():
     trace = traces.trace("generated/rocm.xplane.pb")
-    found = rates(trace.events, trace.devices, trace.ops).ops
-    adds = found[found["hlo_op"] == "fusion.4"]
+    op_rates = rates(trace.events, trace.devices, trace.ops).ops
+    adds = op_rates[op_rates["hlo_op"] == "fusion.4"]
     # One array of f32[4096,2048] is read and another written in 20 us.
     assert adds["bytes_ratio"].tolist() == pytest.approx([2 * 4 * 4096 * 2048 / 20e-6 / 2662.4e9] * 2)
     assert set(adds["reason"]) == {PAST_MEMORY}
@@ -374,24 +379,24 @@ def test_a_generated_op_that_passes_the_limit_of_its_gpu_is_said_to():
 @traces.needs_real
 def test_host_offload_on_a_tpu_runs_at_27_gb_a_second_each_way():
     trace = traces.trace("xplane/tpu-v6e-4chip")
-    found = rates(trace.events, trace.devices, trace.ops).copies
-    assert found[["device", "direction", "n"]].values.tolist() == [
+    copy_rates = rates(trace.events, trace.devices, trace.ops).copies
+    assert copy_rates[["device", "direction", "n"]].values.tolist() == [
         [f"tpu:{chip}", way, 300] for chip in range(4) for way in ("H2D", "D2H")
     ]
-    for row in found.to_dict("records"):
+    for row in copy_rates.to_dict("records"):
         assert (row["n"], row["bytes"], row["busy_ps"]) == plainly(trace.events, row["device"], row["direction"])
         assert row["bytes"] == 300 * 5 * 1024 * 1024 * 256 * 4  # f32[5,1024,1024,256] each
         assert 26.7e9 < row["bytes_per_s"] < 27.5e9
     # One copy-start was recorded 181 ms late: 5.4 GB would have taken 0.1 ms.
-    assert found["impossible"].sum() >= 1
-    assert found["best_bytes_per_s"].max() < 1e11
+    assert copy_rates["impossible"].sum() >= 1
+    assert copy_rates["best_bytes_per_s"].max() < 1e11
 
 
 @traces.needs_real
 def test_additions_on_a_tpu_are_bound_by_its_memory():
     trace = traces.trace("xplane/tpu-v6e-4chip")
-    found = rates(trace.events, trace.devices, trace.ops)
-    adds = found.ops[found.ops["hlo_op"].str.startswith("broadcast_add_fusion")]
+    result = rates(trace.events, trace.devices, trace.ops)
+    adds = result.ops[result.ops["hlo_op"].str.startswith("broadcast_add_fusion")]
     assert len(adds) == 12
     elements = 5 * 1024 * 1024 * 256  # each is read and written as f32, and one number added to it
     assert adds[["n", "flops", "bytes", "bound"]].drop_duplicates().values.tolist() == [
@@ -403,14 +408,14 @@ def test_additions_on_a_tpu_are_bound_by_its_memory():
         assert row["bytes_per_s"] == pytest.approx(100 * 8 * elements / seconds)
         assert row["roof_ratio"] == pytest.approx(100 * 8 * elements / seconds / 1637993152512)
         assert 0.77 < row["roof_ratio"] < 0.9
-    assert found.by_device["busy_flops_ratio"].max() < 1e-5
+    assert result.by_device["busy_flops_ratio"].max() < 1e-5
 
 
 @traces.needs_real
 def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
     trace = traces.trace("xplane/jax-8xMI300X")
-    found = rates(trace.events, trace.devices, trace.ops).ops
-    longest = found[found["hlo_op"] == "input_transpose_fusion"]
+    op_rates = rates(trace.events, trace.devices, trace.ops).ops
+    longest = op_rates[op_rates["hlo_op"] == "input_transpose_fusion"]
     assert len(longest) == 8
     # Twice 1.3 GHz times 8192 bits, where AMD states 5.3 TB/s: the fusion passes the one, and not the other.
     assert longest["bytes_ratio"].between(1.15, 1.26).all()
@@ -423,8 +428,8 @@ def test_a_limit_that_the_trace_states_too_low_is_passed_and_said():
 def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
     trace = traces.trace("nsys/mfu_2gpu_before-2xH100")
     able = devices(*[(name, "NVIDIA H100 80GB HBM3", None, None) for name in ("gpu:0", "gpu:1")])
-    found = rates(trace.events, able, trace.ops).copies.query("direction == 'D2D'")
-    for row in found.to_dict("records"):
+    copy_rates = rates(trace.events, able, trace.ops).copies.query("direction == 'D2D'")
+    for row in copy_rates.to_dict("records"):
         assert (row["n"], row["bytes"], row["busy_ps"]) == plainly(trace.events, row["device"], "D2D")
         assert 0.95 < row["median_bytes_per_s"] / row["limit_bytes_per_s"] < 1
         assert (row["n"], row["small"]) == (493, 289)
@@ -445,8 +450,8 @@ def test_copies_within_h100s_reach_98_percent_of_half_their_memory_bandwidth():
 )
 def test_every_copy_of_a_whole_trace_is_counted_and_none_is_faster_than_its_limit(case, ways):
     trace = traces.trace(case)
-    found = rates(trace.events, trace.devices, trace.ops)
-    assert found.copies.groupby("direction")["n"].sum().to_dict() == ways
-    assert not (found.copies["limit_ratio"] > 1).any()
-    assert not (found.ops["roof_ratio"] > 1).any()
-    assert found.ops["reason"][(found.ops["flops_ratio"] > 1) | (found.ops["bytes_ratio"] > 1)].notna().all()
+    result = rates(trace.events, trace.devices, trace.ops)
+    assert result.copies.groupby("direction")["n"].sum().to_dict() == ways
+    assert not (result.copies["limit_ratio"] > 1).any()
+    assert not (result.ops["roof_ratio"] > 1).any()
+    assert result.ops["reason"][(result.ops["flops_ratio"] > 1) | (result.ops["bytes_ratio"] > 1)].notna().all()

@@ -8,8 +8,8 @@ PS_PER_S = 10**12
 
 
 def rate(operation: str, moved: int = 1000, time: int = PS_PER_S, ranks: int = 4, size: int = 4) -> dict:
-    made = rates([operation], *(np.array([value]) for value in (0, moved, time, ranks, size)))
-    return {name: None if pd.isna(values[0]) else values[0] for name, values in made.items()}
+    columns = rates([operation], *(np.array([value]) for value in (0, moved, time, ranks, size)))
+    return {name: None if pd.isna(values[0]) else values[0] for name, values in columns.items()}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_the_devices_seen_count_where_the_ranks_are_not_told():
 
 
 def test_a_rank_that_is_not_shown_makes_the_rate_a_lower_bound():
-    found = rate("all-reduce", ranks=4, size=2)
-    assert (found["bus_bytes_per_s"], found["at_least"], found["reason"]) == (1500.0, True, None)
+    lower_bound = rate("all-reduce", ranks=4, size=2)
+    assert (lower_bound["bus_bytes_per_s"], lower_bound["at_least"], lower_bound["reason"]) == (1500.0, True, None)
 
 
 def test_one_device_alone_gives_a_lower_bound_and_no_bus_bandwidth_without_its_ranks():

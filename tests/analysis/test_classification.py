@@ -12,7 +12,7 @@ from tracekit.analysis.overlap import partition
 NAMES = [level.value for level in LEVELS]
 
 
-def told(*rows: tuple) -> pd.DataFrame:
+def level_frame(*rows: tuple) -> pd.DataFrame:
     """Rows of (device, level or None, start, end[, name[, kind]])."""
     full = [(*row, *("op", "compute")[len(row) - 4 :]) for row in rows]
     frame = events(*[(device, kind, start, end, name) for device, _, start, end, name, kind in full])
@@ -25,22 +25,22 @@ def shares(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def test_time_of_several_levels_counts_for_the_least_trustworthy():
-    frame = told(("gpu:0", "opcode", 0, 10), ("gpu:0", "name", 4, 6), ("gpu:0", "nothing", 5, 8))
+    frame = level_frame(("gpu:0", "opcode", 0, 10), ("gpu:0", "name", 4, 6), ("gpu:0", "nothing", 5, 8))
     assert shares(frame) == {"opcode": 6, "name": 1, "nothing": 3}
 
 
 def test_the_levels_are_listed_by_trust_with_their_share_of_the_busy_time():
-    table = known_by(told(("gpu:0", "rule", 0, 30), ("gpu:1", "stat", 0, 10)))
+    table = known_by(level_frame(("gpu:0", "rule", 0, 30), ("gpu:1", "stat", 0, 10)))
     assert table["level"].tolist() == ["rule", "opcode", "stat", "stream", "name", "nothing"]
     assert table["ratio"].tolist() == [0.75, 0, 0.25, 0, 0, 0]
 
 
 def test_rows_without_a_level_count_as_told_by_nothing():
-    assert shares(told(("gpu:0", None, 0, 3), ("gpu:0", "hearsay", 5, 6))) == {"nothing": 4}
+    assert shares(level_frame(("gpu:0", None, 0, 3), ("gpu:0", "hearsay", 5, 6))) == {"nothing": 4}
 
 
 def test_rows_on_an_unknown_device_are_no_busy_time():
-    frame = told(("cpu:?", "name", 0, 9, "copy"), ("cpu:0", "opcode", 0, 5))
+    frame = level_frame(("cpu:?", "name", 0, 9, "copy"), ("cpu:0", "opcode", 0, 5))
     assert shares(frame) == {"opcode": 5}
     assert len(guessed(frame)) == 0
 
@@ -53,7 +53,7 @@ def test_without_rows_there_are_no_shares():
 
 
 def test_a_guessed_name_is_measured_by_its_union_on_each_device_and_the_longest_comes_first():
-    frame = told(
+    frame = level_frame(
         ("gpu:0", "name", 0, 10, "nccl", "collective"),
         ("gpu:0", "name", 5, 12, "nccl", "collective"),
         ("gpu:1", "name", 0, 4, "nccl", "collective"),
@@ -68,21 +68,21 @@ def test_a_guessed_name_is_measured_by_its_union_on_each_device_and_the_longest_
 
 
 def test_numbered_copies_of_an_op_are_one_name():
-    frame = told(
+    frame = level_frame(
         ("tpu:0", "nothing", 0, 3, "rpa.17"), ("tpu:0", "nothing", 5, 6, "rpa.2.1"), ("tpu:0", "nothing", 6, 7, "rpa")
     )
-    found = guessed(frame)
-    assert found[["name", "intervals", "device_time_ps"]].values.tolist() == [["rpa", 3, 5]]
+    guesses = guessed(frame)
+    assert guesses[["name", "intervals", "device_time_ps"]].values.tolist() == [["rpa", 3, 5]]
 
 
 def test_sums_over_many_devices_do_not_overflow():
     long = 2**62
-    frame = told(*[(f"gpu:{k}", "name", 0, long, "k") for k in range(8)])
+    frame = level_frame(*[(f"gpu:{k}", "name", 0, long, "k") for k in range(8)])
     assert (shares(frame), guessed(frame)["device_time_ps"].tolist()) == ({"name": 8 * long}, [8 * long])
 
 
 def test_the_frame_is_left_as_it_was():
-    frame = told(("gpu:0", "name", 5, 9), ("gpu:0", None, 0, 6))
+    frame = level_frame(("gpu:0", "name", 5, 9), ("gpu:0", None, 0, 6))
     before = frame.copy(deep=True)
     known_by(frame), guessed(frame)
     assert frame.equals(before)
@@ -116,24 +116,24 @@ def test_shares_and_guesses_agree_with_a_sweep_over_every_picosecond(rows):
             ]
             if here:
                 busy[NAMES[max(level for level, _, _ in here)]] += 1
-            for level, name, kind in {one for one in here if one[0] >= NAMES.index("name")}:
+            for level, name, kind in {guess for guess in here if guess[0] >= NAMES.index("name")}:
                 key = (name, kind, NAMES[level])
                 names[key] = names.get(key, 0) + 1
-    frame = told(*rows)
-    found = guessed(frame)
+    frame = level_frame(*rows)
+    guesses = guessed(frame)
     assert dict(zip(*known_by(frame)[["level", "busy_ps"]].values.T, strict=True)) == busy
     assert sum(busy.values()) == sum(partition(frame)["busy_ps"])
     assert {
         (row["name"], row["kind"], row["level"]): row["device_time_ps"]
-        for row in found.to_dict("records")
+        for row in guesses.to_dict("records")
         if row["device_time_ps"]
     } == names
-    assert found["device_time_ps"].is_monotonic_decreasing
+    assert guesses["device_time_ps"].is_monotonic_decreasing
 
 
 @pytest.mark.parametrize("count", [300, 70_000])
 def test_many_distinct_names_are_told_apart(count):
-    frame = told(*[("gpu:0", "nothing", 10 * at, 10 * at + 1 + at % 5, f"k{at}_") for at in range(count)])
-    found = guessed(frame)
-    assert len(found) == count
-    assert found["device_time_ps"].sum() == shares(frame)["nothing"] == sum(1 + at % 5 for at in range(count))
+    frame = level_frame(*[("gpu:0", "nothing", 10 * at, 10 * at + 1 + at % 5, f"k{at}_") for at in range(count)])
+    guesses = guessed(frame)
+    assert len(guesses) == count
+    assert guesses["device_time_ps"].sum() == shares(frame)["nothing"] == sum(1 + at % 5 for at in range(count))

@@ -22,12 +22,12 @@ from tracekit.timeline.timeline import timeline_of
 MS = 10**9
 
 
-def analysed(*made: dict, window: tuple[int, int] | None = None) -> Collectives:
-    return collectives(timeline_of(table(*made), window))
+def analyse(*row_dicts: dict, window: tuple[int, int] | None = None) -> Collectives:
+    return collectives(timeline_of(table(*row_dicts), window))
 
 
-def plain(found: pd.DataFrame) -> list[dict]:
-    return [{key: None if pd.isna(value) else value for key, value in one.items()} for one in records(found)]
+def plain(frame: pd.DataFrame) -> list[dict]:
+    return [{key: None if pd.isna(value) else value for key, value in record.items()} for record in records(frame)]
 
 
 # Three devices; the last to start is gpu:2, then gpu:0. gpu:0 computes during the first 20 ms of its first wait.
@@ -44,7 +44,7 @@ HAND_MADE = (
 
 
 def test_each_instance_is_split_into_waiting_for_the_last_and_transfer():
-    found = analysed(*HAND_MADE)
+    result = analyse(*HAND_MADE)
     first = {
         "instance": 0,
         "op": "all-reduce.1",
@@ -98,13 +98,13 @@ def test_each_instance_is_split_into_waiting_for_the_last_and_transfer():
         "algorithm_bytes_per_s": 250_000.0,
         "bus_bytes_per_s": pytest.approx(250_000 * 2 / 3),
     }
-    assert plain(found.table) == [first, second]
-    assert (found.alone, found.notes, found.lacking) == ("", (), "")
+    assert plain(result.table) == [first, second]
+    assert (result.alone, result.notes, result.lacking) == ("", (), "")
 
 
 def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others():
     common = {"collectives": 2, "n": 2, "expected_last": pytest.approx(2 / 3), "straggler": False}
-    assert plain(analysed(*HAND_MADE).by_device) == [
+    assert plain(analyse(*HAND_MADE).by_device) == [
         common
         | {
             "device": "gpu:0",
@@ -148,7 +148,7 @@ def test_each_device_is_told_how_often_it_was_last_and_what_that_cost_the_others
 
 
 def test_the_totals_are_those_of_all_rows():
-    assert plain(analysed(*HAND_MADE).total) == [
+    assert plain(analyse(*HAND_MADE).total) == [
         {
             "collectives": 2,
             "shared": 2,
@@ -166,8 +166,8 @@ def test_the_totals_are_those_of_all_rows():
 
 def test_operations_are_summed_by_what_they_do_and_how_much_they_move():
     more = [row(device, 300 * MS, 304 * MS, bytes=300_001, ranks="0,1,2") for device in ("gpu:0", "gpu:1", "gpu:2")]
-    found = plain(analysed(*HAND_MADE, *more).by_op)
-    assert found == [
+    by_op = plain(analyse(*HAND_MADE, *more).by_op)
+    assert by_op == [
         {
             "category": "all-reduce",
             "ranks": 3,
@@ -200,113 +200,116 @@ def test_operations_are_summed_by_what_they_do_and_how_much_they_move():
 
 
 def test_a_power_of_two_begins_its_size():
-    made = [row("gpu:0", 10 * k, 10 * k + 1, bytes=size) for k, size in enumerate((1023, 1024, 0))]
-    made.append(row("gpu:0", 90, 91))
-    assert [one["size_bytes"] for one in plain(analysed(*made).by_op)] == [512, 1024, 0, None]
+    row_dicts = [row("gpu:0", 10 * k, 10 * k + 1, bytes=size) for k, size in enumerate((1023, 1024, 0))]
+    row_dicts.append(row("gpu:0", 90, 91))
+    assert [record["size_bytes"] for record in plain(analyse(*row_dicts).by_op)] == [512, 1024, 0, None]
 
 
 def test_devices_that_start_last_together_share_the_cost_and_neither_is_called_last():
-    found = analysed(row("gpu:0", 0, 20), row("gpu:1", 7, 20), row("gpu:2", 7, 20))
-    assert plain(found.table)[0]["last"] is None
-    told = found.by_device.set_index("device")
-    assert told["cost_ps"].to_dict() == {"gpu:0": 0, "gpu:1": 4, "gpu:2": 3}
-    assert told["last"].tolist() == [0, 0, 0]
-    assert told["expected_last"].tolist() == [0.0, 0.0, 0.0]
+    result = analyse(row("gpu:0", 0, 20), row("gpu:1", 7, 20), row("gpu:2", 7, 20))
+    assert plain(result.table)[0]["last"] is None
+    by_device = result.by_device.set_index("device")
+    assert by_device["cost_ps"].to_dict() == {"gpu:0": 0, "gpu:1": 4, "gpu:2": 3}
+    assert by_device["last"].tolist() == [0, 0, 0]
+    assert by_device["expected_last"].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_device_that_left_before_the_last_one_came_waited_until_it_left():
     # A broadcast's root may go early.
-    found = analysed(
+    result = analyse(
         *(row("gpu:0", 100 * k, 100 * k + 20, "collective-broadcast") for k in range(3)),
         *(row("gpu:1", 100 * k + (30 if k else 5), 100 * k + 40, "collective-broadcast") for k in range(3)),
         row("gpu:0", 400, 420, "collective-broadcast"),
         row("gpu:1", 405, 425, "collective-broadcast"),
     )
-    assert found.table["wait_ps"].tolist() == [5, 20, 20, 5]
-    assert found.by_device["waiting_ps"].tolist() == [50, 0]
-    assert found.by_device["cost_ps"].tolist() == [0, 50]
+    assert result.table["wait_ps"].tolist() == [5, 20, 20, 5]
+    assert result.by_device["waiting_ps"].tolist() == [50, 0]
+    assert result.by_device["cost_ps"].tolist() == [0, 50]
 
 
 def test_one_rank_alone_tells_no_waiting_but_a_lower_bound_of_its_bandwidth():
-    found = analysed(row("gpu:0", 0, 10**12, bytes=1000, ranks="0,1"), row("gpu:0", 10**12, 2 * 10**12, kind="compute"))
-    (only,) = plain(found.table)
+    result = analyse(row("gpu:0", 0, 10**12, bytes=1000, ranks="0,1"), row("gpu:0", 10**12, 2 * 10**12, kind="compute"))
+    (only,) = plain(result.table)
     nothing = ("last_start_ps", "skew_ps", "end_skew_ps", "last", "wait_ps", "exposed_wait_ps", "transfer_ps")
     assert [only[name] for name in nothing] == [None] * len(nothing)
     assert (only["algorithm_bytes_per_s"], only["bus_bytes_per_s"], only["at_least"]) == (1000.0, 1000.0, True)
     assert only["reason"] == "seen on one device only, so its waiting is not known"
-    assert found.alone == (
+    assert result.alone == (
         "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
         "from one rank alone."
     )
-    (device,) = plain(found.by_device)
+    (device,) = plain(result.by_device)
     assert [device[name] for name in ("cost_ps", "held_up_ratio", "expected_last", "waiting_ps", "transfer_ps")] == (
         [None] * 5
     )
     assert (device["device_time_ps"], device["straggler"]) == (10**12, False)
-    assert plain(found.total)[0]["wait_ratio"] is None
+    assert plain(result.total)[0]["wait_ratio"] is None
 
 
 def test_devices_whose_collectives_were_not_matched_say_so():
-    found = analysed(*(row(f"tpu:{k}", 0, 10, ranks="{{0,2},{1,3}}") for k in range(2)))
-    assert found.alone == (
+    result = analyse(*(row(f"tpu:{k}", 0, 10, ranks="{{0,2},{1,3}}") for k in range(2)))
+    assert result.alone == (
         "No collective could be matched over the devices of the trace: waiting, skew and stragglers cannot be computed."
     )
-    assert len(found.notes) == 1
+    assert len(result.notes) == 1
 
 
 def test_the_profilers_own_wait_stands_beside_the_computed_one_where_every_row_has_it():
-    found = analysed(
+    result = analyse(
         row("cpu:0", 0, 30, wait_ps=9),
         row("cpu:1", 10, 30, wait_ps=0),
         row("cpu:0", 40, 50, wait_ps=3),
         row("cpu:1", 41, 50),
     )
-    assert plain(found.table[["wait_ps", "told_wait_ps"]]) == [
+    assert plain(result.table[["wait_ps", "told_wait_ps"]]) == [
         {"wait_ps": 10, "told_wait_ps": 9},
         {"wait_ps": 1, "told_wait_ps": None},
     ]
 
 
 def test_the_rank_that_sends_most_tells_the_size():
-    found = analysed(row("gpu:0", 0, 30, "all-to-all", bytes=9), row("gpu:1", 0, 30, "all-to-all", bytes=11))
-    assert found.table["bytes"].tolist() == [11]
+    result = analyse(row("gpu:0", 0, 30, "all-to-all", bytes=9), row("gpu:1", 0, 30, "all-to-all", bytes=11))
+    assert result.table["bytes"].tolist() == [11]
 
 
 def test_hidden_and_exposed_time_count_inside_the_window_only():
-    found = analysed(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
-    assert plain(found.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
+    result = analyse(row("gpu:0", 0, 100), row("gpu:1", 60, 100), row("gpu:0", 10, 50, kind="compute"), window=(40, 80))
+    assert plain(result.table[["hidden_ps", "exposed_ps", "exposed_wait_ps"]]) == [
         {"hidden_ps": 10, "exposed_ps": 50, "exposed_wait_ps": 10}
     ]
 
 
 def test_a_device_that_is_last_nearly_always_and_costs_something_straggles():
-    made = [
+    row_dicts = [
         row(f"gpu:{device}", 1000 * k + (100 if device == 3 else device), 1000 * k + 200)
         for k in range(10)
         for device in range(4)
     ]
-    assert analysed(*made).by_device["straggler"].tolist() == [False, False, False, True]
+    assert analyse(*row_dicts).by_device["straggler"].tolist() == [False, False, False, True]
     # The same lateness in ever longer steps.
-    cheap = [one | {"start_ps": one["start_ps"] * 100, "end_ps": one["start_ps"] * 100 + 200} for one in made]
-    cheap = [one | {"start_ps": one["start_ps"] - one["start_ps"] % 100_000} for one in cheap]
-    assert not analysed(*cheap).by_device["straggler"].any()
+    cheap = [
+        row_dict | {"start_ps": row_dict["start_ps"] * 100, "end_ps": row_dict["start_ps"] * 100 + 200}
+        for row_dict in row_dicts
+    ]
+    cheap = [row_dict | {"start_ps": row_dict["start_ps"] - row_dict["start_ps"] % 100_000} for row_dict in cheap]
+    assert not analyse(*cheap).by_device["straggler"].any()
 
 
 def test_waiting_behind_compute_makes_no_straggler():
-    made = [
+    row_dicts = [
         row(f"gpu:{device}", 1000 * k + 300 * (device == 1), 1000 * k + 400, kind=kind, lane=kind)
         for k in range(12)
         for device in range(2)
         for kind in ("collective", "compute")
     ]
-    found = analysed(*made).by_device
-    assert found["cost_ps"].tolist() == [0, 12 * 300]
-    assert found["exposed_cost_ps"].tolist() == [0, 0]
-    assert not found["straggler"].any()
+    by_device = analyse(*row_dicts).by_device
+    assert by_device["cost_ps"].tolist() == [0, 12 * 300]
+    assert by_device["exposed_cost_ps"].tolist() == [0, 0]
+    assert not by_device["straggler"].any()
 
 
 @pytest.mark.parametrize(
-    ("last", "of", "devices", "held_up", "wanted"),
+    ("last", "of", "devices", "held_up", "expected"),
     [
         (10, 10, 2, 0.05, True),
         (9, 10, 2, 0.05, False),  # 2.5 standard deviations
@@ -318,34 +321,34 @@ def test_waiting_behind_compute_makes_no_straggler():
         (0, 0, 8, 0.5, False),
     ],
 )
-def test_a_straggler_is_last_three_standard_deviations_above_chance(last, of, devices, held_up, wanted):
-    assert straggles(last, np.full(of, 1 / devices), held_up) is wanted
+def test_a_straggler_is_last_three_standard_deviations_above_chance(last, of, devices, held_up, expected):
+    assert straggles(last, np.full(of, 1 / devices), held_up) is expected
 
 
 def test_without_collectives_it_says_so():
-    found = analysed(row("gpu:0", 0, 10, kind="compute"))
-    assert found.lacking == "The trace holds no collectives."
-    frames = (found.table, found.by_device, found.by_op, found.total)
-    for made, columns in zip(frames, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS), strict=True):
-        assert (len(made), list(made.columns)) == (0, list(columns))
+    result = analyse(row("gpu:0", 0, 10, kind="compute"))
+    assert result.lacking == "The trace holds no collectives."
+    frames = (result.table, result.by_device, result.by_op, result.total)
+    for frame, columns in zip(frames, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS), strict=True):
+        assert (len(frame), list(frame.columns)) == (0, list(columns))
 
 
 def test_the_columns_have_the_dtypes_that_they_promise():
-    found = analysed(*HAND_MADE)
-    for made, columns in (
-        (found.table, COLLECTIVE_COLUMNS),
-        (found.by_device, DEVICE_COLUMNS),
-        (found.by_op, OP_COLUMNS),
-        (found.total, TOTAL_COLUMNS),
+    result = analyse(*HAND_MADE)
+    for frame, columns in (
+        (result.table, COLLECTIVE_COLUMNS),
+        (result.by_device, DEVICE_COLUMNS),
+        (result.by_op, OP_COLUMNS),
+        (result.total, TOTAL_COLUMNS),
     ):
-        assert {name: str(dtype) for name, dtype in made.dtypes.items()} == columns
+        assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == columns
 
 
 @st.composite
 def programs(draw):
     """Random collectives with compute between and beneath them, which share a sequence number; times are small."""
     devices = draw(st.integers(1, 4))
-    made, at = [], 0
+    row_dicts, at = [], 0
     for number in range(draw(st.integers(1, 6))):
         category = draw(st.sampled_from(["all-reduce", "all-gather", "collective-broadcast"]))
         members = sorted(draw(st.sets(st.integers(0, devices - 1), min_size=1)))
@@ -353,154 +356,158 @@ def programs(draw):
         met = max(starts) + draw(st.integers(0, 6))
         for device, start in zip(members, starts, strict=True):
             end = met + draw(st.integers(0, 4))
-            made.append(row(f"gpu:{device}", start, end, category, sequence=number, group="g", hlo_op=f"op.{number}"))
+            row_dicts.append(
+                row(f"gpu:{device}", start, end, category, sequence=number, group="g", hlo_op=f"op.{number}")
+            )
             at = max(at, end)
     for _ in range(draw(st.integers(0, 8))):
         start = draw(st.integers(0, 80))
-        made.append(
+        row_dicts.append(
             row(f"gpu:{draw(st.integers(0, devices - 1))}", start, start + draw(st.integers(0, 20)), kind="compute")
         )
-    return made
+    return row_dicts
 
 
 @settings(max_examples=60, deadline=None)
 @given(programs())
-def test_every_figure_is_what_counting_picoseconds_gives(made):
-    found = analysed(*made)
-    talks = [one for one in made if one["kind"] == "collective"]
+def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
+    result = analyse(*row_dicts)
+    talks = [event for event in row_dicts if event["kind"] == "collective"]
     computes: dict[str, set[int]] = {}
-    for one in made:
-        if one["kind"] == "compute":
-            computes.setdefault(one["device"], set()).update(range(one["start_ps"], one["end_ps"]))
-    waited: dict[str, int] = {one["device"]: 0 for one in talks}
-    for number in {one["sequence"] for one in talks}:
-        mine = [one for one in talks if one["sequence"] == number]
-        last = max(one["start_ps"] for one in mine)
-        (told,) = [one for one in plain(found.table) if one["op"] == f"op.{number}"]
-        assert (told["devices"], told["category"]) == (len(mine), mine[0]["category"])
-        assert (told["start_ps"], told["end_ps"]) == (
-            min(one["start_ps"] for one in mine),
-            max(one["end_ps"] for one in mine),
+    for event in row_dicts:
+        if event["kind"] == "compute":
+            computes.setdefault(event["device"], set()).update(range(event["start_ps"], event["end_ps"]))
+    waited: dict[str, int] = {event["device"]: 0 for event in talks}
+    for number in {event["sequence"] for event in talks}:
+        mine = [event for event in talks if event["sequence"] == number]
+        last = max(event["start_ps"] for event in mine)
+        (figures,) = [record for record in plain(result.table) if record["op"] == f"op.{number}"]
+        assert (figures["devices"], figures["category"]) == (len(mine), mine[0]["category"])
+        assert (figures["start_ps"], figures["end_ps"]) == (
+            min(event["start_ps"] for event in mine),
+            max(event["end_ps"] for event in mine),
         )
-        busy = [(one["device"], at) for one in mine for at in range(one["start_ps"], one["end_ps"])]
+        busy = [(event["device"], at) for event in mine for at in range(event["start_ps"], event["end_ps"])]
         behind = [1 for device, at in busy if at in computes.get(device, ())]
-        assert (told["hidden_ps"], told["exposed_ps"]) == (len(behind), len(busy) - len(behind))
+        assert (figures["hidden_ps"], figures["exposed_ps"]) == (len(behind), len(busy) - len(behind))
         if len(mine) > 1:
             waits = [(device, at) for device, at in busy if at < last]
-            assert told["wait_ps"] == len(waits)
-            assert told["exposed_wait_ps"] == len([1 for device, at in waits if at not in computes.get(device, ())])
-            assert told["transfer_ps"] == told["end_ps"] - last
+            assert figures["wait_ps"] == len(waits)
+            assert figures["exposed_wait_ps"] == len([1 for device, at in waits if at not in computes.get(device, ())])
+            assert figures["transfer_ps"] == figures["end_ps"] - last
             for device, _ in waits:
                 waited[device] += 1
-            late = [one["device"] for one in mine if one["start_ps"] == last]
-            assert told["last"] == (late[0] if len(late) == 1 and told["skew_ps"] else None)
+            late = [event["device"] for event in mine if event["start_ps"] == last]
+            assert figures["last"] == (late[0] if len(late) == 1 and figures["skew_ps"] else None)
         else:
-            assert told["wait_ps"] is None
-    by_device = {one["device"]: one for one in plain(found.by_device)}
-    assert {name: one["waiting_ps"] or 0 for name, one in by_device.items()} == waited
+            assert figures["wait_ps"] is None
+    by_device = {record["device"]: record for record in plain(result.by_device)}
+    assert {name: record["waiting_ps"] or 0 for name, record in by_device.items()} == waited
     for cost, wait in (("cost_ps", "wait_ps"), ("exposed_cost_ps", "exposed_wait_ps")):
-        assert found.by_device[cost].sum() == found.table[wait].sum()
-    assert found.by_device["last"].sum() == found.table["last"].notna().sum()
-    assert found.by_device["expected_last"].sum() == pytest.approx(found.table["last"].notna().sum())
+        assert result.by_device[cost].sum() == result.table[wait].sum()
+    assert result.by_device["last"].sum() == result.table["last"].notna().sum()
+    assert result.by_device["expected_last"].sum() == pytest.approx(result.table["last"].notna().sum())
     for name in ("hidden_ps", "exposed_ps", "device_time_ps"):
-        assert found.by_device[name].sum() == found.table[name].sum() == found.total[name].sum()
+        assert result.by_device[name].sum() == result.table[name].sum() == result.total[name].sum()
 
 
 @pytest.mark.parametrize(
     "case", ["generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto"]
 )
 def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    found = collectives(timeline_of(traces.trace(case)))
-    assert found.table["matched_by"].nunique() == 1
+    result = collectives(timeline_of(traces.trace(case)))
+    assert result.table["matched_by"].nunique() == 1
     # The second GPU is 20 us late to each all-reduce, the first 10 us to each all-gather.
-    assert (found.table["skew_ps"] // 10**6).tolist() == [20, 10] * 3
-    assert found.table["last"].str[-5:].tolist() == ["gpu:1", "gpu:0"] * 3
-    assert found.table["end_skew_ps"].tolist() == [0] * 6
-    assert found.total["waiting_ps"].tolist() == [3 * 30 * 10**6]
+    assert (result.table["skew_ps"] // 10**6).tolist() == [20, 10] * 3
+    assert result.table["last"].str[-5:].tolist() == ["gpu:1", "gpu:0"] * 3
+    assert result.table["end_skew_ps"].tolist() == [0] * 6
+    assert result.total["waiting_ps"].tolist() == [3 * 30 * 10**6]
     # Each moved its bytes from the start of the last one on: all-reduces 4 MiB in 200 us, which ring algorithms send
     # 2 (n - 1) / n times, all-gathers 2 MiB in 70 us, (n - 1) / n times.
-    known = found.table["bus_bytes_per_s"].notna()
+    has_rate = result.table["bus_bytes_per_s"].notna()
     expected = [4 * 2**20 / 200e-6, 2**20 / 70e-6] * 3
-    assert found.table.loc[known, "bus_bytes_per_s"].tolist() == pytest.approx(
-        [rate for rate, there in zip(expected, known, strict=True) if there]
+    assert result.table.loc[has_rate, "bus_bytes_per_s"].tolist() == pytest.approx(
+        [rate for rate, there in zip(expected, has_rate, strict=True) if there]
     )
     # JSON has no HLO; what a rank gathers from how many others, Nsight's payloads do not tell.
-    assert known.tolist() == [not case.endswith(".json.gz"), not case.endswith((".json.gz", ".sqlite"))] * 3
+    assert has_rate.tolist() == [not case.endswith(".json.gz"), not case.endswith((".json.gz", ".sqlite"))] * 3
 
 
 @pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
 def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    found = collectives(timeline_of(traces.trace(case)))
-    assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[6, 6]]
-    assert (found.table["skew_ps"] // 10**6).tolist() == [5, 0] * 3
-    assert found.total["waiting_ps"].tolist() == [3 * 5 * 10**6]
-    assert found.table["last"].fillna("").tolist() == ["tpu:1", ""] * 3
-    assert not found.by_device["straggler"].any()
+    result = collectives(timeline_of(traces.trace(case)))
+    assert result.total[["collectives", "shared"]].to_numpy().tolist() == [[6, 6]]
+    assert (result.table["skew_ps"] // 10**6).tolist() == [5, 0] * 3
+    assert result.total["waiting_ps"].tolist() == [3 * 5 * 10**6]
+    assert result.table["last"].fillna("").tolist() == ["tpu:1", ""] * 3
+    assert not result.by_device["straggler"].any()
 
 
 def test_of_one_rank_or_one_chip_durations_are_all_that_is_known():
-    found = collectives(timeline_of(traces.trace("generated/kineto/rank0.pt.trace.json.gz")))
-    assert found.alone
-    assert found.table["ranks"].tolist() == [2] * 6
+    result = collectives(timeline_of(traces.trace("generated/kineto/rank0.pt.trace.json.gz")))
+    assert result.alone
+    assert result.table["ranks"].tolist() == [2] * 6
     events = traces.trace("generated/tpu.xplane.pb").events
-    found = collectives(timeline_of(events[events["device"] == "tpu:0"]))
-    assert (len(found.table), found.table["at_least"].all()) == (6, True)
+    result = collectives(timeline_of(events[events["device"] == "tpu:0"]))
+    assert (len(result.table), result.table["at_least"].all()) == (6, True)
 
 
 @needs_real
 def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7_us():
     trace = traces.trace("kineto/dlrm-8xV100")
-    found, events = collectives(timeline_of(trace)), trace.events
-    assert int(found.table["skew_ps"].max()) == 7_624_000_000
-    assert int(found.table["end_skew_ps"].max()) == 7_000_000
+    result, events = collectives(timeline_of(trace)), trace.events
+    assert int(result.table["skew_ps"].max()) == 7_624_000_000
+    assert int(result.table["end_skew_ps"].max()) == 7_000_000
     # Independently: the k-th collective of each rank, by pandas.
     talks = events[events["kind"] == "collective"].sort_values(["device", "start_ps"])
     k = talks.groupby("device", observed=True).cumcount()
     last = talks.groupby(k)["start_ps"].transform("max")
-    assert int(found.total["waiting_ps"].iloc[0]) == int((last - talks["start_ps"]).sum())
-    assert found.table["last"].tolist() == [talks.loc[one, "device"] for one in talks.groupby(k)["start_ps"].idxmax()]
-    assert found.by_device.loc[found.by_device["straggler"], "device"].tolist() == ["rank7/gpu:7"]
+    assert int(result.total["waiting_ps"].iloc[0]) == int((last - talks["start_ps"]).sum())
+    assert result.table["last"].tolist() == [
+        talks.loc[place, "device"] for place in talks.groupby(k)["start_ps"].idxmax()
+    ]
+    assert result.by_device.loc[result.by_device["straggler"], "device"].tolist() == ["rank7/gpu:7"]
 
 
 @needs_real
 def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
-    found = collectives(timeline_of(traces.trace("chrome/jax-tpu-2chip-vllm")))
-    assert found.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
-    assert 0.01 < found.total["wait_ratio"].iloc[0] < 0.03
+    result = collectives(timeline_of(traces.trace("chrome/jax-tpu-2chip-vllm")))
+    assert result.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
+    assert 0.01 < result.total["wait_ratio"].iloc[0] < 0.03
     # Together the devices' collective time is that of independent sweeps, in expected.json: no two ran at once.
-    assert [round(time / 10**6, 3) for time in found.by_device["device_time_ps"]] == [3438.251, 3458.383]
-    assert not found.by_device["straggler"].any()
+    assert [round(time / 10**6, 3) for time in result.by_device["device_time_ps"]] == [3438.251, 3458.383]
+    assert not result.by_device["straggler"].any()
 
 
 @needs_real
 def test_one_rank_of_two_shows_durations_only():
-    found = collectives(timeline_of(traces.trace("kineto/hta-nccl_data-A100")))
-    assert found.alone
-    assert len(found.table) == 21
-    assert found.table["at_least"].all()
-    assert found.table["ranks"].tolist() == [2] * 21
+    result = collectives(timeline_of(traces.trace("kineto/hta-nccl_data-A100")))
+    assert result.alone
+    assert len(result.table) == 21
+    assert result.table["at_least"].all()
+    assert result.table["ranks"].tolist() == [2] * 21
 
 
 @needs_real
 def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
-    found = collectives(timeline_of(traces.trace("xplane/tpu-v6e-4chip")))
-    assert found.alone
-    assert (len(found.table), len(found.notes)) == (12, 1)
+    result = collectives(timeline_of(traces.trace("xplane/tpu-v6e-4chip")))
+    assert result.alone
+    assert (len(result.table), len(result.notes)) == (12, 1)
     # 5,368,709,120 bytes in 121.688 ms, of two ranks, of which one may have waited.
-    assert found.table["bus_bytes_per_s"].iloc[0] == pytest.approx(5_368_709_120 / 0.12168764)
+    assert result.table["bus_bytes_per_s"].iloc[0] == pytest.approx(5_368_709_120 / 0.12168764)
 
 
 @needs_real
 def test_sends_between_two_processes_wait_more_than_half_of_their_time():
-    found = collectives(timeline_of(traces.trace("nsys/mfu_2gpu_before-2xH100")))
-    assert found.total["shared"].tolist() == [33]
-    assert found.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
-    assert found.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
+    result = collectives(timeline_of(traces.trace("nsys/mfu_2gpu_before-2xH100")))
+    assert result.total["shared"].tolist() == [33]
+    assert result.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
+    assert result.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
 
 
 @pytest.mark.parametrize("jax", ["0.10.2", "0.12.0"])
 def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
-    found = collectives(timeline_of(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb")))
-    assert found.table["matched_by"].tolist() == ["run"] * 3
-    assert found.table["last"].tolist() == ["cpu:1"] * 3
-    assert found.table["wait_ps"].tolist() == pytest.approx(found.table["told_wait_ps"].tolist(), rel=0.12)
+    result = collectives(timeline_of(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb")))
+    assert result.table["matched_by"].tolist() == ["run"] * 3
+    assert result.table["last"].tolist() == ["cpu:1"] * 3
+    assert result.table["wait_ps"].tolist() == pytest.approx(result.table["told_wait_ps"].tolist(), rel=0.12)

@@ -41,20 +41,20 @@ def test_the_explanation_is_of_the_whole_trace_or_of_the_stretches_that_count():
 
 
 def test_stretches_stand_for_steps_of_the_critical_path():
-    found = tracekit.explain(APART, windows=windows(("both", 200, 300), ("both", 0, 100)))
-    assert found.critical_path.steps[["name", "start_ps", "wall_ps"]].to_numpy().tolist() == [
+    result = tracekit.explain(APART, windows=windows(("both", 200, 300), ("both", 0, 100)))
+    assert result.critical_path.steps[["name", "start_ps", "wall_ps"]].to_numpy().tolist() == [
         ["both", 0, 100],
         ["both", 200, 100],
     ]
-    assert found.steps.lacking
+    assert result.steps.lacking
 
 
 def test_a_stretch_that_begins_inside_another_is_no_step_of_its_own():
-    found = tracekit.explain(APART, windows=windows(("outer", 200, 300), ("inner", 250, 260)))
-    assert found.critical_path.steps["name"].tolist() == ["outer"]
+    result = tracekit.explain(APART, windows=windows(("outer", 200, 300), ("inner", 250, 260)))
+    assert result.critical_path.steps["name"].tolist() == ["outer"]
 
 
-def stepped(*steps: tuple[int, int, int]):
+def trace_in_steps(*steps: tuple[int, int, int]):
     """A trace of three rows of 50 ps, from 0, 200 and 250, with two phases and annotated steps (number, start, end)."""
     number, start, end = zip(*steps, strict=True)
     marks = frame(
@@ -75,56 +75,58 @@ def stepped(*steps: tuple[int, int, int]):
 
 
 def test_steps_that_are_annotated_inside_the_stretches_are_kept():
-    found = tracekit.explain(stepped((0, 200, 250), (1, 250, 300)), windows=windows(("both", 200, 300)))
-    assert found.steps.lacking == ""
-    assert found.steps.table["step"].tolist() == [0, 1]
-    assert found.critical_path.steps["step"].tolist() == [0, 1]
+    result = tracekit.explain(trace_in_steps((0, 200, 250), (1, 250, 300)), windows=windows(("both", 200, 300)))
+    assert result.steps.lacking == ""
+    assert result.steps.table["step"].tolist() == [0, 1]
+    assert result.critical_path.steps["step"].tolist() == [0, 1]
 
 
 def test_steps_that_are_annotated_elsewhere_do_not_count():
-    found = tracekit.explain(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)), windows=windows(("both", 200, 300)))
-    assert found.steps.table["step"].tolist() == [1, 2]
-    assert found.critical_path.steps["step"].tolist() == [1, 2]
+    result = tracekit.explain(
+        trace_in_steps((0, 0, 50), (1, 200, 250), (2, 250, 300)), windows=windows(("both", 200, 300))
+    )
+    assert result.steps.table["step"].tolist() == [1, 2]
+    assert result.critical_path.steps["step"].tolist() == [1, 2]
 
 
 def test_where_all_steps_are_annotated_elsewhere_the_stretches_stand_for_them():
-    found = tracekit.explain(stepped((0, 0, 50), (1, 50, 100)), windows=windows(("both", 200, 300)))
-    assert found.steps.lacking
-    assert found.critical_path.steps["name"].tolist() == ["both"]
+    result = tracekit.explain(trace_in_steps((0, 0, 50), (1, 50, 100)), windows=windows(("both", 200, 300)))
+    assert result.steps.lacking
+    assert result.critical_path.steps["name"].tolist() == ["both"]
 
 
 def test_a_trace_without_device_work_is_not_explained_and_it_is_said_why():
-    found = tracekit.explain(trace(events()))
+    result = tracekit.explain(trace(events()))
     lacking = [
-        one.lacking
-        for one in (
-            found.steps,
-            found.collectives,
-            found.idle,
-            found.launches,
-            found.critical_path,
-            found.offenders,
-            found.bandwidth,
+        analysis.lacking
+        for analysis in (
+            result.steps,
+            result.collectives,
+            result.idle,
+            result.launches,
+            result.critical_path,
+            result.offenders,
+            result.bandwidth,
         )
     ]
-    assert [one for one in lacking if not one.endswith(".")] == []
+    assert [reason for reason in lacking if not reason.endswith(".")] == []
 
 
 def test_stretches_in_which_nothing_ran_are_not_explained_and_it_is_said_why():
-    found = tracekit.explain(APART, windows=(400, 500))
-    assert (found.devices, found.rows) == (0, 0)
-    assert [task.name for task in ANALYSES if not getattr(found, task.name).lacking] == []
+    result = tracekit.explain(APART, windows=(400, 500))
+    assert (result.devices, result.rows) == (0, 0)
+    assert [task.name for task in ANALYSES if not getattr(result, task.name).lacking] == []
 
 
 def test_an_explanation_is_the_results_of_its_tasks():
     timeline = timeline_of(APART)
     results = run(tasks(timeline))
-    found = vars(explanation(timeline, results))
-    assert found.keys() == {"devices", "rows", *results}
-    assert all(found[name] is result for name, result in results.items())
+    fields = vars(explanation(timeline, results))
+    assert fields.keys() == {"devices", "rows", *results}
+    assert all(fields[name] is result for name, result in results.items())
 
 
-def noted(order: list[str], name: str, *needs: str) -> Task:
+def noting_task(order: list[str], name: str, *needs: str) -> Task:
     """A task that notes its name and gives it with the results that it was given."""
     return Task(name, lambda *results: order.append(name) or (name, *results), needs)
 
@@ -132,7 +134,12 @@ def noted(order: list[str], name: str, *needs: str) -> Task:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_a_task_follows_what_it_needs_and_is_given_it_in_the_order_it_names(threads):
     order: list[str] = []
-    todo = [noted(order, "c", "b", "a"), noted(order, "b", "a"), noted(order, "d", "c"), noted(order, "a")]
+    todo = [
+        noting_task(order, "c", "b", "a"),
+        noting_task(order, "b", "a"),
+        noting_task(order, "d", "c"),
+        noting_task(order, "a"),
+    ]
     a, b = ("a",), ("b", ("a",))
     c = ("c", b, a)
     assert run(todo, threads) == {"a": a, "b": b, "c": c, "d": ("d", c)}
@@ -141,20 +148,26 @@ def test_a_task_follows_what_it_needs_and_is_given_it_in_the_order_it_names(thre
 
 def test_a_free_thread_takes_the_first_task_whose_needs_are_met():
     order: list[str] = []
-    todo = [noted(order, "late", "b"), noted(order, "a"), noted(order, "b"), noted(order, "c"), noted(order, "d", "a")]
+    todo = [
+        noting_task(order, "late", "b"),
+        noting_task(order, "a"),
+        noting_task(order, "b"),
+        noting_task(order, "c"),
+        noting_task(order, "d", "a"),
+    ]
     run(todo, threads=1)
     assert order == ["a", "b", "late", "c", "d"]
 
 
 def test_one_thread_does_all_on_the_thread_that_asks():
-    found = run([Task(name, threading.current_thread) for name in "abc"], threads=1)
-    assert set(found.values()) == {threading.current_thread()}
+    results = run([Task(name, threading.current_thread) for name in "abc"], threads=1)
+    assert set(results.values()) == {threading.current_thread()}
 
 
 def test_two_threads_are_at_two_tasks_at_once():
     both = threading.Barrier(2, timeout=30)
-    found = run([Task("a", both.wait), Task("b", both.wait), Task("c", threading.current_thread)], threads=2)
-    assert sorted([found["a"], found["b"]]) == [0, 1]
+    results = run([Task("a", both.wait), Task("b", both.wait), Task("c", threading.current_thread)], threads=2)
+    assert sorted([results["a"], results["b"]]) == [0, 1]
 
 
 def test_without_tasks_there_are_no_results():
@@ -163,7 +176,7 @@ def test_without_tasks_there_are_no_results():
 
 @pytest.mark.parametrize("on_this_thread", [False, True])
 def test_what_a_task_raises_is_raised_once_the_others_that_had_begun_are_done(on_this_thread):
-    both, failed, done = threading.Barrier(2, timeout=30), threading.Event(), []
+    both, failed, order = threading.Barrier(2, timeout=30), threading.Event(), []
     me = threading.current_thread()
 
     def work() -> None:
@@ -173,17 +186,27 @@ def test_what_a_task_raises_is_raised_once_the_others_that_had_begun_are_done(on
             raise ValueError("the window is empty")
         failed.wait(30)
         time.sleep(0.05)  # by now the other thread has given up, unless it waits
-        done.append("slow")
+        order.append("slow")
 
-    todo = [Task("one", work), Task("other", work), noted(done, "never begun"), noted(done, "nor this", "one", "other")]
+    todo = [
+        Task("one", work),
+        Task("other", work),
+        noting_task(order, "never begun"),
+        noting_task(order, "nor this", "one", "other"),
+    ]
     with pytest.raises(ValueError, match="the window is empty"):
         run(todo, threads=2)
-    assert done == ["slow"]
+    assert order == ["slow"]
 
 
 def test_with_one_thread_what_a_task_raises_ends_it():
     order: list[str] = []
-    todo = [noted(order, "a"), Task("b", lambda a: 1 // 0, ("a",)), noted(order, "c", "b"), noted(order, "d")]
+    todo = [
+        noting_task(order, "a"),
+        Task("b", lambda a: 1 // 0, ("a",)),
+        noting_task(order, "c", "b"),
+        noting_task(order, "d"),
+    ]
     with pytest.raises(ZeroDivisionError):
         run(todo, threads=1)
     assert order == ["a"]

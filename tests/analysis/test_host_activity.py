@@ -13,10 +13,11 @@ def test_spans_are_merged_by_thread_and_by_what_they_prove():
         ("Iterator::Map", 1, 2, "pool"),
         ("step", 0, 99),
     )
-    found = {
-        thread: {one: held.tolist() for one, held in kinds.items()} for thread, kinds in activity_times(spans).items()
+    times = {
+        thread: {activity: intervals.tolist() for activity, intervals in kinds.items()}
+        for thread, kinds in activity_times(spans).items()
     }
-    assert found == {
+    assert times == {
         ("h", "main"): {Activity.LOADING: [[0, 9]], Activity.COMPILING: [[4, 6]]},
         ("h", "pool"): {Activity.LOADING: [[1, 2]]},
     }
@@ -24,7 +25,7 @@ def test_spans_are_merged_by_thread_and_by_what_they_prove():
 
 
 def test_the_dispatcher_of_a_host_is_the_only_thread_that_calls_jitted_functions():
-    one = host_spans(("PjitFunction(f)", 0, 1, "python"), ("PJRT_LoadedExecutable_Execute", 0, 1, "python"))
-    assert dispatchers(one) == {"h": "python"}
+    dispatch_spans = host_spans(("PjitFunction(f)", 0, 1, "python"), ("PJRT_LoadedExecutable_Execute", 0, 1, "python"))
+    assert dispatchers(dispatch_spans) == {"h": "python"}
     assert dispatchers(host_spans(("PjitFunction(f)", 0, 1), ("PjitFunction(g)", 0, 1, "other"))) == {}
     assert dispatchers(host_spans(("matmul", 0, 1))) == {}

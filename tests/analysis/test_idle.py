@@ -40,19 +40,19 @@ def during(start, end, **more):
 
 
 def test_a_late_launch_is_host_bound_until_it_begins_and_latency_from_then_on():
-    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)))
-    assert pieces(found) == [(100, 990, "host-bound", 1), (990, 1000, "launch latency", 1)]
-    assert found.gaps["interval"].tolist() == [0, 0]
+    result = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)))
+    assert pieces(result) == [(100, 990, "host-bound", 1), (990, 1000, "launch latency", 1)]
+    assert result.gaps["interval"].tolist() == [0, 0]
 
 
 def test_a_launch_that_returned_just_before_the_device_went_idle_is_latency():
-    found = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 88, 93)))
-    assert pieces(found) == [(100, 110, "launch latency", 1)]
+    result = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 88, 93)))
+    assert pieces(result) == [(100, 110, "launch latency", 1)]
 
 
 def test_work_that_was_queued_long_before_takes_a_short_time_to_start():
-    found = idle(work(FIRST, row("gpu:0", 102, 120, 2)), calls(CALLED, call(2, 10, 15)))
-    assert pieces(found) == [(100, 102, "between queued work", 1)]
+    result = idle(work(FIRST, row("gpu:0", 102, 120, 2)), calls(CALLED, call(2, 10, 15)))
+    assert pieces(result) == [(100, 102, "between queued work", 1)]
 
 
 def test_20_us_are_still_prompt():
@@ -63,57 +63,57 @@ def test_20_us_are_still_prompt():
 
 
 def test_queued_work_that_does_not_start_for_long_waited_for_something_that_the_trace_does_not_show():
-    found = idle(work(FIRST, row("gpu:0", 121, 130, 2)), calls(CALLED, call(2, 10, 15)))
-    assert pieces(found) == [(100, 121, "unexplained", 1)]
+    result = idle(work(FIRST, row("gpu:0", 121, 130, 2)), calls(CALLED, call(2, 10, 15)))
+    assert pieces(result) == [(100, 121, "unexplained", 1)]
 
 
 def test_work_launched_on_an_idle_device_that_starts_long_after_the_call_is_unexplained_from_the_call_on():
-    found = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 200, 205)))
-    assert pieces(found) == [(100, 200, "host-bound", 1), (200, 300, "unexplained", 1)]
+    result = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 200, 205)))
+    assert pieces(result) == [(100, 200, "host-bound", 1), (200, 300, "unexplained", 1)]
 
 
 def test_a_slow_launch_call_is_launch_latency_for_as_long_as_it_takes():
-    found = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
-    assert pieces(found) == [(100, 200, "host-bound", 1), (200, 5010, "launch latency", 1)]
+    result = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
+    assert pieces(result) == [(100, 200, "host-bound", 1), (200, 5010, "launch latency", 1)]
 
 
 def test_a_launch_that_seems_to_begin_after_its_work_came_late_all_the_same():
-    found = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 302, 305)))
-    assert pieces(found) == [(100, 300, "host-bound", 1)]
+    result = idle(work(FIRST, row("gpu:0", 300, 330, 2)), calls(CALLED, call(2, 302, 305)))
+    assert pieces(result) == [(100, 300, "host-bound", 1)]
 
 
 def test_the_window_s_edges_are_before_the_first_and_after_the_last_work():
-    found = idle(work(row("gpu:0", 50, 60), row("gpu:1", 0, 100)))
-    assert pieces(found) == [(0, 50, "before first work", 0), (60, 100, "after last work", None)]
-    assert pieces(found, "gpu:1") == []
+    result = idle(work(row("gpu:0", 50, 60), row("gpu:1", 0, 100)))
+    assert pieces(result) == [(0, 50, "before first work", 0), (60, 100, "after last work", None)]
+    assert pieces(result, "gpu:1") == []
 
 
 def test_a_lane_that_was_told_to_wait_for_a_copy_of_another_device_waited_for_the_copy():
     events = work(FIRST, row("gpu:0", 205, 230, 2, lane="7"), row("gpu:1", 20, 200, 3, kind="memcpy"))
-    told = during(12, 13, device="gpu:0", lane="7", on_device="gpu:1", on_lane="1", recorded=11 * US)
+    lane_wait = during(12, 13, device="gpu:0", lane="7", on_device="gpu:1", on_lane="1", recorded=11 * US)
     launches = calls(CALLED, call(3, 5, 9), call(2, 15, 20))
-    assert pieces(idle(events, launches, syncs=waits(told))) == [
+    assert pieces(idle(events, launches, syncs=waits(lane_wait))) == [
         (100, 200, "waiting for a copy", 1),
         (200, 205, "between queued work", 1),
         # Until the last end of the other device there is nothing more.
     ]
     # A wait that is told as the launch begins comes before it.
-    assert pieces(idle(events, launches, syncs=waits({**told, "start": 15 * US, "end": 16 * US})))[0][1] == 200
+    assert pieces(idle(events, launches, syncs=waits({**lane_wait, "start": 15 * US, "end": 16 * US})))[0][1] == 200
     # The wait was told to another lane, after the launch, for work launched later, or for work that ended too late.
     for other in (
-        {**told, "lane": "8"},
-        {**told, "start": 16 * US, "end": 17 * US},
-        {**told, "recorded": 5 * US},
-        {**told, "on_lane": "2"},
+        {**lane_wait, "lane": "8"},
+        {**lane_wait, "start": 16 * US, "end": 17 * US},
+        {**lane_wait, "recorded": 5 * US},
+        {**lane_wait, "on_lane": "2"},
     ):
         assert pieces(idle(events, launches, syncs=waits(other))) == [(100, 205, "unexplained", 1)]
 
 
 def test_a_lane_that_was_told_to_wait_for_other_work_waited_for_another_device():
     events = work(FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 200, 3))
-    told = during(12, 13, device="gpu:0", on_device="gpu:1")
-    found = pieces(idle(events, calls(CALLED, call(3, 5, 9), call(2, 15, 20)), syncs=waits(told)))
-    assert found == [
+    lane_wait = during(12, 13, device="gpu:0", on_device="gpu:1")
+    actual = pieces(idle(events, calls(CALLED, call(3, 5, 9), call(2, 15, 20)), syncs=waits(lane_wait)))
+    assert actual == [
         (100, 200, "waiting for a collective or another device", 1),
         (200, 205, "between queued work", 1),
     ]
@@ -123,9 +123,9 @@ def test_of_several_waits_of_a_lane_the_work_that_ends_last_counts():
     events = work(
         FIRST, row("gpu:0", 205, 230, 2), row("gpu:1", 20, 200, 3, kind="memcpy"), row("gpu:1", 20, 150, 4, lane="2")
     )
-    told = [during(12, 13, device="gpu:0", on_device="gpu:1", on_lane=lane) for lane in ("1", "2")]
+    lane_waits = [during(12, 13, device="gpu:0", on_device="gpu:1", on_lane=lane) for lane in ("1", "2")]
     launches = calls(CALLED, call(3, 5, 9), call(4, 6, 9), call(2, 15, 20))
-    assert pieces(idle(events, launches, syncs=waits(*told)))[0] == (100, 200, "waiting for a copy", 1)
+    assert pieces(idle(events, launches, syncs=waits(*lane_waits)))[0] == (100, 200, "waiting for a copy", 1)
 
 
 def test_the_collective_that_ends_later_elsewhere_is_waited_for_if_work_starts_right_after_it():
@@ -151,8 +151,8 @@ def test_a_collective_that_ended_elsewhere_before_the_launch_or_after_the_start_
         (195, 205, "launch latency", 1),
     ]
     brief = work(first, row("gpu:0", 120, 130, 2), row("gpu:1", 50, 110, 3, kind="collective"))
-    found = idle(brief, calls(CALLED, call(2, 15, 20)))
-    assert pieces(found) == [(100, 120, "between queued work", 1)]
+    result = idle(brief, calls(CALLED, call(2, 15, 20)))
+    assert pieces(result) == [(100, 120, "between queued work", 1)]
     still = work(first, row("gpu:0", 205, 230, 2), row("gpu:1", 50, 206, 3, kind="collective"))
     assert pieces(idle(still, calls(CALLED, call(2, 15, 20)))) == [(100, 205, "unexplained", 1)]
 
@@ -179,8 +179,8 @@ def test_a_host_that_waited_for_a_copy_back_before_it_launched_waited_for_the_co
     assert pieces(idle(events, launches, syncs=waits(blocked))) == expected
     # A call that began after the copy was done did not wait for it, and another thread's wait says nothing.
     # Nor did the call that tells a stream to wait.
-    told = {**blocked, "device": "gpu:0", "lane": "1"}
-    for other in ({**blocked, "start": 150 * US}, {**blocked, "thread": "other"}, told):
+    lane_wait = {**blocked, "device": "gpu:0", "lane": "1"}
+    for other in ({**blocked, "start": 150 * US}, {**blocked, "thread": "other"}, lane_wait):
         assert pieces(idle(events, launches, syncs=waits(other))) == [
             (150, 290, "host-bound", 2),
             (290, 300, "launch latency", 2),
@@ -198,8 +198,8 @@ def test_a_copy_whose_call_returns_after_its_end_held_the_host():
 
 def test_a_host_that_waited_for_a_collective_of_its_own_device_waited_for_the_collective():
     events = work(row("gpu:0", 0, 100, 1, kind="collective"), row("gpu:0", 300, 330, 2))
-    found = idle(events, calls(CALLED, call(2, 290, 295)), syncs=waits(during(0, 160, on_device="gpu:0")))
-    assert pieces(found)[0] == (100, 160, "waiting for a collective or another device", 1)
+    result = idle(events, calls(CALLED, call(2, 290, 295)), syncs=waits(during(0, 160, on_device="gpu:0")))
+    assert pieces(result)[0] == (100, 160, "waiting for a collective or another device", 1)
 
 
 def test_waiting_for_work_on_another_clock_proves_nothing():
@@ -210,8 +210,8 @@ def test_waiting_for_work_on_another_clock_proves_nothing():
     late = pd.concat([calls(CALLED, call(2, 195, 200)), theirs], ignore_index=True)
     for launches in (queued, late):
         launches[["host", "thread", "name"]] = launches[["host", "thread", "name"]].astype("category")
-    told = during(12, 13, device="gpu:0", on_device="b/gpu:1")
-    assert pieces(idle(events, queued, syncs=waits(told))) == [(100, 205, "unexplained", 1)]
+    lane_wait = during(12, 13, device="gpu:0", on_device="b/gpu:1")
+    assert pieces(idle(events, queued, syncs=waits(lane_wait))) == [(100, 205, "unexplained", 1)]
     blocked = during(12, 190, on_device="b/gpu:1")
     assert pieces(idle(events, late, syncs=waits(blocked)))[0] == (100, 195, "host-bound", 1)
 
@@ -237,21 +237,21 @@ def test_loading_data_and_compiling_on_the_launching_thread_refine_what_is_host_
         ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 600 * US, 900 * US, "other"),
         ("matmul", 550 * US, 900 * US),
     )
-    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
-    assert pieces(found) == [
+    result = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
+    assert pieces(result) == [
         (100, 300, "input pipeline", 1),
         (300, 500, "compiling", 1),
         (500, 990, "host-bound", 1),
         (990, 1000, "launch latency", 1),
     ]
-    assert found.gaps["interval"].nunique() == 1
+    assert result.gaps["interval"].nunique() == 1
 
 
 def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_threads_that_launch_for_it():
     events, launches = work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995, "pool"))
     loading = [("## data_load ##", 200 * US, 400 * US, "python")]
     called = [("PjitFunction(step)", 0, 10 * US, "python")]
-    assert [one[2] for one in pieces(idle(events, launches, host_spans(*loading, *called)))] == [
+    assert [piece[2] for piece in pieces(idle(events, launches, host_spans(*loading, *called)))] == [
         *("host-bound", "input pipeline", "host-bound", "launch latency"),
     ]
     two = [*called, ("PjitFunction(eval)", 0, 10 * US, "evaluation")]
@@ -260,36 +260,38 @@ def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_th
 
 def test_meeting_the_threads_of_other_devices_is_waiting_for_them():
     spans = host_spans(("Rendezvous: all-reduce", 200 * US, 700 * US))
-    found = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
-    assert pieces(found)[1] == (200, 700, "waiting for a collective or another device", 1)
+    result = idle(work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995)), spans)
+    assert pieces(result)[1] == (200, 700, "waiting for a collective or another device", 1)
 
 
 def test_between_rows_that_one_call_started_no_launch_was_needed():
-    found = idle(work(row("cpu:0", 0, 100, 1), row("cpu:0", 500, 600, 1)), calls(CALLED))
-    assert pieces(found, "cpu:0") == [(100, 500, "inside a program", 1)]
+    result = idle(work(row("cpu:0", 0, 100, 1), row("cpu:0", 500, 600, 1)), calls(CALLED))
+    assert pieces(result, "cpu:0") == [(100, 500, "inside a program", 1)]
 
 
 def test_between_rows_of_one_run_of_a_program_without_launch_ids_no_launch_was_needed():
-    one = {"run": 7, "module": "jit_step"}
-    found = idle(work(row("tpu:0", 0, 100, **one), row("tpu:0", 500, 600, **one), row("tpu:0", 700, 800, run=8)))
-    assert pieces(found, "tpu:0") == [(100, 500, "inside a program", 1), (600, 700, "unexplained", 2)]
+    program = {"run": 7, "module": "jit_step"}
+    result = idle(
+        work(row("tpu:0", 0, 100, **program), row("tpu:0", 500, 600, **program), row("tpu:0", 700, 800, run=8))
+    )
+    assert pieces(result, "tpu:0") == [(100, 500, "inside a program", 1), (600, 700, "unexplained", 2)]
     for other in ({"run": 8, "module": "jit_step"}, {"run": 7, "module": "jit_eval"}):
-        found = idle(work(row("tpu:0", 0, 100, **one), row("tpu:0", 500, 600, **other)))
-        assert pieces(found, "tpu:0") == [(100, 500, "unexplained", 1)]
+        result = idle(work(row("tpu:0", 0, 100, **program), row("tpu:0", 500, 600, **other)))
+        assert pieces(result, "tpu:0") == [(100, 500, "unexplained", 1)]
     # On GPUs each kernel of a program is launched, even if the trace lost the calls.
-    lost = idle(work(row("gpu:0", 0, 100, 1, **one), row("gpu:0", 500, 600, 2, **one)), calls(call(9, 0, 1)))
+    lost = idle(work(row("gpu:0", 0, 100, 1, **program), row("gpu:0", 500, 600, 2, **program)), calls(call(9, 0, 1)))
     assert pieces(lost) == [(100, 500, "unexplained", 1)]
 
 
 def test_rows_that_last_no_time_end_no_gap():
     events = work(FIRST, row("gpu:0", 150, 150, 3), row("gpu:0", 1000, 1100, 2))
-    found = idle(events, calls(CALLED, call(3, 140, 141), call(2, 990, 995)))
-    assert pieces(found) == [(100, 990, "host-bound", 2), (990, 1000, "launch latency", 2)]
+    result = idle(events, calls(CALLED, call(3, 140, 141), call(2, 990, 995)))
+    assert pieces(result) == [(100, 990, "host-bound", 2), (990, 1000, "launch latency", 2)]
 
 
 def test_the_row_that_reached_furthest_stands_before_a_gap():
-    one = {"run": 7, "module": "m"}
-    events = work(row("tpu:0", 0, 100, **one), row("tpu:0", 10, 20, run=8), row("tpu:0", 500, 600, **one))
+    program = {"run": 7, "module": "m"}
+    events = work(row("tpu:0", 0, 100, **program), row("tpu:0", 10, 20, run=8), row("tpu:0", 500, 600, **program))
     assert pieces(idle(events), "tpu:0") == [(100, 500, "inside a program", 2)]
 
 
@@ -318,39 +320,39 @@ def test_inside_a_stretch_the_rows_in_it_tell_what_came_first_and_last():
 
 def test_the_tables_sum_the_pieces_by_device_and_by_cause():
     events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 1100))
-    found = idle(events, calls(CALLED, call(2, 990, 995)))
+    result = idle(events, calls(CALLED, call(2, 990, 995)))
     expected = pd.DataFrame(
         [("host-bound", 1, 890 * US, 890 / 900), ("launch latency", 1, 10 * US, 10 / 900)],
         columns=list(BY_CAUSE_COLUMNS),
     ).astype(BY_CAUSE_COLUMNS)
-    pd.testing.assert_frame_equal(found.by_cause, expected)
+    pd.testing.assert_frame_equal(result.by_cause, expected)
     expected.insert(0, "device", pd.Series(["gpu:0", "gpu:0"], dtype="str"))
-    pd.testing.assert_frame_equal(found.by_device, expected)
+    pd.testing.assert_frame_equal(result.by_device, expected)
     devices = [("gpu:0", 1100 * US, 900 * US, 9 / 11, "host-bound", 890 / 900), ("gpu:1", 1100 * US, 0, 0, None, None)]
     pd.testing.assert_frame_equal(
-        found.devices, pd.DataFrame(devices, columns=list(DEVICE_COLUMNS)).astype(DEVICE_COLUMNS)
+        result.devices, pd.DataFrame(devices, columns=list(DEVICE_COLUMNS)).astype(DEVICE_COLUMNS)
     )
     largest = [("gpu:0", 100 * US, 1000 * US, 900 * US, "host-bound", 890 / 900, 1, "late")]
     pd.testing.assert_frame_equal(
-        found.largest, pd.DataFrame(largest, columns=list(LARGEST_COLUMNS)).astype(LARGEST_COLUMNS)
+        result.largest, pd.DataFrame(largest, columns=list(LARGEST_COLUMNS)).astype(LARGEST_COLUMNS)
     )
-    assert {name: str(dtype) for name, dtype in found.gaps.dtypes.items()} == GAP_COLUMNS
-    assert {name: str(dtype) for name, dtype in found.by_device.dtypes.items()} == BY_DEVICE_COLUMNS
+    assert {name: str(dtype) for name, dtype in result.gaps.dtypes.items()} == GAP_COLUMNS
+    assert {name: str(dtype) for name, dtype in result.by_device.dtypes.items()} == BY_DEVICE_COLUMNS
 
 
 def test_the_causes_of_a_device_are_told_by_their_time():
-    found = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
-    assert found.by_device["cause"].tolist() == ["launch latency", "host-bound"]
-    assert found.by_cause["cause"].tolist() == ["launch latency", "host-bound"]
+    result = idle(work(FIRST, row("gpu:0", 5010, 5100, 2)), calls(CALLED, call(2, 200, 5000)))
+    assert result.by_device["cause"].tolist() == ["launch latency", "host-bound"]
+    assert result.by_cause["cause"].tolist() == ["launch latency", "host-bound"]
 
 
 def test_the_largest_are_the_longest_intervals_of_all_devices_in_order():
     lengths = [3, 30, 7, 25, 9, *range(100, 120)]
     ends = np.cumsum([length + 1 for length in lengths])
     events = work(row("gpu:0", -1, 0), *(row("gpu:0", int(end) - 1, int(end)) for end in ends))
-    found = idle(events)
-    assert (found.largest["idle_ps"] // US).tolist() == sorted(lengths, reverse=True)[:20]
-    assert found.gaps["interval"].tolist() == list(range(25))
+    result = idle(events)
+    assert (result.largest["idle_ps"] // US).tolist() == sorted(lengths, reverse=True)[:20]
+    assert result.gaps["interval"].tolist() == list(range(25))
 
 
 @pytest.mark.parametrize(
@@ -393,11 +395,11 @@ def traces(draw):
         }
     )
     events, launches = draw(st.lists(row, min_size=1, max_size=9)), []
-    for at, one in enumerate(events):
-        ahead = one.pop("ahead")
+    for at, event in enumerate(events):
+        ahead = event.pop("ahead")
         if ahead is not None:
-            one["id"] = at
-            start = one["start"] - ahead
+            event["id"] = at
+            start = event["start"] - ahead
             launches.append((at, start, start + draw(st.integers(0, 8)), draw(st.sampled_from(THREADS))))
     names = ["enumerate(DataLoader)#x", "backend_compile", "Rendezvous: y", "other", "PjitFunction(f)"]
     spans = [
@@ -422,16 +424,16 @@ def traces(draw):
 def cause_at(p, device, events, launches, spans, syncs):
     """The cause of the idle picosecond [p, p + 1) of a device, by the words of docs/concepts.md."""
     by_id = {id: (start, end, thread) for id, start, end, thread in launches}
-    mine = [one for one in events if one["device"] == device and one["end"] > one["start"]]
-    earlier = [one for one in mine if one["end"] <= p]
-    later = [one for one in mine if one["start"] > p]
+    mine = [event for event in events if event["device"] == device and event["end"] > event["start"]]
+    earlier = [event for event in mine if event["end"] <= p]
+    later = [event for event in mine if event["start"] > p]
     if not earlier:
         return "before first work"
     if not later:
         return "after last work"
     # Ties as the frame's order has them: rows by start, then end, then place.
-    before = max(earlier, key=lambda one: (one["end"], one["start"], one["place"]))
-    after = min(later, key=lambda one: (one["start"], one["end"], one["place"]))
+    before = max(earlier, key=lambda event: (event["end"], event["start"], event["place"]))
+    after = min(later, key=lambda event: (event["start"], event["end"], event["place"]))
     s, e = before["end"], after["start"]
     launch = by_id.get(after["id"])
     if after["id"] in by_id and before["id"] == after["id"]:
@@ -440,19 +442,19 @@ def cause_at(p, device, events, launches, spans, syncs):
         inside = (before["id"], after["id"]) == (None, None) and before["run"] == after["run"] != None  # noqa: E711
     led = launch is not None and not inside
 
-    def launched_at(one):
-        return by_id[one["id"]][0] if one["id"] in by_id else one["start"]
+    def launched_at(event):
+        return by_id[event["id"]][0] if event["id"] in by_id else event["start"]
 
-    def awaited(sync):
+    def awaited_event(sync):
         moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
         work = [
-            one
-            for one in events
-            if one["device"] == sync["on_device"]
-            and sync["on_lane"] in (None, one["lane"])
-            and launched_at(one) < moment
+            event
+            for event in events
+            if event["device"] == sync["on_device"]
+            and sync["on_lane"] in (None, event["lane"])
+            and launched_at(event) < moment
         ]
-        return max(work, key=lambda one: (one["end"], launched_at(one), one["order"]), default=None)
+        return max(work, key=lambda event: (event["end"], launched_at(event), event["order"]), default=None)
 
     launched = min(max(launch[0], s), e) if led else s
     if p < launched:
@@ -461,13 +463,13 @@ def cause_at(p, device, events, launches, spans, syncs):
         doing = {name for name, start, end, thread in spans if thread in threads and start <= p < end}
         copy = others = False
         for sync in syncs:
-            row = awaited(sync) if sync["device"] is None and sync["thread"] in threads else None
+            row = awaited_event(sync) if sync["device"] is None and sync["thread"] in threads else None
             if row is not None and sync["start"] <= p < sync["end"] and sync["start"] < row["end"]:
                 copy |= row["kind"] == "memcpy"
                 others |= row["kind"] != "memcpy" and (row["kind"] == "collective" or row["device"] != device)
-        for one in events:
-            start, end, thread = by_id.get(one["id"], (0, -1, ""))
-            copy |= one["kind"] == "memcpy" and thread in threads and start <= p < end and end >= one["end"]
+        for event in events:
+            start, end, thread = by_id.get(event["id"], (0, -1, ""))
+            copy |= event["kind"] == "memcpy" and thread in threads and start <= p < end and end >= event["end"]
         if copy:
             return "waiting for a copy"
         if others or "Rendezvous: y" in doing:
@@ -477,23 +479,23 @@ def cause_at(p, device, events, launches, spans, syncs):
         return "input pipeline" if "enumerate(DataLoader)#x" in doing else "host-bound"
     until, why = launched, None
     if before["instance"] >= 0 and e - s > PROMPT:
-        done = max(one["end"] for one in events if one["instance"] == before["instance"])
-        if launched < done <= e and e - done <= PROMPT:
-            until, why = done, "waiting for a collective or another device"
+        last_end = max(member["end"] for member in events if member["instance"] == before["instance"])
+        if launched < last_end <= e and e - last_end <= PROMPT:
+            until, why = last_end, "waiting for a collective or another device"
     for lane in (None, "1", "2"):  # lanes that are told together first, then each
-        told = [one for one in syncs if one["device"] == device and one["lane"] == lane]
+        lane_syncs = [sync for sync in syncs if sync["device"] == device and sync["lane"] == lane]
         if launch is None or lane not in (None, after["lane"]):
             continue
         rows_told = [
             (row["end"], -told_at, row["kind"])
-            for told_at, row in ((one["start"], awaited(one)) for one in told)
+            for told_at, row in ((sync["start"], awaited_event(sync)) for sync in lane_syncs)
             if row is not None and told_at <= launch[0]
         ]
         if rows_told:
-            done = max(end for end, _, _ in rows_told)
-            if until < done <= e:
-                kinds = {kind for end, _, kind in rows_told if end == done}
-                until = done
+            last_end = max(end for end, _, _ in rows_told)
+            if until < last_end <= e:
+                kinds = {kind for end, _, kind in rows_told if end == last_end}
+                until = last_end
                 why = {"waiting for a copy" if "memcpy" in kinds else "waiting for a collective or another device"}
                 if len(kinds) > 1:
                     why.add("waiting for a collective or another device")
@@ -512,26 +514,26 @@ def cause_at(p, device, events, launches, spans, syncs):
 @given(traces())
 def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
     events, launches, spans, syncs = trace
-    events = [{**one, "end": one["start"] + one["size"], "place": at} for at, one in enumerate(events)]
-    for order, one in enumerate(sorted(events, key=lambda one: (one["start"], one["end"], one["place"]))):
-        one["order"] = order
-    syncs = [{**one, "end": one["start"] + one["size"]} for one in syncs]
-    modules = [{**one, "module": "m"} for one in events]
+    events = [{**event, "end": event["start"] + event["size"], "place": at} for at, event in enumerate(events)]
+    for order, event in enumerate(sorted(events, key=lambda event: (event["start"], event["end"], event["place"]))):
+        event["order"] = order
+    syncs = [{**sync, "end": sync["start"] + sync["size"]} for sync in syncs]
+    modules = [{**event, "module": "m"} for event in events]
     with mock.patch.object(module, "PROMPT_PS", PROMPT):
-        found = idle(
+        result = idle(
             work(*modules),
             calls(*launches),
             host_spans(*spans),
             waits(*syncs),
-            [one["instance"] for one in events],
+            [event["instance"] for event in events],
         )
-    low, high = min(one["start"] for one in events), max(one["end"] for one in events)
-    for device in {one["device"] for one in events} - {"cpu:?"}:
-        busy = {p for one in events if one["device"] == device for p in range(one["start"], one["end"])}
-        held = {p: cause for start, end, cause, _ in pieces_ps(found, device) for p in range(start, end)}
-        assert set(held) == set(range(low, high)) - busy
-        lasts = any(one["device"] == device and one["size"] for one in events)
-        for p, cause in held.items():
+    low, high = min(event["start"] for event in events), max(event["end"] for event in events)
+    for device in {event["device"] for event in events} - {"cpu:?"}:
+        busy = {p for event in events if event["device"] == device for p in range(event["start"], event["end"])}
+        cause_of = {p: cause for start, end, cause, _ in pieces_ps(result, device) for p in range(start, end)}
+        assert set(cause_of) == set(range(low, high)) - busy
+        lasts = any(event["device"] == device and event["size"] for event in events)
+        for p, cause in cause_of.items():
             expected = cause_at(p, device, events, launches, spans, syncs) if lasts else "before first work"
             assert cause in expected if isinstance(expected, set) else cause == expected, p
 

@@ -35,18 +35,19 @@ def points(pieces):
     return {p: tuple(rest) for start, end, *rest in zip(*columns, strict=True) for p in range(start, end)}
 
 
-def held(spans):
+def points_in(spans):
     return {p for start, end in spans.tolist() for p in range(start, end)}
 
 
 @settings(max_examples=100, deadline=None)
 @given(some_pieces(), sets, sets)
 def test_the_first_claim_takes_its_points_and_no_point_is_lost(pieces, first, second):
-    found = cut(pieces, [(5, first), (6, second)])
-    before, after = points(pieces), points(found)
-    assert (found.end > found.start).all()
+    cut_pieces = cut(pieces, [(5, first), (6, second)])
+    before, after = points(pieces), points(cut_pieces)
+    assert (cut_pieces.end > cut_pieces.start).all()
     expected = {
-        p: (5 if p in held(first) else 6 if p in held(second) else label, *rest) for p, (label, *rest) in before.items()
+        p: (5 if p in points_in(first) else 6 if p in points_in(second) else label, *rest)
+        for p, (label, *rest) in before.items()
     }
     assert after == expected
 
@@ -55,7 +56,7 @@ def test_the_first_claim_takes_its_points_and_no_point_is_lost(pieces, first, se
 @given(some_pieces(), sets)
 def test_clipping_keeps_the_points_inside_the_windows(pieces, windows):
     clipped = clip(pieces, windows)
-    assert points(clipped) == {p: rest for p, rest in points(pieces).items() if p in held(windows)}
+    assert points(clipped) == {p: rest for p, rest in points(pieces).items() if p in points_in(windows)}
     assert (clipped.end > clipped.start).all()
 
 

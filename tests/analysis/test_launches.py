@@ -35,12 +35,12 @@ def row(start, end, id=None, **more):
     return {"device": "gpu:0", "start": start, "end": end, "id": id, **more}
 
 
-def table(columns, *found):
-    return pd.DataFrame(found, columns=list(columns)).astype(columns)
+def table(columns, *rows):
+    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
 
 
-def same(found, expected):
-    pd.testing.assert_frame_equal(found, expected)
+def same(actual, expected):
+    pd.testing.assert_frame_equal(actual, expected)
 
 
 def test_delays_run_from_the_begin_of_the_call_to_the_first_row_that_it_started():
@@ -48,10 +48,10 @@ def test_delays_run_from_the_begin_of_the_call_to_the_first_row_that_it_started(
     called = calls(
         (1, 5, 7, "main", "graph"), (2, 10, 12, "main", "kernel"), (3, 10, 12, "main", "kernel"), (4, 96, 97), (5, 1, 2)
     )
-    found = launches(events, called)
-    same(found.by_device, table(BY_DEVICE_COLUMNS, ("gpu:0", 4, 1, 30, 50, 50, 1)))
+    result = launches(events, called)
+    same(result.by_device, table(BY_DEVICE_COLUMNS, ("gpu:0", 4, 1, 30, 50, 50, 1)))
     same(
-        found.by_call,
+        result.by_call,
         table(
             BY_CALL_COLUMNS,
             ("kernel", 2, 0, 30, 50, 50),
@@ -64,34 +64,34 @@ def test_delays_run_from_the_begin_of_the_call_to_the_first_row_that_it_started(
 def test_quantiles_are_values_that_occurred():
     delays = range(1, 101)
     events = work(*(row(1000 + at, 1001 + at, at) for at in delays))
-    found = launches(events, calls(*((at, 1000, 1001) for at in delays)))
-    assert found.by_device[["median_ps", "p90_ps", "p99_ps"]].to_numpy().tolist() == [[50, 90, 99]]
+    result = launches(events, calls(*((at, 1000, 1001) for at in delays)))
+    assert result.by_device[["median_ps", "p90_ps", "p99_ps"]].to_numpy().tolist() == [[50, 90, 99]]
 
 
 def test_one_call_counts_once_on_each_device_that_it_started_work_on():
     events = work(row(10, 20, 1), {**row(15, 20, 1), "device": "gpu:1"})
-    found = launches(events, calls((1, 5, 6)))
-    assert found.by_device[["device", "n", "median_ps"]].to_numpy().tolist() == [["gpu:0", 1, 5], ["gpu:1", 1, 10]]
-    assert found.by_call["n"].tolist() == [2]
+    result = launches(events, calls((1, 5, 6)))
+    assert result.by_device[["device", "n", "median_ps"]].to_numpy().tolist() == [["gpu:0", 1, 5], ["gpu:1", 1, 10]]
+    assert result.by_call["n"].tolist() == [2]
 
 
 def test_a_launch_is_queued_from_its_call_until_its_work_starts():
     # Span 0 to 100: one queued over 0-10, 20-40, two over 30-40; idle over 10-30.
     events = work(row(0, 10), row(30, 40, 1), row(40, 100, 2), row(40, 50, 3))
     called = calls((1, 20, 21), (2, 30, 31), (3, -5, 1))
-    found = launches(events, called)
+    result = launches(events, called)
     # Call 3 is queued from before the span to 40.
     mean = Fraction(40 + 10 + 10, 100)
-    same(found.queue, table(QUEUE_COLUMNS, ("gpu:0", 100, float(mean), 2, 60, 0.6, 0, 0.0)))
-    found = launches(events.iloc[:3], calls(*[(1, 20, 21), (2, 30, 31)]))
-    same(found.queue, table(QUEUE_COLUMNS, ("gpu:0", 100, 0.2, 1, 80, 0.8, 10, 0.1)))
+    same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 100, float(mean), 2, 60, 0.6, 0, 0.0)))
+    result = launches(events.iloc[:3], calls(*[(1, 20, 21), (2, 30, 31)]))
+    same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 100, 0.2, 1, 80, 0.8, 10, 0.1)))
 
 
 def test_the_queue_is_drawn_in_slots_whose_means_are_exact():
     with mock.patch.object(module, "SLOTS", 4):
-        found = launches(work(row(0, 10), row(6, 10, 1), row(9, 10, 2)), calls((1, 2, 3), (2, 5, 6)))
+        result = launches(work(row(0, 10), row(6, 10, 1), row(9, 10, 2)), calls((1, 2, 3), (2, 5, 6)))
     expected = [(0, 3, 1 / 3), (3, 6, 4 / 3), (6, 9, 1.0), (9, 10, 0.0)]
-    same(found.depth, table(DEPTH_COLUMNS, *(("gpu:0", *one) for one in expected)))
+    same(result.depth, table(DEPTH_COLUMNS, *(("gpu:0", *slot) for slot in expected)))
 
 
 def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_a_long_gap_is_not():
@@ -100,8 +100,8 @@ def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_
     events = work(*(row(at, at + 2, at) for at in starts), row(602, 1000, 602))
     called = calls(*((at, at - 1, at) for at in starts), (602, 600, 601))
     with mock.patch.object(module, "SLOTS", 50):
-        found = launches(events, called)
-    same(found.bound, table(BOUND_COLUMNS, ("gpu:0", 0, 200, 20, 19 * 7 + 8, (19 * 7 + 8) / 200)))
+        result = launches(events, called)
+    same(result.bound, table(BOUND_COLUMNS, ("gpu:0", 0, 200, 20, 19 * 7 + 8, (19 * 7 + 8) / 200)))
     with mock.patch.object(module, "SLOTS", 50), mock.patch.object(module, "BOUND_LAUNCHES", 21):
         assert len(launches(events, called).bound) == 0
 
@@ -111,8 +111,8 @@ def test_a_slot_is_bound_where_more_than_half_of_it_was_starved_also_by_launches
     starts = range(0, 200, 10)
     events = work(*(row(at, at + size, at) for at in starts), row(200, 202))
     with mock.patch.object(module, "SLOTS", 1):
-        found = launches(events, calls(*((at, at, at + 1) for at in starts)))
-    assert found.bound["launches"].tolist() == [count][: count // 20]
+        result = launches(events, calls(*((at, at, at + 1) for at in starts)))
+    assert result.bound["launches"].tolist() == [count][: count // 20]
 
 
 def test_a_slot_that_was_starved_for_half_of_it_is_not_bound():
@@ -124,7 +124,7 @@ def test_a_slot_that_was_starved_for_half_of_it_is_not_bound():
 
 def test_kernels_shorter_than_the_host_needs_for_a_launch_cost_the_idle_time_before_them_at_most_that_long():
     with mock.patch.object(module, "LEAST_LAUNCHES", 3):
-        found = launches(
+        result = launches(
             work(
                 row(0, 30, 1, name="long"),
                 row(32, 34, 2, name="tiny"),  # Late by 1 of 2.
@@ -135,16 +135,16 @@ def test_kernels_shorter_than_the_host_needs_for_a_launch_cost_the_idle_time_bef
             calls((1, -1, 0), (2, 31, 32), (3, 98, 99), (4, 120, 120), (5, 129, 130, "second"), (9, 0, 0)),
         )
     # Distances of `main`: 32, 67, 22; the median is 32.
-    same(found.threads, table(THREAD_COLUMNS, ("h", "main", 4, 32), ("h", "second", 1, None)))
-    same(found.tiny, table(TINY_COLUMNS, ("tiny", 2, 4, 33), ("long", 1, 30, 0)))
-    same(found.tiny_by_device, table(TINY_BY_DEVICE_COLUMNS, ("gpu:0", 3, 0.75, 34, 33, 33 / 139)))
+    same(result.threads, table(THREAD_COLUMNS, ("h", "main", 4, 32), ("h", "second", 1, None)))
+    same(result.tiny, table(TINY_COLUMNS, ("tiny", 2, 4, 33), ("long", 1, 30, 0)))
+    same(result.tiny_by_device, table(TINY_BY_DEVICE_COLUMNS, ("gpu:0", 3, 0.75, 34, 33, 33 / 139)))
 
 
 def test_rows_of_one_call_are_not_tiny_kernels():
     events = work(*(row(at, at + 1, 1 if at > 30 else at) for at in range(10, 40, 2)))
     with mock.patch.object(module, "LEAST_LAUNCHES", 2):
-        found = launches(events, calls((1, 5, 6), *((at, at - 3, at) for at in range(10, 32, 2))))
-    assert found.tiny_by_device["kernels"].tolist() == [11]
+        result = launches(events, calls((1, 5, 6), *((at, at - 3, at) for at in range(10, 32, 2))))
+    assert result.tiny_by_device["kernels"].tolist() == [11]
 
 
 @pytest.mark.parametrize(
@@ -156,19 +156,19 @@ def test_rows_of_one_call_are_not_tiny_kernels():
     ],
 )
 def test_without_launches_it_says_what_is_missing(events, called, why):
-    found = launches(events, called)
-    assert why in found.lacking
-    assert len(found.queue) == len(found.by_device) == len(found.depth) == len(found.tiny) == 0
+    result = launches(events, called)
+    assert why in result.lacking
+    assert len(result.queue) == len(result.by_device) == len(result.depth) == len(result.tiny) == 0
 
 
 def test_devices_that_the_trace_does_not_place_have_no_queue():
-    found = launches(work(row(0, 9, 1), {**row(3, 4, 2), "device": "cpu:?"}), calls((1, -1, 0), (2, 0, 1)))
-    assert found.by_device["device"].tolist() == ["gpu:0"]
+    result = launches(work(row(0, 9, 1), {**row(3, 4, 2), "device": "cpu:?"}), calls((1, -1, 0), (2, 0, 1)))
+    assert result.by_device["device"].tolist() == ["gpu:0"]
 
 
 @st.composite
 def traces(draw):
-    one = st.tuples(
+    row_tuple = st.tuples(
         st.sampled_from(["gpu:0", "gpu:1"]),
         st.sampled_from(["compute", "memcpy"]),
         st.sampled_from(["a", "b"]),
@@ -180,121 +180,125 @@ def traces(draw):
         (id, start, start + 1, draw(st.sampled_from(["main", "pool"])), draw(st.sampled_from(["x", "y"])))
         for id, start in enumerate(draw(st.lists(st.integers(-5, 30), min_size=1, max_size=9)), 1)
     ]
-    return draw(st.lists(one, min_size=1, max_size=12)), called, draw(st.sampled_from([3, 7, 1000]))
+    return draw(st.lists(row_tuple, min_size=1, max_size=12)), called, draw(st.sampled_from([3, 7, 1000]))
 
 
 @settings(max_examples=40, deadline=None)
 @given(traces())
 def test_every_figure_counts_points(trace):
-    found_rows, called, slots = trace
+    row_tuples, called, slots = trace
     events = [
         {"device": device, "kind": kind, "name": name, "start": start, "end": start + size, "id": id, "place": place}
-        for place, (device, kind, name, start, size, id) in enumerate(found_rows)
+        for place, (device, kind, name, start, size, id) in enumerate(row_tuples)
     ]
     with (
         mock.patch.object(module, "SLOTS", slots),
         mock.patch.object(module, "LEAST_LAUNCHES", 2),
         mock.patch.object(module, "BOUND_LAUNCHES", 2),
     ):
-        found = launches(work(*events), calls(*called))
-    by_id = {one[0]: one for one in called}
-    linked = [one for one in events if one["id"] in by_id]
-    order = sorted(linked, key=lambda one: (one["start"], one["end"], one["place"]))
-    first = {(one["device"], one["id"]): one for one in reversed(order)}
-    devices = sorted({one["device"] for one in linked})
-    assert found.by_device["device"].tolist() == devices
+        result = launches(work(*events), calls(*called))
+    by_id = {call[0]: call for call in called}
+    linked = [event for event in events if event["id"] in by_id]
+    order = sorted(linked, key=lambda event: (event["start"], event["end"], event["place"]))
+    first = {(event["device"], event["id"]): event for event in reversed(order)}
+    devices = sorted({event["device"] for event in linked})
+    assert result.by_device["device"].tolist() == devices
 
     intervals = {}
-    used = {one["id"] for one in linked}
+    used = {event["id"] for event in linked}
     for thread in ("main", "pool"):
         begins = sorted(by_id[id][1] for id in used if by_id[id][3] == thread)
         gaps = sorted(b - a for a, b in pairwise(begins))
         intervals[thread] = quantile(gaps, 50) if len(begins) >= 2 else None
         if begins:
-            line = found.threads[found.threads["thread"] == thread].iloc[0]
+            line = result.threads[result.threads["thread"] == thread].iloc[0]
             assert line["launches"] == len(begins)
             assert none(line["interval_ps"]) == intervals[thread]
 
     tiny = {}
     for device in devices:
-        mine = [one for one in events if one["device"] == device]
-        low, high = min(one["start"] for one in mine), max(one["end"] for one in mine)
-        busy = {p for one in mine for p in range(one["start"], one["end"])}
-        firsts = [one for (on, _), one in first.items() if on == device]
-        delays = [one["start"] - by_id[one["id"]][1] for one in firsts]
+        mine = [event for event in events if event["device"] == device]
+        low, high = min(event["start"] for event in mine), max(event["end"] for event in mine)
+        busy = {p for event in mine for p in range(event["start"], event["end"])}
+        firsts = [event for (on, _), event in first.items() if on == device]
+        delays = [event["start"] - by_id[event["id"]][1] for event in firsts]
         good = sorted(delay for delay in delays if delay >= 0)
-        line = found.by_device.set_index("device").loc[device]
+        line = result.by_device.set_index("device").loc[device]
         assert (line["n"], line["negative"]) == (len(delays), len(delays) - len(good))
         assert [none(line[key]) for key in ("median_ps", "p90_ps", "p99_ps")] == [
             quantile(good, share) for share in (50, 90, 99)
         ]
-        assert line["unlinked"] == sum(one["id"] not in by_id for one in mine)
+        assert line["unlinked"] == sum(event["id"] not in by_id for event in mine)
 
-        depth = {p: sum(by_id[one["id"]][1] <= p < one["start"] for one in firsts) for p in range(low, high)}
-        queue = found.queue.set_index("device").loc[device]
+        depth = {p: sum(by_id[event["id"]][1] <= p < event["start"] for event in firsts) for p in range(low, high)}
+        queue = result.queue.set_index("device").loc[device]
         worked = [p for p in range(low, high) if p in busy]
         inner = range(worked[0] + 1, worked[-1]) if worked else []
-        hungry = [p for p in inner if p not in busy and depth[p] == 0]
+        starved = [p for p in inner if p not in busy and depth[p] == 0]
         assert queue["span_ps"] == high - low
         if high > low:
             assert queue["mean"] == float(Fraction(sum(depth.values()), high - low))
             assert queue["max"] == max(depth.values())
             assert queue["empty_ps"] == sum(not deep for deep in depth.values())
-            assert queue["starved_ps"] == len(hungry)
-        drawn = found.depth[found.depth["device"] == device]
-        for start, end, mean in drawn[["start_ps", "end_ps", "mean"]].itertuples(index=False):
+            assert queue["starved_ps"] == len(starved)
+        depth_slots = result.depth[result.depth["device"] == device]
+        for start, end, mean in depth_slots[["start_ps", "end_ps", "mean"]].itertuples(index=False):
             assert mean == sum(depth[p] for p in range(start, end)) / (end - start)
-        assert len(drawn) <= slots
-        assert sum(drawn["end_ps"] - drawn["start_ps"]) == high - low
+        assert len(depth_slots) <= slots
+        assert sum(depth_slots["end_ps"] - depth_slots["start_ps"]) == high - low
 
         bound, slot = [], []
-        for start, end in drawn[["start_ps", "end_ps"]].itertuples(index=False):
-            starts = sum(start <= one["start"] < end and one["start"] >= by_id[one["id"]][1] for one in firsts)
-            slot.append((2 * sum(start <= p < end for p in hungry) > end - start and starts, start, end, starts))
+        for start, end in depth_slots[["start_ps", "end_ps"]].itertuples(index=False):
+            starts = sum(start <= event["start"] < end and event["start"] >= by_id[event["id"]][1] for event in firsts)
+            slot.append((2 * sum(start <= p < end for p in starved) > end - start and starts, start, end, starts))
         for good_slot, start, end, starts in slot:
             if good_slot and bound and bound[-1][1] == start:
                 bound[-1] = (bound[-1][0], end, bound[-1][2] + starts)
             elif good_slot:
                 bound.append((start, end, starts))
-        bound = [one for one in bound if one[2] >= 2]
-        told = found.bound[found.bound["device"] == device]
-        assert [tuple(one) for one in told[["start_ps", "end_ps", "launches"]].to_numpy().tolist()] == bound
-        assert told["starved_ps"].tolist() == [sum(a <= p < b for p in hungry) for a, b, _ in bound]
+        bound = [stretch for stretch in bound if stretch[2] >= 2]
+        stretches = result.bound[result.bound["device"] == device]
+        assert [
+            tuple(stretch) for stretch in stretches[["start_ps", "end_ps", "launches"]].to_numpy().tolist()
+        ] == bound
+        assert stretches["starved_ps"].tolist() == [sum(a <= p < b for p in starved) for a, b, _ in bound]
 
         kernels, costs, time = 0, 0, 0
-        alone = [one for one in firsts if sum(other["id"] == one["id"] for other in linked) == 1]
-        for one in alone:
-            interval = intervals[by_id[one["id"]][3]] or 0
-            if one["kind"] != "compute" or one["end"] - one["start"] >= interval:
+        alone = [event for event in firsts if sum(other["id"] == event["id"] for other in linked) == 1]
+        for event in alone:
+            interval = intervals[by_id[event["id"]][3]] or 0
+            if event["kind"] != "compute" or event["end"] - event["start"] >= interval:
                 continue
-            kernels, time = kernels + 1, time + one["end"] - one["start"]
+            kernels, time = kernels + 1, time + event["end"] - event["start"]
             cost = 0
-            ended = [other for other in mine if other["start"] == one["start"] and other["end"] > other["start"]]
-            ends_gap = ended and min(ended, key=lambda x: (x["end"], x["place"])) is one
-            earlier = [p for p in busy if p < one["start"]]
-            if ends_gap and earlier and one["start"] - 1 not in busy:
-                late = [p for p in range(max(earlier) + 1, one["start"]) if p < by_id[one["id"]][1]]
+            ended = [other for other in mine if other["start"] == event["start"] and other["end"] > other["start"]]
+            ends_gap = ended and min(ended, key=lambda x: (x["end"], x["place"])) is event
+            earlier = [p for p in busy if p < event["start"]]
+            if ends_gap and earlier and event["start"] - 1 not in busy:
+                late = [p for p in range(max(earlier) + 1, event["start"]) if p < by_id[event["id"]][1]]
                 cost = min(len(late), interval)
             costs += cost
-            name = tiny.setdefault(one["name"], [0, 0, 0])
-            tiny[one["name"]] = [name[0] + 1, name[1] + one["end"] - one["start"], name[2] + cost]
-        line = found.tiny_by_device.set_index("device").loc[device]
+            name = tiny.setdefault(event["name"], [0, 0, 0])
+            tiny[event["name"]] = [name[0] + 1, name[1] + event["end"] - event["start"], name[2] + cost]
+        line = result.tiny_by_device.set_index("device").loc[device]
         assert (line["kernels"], line["time_ps"], line["cost_ps"]) == (kernels, time, costs)
-    assert {one[0]: one[1:] for one in found.tiny.to_numpy().tolist()} == tiny
+    assert {record[0]: record[1:] for record in result.tiny.to_numpy().tolist()} == tiny
 
 
 def test_between_windows_no_time_counts():
     events = work(row(0, 10, 1), row(12, 20, 2), row(60, 70, 3), row(75, 80, 4))
     called = calls((1, 0, 1), (2, 11, 12), (3, 50, 51), (4, 73, 74))
-    found = launches(events, called, {"": np.array([[0, 20], [58, 90]], np.int64)})
+    result = launches(events, called, {"": np.array([[0, 20], [58, 90]], np.int64)})
     # Queued inside the windows: 11-12, 58-60 and 73-75. Idle and nothing queued: 10-11 and 70-73.
-    same(found.queue, table(QUEUE_COLUMNS, ("gpu:0", 42, 5 / 42, 1, 37, 37 / 42, 4, 4 / 42)))
+    same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 42, 5 / 42, 1, 37, 37 / 42, 4, 4 / 42)))
     assert (launches(events, called).queue["span_ps"] == 80).all()
 
 
 def quantile(values, share):
     """The smallest value that `share` % of them do not exceed."""
-    return next((one for one in values if 100 * sum(other <= one for other in values) >= share * len(values)), None)
+    return next(
+        (value for value in values if 100 * sum(other <= value for other in values) >= share * len(values)), None
+    )
 
 
 def none(value):
@@ -306,9 +310,9 @@ def test_the_compiled_queue_is_the_plain_one():
 
     @settings(max_examples=50, deadline=None)
     @given(pairs, st.integers(0, 9))
-    def check(found, low):
-        begun = np.sort(np.array([at for at, _ in found], np.int64))
-        started = np.sort(np.array([at + size for at, size in found], np.int64))
+    def check(launch_delays, low):
+        begun = np.sort(np.array([at for at, _ in launch_delays], np.int64))
+        started = np.sort(np.array([at + size for at, size in launch_delays], np.int64))
         assert compiled(module.deepest)(begun, started, low, 30) == module.deepest(begun, started, low, 30)
 
     check()

@@ -135,7 +135,7 @@ def test_a_device_that_only_computes_has_no_offender_but_nothing_is_lacking():
 
 def test_an_empty_trace_gives_empty_tables():
     result = offenders_of(frame(EVENT_COLUMNS), gaps())
-    assert [len(one) for one in (result.table, result.by_device, result.instances, result.totals)] == [0, 0, 0, 0]
+    assert [len(table) for table in (result.table, result.by_device, result.instances, result.totals)] == [0, 0, 0, 0]
 
 
 def test_times_beyond_2_to_53_stay_exact():
@@ -156,18 +156,18 @@ some_rows = st.lists(
     ),
     min_size=1,
     max_size=10,
-).map(lambda drawn: [(device, kind, start, start + size, name) for device, kind, start, size, name in drawn])
+).map(lambda row_tuples: [(device, kind, start, start + size, name) for device, kind, start, size, name in row_tuples])
 
 
 @settings(max_examples=25, deadline=None)
 @given(some_rows)
-def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
-    table = events(*drawn)
+def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(row_tuples):
+    table = events(*row_tuples)
     result = offenders_of(table)
-    wanted: dict[tuple[str, str, str], list[int]] = {}
-    for (device, kind, _, _, name), cost in zip(drawn, exposed_costs(drawn), strict=True):
+    expected_costs: dict[tuple[str, str, str], list[int]] = {}
+    for (device, kind, _, _, name), cost in zip(row_tuples, exposed_costs(row_tuples), strict=True):
         if cost:
-            wanted.setdefault((device, kind, name.split(".")[0]), []).append(cost)
+            expected_costs.setdefault((device, kind, name.split(".")[0]), []).append(cost)
     timeline = timeline_of(table)
     cells = partition(timeline).set_index("device")
     for device in timeline.unions.devices:
@@ -175,28 +175,32 @@ def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(drawn):
             end - start
             for start, end in idle(timeline).query("device == @device")[["start_ps", "end_ps"]].values.tolist()
         ]:
-            wanted[device, "idle", "host-bound"] = lengths
+            expected_costs[device, "idle", "host-bound"] = lengths
     assert {
         (row["device"], row["kind"], row["what"]): (row["n"], row["cost_ps"], row["largest_ps"])
         for row in result.by_device.to_dict("records")
-    } == {key: (len(costs), sum(costs), max(costs)) for key, costs in wanted.items()}
+    } == {key: (len(costs), sum(costs), max(costs)) for key, costs in expected_costs.items()}
     for row in result.totals.to_dict("records"):
         cell = cells.loc[row["device"]]
         assert row["collective_ps"] == cell["collective"] + cell["collective+memory"]
         assert (row["memory_ps"], row["idle_ps"], row["window_ps"]) == (cell["memory"], cell["idle"], cell["window_ps"])
     costs = result.by_device["cost_ps"].tolist()
     assert costs == sorted(costs, reverse=True)
-    assert sorted(result.instances["cost_ps"]) == sorted(cost for one in wanted.values() for cost in one)
+    assert sorted(result.instances["cost_ps"]) == sorted(cost for costs in expected_costs.values() for cost in costs)
     for row in result.table.to_dict("records"):
-        alike = [sum(one) for (_, kind, what), one in wanted.items() if (kind, what) == (row["kind"], row["what"])]
+        alike = [
+            sum(costs)
+            for (_, kind, what), costs in expected_costs.items()
+            if (kind, what) == (row["kind"], row["what"])
+        ]
         assert (row["cost_ps"], row["devices"]) == (max(alike), len(alike))
 
 
 def test_the_frames_are_left_as_they_were():
     table, ops, steps, idle_table = step(), OPS.copy(), STEP.copy(), gaps(("gpu:0", 230, 260, "host-bound", 3))
-    before = [one.copy(deep=True) for one in (table, ops, steps, idle_table)]
+    before = [frame.copy(deep=True) for frame in (table, ops, steps, idle_table)]
     offenders_of(table, idle_table, steps, ops, COLLECTIVES)
-    assert all(one.equals(was) for one, was in zip((table, ops, steps, idle_table), before, strict=True))
+    assert all(frame.equals(was) for frame, was in zip((table, ops, steps, idle_table), before, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -228,6 +232,6 @@ def test_the_offenders_of_whole_traces_sum_to_the_cells_of_the_partition(case):
         cell = cells.loc[row["device"]]
         assert row["collective_ps"] == cell["collective"] + cell["collective+memory"]
         assert (row["memory_ps"], row["idle_ps"]) == (cell["memory"], cell["idle"])
-    for device, one in result.by_device.groupby("device"):
+    for device, offenders in result.by_device.groupby("device"):
         totals = result.totals.set_index("device").loc[device]
-        assert one["cost_ps"].sum() == totals[["collective_ps", "memory_ps", "idle_ps"]].sum()
+        assert offenders["cost_ps"].sum() == totals[["collective_ps", "memory_ps", "idle_ps"]].sum()

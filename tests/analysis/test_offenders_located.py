@@ -10,13 +10,13 @@ from tracekit.trace import OP_COLUMNS
 STEPS = {"clock": "str", "step": "Int64", "name": "str", "start_ps": "int64", "end_ps": "int64"}
 
 
-def steps(*found) -> pd.DataFrame:
-    return pd.DataFrame(found, columns=list(STEPS)).astype(STEPS)
+def steps(*step_tuples) -> pd.DataFrame:
+    return pd.DataFrame(step_tuples, columns=list(STEPS)).astype(STEPS)
 
 
-def spots(*found) -> Spots:
+def spots(*spot_tuples) -> Spots:
     """From (device, start, end, row, after)."""
-    return Spots(*(np.array(column, np.int64) for column in zip(*found, strict=True)))
+    return Spots(*(np.array(column, np.int64) for column in zip(*spot_tuples, strict=True)))
 
 
 def some():
@@ -31,37 +31,39 @@ def some():
 
 
 def test_a_row_has_its_source_and_bytes_and_a_gap_the_source_of_what_came_next():
-    held, ops = some()
-    told = locate(spots((0, 5, 9, 0, -1), (0, 0, 5, -1, 0), (0, 9, 12, -1, 1), (0, 20, 30, -1, -1)), held, steps(), ops)
-    assert {name: list(column) for name, column in told.items() if name != "bytes"} == {
+    sorted_rows, ops = some()
+    columns = locate(
+        spots((0, 5, 9, 0, -1), (0, 0, 5, -1, 0), (0, 9, 12, -1, 1), (0, 20, 30, -1, -1)), sorted_rows, steps(), ops
+    )
+    assert {name: list(column) for name, column in columns.items() if name != "bytes"} == {
         "step": [None] * 4,
         "source": ["model.py:42", "model.py:42", None, None],
         "framework_op": ["g", "g", None, None],
         "next": [None, "all-reduce.3", "kernel_2", None],
     }
-    assert told["bytes"].tolist() == [64, pd.NA, pd.NA, pd.NA]
+    assert columns["bytes"].tolist() == [64, pd.NA, pd.NA, pd.NA]
 
 
 def test_the_step_is_the_one_that_holds_the_start_on_the_clock_of_the_device():
-    held, ops = some()
+    sorted_rows, ops = some()
     table = steps(
         ("", 8, "train", 6, 10), ("", 7, "train", 0, 5), ("", None, "module", 10, 12), ("other", 1, "x", 0, 99)
     )
     at = [(0, start, start + 1, -1, -1) for start in (0, 4, 5, 6, 9, 11, 12)]
-    assert locate(spots(*at), held, table, ops)["step"] == ["7", "7", None, "8", "8", "module", None]
+    assert locate(spots(*at), sorted_rows, table, ops)["step"] == ["7", "7", None, "8", "8", "module", None]
 
 
 def test_without_ops_and_steps_nothing_is_told():
-    held, _ = some()
-    told = locate(spots((0, 5, 9, 0, -1)), held, steps(), frame(OP_COLUMNS))
+    sorted_rows, _ = some()
+    columns = locate(spots((0, 5, 9, 0, -1)), sorted_rows, steps(), frame(OP_COLUMNS))
     # The row names an operation, but no frame of operations is there to hold it.
-    assert [list(told[name]) for name in ("step", "source", "framework_op")] == [[None]] * 3
+    assert [list(columns[name]) for name in ("step", "source", "framework_op")] == [[None]] * 3
 
 
 def test_a_collective_waits_from_its_start_to_the_last_start_or_to_its_end():
     table = pd.DataFrame({"instance": [4, 2], "last": ["gpu:9", "gpu:3"], "last_start_ps": pd.array([99, 7], "Int64")})
     at = spots((0, 5, 9, 0, -1), (0, 12, 20, 1, -1), (0, 0, 5, -1, 0))
-    told = last_arriver(at, table, np.array([2, 4]))
-    assert (list(told["last"]), told["wait_ps"].tolist()) == (["gpu:3", "gpu:9", None], [2, 8, pd.NA])
+    arrivals = last_arriver(at, table, np.array([2, 4]))
+    assert (list(arrivals["last"]), arrivals["wait_ps"].tolist()) == (["gpu:3", "gpu:9", None], [2, 8, pd.NA])
     for unknown in (last_arriver(at, table, np.array([-1, 3])), last_arriver(at, table[:0], np.array([2, 4]))):
         assert (list(unknown["last"]), unknown["wait_ps"].tolist()) == ([None] * 3, [pd.NA] * 3)

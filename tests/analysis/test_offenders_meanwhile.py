@@ -21,34 +21,37 @@ some_parts = st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size
 
 @settings(max_examples=60, deadline=None)
 @given(some_rows, some_parts, st.sampled_from(DEVICES))
-def test_busy_times_and_names_of_the_others_count_points(found, stretches, device):
-    held = rows(events(*[(name, "compute", start, start + size, op) for name, op, start, size in found]))
-    seen = unions(held)
-    if device not in held.devices:
+def test_busy_times_and_names_of_the_others_count_points(row_tuples, stretches, device):
+    sorted_rows = rows(events(*[(name, "compute", start, start + size, op) for name, op, start, size in row_tuples]))
+    device_unions = unions(sorted_rows)
+    if device not in sorted_rows.devices:
         return
     parts = iv.union(iv.intervals([a for a, _ in stretches], [a + size for a, size in stretches]))
     points = {point for a, b in parts.tolist() for point in range(a, b)}
-    numbers, owner = np.array([held.devices.index(device)]), np.zeros(len(parts), np.int64)
+    numbers, owner = np.array([sorted_rows.devices.index(device)]), np.zeros(len(parts), np.int64)
 
-    beside = [name for name in held.devices if name != device]
+    beside = [name for name in sorted_rows.devices if name != device]
     ran = {
-        name: set().union(*(range(start, start + size) for one, _, start, size in found if one == name)) & points
+        name: set().union(
+            *(range(start, start + size) for row_device, _, start, size in row_tuples if row_device == name)
+        )
+        & points
         for name in beside
     }
-    others, busy = others_busy(held, seen, numbers, parts, owner)
+    others, busy = others_busy(sorted_rows, device_unions, numbers, parts, owner)
     assert (others.tolist(), busy.tolist()) == ([len(beside)], [sum(map(len, ran.values()))])
 
     time = {"a": 0, "b": 0}
-    for name, op, start, size in found:
+    for name, op, start, size in row_tuples:
         if name != device:
             time[op[0]] += len(points & set(range(start, start + size)))
     most = max(time.values())
-    wanted = None if not most else "a" if time["a"] == most else "b"
-    assert busiest_names(held, seen, numbers, parts, owner) == [wanted]
+    expected = None if not most else "a" if time["a"] == most else "b"
+    assert busiest_names(sorted_rows, device_unions, numbers, parts, owner) == [expected]
 
 
 def test_devices_of_another_clock_and_of_no_known_place_are_no_others():
-    held = rows(
+    sorted_rows = rows(
         concat(
             EVENT_COLUMNS,
             [
@@ -57,7 +60,8 @@ def test_devices_of_another_clock_and_of_no_known_place_are_no_others():
             ],
         )
     )
-    one = np.array([held.devices.index("a/gpu:0")])
+    numbers = np.array([sorted_rows.devices.index("a/gpu:0")])
     parts, owner = iv.intervals([0], [9]), np.zeros(1, np.int64)
-    assert [column.tolist() for column in others_busy(held, unions(held), one, parts, owner)] == [[0], [0]]
-    assert busiest_names(held, unions(held), one, parts, owner) == [None]
+    columns = others_busy(sorted_rows, unions(sorted_rows), numbers, parts, owner)
+    assert [column.tolist() for column in columns] == [[0], [0]]
+    assert busiest_names(sorted_rows, unions(sorted_rows), numbers, parts, owner) == [None]

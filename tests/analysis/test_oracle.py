@@ -9,7 +9,7 @@ from tracekit.analysis.overlap import concurrency, device_pairs, overlap, partit
 from tracekit.timeline.unions import CELLS
 
 
-def held(rows, device, want) -> set[int]:
+def points_of(rows, device, want) -> set[int]:
     """The points at which `device` runs work for which `want(kind, direction)` holds."""
     return {
         p for d, kind, start, end, _, way in rows if d == device and want(KINDS[kind], way) for p in range(start, end)
@@ -33,7 +33,7 @@ def test_every_figure_counts_points(rows, window):
     assert cells["device"].tolist() == devices
     for device, row in zip(devices, cells.to_dict("records"), strict=True):
         sets = {
-            kind: held(rows, device, lambda k, _, kind=kind: k == kind) & inside
+            kind: points_of(rows, device, lambda k, _, kind=kind: k == kind) & inside
             for kind in ("compute", "collective", "memory")
         }
         for cell in CELLS:
@@ -46,12 +46,12 @@ def test_every_figure_counts_points(rows, window):
         assert row["span_ps"] == (max(busy) + 1 - min(busy) if busy else 0)
 
     for row in overlap(frame, window).to_dict("records"):
-        what = held(rows, row["device"], lambda k, way, want=row["what"]: want in (k, way)) & inside
-        behind = held(rows, row["device"], lambda k, _: k == "compute") & inside
+        what = points_of(rows, row["device"], lambda k, way, want=row["what"]: want in (k, way)) & inside
+        behind = points_of(rows, row["device"], lambda k, _: k == "compute") & inside
         assert (row["hidden_ps"], row["total_ps"]) == (len(what & behind), len(what))
         assert (row["ratio"] == len(what & behind) / len(what)) if what else row["reason"].startswith("no ")
 
-    busy = {device: held(rows, device, lambda *_: True) & inside for device in devices}
+    busy = {device: points_of(rows, device, lambda *_: True) & inside for device in devices}
     pairs = device_pairs(frame, window)
     assert len(pairs) == len(devices) * (len(devices) - 1) // 2
     for row in pairs.to_dict("records"):
@@ -63,4 +63,6 @@ def test_every_figure_counts_points(rows, window):
             assert "idle throughout" in row["reason"]
 
     counts = concurrency(frame, window)["time_ps"].tolist()
-    assert counts == [sum(sum(p in one for one in busy.values()) == k for p in inside) for k in range(len(devices) + 1)]
+    assert counts == [
+        sum(sum(p in points for points in busy.values()) == k for p in inside) for k in range(len(devices) + 1)
+    ]

@@ -72,8 +72,8 @@ def test_the_frame_is_left_as_it_was(swap):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=6), min_size=1, max_size=5))
 def test_the_shared_times_of_sets_count_points_compiled_or_not(many):
-    sets = [iv.union(np.array([(at, at + size) for at, size in one], np.int64).reshape(-1, 2)) for one in many]
-    points = [{p for start, end in one.tolist() for p in range(start, end)} for one in sets]
+    sets = [iv.union(np.array([(at, at + size) for at, size in spans], np.int64).reshape(-1, 2)) for spans in many]
+    points = [{p for start, end in intervals.tolist() for p in range(start, end)} for intervals in sets]
     k = len(sets)
     expected = [[len(points[a] & points[b]) if a < b else 0 for b in range(k)] for a in range(k)]
     start, end = np.concatenate([iv.EMPTY, *sets]).T.copy()

@@ -13,8 +13,8 @@ APART_AND_TOGETHER = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 30, "a;b"))
 
 
 def run(marks, *rows, **more):
-    found = phases(trace(events(*rows), marks), **more)
-    return found.table.set_index("name"), found.stretch.set_index(["name", "device", "kind"])
+    result = phases(trace(events(*rows), marks), **more)
+    return result.table.set_index("name"), result.stretch.set_index(["name", "device", "kind"])
 
 
 def test_two_devices_at_once_in_the_time_of_one_are_twice_as_fast_and_unstretched():
@@ -157,8 +157,8 @@ def test_walls_and_busy_times_are_the_medians_of_the_rounds(some, gaps):
     )
     for device in {row[0] for row in work}:
         for kind, kinds in (("compute", {"compute"}), ("memory", {"memcpy", "memset"})):
-            held = {p for d, k, start, end in work if d == device and k in kinds for p in range(start, end)}
-            busy = int(statistics.median(len(held & set(range(*one))) for one in reach))
+            busy_points = {p for d, k, start, end in work if d == device and k in kinds for p in range(start, end)}
+            busy = int(statistics.median(len(busy_points & set(range(*span))) for span in reach))
             assert stretch["busy_ps"].get(("a", device, kind), 0) == busy
 
 

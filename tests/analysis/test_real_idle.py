@@ -43,7 +43,7 @@ HOSTS_PART = {"host-bound", "compiling", "input pipeline", "waiting for a copy"}
 
 
 @cache
-def found(case):
+def analyse(case):
     """Trace, rows, links and both results of a case."""
     timeline = timeline_of(traces.trace(case))
     return timeline.trace, timeline.rows, timeline.launch, idle(timeline), launches(timeline)
@@ -65,7 +65,7 @@ def sweep(ordered, device):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
-    trace, ordered, launch, why, kept_up = found(case)
+    trace, ordered, launch, why, kept_up = analyse(case)
     called = trace.launches["start_ps"].to_numpy()
     for device, name in enumerate(ordered.devices):
         gaps = sweep(ordered, device)
@@ -84,12 +84,12 @@ def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
             for start, end, before, after in gaps
             if launch[after] >= 0 and launch[after] != launch[before]
         )
-        told = inner[inner["cause"].isin(HOSTS_PART) | inner["cause"].str.startswith("waiting")]
-        length = int((told["end_ps"] - told["start_ps"]).sum())
+        hosts_pieces = inner[inner["cause"].isin(HOSTS_PART) | inner["cause"].str.startswith("waiting")]
+        length = int((hosts_pieces["end_ps"] - hosts_pieces["start_ps"]).sum())
         late = inner[inner["cause"].str.startswith("waiting")]
         assert length >= part >= length - int((late["end_ps"] - late["start_ps"]).sum())
-    for made in (idle_section.section(why), launches_section.section(kept_up)):
-        assert bool(made.lacking) != bool(made.sentences)
+    for section in (idle_section.section(why), launches_section.section(kept_up)):
+        assert bool(section.lacking) != bool(section.sentences)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
     ],
 )
 def test_a_trace_without_evidence_is_said_to_have_none(case, missing):
-    assert bool(found(case)[3].lacking) == missing
+    assert bool(analyse(case)[3].lacking) == missing
 
 
 def by_stream(ordered, launch, called, mine):
@@ -119,20 +119,22 @@ def by_stream(ordered, launch, called, mine):
 
 @pytest.mark.parametrize("case", GPUS)
 def test_by_stream_the_links_give_the_gaps_of_the_schedule(case):
-    trace, ordered, launch, _, _ = found(case)
+    trace, ordered, launch, _, _ = analyse(case)
     lanes = np.array([int(re.search(r"\d+", name)[0]) for name in ordered.labels("lane")])[ordered.codes("lane")]
     devices = np.array([int(name[-1]) for name in ordered.labels("device")])[ordered.codes("device")]
-    told = {}
-    for device, stream in sorted({(one.device, one.stream) for one in schedule.gpu_job()}):
+    breakdown = {}
+    for device, stream in sorted({(event.device, event.stream) for event in schedule.gpu_job()}):
         mine = (devices == device) & (lanes == stream)
-        told[device, stream] = by_stream(ordered, launch, trace.launches["start_ps"].to_numpy(), mine)
-    assert told == {key: scheduled(*key) for key in told}
+        breakdown[device, stream] = by_stream(ordered, launch, trace.launches["start_ps"].to_numpy(), mine)
+    assert breakdown == {key: schedule_breakdown(*key) for key in breakdown}
 
 
-def scheduled(device: int, stream: int) -> list[int]:
+def schedule_breakdown(device: int, stream: int) -> list[int]:
     """The same by the schedule."""
     work = sorted(
-        (one.start, one.end, one.called) for one in schedule.gpu_job() if (one.device, one.stream) == (device, stream)
+        (event.start, event.end, event.called)
+        for event in schedule.gpu_job()
+        if (event.device, event.stream) == (device, stream)
     )
     host = short = long = 0
     for (_, end, _), (start, _, called) in pairwise(work):
@@ -158,7 +160,7 @@ def test_between_the_steps_of_a_schedule_the_host_loads_data_and_then_the_launch
 
 def between_steps(case: str) -> list[tuple[str, int, int]]:
     """The pieces of the gap between the first two steps, in microseconds of the first, the same on both GPUs."""
-    trace, _, _, why, _ = found(case)
+    trace, _, _, why, _ = analyse(case)
     zero = int(trace.events["start_ps"].min()) // 10**6 - 10
     gaps = why.gaps.assign(start=why.gaps["start_ps"] // 10**6 - zero, end=why.gaps["end_ps"] // 10**6 - zero)
     gaps = gaps[(gaps["start"] >= 733) & (gaps["end"] <= 1_010)]
@@ -173,20 +175,20 @@ def between_steps(case: str) -> list[tuple[str, int, int]]:
 @needs_real
 def test_by_stream_the_links_give_the_idle_breakdown_of_hta():
     """HolisticTraceAnalysis 0.5 on the same file, `get_idle_time_breakdown`, which leaves the last step out."""
-    trace, ordered, launch, _, _ = found("kineto/hta-df_index_resolver")
+    trace, ordered, launch, _, _ = analyse("kineto/hta-df_index_resolver")
     called = trace.launches["start_ps"].to_numpy()
     spans = trace.spans
     last = spans.loc[spans["name"].astype(str).str.startswith("ProfilerStep#"), "start_ps"].max()
-    told = {}
+    breakdown = {}
     for lane in ("stream 7", "stream 14"):
         mine = (ordered.codes("lane") == ordered.labels("lane").index(lane)) & (called[launch] < last)
-        told[lane] = by_stream(ordered, launch, called, mine)
-    assert told == {"stream 7": [791330, 16727, 73829], "stream 14": [933139, 5568, 4444]}
+        breakdown[lane] = by_stream(ordered, launch, called, mine)
+    assert breakdown == {"stream 7": [791330, 16727, 73829], "stream 14": [933139, 5568, 4444]}
 
 
 @pytest.mark.parametrize("case", traces.cases("generated/kineto/rank0.pt.trace.json.gz", "kineto/hta-nccl_data-A100"))
 def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(case):
-    trace, ordered, launch, _, kept_up = found(case)
+    trace, ordered, launch, _, kept_up = analyse(case)
     called = trace.launches["start_ps"].to_numpy()
     delays = sorted(int(ordered.start[at] - called[launch[at]]) for at in range(len(ordered)) if launch[at] >= 0)
     line = kept_up.by_device.iloc[0]
@@ -214,12 +216,12 @@ def test_delays_and_tiny_kernels_are_those_of_a_loop_over_the_rows(case):
 
 @needs_real
 def test_the_host_was_loading_data_in_the_longest_gap_of_dlrm_s_rank_3():
-    _, _, _, why, _ = found("kineto/dlrm-8xV100")
+    _, _, _, why, _ = analyse("kineto/dlrm-8xV100")
     mine = why.gaps[(why.gaps["device"] == "rank3/gpu:3") & (why.gaps["cause"] == "input pipeline")]
     assert (mine[["start_ps", "end_ps"]] // 10**6).to_numpy().tolist() == [[1444, 2450]]
 
 
 def test_compiling_is_most_of_what_the_devices_of_a_fresh_program_waited_for():
-    _, _, _, why, _ = found("two-cpu-devices-jax0.10.2.xplane.pb")
+    _, _, _, why, _ = analyse("two-cpu-devices-jax0.10.2.xplane.pb")
     most = why.by_cause.set_index("cause")["ratio"]
     assert most["compiling"] > most["host-bound"] > most["launch latency"]

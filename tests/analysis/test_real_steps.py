@@ -12,7 +12,7 @@ from tracekit.timeline.timeline import timeline_of
 
 
 @cache
-def measured(case):
+def measure(case):
     return steps(timeline_of(traces.trace(case)))
 
 
@@ -25,7 +25,7 @@ def measured(case):
     ],
 )
 def test_annotated_steps_of_two_gpus_hold_what_their_host_launched_in_them(case, name, numbers):
-    result = measured(case)
+    result = measure(case)
     assert result.summary[["name", "told_by", "steps"]].to_numpy().tolist() == [[name, "annotation", 3]]
     assert result.table["step"].tolist() == numbers
     for device in (0, 1):
@@ -38,14 +38,14 @@ def test_annotated_steps_of_two_gpus_hold_what_their_host_launched_in_them(case,
 @needs_real
 def test_the_rows_and_busy_times_of_steps_are_those_of_holistic_trace_analysis():
     """HTA 0.5.0: `iteration` of each kernel, the union of their spans; it leaves the last iteration out."""
-    by_device = measured("kineto/hta-df_index_resolver").by_device
+    by_device = measure("kineto/hta-df_index_resolver").by_device
     assert by_device["rows"].tolist() == [4458] * 5
     assert by_device["busy_ps"].tolist()[:4] == [188442 * 10**6, 188214 * 10**6, 188103 * 10**6, 188298 * 10**6]
 
 
 @needs_real
 def test_steps_of_a_trace_in_nanoseconds_hold_the_rows_that_holistic_trace_analysis_finds():
-    result = measured("kineto/hta-nccl_data-A100")
+    result = measure("kineto/hta-nccl_data-A100")
     assert result.table["step"].tolist() == [4, 5, 6]
     assert result.by_device["rows"].tolist() == [1258, 1258, 1258]
     assert result.summary["median_ps"].tolist() == [222442191000]
@@ -53,7 +53,7 @@ def test_steps_of_a_trace_in_nanoseconds_hold_the_rows_that_holistic_trace_analy
 
 @needs_real
 def test_one_step_of_eight_ranks_is_one_step():
-    result = measured("kineto/dlrm-8xV100")
+    result = measure("kineto/dlrm-8xV100")
     assert result.table[["step", "hosts", "did_nothing"]].to_numpy().tolist() == [[10, 8, 0]]
     assert len(result.by_device) == 8
 
@@ -67,7 +67,7 @@ def test_one_step_of_eight_ranks_is_one_step():
     ],
 )
 def test_the_executions_of_one_program_on_all_chips_are_steps(case, program, steps, rows, chips):
-    result = measured(case)
+    result = measure(case)
     assert result.summary[["name", "told_by", "steps", "counted"]].to_numpy().tolist() == [
         [program, "run_id", steps, steps]
     ]
@@ -82,7 +82,7 @@ def test_the_executions_of_one_program_on_all_chips_are_steps(case, program, ste
     ],
 )
 def test_a_group_leaves_a_device_without_work_flagged(case, groups, idle):
-    result = measured(case)
+    result = measure(case)
     assert result.table["told_by"].tolist() == ["group_id"] * groups
     flagged = zip(result.by_device["device"], result.by_device["did_nothing"], strict=True)
     assert sorted(flagged) == sorted([*idle.items()] * groups)
@@ -100,7 +100,7 @@ def test_a_group_leaves_a_device_without_work_flagged(case, groups, idle):
     ),
 )
 def test_a_trace_without_evidence_of_steps_has_none(case):
-    assert measured(case).lacking
+    assert measure(case).lacking
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,6 @@ def test_a_trace_without_evidence_of_steps_has_none(case):
     ),
 )
 def test_the_windows_tile_the_time_from_the_first_to_the_last(case):
-    table = measured(case).table
+    table = measure(case).table
     assert (table["start_ps"].iloc[1:].to_numpy() == table["end_ps"].iloc[:-1].to_numpy()).all()
     assert table["wall_ps"].sum() == table["end_ps"].iloc[-1] - table["start_ps"].iloc[0]

@@ -6,48 +6,50 @@ from tracekit.columns import frame
 from tracekit.trace import DEVICE_COLUMNS
 
 
-def devices(*found) -> pd.DataFrame:
+def devices(*rows) -> pd.DataFrame:
     """From (device, model, memory bandwidth, peak FLOP/s)."""
     columns = ["device", "model", "memory_bandwidth_bytes_per_s", "peak_flops_per_s"]
-    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*found, strict=True), strict=True)))
+    return frame(DEVICE_COLUMNS, dict(zip(columns, zip(*rows, strict=True), strict=True)))
 
 
 def test_what_the_trace_states_wins_over_the_datasheet():
-    found = limits(devices(("gpu:0", "NVIDIA H200", 10, None), ("gpu:1", "NVIDIA H200", None, 20)))
-    assert [(one.memory, one.flops) for one in found.values()] == [
+    by_device = limits(devices(("gpu:0", "NVIDIA H200", 10, None), ("gpu:1", "NVIDIA H200", None, 20)))
+    assert [(device_limits.memory, device_limits.flops) for device_limits in by_device.values()] == [
         (Limit(10, "trace"), Limit(989.5e12, "datasheet")),
         (Limit(4.8e12, "datasheet"), Limit(20, "trace")),
     ]
 
 
 def test_a_device_copy_reads_and_writes_so_its_limit_is_half_the_memory_bandwidth():
-    (found,) = limits(devices(("gpu:0", "Tesla V100-SXM2-32GB", 898048000000, None))).values()
-    assert found.of_copies("D2D") == Limit(449024000000, "trace")
-    assert found.of_copies("P2P") == Limit(150e9, "datasheet")
+    (device_limits,) = limits(devices(("gpu:0", "Tesla V100-SXM2-32GB", 898048000000, None))).values()
+    assert device_limits.of_copies("D2D") == Limit(449024000000, "trace")
+    assert device_limits.of_copies("P2P") == Limit(150e9, "datasheet")
 
 
 def test_a_copy_within_a_tpu_has_no_limit_since_it_may_stay_on_the_chip():
-    (found,) = limits(devices(("host/tpu:0", "TPU v6 Lite", 10**12, 1))).values()
-    assert found.of_copies("D2D") == Limit(None, None, "a copy within a TPU may begin or end in its on-chip memory")
+    (device_limits,) = limits(devices(("host/tpu:0", "TPU v6 Lite", 10**12, 1))).values()
+    assert device_limits.of_copies("D2D") == Limit(
+        None, None, "a copy within a TPU may begin or end in its on-chip memory"
+    )
 
 
 def test_the_host_link_is_one_direction_of_pcie():
-    (found,) = limits(devices(("gpu:0", "NVIDIA H100 80GB HBM3", None, None))).values()
-    assert found.of_copies("H2D") == found.of_copies("D2H") == Limit(63015384615, "datasheet")
+    (device_limits,) = limits(devices(("gpu:0", "NVIDIA H100 80GB HBM3", None, None))).values()
+    assert device_limits.of_copies("H2D") == device_limits.of_copies("D2H") == Limit(63015384615, "datasheet")
 
 
 def test_a_limit_that_nobody_states_has_its_reason():
-    (found,) = limits(devices(("tpu:0", "TPU v6 Lite", 1, 1))).values()
-    assert found.of_copies("H2D") == Limit(
+    (device_limits,) = limits(devices(("tpu:0", "TPU v6 Lite", 1, 1))).values()
+    assert device_limits.of_copies("H2D") == Limit(
         None, None, "the trace does not state the host link, and no datasheet is known for 'TPU v6 Lite'"
     )
-    assert found.of_copies(None) == Limit(None, None, "the trace does not say between which memories they copy")
+    assert device_limits.of_copies(None) == Limit(None, None, "the trace does not say between which memories they copy")
     assert UNKNOWN.flops == Limit(None, None, "the trace does not state the peak FLOP/s, nor which model the device is")
 
 
 def test_a_stated_limit_of_zero_is_none():
-    (found,) = limits(devices(("gpu:0", None, 0, 0))).values()
-    assert (found.memory.per_s, found.flops.per_s) == (None, None)
+    (device_limits,) = limits(devices(("gpu:0", None, 0, 0))).values()
+    assert (device_limits.memory.per_s, device_limits.flops.per_s) == (None, None)
 
 
 @pytest.mark.parametrize("model", PEAKS)

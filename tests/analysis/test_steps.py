@@ -10,13 +10,13 @@ from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS
 
 
-def measured(done, spans=None):
-    return steps(timeline(done, spans))
+def measure(device_work, spans=None):
+    return steps(timeline(device_work, spans))
 
 
 def regular(length=10, **slow):
     """Six steps of two devices, each computing for 6 and reducing for 2 of 10; `slow` changes a row of a step."""
-    marks, done = [], []
+    marks, row_tuples = [], []
     start = 0
     for step in range(6):
         here = {"gpu:0": (6, 2), "gpu:1": (6, 2), "wait": 0, **(slow if step == 3 else {})}
@@ -25,25 +25,25 @@ def regular(length=10, **slow):
         for device in ("gpu:0", "gpu:1"):
             begin = start + 1 + here["wait"]
             compute = begin + here[device][0]
-            done += [(device, "compute", begin, compute, start), (device, "collective", compute, end - 1, start)]
+            row_tuples += [(device, "compute", begin, compute, start), (device, "collective", compute, end - 1, start)]
         start = end
-    return work(*done), annotations(*marks)
+    return work(*row_tuples), annotations(*marks)
 
 
-def blamed(result):
+def blame(result):
     row = result.table.iloc[3]
     return row["slow_device"], row["slow_part"], row["slow_ps"]
 
 
 def test_the_parts_of_a_step_are_measured_on_each_device():
-    done = work(
+    device_work = work(
         ("gpu:0", "compute", 1, 6, 0),
         ("gpu:0", "collective", 4, 8, 0),
         ("gpu:0", "memcpy", 7, 10, 0),
         ("gpu:1", "collective", 2, 8, 0),
         ("gpu:0", "compute", 11, 14, 10),
     )
-    result = measured(done, annotations(("train", 0, 0, 10), ("train", 1, 10, 16)))
+    result = measure(device_work, annotations(("train", 0, 0, 10), ("train", 1, 10, 16)))
     columns = [
         "place", "device", "wall_ps", "busy_ps", "idle", "compute", "collective", "compute+collective", "memory",
         "collective+memory", "hidden_collective_ps", "exposed_collective_ps", "hidden_memory_ps", "exposed_memory_ps",
@@ -59,8 +59,8 @@ def test_the_parts_of_a_step_are_measured_on_each_device():
 
 
 def test_the_summary_counts_the_steps_that_are_not_left_out():
-    done, spans = regular()
-    result = measured(done, join([spans, annotations(("backend_compile", None, 2, 5))]))
+    device_work, spans = regular()
+    result = measure(device_work, join([spans, annotations(("backend_compile", None, 2, 5))]))
     assert result.table["left_out"].isna().tolist() == [False] + [True] * 5
     assert result.summary.to_dict("records") == [
         {
@@ -82,7 +82,7 @@ def test_the_summary_counts_the_steps_that_are_not_left_out():
 
 
 def test_the_typical_step_is_made_of_those_that_count_and_are_no_outlier():
-    result = measured(*regular(**{"gpu:0": (26, 2)}))
+    result = measure(*regular(**{"gpu:0": (26, 2)}))
     assert result.table["outlier"].tolist() == [False, False, False, True, False, False]
     columns = ["device", "steps", "wall_ps", "compute_ps", "collective_ps", "memory_ps", "idle_ps", "compute_ratio"]
     assert list(result.typical[columns].itertuples(index=False, name=None)) == [
@@ -92,28 +92,28 @@ def test_the_typical_step_is_made_of_those_that_count_and_are_no_outlier():
 
 
 def test_a_slow_step_is_laid_to_the_device_that_worked_longer_and_not_to_the_one_that_waited():
-    result = measured(*regular(**{"gpu:1": (26, 2)}))
-    assert blamed(result) == ("gpu:1", "compute", 20)
+    result = measure(*regular(**{"gpu:1": (26, 2)}))
+    assert blame(result) == ("gpu:1", "compute", 20)
 
 
 def test_who_worked_longer_is_named_even_where_others_waited_for_more_than_that():
     # In step 3 gpu:1 computes for 12 longer and reduces for 8 longer; gpu:0 has waited for 20 in the same collective.
-    marks, done, start = [], [], 0
+    marks, row_tuples, start = [], [], 0
     for step in range(6):
         late, end = (12, start + 30) if step == 3 else (0, start + 10)
         marks.append(("train", step, start, end))
         for device, compute in (("gpu:0", start + 6), ("gpu:1", start + 6 + late)):
-            done += [(device, "compute", start, compute, start), (device, "collective", compute, end, start)]
+            row_tuples += [(device, "compute", start, compute, start), (device, "collective", compute, end, start)]
         start = end
-    assert blamed(measured(work(*done), annotations(*marks))) == ("gpu:1", "compute", 12)
+    assert blame(measure(work(*row_tuples), annotations(*marks))) == ("gpu:1", "compute", 12)
 
 
 def test_a_slow_step_in_which_all_idled_is_laid_to_all():
-    assert blamed(measured(*regular(wait=30))) == ("all devices", "idle", 30)
+    assert blame(measure(*regular(wait=30))) == ("all devices", "idle", 30)
 
 
 def test_a_slow_step_that_no_part_explains_by_half_is_laid_to_the_part_that_grew_most():
-    marks, done, start = [], [], 0
+    marks, row_tuples, start = [], [], 0
     for step in range(6):
         # (computes, copies, reduces, idles): 20 longer in step 3, of which no part is more than 8.
         parts = (8, 4, 12, 6) if step == 3 else (2, 2, 4, 2)
@@ -121,26 +121,26 @@ def test_a_slow_step_that_no_part_explains_by_half_is_laid_to_the_part_that_grew
         marks.append(("train", step, start, end))
         at = start + parts[3]
         for kind, size in zip(("compute", "memcpy", "collective"), parts, strict=False):
-            done.append(("gpu:0", kind, at, at + size, start))
+            row_tuples.append(("gpu:0", kind, at, at + size, start))
             at += size
         start = end
-    assert blamed(measured(work(*done), annotations(*marks))) == ("gpu:0", "collective", 8)
+    assert blame(measure(work(*row_tuples), annotations(*marks))) == ("gpu:0", "collective", 8)
 
 
 def test_a_step_that_is_not_slow_is_laid_to_none():
-    assert measured(*regular()).table["slow_part"].isna().all()
+    assert measure(*regular()).table["slow_part"].isna().all()
 
 
 def test_walls_of_touching_windows_sum_to_the_whole():
-    result = measured(*regular(wait=7))
+    result = measure(*regular(wait=7))
     table = result.table
     assert table["wall_ps"].sum() == table["end_ps"].iloc[-1] - table["start_ps"].iloc[0]
 
 
 def test_without_steps_every_frame_is_empty_and_it_is_said_why():
-    result = measured(work(("gpu:0", "compute", 0, 5, 0)))
+    result = measure(work(("gpu:0", "compute", 0, 5, 0)))
     assert result.lacking
-    assert [list(one.columns) for one in (result.table, result.summary, result.typical)] == [
+    assert [list(frame.columns) for frame in (result.table, result.summary, result.typical)] == [
         list(STEP_COLUMNS),
         list(SUMMARY_COLUMNS),
         list(TYPICAL_COLUMNS),
@@ -157,54 +157,60 @@ def a_run(draw):
         size = draw(st.integers(1, 6))
         marks.append(("train", number, at, at + size))
         at += size + draw(st.integers(0, 3))
-    done = []
+    row_tuples = []
     for _ in range(draw(st.integers(1, 8))):
         launched = draw(st.one_of(st.none(), st.integers(0, 25)))
         start = (0 if launched is None else launched) + draw(st.integers(0, 9))
         kind = draw(st.sampled_from(["compute", "collective", "memcpy"]))
-        done.append((draw(st.sampled_from(["gpu:0", "gpu:1"])), kind, start, start + draw(st.integers(1, 9)), launched))
-    return marks, done
+        row_tuples.append(
+            (draw(st.sampled_from(["gpu:0", "gpu:1"])), kind, start, start + draw(st.integers(1, 9)), launched)
+        )
+    return marks, row_tuples
 
 
-def windows_of(marks, done):
+def windows_of(marks, row_tuples):
     """The windows by the words of the definition, and the step of each launched row (None: of none)."""
     ends = [end for *_, end in marks]
     of = [
         None if launched < marks[0][2] else next((k for k, end in enumerate(ends) if launched < end), None)
-        for *_, launched in done
+        for *_, launched in row_tuples
     ]
-    before = [row[3] for row in done if row[4] < marks[0][2] and row[1] != "memcpy"]
-    first, reach, found = max([marks[0][2], *before]), None, []
+    before = [row[3] for row in row_tuples if row[4] < marks[0][2] and row[1] != "memcpy"]
+    first, reach, windows = max([marks[0][2], *before]), None, []
     for step, (*_, end) in enumerate(marks):
-        mine = [row for row, its in zip(done, of, strict=True) if its == step]
+        mine = [row for row, its in zip(row_tuples, of, strict=True) if its == step]
         work_ends = [row[3] for row in mine if row[1] != "memcpy"] or [row[3] for row in mine]
         done_at = max([end, *work_ends, *([reach] if reach is not None else [])])
-        found.append((min(first, done_at) if reach is None else reach, done_at))
+        windows.append((min(first, done_at) if reach is None else reach, done_at))
         reach = done_at
-    return found, of
+    return windows, of
 
 
 @settings(max_examples=40, deadline=None)
 @given(a_run())
 def test_windows_rows_and_cells_are_those_of_the_definition(run):
-    marks, done = run
-    linked, loose = [row for row in done if row[4] is not None], [row for row in done if row[4] is None]
+    marks, row_tuples = run
+    linked, loose = [row for row in row_tuples if row[4] is not None], [row for row in row_tuples if row[4] is None]
     windows, of = windows_of(marks, linked)
     assume(any(step is not None for step in of))  # or else the rows count by their time, which other tests look at
-    result = measured(work(*linked, *loose), annotations(*marks))
+    result = measure(work(*linked, *loose), annotations(*marks))
     assert list(zip(result.table["start_ps"], result.table["end_ps"], strict=True)) == windows
     kinds = {"compute": "compute", "collective": "collective", "memcpy": "memory"}
     for row in result.by_device.to_dict("records"):
         ran = [
-            {kinds[one[1]] for one in done if one[0] == row["device"] and one[2] <= point < one[3]}
+            {
+                kinds[kind]
+                for device, kind, begin, end, _ in row_tuples
+                if device == row["device"] and begin <= point < end
+            }
             for point in range(*windows[row["place"]])
         ]
         assert [row[cell] for cell in CELLS] == [
-            sum(held == set(cell.split("+")) - {"idle"} for held in ran) for cell in CELLS
+            sum(kinds_at == set(cell.split("+")) - {"idle"} for kinds_at in ran) for cell in CELLS
         ]
         start, end = windows[row["place"]]
-        mine = [one[0] for one, its in zip(linked, of, strict=True) if its == row["place"]]
-        mine += [one[0] for one in loose if start <= one[2] < end]
+        mine = [device for (device, *_), its in zip(linked, of, strict=True) if its == row["place"]]
+        mine += [device for device, _, begin, *_ in loose if start <= begin < end]
         assert row["rows"] == mine.count(row["device"])
         assert row["did_nothing"] == (row["rows"] == 0)
 

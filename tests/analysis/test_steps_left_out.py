@@ -9,7 +9,7 @@ from tracekit.analysis.steps import left_out, outliers
 from tracekit.timeline.rows import rows
 
 
-def judged(walls, compiles=(), hosts=1, number=None, names=None):
+def leave_out(walls, compiles=(), hosts=1, number=None, names=None):
     """Why each of some steps is left out, on one device, and the notes."""
     size = len(walls)
     table = pd.DataFrame(
@@ -26,15 +26,15 @@ def judged(walls, compiles=(), hosts=1, number=None, names=None):
 
 
 def test_steps_alike_all_count():
-    assert judged([10, 11, 10, 9, 10, 10]) == ([None] * 6, {})
+    assert leave_out([10, 11, 10, 9, 10, 10]) == ([None] * 6, {})
 
 
 def test_a_step_in_which_a_compiler_ran_does_not_count():
-    assert judged([90, 10, 10, 50, 10, 10], compiles=(0, 3))[0] == ["compiles", None, None, "compiles", None, None]
+    assert leave_out([90, 10, 10, 50, 10, 10], compiles=(0, 3))[0] == ["compiles", None, None, "compiles", None, None]
 
 
 def test_where_most_steps_compile_they_count_and_it_is_said():
-    assert judged([50, 10, 50, 50], compiles=(0, 2, 3)) == (
+    assert leave_out([50, 10, 50, 50], compiles=(0, 2, 3)) == (
         [None] * 4,
         {("", "train"): "a compiler ran in 3 of 4 steps, so that these count"},
     )
@@ -42,40 +42,40 @@ def test_where_most_steps_compile_they_count_and_it_is_said():
 
 def test_the_first_steps_are_warm_up_while_they_are_outliers():
     walls = [90, 40, 10, 11, 10, 60, 10, 9, 10, 10]
-    assert judged(walls)[0] == ["warm-up", "warm-up", *[None] * 8]
+    assert leave_out(walls)[0] == ["warm-up", "warm-up", *[None] * 8]
 
 
 def test_a_slow_step_after_the_one_that_compiles_is_warm_up_too():
-    assert judged([90, 40, 10, 11, 10, 10, 10], compiles=(0,))[0] == ["compiles", "warm-up", *[None] * 5]
+    assert leave_out([90, 40, 10, 11, 10, 10, 10], compiles=(0,))[0] == ["compiles", "warm-up", *[None] * 5]
 
 
 def test_a_short_first_step_is_no_warm_up():
-    assert judged([1, 10, 11, 10, 10, 10, 10])[0] == [None] * 7
+    assert leave_out([1, 10, 11, 10, 10, 10, 10])[0] == [None] * 7
 
 
 def test_of_few_steps_none_is_warm_up():
-    assert judged([90, 10, 10, 10])[0] == [None] * 4
+    assert leave_out([90, 10, 10, 10])[0] == [None] * 4
 
 
 def test_last_steps_that_lack_work_were_cut():
-    assert judged([10] * 6, number=[20, 20, 20, 20, 17, 0])[0] == [*[None] * 4, "cut", "cut"]
-    assert judged([10] * 6, number=[20, 20, 20, 20, 17, 18])[0] == [None] * 6
+    assert leave_out([10] * 6, number=[20, 20, 20, 20, 17, 0])[0] == [*[None] * 4, "cut", "cut"]
+    assert leave_out([10] * 6, number=[20, 20, 20, 20, 17, 18])[0] == [None] * 6
 
 
 def test_a_first_annotated_step_with_less_work_was_not_cut():
-    assert judged([10] * 4, number=[5, 20, 20, 20])[0] == [None] * 4
+    assert leave_out([10] * 4, number=[5, 20, 20, 20])[0] == [None] * 4
 
 
 def test_a_first_group_or_execution_with_less_work_was_cut():
-    assert judged([10] * 4, number=[5, 20, 20, 20], hosts=[None] * 4)[0] == ["cut", None, None, None]
+    assert leave_out([10] * 4, number=[5, 20, 20, 20], hosts=[None] * 4)[0] == ["cut", None, None, None]
 
 
 def test_steps_at_the_edges_that_not_all_hosts_have_were_cut():
-    assert judged([10] * 5, hosts=[1, 2, 1, 2, 1])[0] == ["cut", None, None, None, "cut"]
+    assert leave_out([10] * 5, hosts=[1, 2, 1, 2, 1])[0] == ["cut", None, None, None, "cut"]
 
 
 def test_where_no_step_would_be_left_all_count_and_it_is_said():
-    assert judged([10], compiles=(0,)) == (
+    assert leave_out([10], compiles=(0,)) == (
         [None],
         {("", "train"): "each would be left out (compiles), so that all count"},
     )
@@ -83,7 +83,7 @@ def test_where_no_step_would_be_left_all_count_and_it_is_said():
 
 def test_each_name_is_judged_by_its_own_steps():
     walls = [10, 90, 10, 91, 10, 90, 10, 90, 10, 92]
-    assert judged(walls, names=["train", "eval"] * 5)[0] == [None] * 10
+    assert leave_out(walls, names=["train", "eval"] * 5)[0] == [None] * 10
 
 
 @pytest.mark.parametrize(

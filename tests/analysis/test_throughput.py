@@ -13,9 +13,9 @@ from tracekit.timeline.rows import rows
 COPY = {"kind": "memcpy", "direction": "H2D"}
 
 
-def steps(*found: dict) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    made = throughput(rows(frame_of(*found)))
-    return {(one.device, one.what): list(zip(one.edges.tolist(), one.bytes_per_s, strict=True)) for one in made}
+def steps(*row_dicts: dict) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    rates = throughput(rows(frame_of(*row_dicts)))
+    return {(rate.device, rate.what): list(zip(rate.edges.tolist(), rate.bytes_per_s, strict=True)) for rate in rates}
 
 
 def test_the_rates_of_copies_that_run_at_once_add_up():
@@ -44,8 +44,8 @@ def test_directions_devices_and_collectives_are_apart_and_what_has_no_bytes_is_l
 
 
 def test_rows_that_take_no_time_have_no_rate_but_are_places_by_count():
-    (found,) = throughput(rows(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5)))))
-    assert (found.instant, found.edges.tolist(), found.bytes_per_s) == (2, [5, 6], [3 * 10**12, 0])
+    (rate,) = throughput(rows(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5)))))
+    assert (rate.instant, rate.edges.tolist(), rate.bytes_per_s) == (2, [5, 6], [3 * 10**12, 0])
 
 
 def test_rates_beyond_int64_are_exact():
@@ -57,13 +57,13 @@ def test_rates_beyond_int64_are_exact():
 @pytest.mark.parametrize("what", ["H2D", "collective"])
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**40)), min_size=1, max_size=8))
-def test_at_every_moment_it_is_the_sum_of_the_rows_that_run(what, found):
+def test_at_every_moment_it_is_the_sum_of_the_rows_that_run(what, row_tuples):
     of = COPY if what == "H2D" else {"kind": "collective"}
-    made = steps(*({"start_ps": at, "end_ps": at + lasts, "bytes": size} | of for at, lasts, size in found))
-    (edges,) = made.values()
+    rates = steps(*({"start_ps": at, "end_ps": at + lasts, "bytes": size} | of for at, lasts, size in row_tuples))
+    (edges,) = rates.values()
     for moment in range(-1, 20):
-        told = [rate for edge, rate in edges if edge <= moment]
-        wanted = sum(
-            Fraction(size * 10**12, lasts).__floor__() for at, lasts, size in found if at <= moment < at + lasts
+        rates_so_far = [rate for edge, rate in edges if edge <= moment]
+        expected = sum(
+            Fraction(size * 10**12, lasts).__floor__() for at, lasts, size in row_tuples if at <= moment < at + lasts
         )
-        assert (told[-1] if told else 0) == wanted
+        assert (rates_so_far[-1] if rates_so_far else 0) == expected

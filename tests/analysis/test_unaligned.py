@@ -13,8 +13,8 @@ def two_hosts(first, second, clocks=("a", "b")):
     return concat(
         EVENT_COLUMNS,
         [
-            events(*[("a/gpu:0", "compute", *one) for one in first], host="a", clock=clocks[0]),
-            events(*[("b/gpu:0", "compute", *one) for one in second], host="b", clock=clocks[1]),
+            events(*[("a/gpu:0", "compute", *row) for row in first], host="a", clock=clocks[0]),
+            events(*[("b/gpu:0", "compute", *row) for row in second], host="b", clock=clocks[1]),
         ],
     )
 
@@ -53,8 +53,8 @@ def test_what_is_hidden_on_one_device_is_still_known():
             events(("b/gpu:0", "compute", 0, 10), host="b", clock="b"),
         ],
     )
-    found = overlap(rows)
-    assert found.loc[found["what"] == "collective", ["device", "hidden_ps", "total_ps"]].values.tolist() == [
+    overlaps = overlap(rows)
+    assert overlaps.loc[overlaps["what"] == "collective", ["device", "hidden_ps", "total_ps"]].values.tolist() == [
         ["a/gpu:0", 5, 10],
         ["b/gpu:0", 0, 0],
     ]
@@ -66,36 +66,39 @@ def both_mark(first, second):
 
 def test_on_one_clock_the_kth_spans_of_all_hosts_are_one_round():
     marks = both_mark([("step", 0, 10), ("step", 20, 30)], [("step", 2, 12), ("step", 19, 29)])
-    found = phases(trace(two_hosts([(0, 9), (20, 29)], [(3, 12), (20, 28)], (None, None)), marks)).rounds
-    assert found[["clock", "name", "start_ps", "end_ps"]].values.tolist() == [["", "step", 0, 12], ["", "step", 19, 30]]
+    rounds = phases(trace(two_hosts([(0, 9), (20, 29)], [(3, 12), (20, 28)], (None, None)), marks)).rounds
+    assert rounds[["clock", "name", "start_ps", "end_ps"]].values.tolist() == [
+        ["", "step", 0, 12],
+        ["", "step", 19, 30],
+    ]
 
 
 def test_where_hosts_marked_a_phase_differently_often_overlapping_spans_are_one_round():
     marks = both_mark([("step", 0, 10), ("step", 20, 30)], [("step", 22, 32)])
-    found = phases(trace(two_hosts([(0, 9)], [(3, 12)], (None, None)), marks)).rounds
-    assert found[["start_ps", "end_ps"]].values.tolist() == [[0, 10], [20, 32]]
+    rounds = phases(trace(two_hosts([(0, 9)], [(3, 12)], (None, None)), marks)).rounds
+    assert rounds[["start_ps", "end_ps"]].values.tolist() == [[0, 10], [20, 32]]
 
 
 def test_on_several_clocks_a_phase_is_measured_on_each_and_lasts_as_long_as_the_longest():
     marks = both_mark([("solo", 0, 10), ("step", 20, 30)], [("solo", 1000, 1008), ("step", 1020, 1036)])
-    found = phases(trace(two_hosts([(0, 9), (20, 29)], [(1000, 1008), (1020, 1036)]), marks))
-    assert found.table[["name", "n", "wall_ps", "devices"]].values.tolist() == [["solo", 1, 10, 2], ["step", 1, 16, 2]]
-    busy = found.stretch.loc[found.stretch["name"] == "step", ["device", "busy_ps"]].values.tolist()
+    result = phases(trace(two_hosts([(0, 9), (20, 29)], [(1000, 1008), (1020, 1036)]), marks))
+    assert result.table[["name", "n", "wall_ps", "devices"]].values.tolist() == [["solo", 1, 10, 2], ["step", 1, 16, 2]]
+    busy = result.stretch.loc[result.stretch["name"] == "step", ["device", "busy_ps"]].values.tolist()
     assert busy == [["a/gpu:0", 9], ["b/gpu:0", 16]]
 
 
 def test_a_phase_of_one_clock_counts_no_work_of_another_at_the_same_times():
     marks = spans(("solo", 0, 10), ("step", 20, 30, "solo"), host="a")
     rows = two_hosts([(0, 10), (20, 31)], [(1, 12), (3, 14), (22, 90)])
-    found = phases(trace(rows, marks))
-    assert found.table[["name", "wall_ps", "unfinished_ps", "devices"]].values.tolist() == [
+    result = phases(trace(rows, marks))
+    assert result.table[["name", "wall_ps", "unfinished_ps", "devices"]].values.tolist() == [
         ["solo", 10, 0, 1],
         ["step", 11, 1, 1],
     ]
-    assert found.stretch.loc[found.stretch["name"] == "step", ["device", "busy_ps", "stretch"]].values.tolist() == [
+    assert result.stretch.loc[result.stretch["name"] == "step", ["device", "busy_ps", "stretch"]].values.tolist() == [
         ["a/gpu:0", 11, 1.1]
     ]
-    assert set(found.windows["step"]) == {"a"}
+    assert set(result.windows["step"]) == {"a"}
 
 
 def test_the_copies_of_any_device_are_those_on_the_clock_of_the_phase():

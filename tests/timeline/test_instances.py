@@ -10,21 +10,21 @@ from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, match
 from tracekit.timeline.rows import rows
 
 
-def found(*made: dict) -> tuple[list[int], CollectiveInstances]:
+def match_rows(*row_dicts: dict) -> tuple[list[int], CollectiveInstances]:
     """The instance of each row, in the order in which the rows are given."""
-    sorted_rows = rows(table(*made))
-    told = match(sorted_rows)
-    placed = np.empty(len(made), np.int64)
-    placed[sorted_rows.at] = told.instance
-    return placed.tolist(), told
+    sorted_rows = rows(table(*row_dicts))
+    instances = match(sorted_rows)
+    placed = np.empty(len(row_dicts), np.int64)
+    placed[sorted_rows.at] = instances.instance
+    return placed.tolist(), instances
 
 
-def by(told: CollectiveInstances) -> list[str]:
-    return [MATCHED_BY[code].value for code in told.matched_by.tolist()]
+def by(instances: CollectiveInstances) -> list[str]:
+    return [MATCHED_BY[code].value for code in instances.matched_by.tolist()]
 
 
 def test_the_same_number_in_a_group_is_one_collective_whatever_the_order_of_the_ops():
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 10, group="dp", sequence=7, ranks="0,1"),
         row("gpu:0", 20, 30, group="dp", sequence=8, ranks="0,1"),
         row("gpu:1", 5, 11, group="dp", sequence=7, ranks="0,1"),
@@ -32,34 +32,34 @@ def test_the_same_number_in_a_group_is_one_collective_whatever_the_order_of_the_
         row("gpu:0", 40, 50, kind="compute"),
     )
     assert of == [0, 1, 0, 2, -1]
-    assert by(told) == ["sequence", "nothing", "nothing"]
-    assert told.ranks.tolist() == [2, 2, 2]
+    assert by(instances) == ["sequence", "nothing", "nothing"]
+    assert instances.ranks.tolist() == [2, 2, 2]
 
 
 def test_different_numbers_in_a_group_are_never_one_even_at_the_same_time():
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 10, group="dp", sequence=7, ranks="0,1"),
         row("gpu:1", 0, 10, group="dp", sequence=8, ranks="0,1"),
     )
-    assert (of, by(told)) == ([0, 1], ["nothing", "nothing"])
+    assert (of, by(instances)) == ([0, 1], ["nothing", "nothing"])
 
 
 def test_an_op_that_an_execution_runs_several_times_is_matched_by_how_often_it_ran():
     loop = {"hlo_op": "psum.1", "hlo_module": "jit_f"}
-    made = [
+    row_dicts = [
         row(device, 100 * run + 10 * k + late, 100 * run + 10 * k + 6, run_id=run, **loop)
         for run in (0, 1)
         for k in range(3)
         for device, late in (("gpu:0", 0), ("gpu:1", 3))
     ]
-    of, told = found(*made)
+    of, instances = match_rows(*row_dicts)
     assert of == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
-    assert by(told) == ["run"] * 6
+    assert by(instances) == ["run"] * 6
 
 
 def test_devices_that_number_their_runs_each_for_itself_are_matched_by_order():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, told = found(
+    of, instances = match_rows(
         row("tpu:0", 0, 10, run_id=3, **op),
         row("tpu:0", 100, 110, run_id=4, **op),
         row("tpu:0", 200, 210, run_id=5, **op),
@@ -68,35 +68,35 @@ def test_devices_that_number_their_runs_each_for_itself_are_matched_by_order():
         row("tpu:1", 201, 211, run_id=3, **op),
     )
     assert of == [0, 1, 2, 0, 1, 2]
-    assert by(told) == ["order"] * 3
-    assert told.notes == ()
+    assert by(instances) == ["order"] * 3
+    assert instances.notes == ()
 
 
 def test_runs_that_only_some_devices_share_do_not_part_what_ran_together():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, told = found(
+    of, instances = match_rows(
         row("tpu:0", 0, 10, run_id=1, **op),
         row("tpu:1", 1, 10, run_id=1, **op),
         row("tpu:2", 2, 10, run_id=9, **op),
         row("tpu:3", 3, 10, run_id=9, **op),
     )
-    assert (of, by(told)) == ([0, 0, 0, 0], ["order"])
+    assert (of, by(instances)) == ([0, 0, 0, 0], ["order"])
 
 
 def test_a_run_that_one_device_did_not_record_stays_one_by_its_run():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 10, run_id=1, **op),
         row("gpu:1", 1, 10, run_id=1, **op),
         row("gpu:0", 20, 30, run_id=2, **op),
         row("gpu:1", 21, 30, run_id=2, **op),
         row("gpu:2", 22, 30, run_id=2, **op),
     )
-    assert (of, by(told)) == ([0, 0, 1, 1, 1], ["run", "run"])
+    assert (of, by(instances)) == ([0, 0, 1, 1, 1], ["run", "run"])
 
 
 def test_without_runs_the_kth_is_the_kth():
-    of, told = found(
+    of, instances = match_rows(
         row("rank0/gpu:0", 0, 30, host="rank0", bytes=8),
         row("rank1/gpu:1", 20, 31, host="rank1", bytes=8),
         row("rank0/gpu:0", 40, 50, "all-to-all", host="rank0", bytes=6),
@@ -104,16 +104,16 @@ def test_without_runs_the_kth_is_the_kth():
         row("rank0/gpu:0", 60, 70, host="rank0", bytes=4),
         row("rank1/gpu:1", 66, 71, host="rank1", bytes=4),
     )
-    assert (of, by(told)) == ([0, 0, 1, 1, 2, 2], ["order"] * 3)
+    assert (of, by(instances)) == ([0, 0, 1, 1, 2, 2], ["order"] * 3)
 
 
 def test_a_device_that_began_to_record_later_is_matched_by_its_ends():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(5)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in range(2, 5)]
-    of, told = found(*first, *second)
+    of, instances = match_rows(*first, *second)
     assert of == [0, 1, 2, 3, 4, 2, 3, 4]
-    assert by(told) == ["nothing", "nothing", "order", "order", "order"]
-    assert told.notes == (
+    assert by(instances) == ["nothing", "nothing", "order", "order", "order"]
+    assert instances.notes == (
         "2 of the 8 rows of collectives could not be matched with those of other devices: they stand alone, and "
         "nothing is said of their waiting.",
     )
@@ -123,7 +123,7 @@ def test_equal_counts_do_not_hide_a_shift_when_collectives_follow_each_other_at_
     # Device 1 leaves each collective a little earlier and enters the next before device 0 has left.
     first = [row("gpu:0", 100 * k, 100 * k + 99) for k in range(6)]
     second = [row("gpu:1", 100 * k - 3, 100 * k + 96) for k in range(1, 7)]
-    of, _ = found(*first, *second)
+    of, _ = match_rows(*first, *second)
     assert of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6]
 
 
@@ -131,33 +131,33 @@ def test_collectives_that_follow_each_other_at_once_are_not_one_for_touching():
     op = {"hlo_op": "psum.1", "hlo_module": "jit_f"}
     first = [row("tpu:0", 10 * k, 10 * k + 10, run_id=k, **op) for k in range(5)]
     second = [row("tpu:1", 10 * k, 10 * k + 10, run_id=k - 1, **op) for k in range(1, 5)]
-    of, told = found(*first, *second)
+    of, instances = match_rows(*first, *second)
     assert of == [0, 1, 2, 3, 4, 1, 2, 3, 4]
-    assert by(told) == ["nothing", *["order"] * 4]
+    assert by(instances) == ["nothing", *["order"] * 4]
 
 
 def test_a_rank_that_leaves_before_another_enters_was_in_another_all_reduce():
-    of, told = found(row("gpu:0", 0, 10), row("gpu:1", 50, 60))
-    assert (of, by(told)) == ([0, 1], ["nothing", "nothing"])
-    assert len(told.notes) == 1
+    of, instances = match_rows(row("gpu:0", 0, 10), row("gpu:1", 50, 60))
+    assert (of, by(instances)) == ([0, 1], ["nothing", "nothing"])
+    assert len(instances.notes) == 1
 
 
 def test_the_end_of_one_all_reduce_in_the_beginning_of_the_next_is_no_match():
-    of, told = found(row("gpu:0", 11, 23), row("gpu:1", 2, 14))
-    assert (of, by(told)) == ([1, 0], ["nothing", "nothing"])
+    of, instances = match_rows(row("gpu:0", 11, 23), row("gpu:1", 2, 14))
+    assert (of, by(instances)) == ([1, 0], ["nothing", "nothing"])
 
 
 def test_a_record_that_is_missing_in_the_middle_parts_only_itself():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(7)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in (0, 1, 2, 4, 5, 6)]
-    of, _ = found(*first, *second)
+    of, _ = match_rows(*first, *second)
     assert of == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 4, 5, 6]
 
 
 def test_records_that_are_missing_in_several_places_part_only_themselves():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(12)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in range(12) if k not in (3, 7)]
-    of, _ = found(*first, *second)
+    of, _ = match_rows(*first, *second)
     assert of == [*range(12), 0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
 
 
@@ -166,18 +166,18 @@ def test_a_loop_of_which_one_device_missed_the_first_round_is_not_counted_from_t
     loop = {"hlo_op": "psum.1", "hlo_module": "jit_f", "run_id": 4}
     first = [row("gpu:0", 100 * k, 100 * k + 99, **loop) for k in range(6)]
     second = [row("gpu:1", 100 * k - 3, 100 * k + 96, **loop) for k in range(1, 6)]
-    of, _ = found(*first, *second)
+    of, _ = match_rows(*first, *second)
     assert of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
 
 
 def test_a_run_tells_what_is_one_though_a_rank_left_a_broadcast_before_another_came():
     op = {"hlo_op": "broadcast.1", "hlo_module": "jit_f"}
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 5, "collective-broadcast", run_id=1, **op),
         row("gpu:1", 8, 12, "collective-broadcast", run_id=1, **op),
         row("gpu:2", 30, 40, "collective-broadcast", run_id=2, **op),
     )
-    assert (of, by(told)) == ([0, 0, 1], ["run", "nothing"])
+    assert (of, by(instances)) == ([0, 0, 1], ["run", "nothing"])
 
 
 def test_clocks_that_differ_by_microseconds_do_not_part_a_short_collective():
@@ -186,44 +186,44 @@ def test_clocks_that_differ_by_microseconds_do_not_part_a_short_collective():
     first = [row("gpu:0", start * us, end * us) for start, end, _, _ in times]
     second = [row("gpu:1", start * us, end * us) for _, _, start, end in times]
     # In the second, one ends 2 us before the other starts; their ends are 3 us apart elsewhere.
-    assert found(*first, *second)[0] == [0, 1, 2, 0, 1, 2]
+    assert match_rows(*first, *second)[0] == [0, 1, 2, 0, 1, 2]
 
 
 def test_devices_on_different_clocks_are_never_one():
-    of, told = found(
+    of, instances = match_rows(
         row("a/gpu:0", 0, 10, host="a", clock="a", group="dp", sequence=1),
         row("b/gpu:0", 0, 10, host="b", clock="b", group="dp", sequence=1),
     )
-    assert (of, by(told), told.notes) == ([0, 1], ["nothing", "nothing"], ())
+    assert (of, by(instances), instances.notes) == ([0, 1], ["nothing", "nothing"], ())
 
 
 def test_one_group_that_lists_all_devices_needs_no_numbers():
-    of, told = found(row("gpu:4", 0, 10, ranks="0,1"), row("gpu:7", 0, 10, ranks="0,1"))
-    assert (of, told.ranks.tolist(), told.notes) == ([0, 0], [2], ())
+    of, instances = match_rows(row("gpu:4", 0, 10, ranks="0,1"), row("gpu:7", 0, 10, ranks="0,1"))
+    assert (of, instances.ranks.tolist(), instances.notes) == ([0, 0], [2], ())
 
 
 def test_several_groups_are_told_by_the_order_of_the_devices_of_one_process():
-    made = [row(f"gpu:{k}", k, 20, ranks="{{0,2},{1,3}}") for k in range(4)]
-    of, told = found(*made)
+    row_dicts = [row(f"gpu:{k}", k, 20, ranks="{{0,2},{1,3}}") for k in range(4)]
+    of, instances = match_rows(*row_dicts)
     assert of == [0, 1, 0, 1]
-    assert told.ranks.tolist() == [2, 2]
-    assert told.notes == (
+    assert instances.ranks.tolist() == [2, 2]
+    assert instances.notes == (
         "The ranks {{0,2},{1,3}} were taken for the devices in order, as JAX numbers those of one process unless a "
         "mesh reorders them.",
     )
 
 
 def test_groups_that_the_trace_does_not_show_whole_leave_each_device_alone():
-    of, told = found(*(row(f"tpu:{k}", 0, 10, ranks="{{0,4},{1,5},{2,6},{3,7}}") for k in range(4)))
-    assert (of, told.ranks.tolist()) == ([0, 1, 2, 3], [2, 2, 2, 2])
-    assert told.notes == (
+    of, instances = match_rows(*(row(f"tpu:{k}", 0, 10, ranks="{{0,4},{1,5},{2,6},{3,7}}") for k in range(4)))
+    assert (of, instances.ranks.tolist()) == ([0, 1, 2, 3], [2, 2, 2, 2])
+    assert instances.notes == (
         "Which devices of this trace are the ranks {{0,4},{1,5},{2,6},{3,7}} is not known: those collectives are not "
         "matched, and their waiting is not known either.",
     )
 
 
 def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
-    of, _ = found(
+    of, _ = match_rows(
         row("gpu:0", 0, 10, "send", ranks="0,1"),
         row("gpu:0", 20, 30, "recv", ranks="0,1"),
         row("gpu:1", 2, 10, "recv", ranks="0,1"),
@@ -235,20 +235,20 @@ def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
 
 
 def test_sends_among_more_devices_do_not_tell_their_peers():
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 10, "send", ranks="0,1,2"),
         row("gpu:1", 0, 10, "recv", ranks="0,1,2"),
         row("gpu:2", 0, 10, "recv", ranks="0,1,2"),
     )
     assert of == [0, 1, 2]
-    assert told.notes == (
+    assert instances.notes == (
         "3 sends and receives among more than two devices do not tell their peers: they stand alone.",
     )
 
 
 def test_what_one_stream_of_each_device_runs_is_not_mixed_with_what_another_runs():
     # The second device runs the two at once in the other order.
-    of, _ = found(
+    of, _ = match_rows(
         row("gpu:0", 0, 50, lane="stream 1"),
         row("gpu:0", 10, 60, lane="stream 2"),
         row("gpu:1", 5, 60, lane="stream 2"),
@@ -258,24 +258,24 @@ def test_what_one_stream_of_each_device_runs_is_not_mixed_with_what_another_runs
 
 
 def test_streams_that_have_other_names_on_other_devices_tell_nothing():
-    assert found(row("gpu:0", 0, 50, lane="stream 7"), row("gpu:1", 10, 51, lane="stream 15"))[0] == [0, 0]
-    made = [row(f"gpu:{k}", k, 50, lane="stream 7" if k < 2 else "stream 15") for k in range(4)]
-    assert found(*made)[0] == [0, 0, 0, 0]
+    assert match_rows(row("gpu:0", 0, 50, lane="stream 7"), row("gpu:1", 10, 51, lane="stream 15"))[0] == [0, 0]
+    row_dicts = [row(f"gpu:{k}", k, 50, lane="stream 7" if k < 2 else "stream 15") for k in range(4)]
+    assert match_rows(*row_dicts)[0] == [0, 0, 0, 0]
 
 
 def test_a_kernel_whose_category_is_not_told_is_named_by_itself():
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
-    of, told = found(
+    of, instances = match_rows(
         row("gpu:0", 0, 10, None, name=name),
         row("gpu:1", 0, 10, "all-reduce-start", name=name),
         row("gpu:0", 20, 30, None, name="ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096>)"),
     )
     assert of == [0, 0, 1]
-    assert [told.operations[code] for code in told.operation] == ["all-reduce", "ncclDevKernel_Generic_1"]
+    assert [instances.operations[code] for code in instances.operation] == ["all-reduce", "ncclDevKernel_Generic_1"]
 
 
 def test_rows_without_a_device_and_other_kinds_have_no_instance():
-    of, _ = found(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
+    of, _ = match_rows(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
     assert of == [-1, -1]
     assert match(rows(table())).instance.tolist() == []
 
@@ -284,13 +284,13 @@ def test_rows_without_a_device_and_other_kinds_have_no_instance():
 def programs(draw):
     """Rows of collectives of a random program, the true instance of each, and how they are named."""
     devices = draw(st.integers(2, 4))
-    named = draw(st.sampled_from(["sequence", "run", "own runs", "nothing"]))
+    identified_by = draw(st.sampled_from(["sequence", "run", "own runs", "nothing"]))
     ops, runs, loops = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 3))
     jitter = 3
     numbers = st.integers(0, 60)
     first_run = [draw(st.integers(0, 3)) for _ in range(devices)]
     cursor = [draw(numbers) for _ in range(devices)]
-    made, truth = [], []
+    row_dicts, truth = [], []
     number = 0
     for run in range(runs):
         for _ in range(loops):
@@ -299,49 +299,56 @@ def programs(draw):
                 met = max(start) + draw(st.integers(8, 30))
                 for device in range(devices):
                     end = met + draw(st.integers(0, jitter))
-                    told = {"hlo_op": f"all-reduce.{op}", "hlo_module": "jit_f"} if named != "sequence" else {}
-                    told |= {"run_id": run} if named == "run" else {}
-                    told |= {"run_id": run + first_run[device]} if named == "own runs" else {}
-                    told |= {"sequence": number, "group": "g"} if named == "sequence" else {}
-                    made.append(row(f"gpu:{device}", start[device], end, **told))
+                    identity = (
+                        {"hlo_op": f"all-reduce.{op}", "hlo_module": "jit_f"} if identified_by != "sequence" else {}
+                    )
+                    identity |= {"run_id": run} if identified_by == "run" else {}
+                    identity |= {"run_id": run + first_run[device]} if identified_by == "own runs" else {}
+                    identity |= {"sequence": number, "group": "g"} if identified_by == "sequence" else {}
+                    row_dicts.append(row(f"gpu:{device}", start[device], end, **identity))
                     truth.append(number)
                     cursor[device] = end
                 number += 1
     # Each device may miss some at either end: fewer than a quarter, so that most votes are right.
     most = runs * loops // 5 * ops
     cut = [(draw(st.integers(0, most)), number - draw(st.integers(0, most))) for _ in range(devices)]
-    kept = [at for at, one in enumerate(truth) if cut[at % devices][0] <= one < cut[at % devices][1]]
-    return [made[at] for at in kept], [truth[at] for at in kept], named, all(one == (0, number) for one in cut)
+    places = [at for at, instance in enumerate(truth) if cut[at % devices][0] <= instance < cut[at % devices][1]]
+    return (
+        [row_dicts[at] for at in places],
+        [truth[at] for at in places],
+        identified_by,
+        all(bounds == (0, number) for bounds in cut),
+    )
 
 
 @settings(max_examples=120, deadline=None)
 @given(programs())
 def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
-    made, truth, named, complete = program
-    of, told = found(*made)
+    row_dicts, truth, identified_by, complete = program
+    of, instances = match_rows(*row_dicts)
     whole: dict[int, set[int]] = {}
-    for at, one in enumerate(of):
-        whole.setdefault(one, set()).add(truth[at])
-    assert all(len(one) == 1 for one in whole.values())
-    if complete or named == "sequence":
+    for at, instance in enumerate(of):
+        whole.setdefault(instance, set()).add(truth[at])
+    assert all(len(members) == 1 for members in whole.values())
+    if complete or identified_by == "sequence":
         assert len(whole) == len(set(truth))
     # At most one row of a device, numbered by first start, and no rank leaves before all have entered.
     first = {}
-    for one in whole:
-        mine = [row for row, at in zip(made, of, strict=True) if at == one]
+    for instance in whole:
+        mine = [row for row, at in zip(row_dicts, of, strict=True) if at == instance]
         assert len({row["device"] for row in mine}) == len(mine)
         assert max(row["start_ps"] for row in mine) <= min(row["end_ps"] for row in mine)
-        first[one] = min(row["start_ps"] for row in mine)
-    assert [first[one] for one in sorted(first)] == sorted(first.values())
-    assert sorted(first) == list(range(len(told.matched_by)))
+        first[instance] = min(row["start_ps"] for row in mine)
+    assert [first[instance] for instance in sorted(first)] == sorted(first.values())
+    assert sorted(first) == list(range(len(instances.matched_by)))
 
 
 def whole(name: str) -> tuple[np.ndarray, list[int], CollectiveInstances]:
     """The instance of each row, how many instances have 1, 2, … rows, and how they were matched."""
     sorted_rows = rows(traces.trace(name).events)
-    told = match(sorted_rows)
-    sizes = np.bincount(told.instance[told.instance >= 0])
-    return told.instance, np.bincount(sizes).tolist() if len(sizes) else [], told
+    instances = match(sorted_rows)
+    sizes = np.bincount(instances.instance[instances.instance >= 0])
+    return instances.instance, np.bincount(sizes).tolist() if len(sizes) else [], instances
 
 
 @pytest.mark.parametrize(
@@ -356,25 +363,25 @@ def whole(name: str) -> tuple[np.ndarray, list[int], CollectiveInstances]:
     ],
 )
 def test_the_collectives_of_two_generated_devices_pair_up(case):
-    _, sizes, told = whole(case)
+    _, sizes, instances = whole(case)
     assert sizes == [0, 0, 6]
-    assert [told.operations[code] for code in told.operation] == ["all-reduce", "all-gather"] * 3
-    assert told.notes == ()
+    assert [instances.operations[code] for code in instances.operation] == ["all-reduce", "all-gather"] * 3
+    assert instances.notes == ()
 
 
 @needs_real
 def test_all_collectives_of_two_tpu_chips_pair_up():
-    _, sizes, told = whole("chrome/jax-tpu-2chip-vllm.trace.json.gz")
+    _, sizes, instances = whole("chrome/jax-tpu-2chip-vllm.trace.json.gz")
     assert sizes == [0, 0, 131]
-    assert [told.operations[code] for code in told.operation].count("all-gather") == 2
-    assert told.notes == ()
+    assert [instances.operations[code] for code in instances.operation].count("all-gather") == 2
+    assert instances.notes == ()
 
 
 @needs_real
 def test_the_eight_ranks_of_a_training_step_share_all_their_collectives():
-    _, sizes, told = whole("kineto/dlrm-8xV100")
+    _, sizes, instances = whole("kineto/dlrm-8xV100")
     assert sizes == [0] * 8 + [8]
-    assert set(by(told)) == {"order"}
+    assert set(by(instances)) == {"order"}
 
 
 @needs_real
@@ -384,7 +391,7 @@ def test_the_sends_of_two_processes_pair_up():
 
 @needs_real
 def test_tpu_chips_whose_peers_are_on_another_host_stand_alone():
-    _, sizes, told = whole("xplane/tpu-v6e-4chip")
+    _, sizes, instances = whole("xplane/tpu-v6e-4chip")
     assert sizes == [0, 12]
-    assert told.ranks.tolist() == [2] * 12
-    assert len(told.notes) == 1
+    assert instances.ranks.tolist() == [2] * 12
+    assert len(instances.notes) == 1

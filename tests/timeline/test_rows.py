@@ -14,7 +14,7 @@ from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
 
 def test_rows_stand_by_device_start_and_end_whatever_their_order():
-    found = rows(
+    sorted_rows = rows(
         events(
             ("gpu:10", "compute", 5, 9),
             ("gpu:2", "memcpy", 7, 8, "copy", "H2D"),
@@ -23,26 +23,28 @@ def test_rows_stand_by_device_start_and_end_whatever_their_order():
             ("cpu:?", "memcpy", 0, 2),
         )
     )
-    assert found.devices == ("cpu:?", "gpu:2", "gpu:10")
-    assert found.placed == (False, True, True)
-    assert found.at.tolist() == [4, 3, 2, 1, 0]
-    assert found.first.tolist() == [0, 1, 4, 5]
-    assert found.start.tolist() == [0, 1, 1, 7, 5]
-    assert found.end.tolist() == [2, 3, 4, 8, 9]
-    assert found.start[found.of(1)].tolist() == [1, 1, 7]
-    assert [found.labels("direction")[code] for code in found.codes("direction") if code >= 0] == ["H2D"]
+    assert sorted_rows.devices == ("cpu:?", "gpu:2", "gpu:10")
+    assert sorted_rows.placed == (False, True, True)
+    assert sorted_rows.at.tolist() == [4, 3, 2, 1, 0]
+    assert sorted_rows.first.tolist() == [0, 1, 4, 5]
+    assert sorted_rows.start.tolist() == [0, 1, 1, 7, 5]
+    assert sorted_rows.end.tolist() == [2, 3, 4, 8, 9]
+    assert sorted_rows.start[sorted_rows.of(1)].tolist() == [1, 1, 7]
+    assert [sorted_rows.labels("direction")[code] for code in sorted_rows.codes("direction") if code >= 0] == ["H2D"]
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 3)), min_size=1))
 def test_rows_stand_by_device_start_end_and_place(some):
-    found = rows(events(*((f"gpu:{device}", "compute", start, start + size) for device, start, size in some)))
-    assert found.at.tolist() == sorted(range(len(some)), key=lambda at: (some[at][0], some[at][1], some[at][2], at))
+    sorted_rows = rows(events(*((f"gpu:{device}", "compute", start, start + size) for device, start, size in some)))
+    assert sorted_rows.at.tolist() == sorted(
+        range(len(some)), key=lambda at: (some[at][0], some[at][1], some[at][2], at)
+    )
 
 
 def test_an_empty_frame_has_no_rows_and_no_devices():
-    found = rows(frame(EVENT_COLUMNS))
-    assert (len(found), found.devices, found.first.tolist()) == (0, (), [0])
+    sorted_rows = rows(frame(EVENT_COLUMNS))
+    assert (len(sorted_rows), sorted_rows.devices, sorted_rows.first.tolist()) == (0, (), [0])
 
 
 def test_each_device_has_the_host_and_the_clock_of_its_rows():
@@ -53,8 +55,8 @@ def test_each_device_has_the_host_and_the_clock_of_its_rows():
             events(("a/gpu:0", "compute", 0, 1), host="a", clock="a"),
         ],
     )
-    found = rows(both)
-    assert list(zip(found.devices, found.hosts, found.clocks, strict=True)) == [
+    sorted_rows = rows(both)
+    assert list(zip(sorted_rows.devices, sorted_rows.hosts, sorted_rows.clocks, strict=True)) == [
         ("a/gpu:0", "a", "a"),
         ("b/gpu:0", "b", "b"),
     ]
@@ -82,26 +84,26 @@ def test_a_row_belongs_to_the_earliest_launch_of_its_host_with_its_id():
 def test_numbers_are_zero_where_they_are_missing():
     table = events(("gpu:0", "compute", 1, 2), ("gpu:0", "compute", 0, 1))
     table["bytes"] = pd.array([None, 5], "Int64")
-    values, known = rows(table).numbers("bytes")
-    assert (values.tolist(), known.tolist()) == ([5, 0], [True, False])
+    values, has_value = rows(table).numbers("bytes")
+    assert (values.tolist(), has_value.tolist()) == ([5, 0], [True, False])
     assert values.dtype == np.int64
 
 
 def test_the_clock_of_each_host_with_rows_is_told_by_a_frame_and_by_its_rows():
-    one = ("gpu:0", "compute", 0, 1)
+    row = ("gpu:0", "compute", 0, 1)
     several = concat(
-        EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b", clock="y"), events(one, host="a", clock="x")]
+        EVENT_COLUMNS, [events(("b/gpu:0", *row[1:]), host="b", clock="y"), events(row, host="a", clock="x")]
     )
-    single = concat(EVENT_COLUMNS, [events(("b/gpu:0", *one[1:]), host="b"), events(one, host="a")])
+    single = concat(EVENT_COLUMNS, [events(("b/gpu:0", *row[1:]), host="b"), events(row, host="a")])
     for table, clocks in ((several, {"a": "x", "b": "y"}), (single, {"a": "", "b": ""}), (several[:1], {"b": "y"})):
         assert clock_of_hosts(table) == clock_of_hosts(rows(table)) == clocks
     assert clock_of_hosts(frame(EVENT_COLUMNS)) == {}
 
 
 def test_what_is_taken_from_a_column_is_kept():
-    found = rows(events(("gpu:0", "compute", 0, 1)))
-    assert found.labels("name") is found.labels("name")
-    assert found.has("direction") is found.has("direction")
+    sorted_rows = rows(events(("gpu:0", "compute", 0, 1)))
+    assert sorted_rows.labels("name") is sorted_rows.labels("name")
+    assert sorted_rows.has("direction") is sorted_rows.has("direction")
 
 
 ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 - 1]))
@@ -113,7 +115,7 @@ ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 -
 def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
     table = events(*((f"{host}/gpu:0", "compute", 0, 1) for host, _ in some))
     table["host"] = pd.Categorical([host for host, _ in some])
-    table["correlation_id"] = pd.array([one for _, one in some], "Int64")
+    table["correlation_id"] = pd.array([correlation_id for _, correlation_id in some], "Int64")
     launches = frame(
         LAUNCH_COLUMNS,
         {
@@ -122,13 +124,17 @@ def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
             "name": ["call"] * len(calls),
             "start_ps": [start for _, _, start in calls],
             "end_ps": [start for _, _, start in calls],
-            "correlation_id": pd.array([one for _, one, _ in calls], "Int64"),
+            "correlation_id": pd.array([correlation_id for _, correlation_id, _ in calls], "Int64"),
         },
     )
-    found = rows(table)
-    for at, place in zip(found.at.tolist(), launch_of(found, launches).tolist(), strict=True):
-        host, wanted = some[at]
-        same = [number for number, call in enumerate(calls) if call[:2] == (host, wanted) and wanted is not None]
+    sorted_rows = rows(table)
+    for at, place in zip(sorted_rows.at.tolist(), launch_of(sorted_rows, launches).tolist(), strict=True):
+        host, correlation_id = some[at]
+        same = [
+            number
+            for number, call in enumerate(calls)
+            if call[:2] == (host, correlation_id) and correlation_id is not None
+        ]
         assert place == min(same, key=lambda number: calls[number][2], default=-1)
 
 

@@ -15,85 +15,89 @@ def both(*parts):
 
 class TestAnnotations:
     def test_a_step_whose_host_waits_for_its_work_ends_with_its_annotation(self):
-        done = work(("gpu:0", "compute", 12, 18, 11), ("gpu:0", "compute", 32, 38, 31))
-        made = boundaries(done, annotations(("train", 7, 10, 20), ("train", 8, 30, 40)))
-        assert table(made, *WINDOW, "host_start_ps", "device_start_ps", "device_end_ps") == [
+        device_work = work(("gpu:0", "compute", 12, 18, 11), ("gpu:0", "compute", 32, 38, 31))
+        steps = boundaries(device_work, annotations(("train", 7, 10, 20), ("train", 8, 30, 40)))
+        assert table(steps, *WINDOW, "host_start_ps", "device_start_ps", "device_end_ps") == [
             (7, 10, 20, 10, 12, 18),
             (8, 20, 40, 30, 32, 38),
         ]
-        assert table(made, "name", "told_by", "clock", "wall_ps") == [
+        assert table(steps, "name", "told_by", "clock", "wall_ps") == [
             ("train", "annotation", "", 10),
             ("train", "annotation", "", 20),
         ]
 
     def test_work_dispatched_ahead_counts_in_the_step_that_launched_it(self):
-        done = work(
+        device_work = work(
             ("gpu:0", "compute", 2, 10, 1),
             ("gpu:0", "compute", 10, 20, 3),
             ("gpu:0", "collective", 20, 30, 5),
         )
-        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
-        assert table(made, *WINDOW) == [(0, 0, 10), (1, 10, 20), (2, 20, 30)]
-        assert steps_of(made, done) == [0, 1, 2]
+        steps = boundaries(device_work, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
+        assert table(steps, *WINDOW) == [(0, 0, 10), (1, 10, 20), (2, 20, 30)]
+        assert steps_of(steps, device_work) == [0, 1, 2]
 
     def test_a_copy_ahead_neither_opens_its_step_nor_does_one_behind_hold_it_open(self):
-        done = work(
+        device_work = work(
             ("gpu:0", "compute", 2, 10, 1),
             ("gpu:0", "memcpy", 3, 5, 2),  # the next step's batch
             ("gpu:0", "memcpy", 10, 15, 1),  # this step's loss
             ("gpu:0", "compute", 10, 20, 2),
         )
-        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
-        assert table(made, *WINDOW, "device_start_ps", "device_end_ps") == [(0, 0, 10, 2, 15), (1, 10, 20, 3, 20)]
+        steps = boundaries(device_work, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
+        assert table(steps, *WINDOW, "device_start_ps", "device_end_ps") == [(0, 0, 10, 2, 15), (1, 10, 20, 3, 20)]
 
     def test_a_program_is_not_done_before_its_own_copies_are(self):
-        done = work(("tpu:0", "compute", 2, 10, 1), ("tpu:0", "memcpy", 10, 15, 1), run_id=[5, 5])
-        assert table(boundaries(done, annotations(("train", 0, 0, 2))), *WINDOW) == [(0, 0, 15)]
+        device_work = work(("tpu:0", "compute", 2, 10, 1), ("tpu:0", "memcpy", 10, 15, 1), run_id=[5, 5])
+        assert table(boundaries(device_work, annotations(("train", 0, 0, 2))), *WINDOW) == [(0, 0, 15)]
 
     def test_a_step_of_copies_alone_ends_with_them(self):
-        done = work(("gpu:0", "memcpy", 2, 10, 1))
-        assert table(boundaries(done, annotations(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
+        device_work = work(("gpu:0", "memcpy", 2, 10, 1))
+        assert table(boundaries(device_work, annotations(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
 
     def test_time_and_launches_between_two_annotations_are_of_the_step_that_comes(self):
-        done = work(("gpu:0", "compute", 2, 10, 1), ("gpu:0", "memcpy", 16, 18, 15), ("gpu:0", "compute", 32, 38, 31))
-        made = boundaries(done, annotations(("train", 0, 0, 12), ("train", 1, 30, 40)))
-        assert table(made, *WINDOW) == [(0, 0, 12), (1, 12, 40)]
-        assert steps_of(made, done) == [0, 1, 1]
+        device_work = work(
+            ("gpu:0", "compute", 2, 10, 1), ("gpu:0", "memcpy", 16, 18, 15), ("gpu:0", "compute", 32, 38, 31)
+        )
+        steps = boundaries(device_work, annotations(("train", 0, 0, 12), ("train", 1, 30, 40)))
+        assert table(steps, *WINDOW) == [(0, 0, 12), (1, 12, 40)]
+        assert steps_of(steps, device_work) == [0, 1, 1]
 
     def test_work_launched_before_the_first_step_delays_it_and_is_of_none(self):
-        done = work(("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11), ("gpu:0", "compute", 18, 19, 17))
-        made = boundaries(done, annotations(("train", 0, 10, 16)))
-        assert table(made, *WINDOW) == [(0, 14, 18)]
-        assert steps_of(made, done) == [-1, 0, -1]
+        device_work = work(
+            ("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11), ("gpu:0", "compute", 18, 19, 17)
+        )
+        steps = boundaries(device_work, annotations(("train", 0, 10, 16)))
+        assert table(steps, *WINDOW) == [(0, 14, 18)]
+        assert steps_of(steps, device_work) == [-1, 0, -1]
 
     def test_work_whose_launch_is_older_than_the_profile_is_of_no_step(self):
-        done = work(("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11))
-        missing = done[1].iloc[1:]
-        made = boundaries((done[0], missing), annotations(("train", 0, 10, 16)))
-        assert table(made, *WINDOW) == [(0, 14, 18)]
-        assert steps_of(made, (done[0], missing)) == [-1, 0]
+        device_work = work(("gpu:0", "compute", 2, 14, 1), ("gpu:0", "compute", 14, 18, 11))
+        missing = device_work[1].iloc[1:]
+        steps = boundaries((device_work[0], missing), annotations(("train", 0, 10, 16)))
+        assert table(steps, *WINDOW) == [(0, 14, 18)]
+        assert steps_of(steps, (device_work[0], missing)) == [-1, 0]
 
     def test_work_without_a_launch_is_of_the_step_during_which_it_starts(self):
-        done = work(
+        device_work = work(
             ("gpu:0", "compute", 2, 10, 1),
             ("gpu:0", "memcpy", 9, 14),
             ("gpu:0", "compute", 11, 20, 3),
             ("gpu:0", "memcpy", 10, 14),
             ("gpu:0", "memcpy", 20, 21),
         )
-        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
-        assert steps_of(made, done) == [0, 0, 1, 1, -1]
-        assert table(made, "rows", "rows_by_time") == [(2, 1), (2, 1)]
+        steps = boundaries(device_work, annotations(("train", 0, 0, 2), ("train", 1, 2, 4)))
+        assert steps_of(steps, device_work) == [0, 0, 1, 1, -1]
+        assert table(steps, "rows", "rows_by_time") == [(2, 1), (2, 1)]
 
     def test_without_any_launch_work_is_of_the_step_in_whose_host_time_it_starts(self):
-        done = work(("gpu:0", "compute", 2, 14), ("gpu:0", "compute", 14, 18), ("gpu:0", "compute", 30, 31))
-        made = boundaries(done, annotations(("train", 0, 1, 10), ("train", 1, 12, 16)))
-        assert table(made, *WINDOW, "rows_by_time") == [(0, 1, 14, 1), (1, 14, 18, 1)]
-        assert steps_of(made, done) == [0, 1, -1]
+        device_work = work(("gpu:0", "compute", 2, 14), ("gpu:0", "compute", 14, 18), ("gpu:0", "compute", 30, 31))
+        steps = boundaries(device_work, annotations(("train", 0, 1, 10), ("train", 1, 12, 16)))
+        assert table(steps, *WINDOW, "rows_by_time") == [(0, 1, 14, 1), (1, 14, 18, 1)]
+        assert steps_of(steps, device_work) == [0, 1, -1]
 
     def test_without_launches_the_executions_of_a_program_that_each_step_runs_are_its_in_order(self):
         spans = annotations(("train", 0, 10, 12), ("train", 1, 12, 14))
-        done = work(
+        device_work = work(
             ("cpu:0", "compute", 1, 3),  # before the first step
             ("cpu:0", "compute", 11, 20),
             ("cpu:0", "compute", 20, 30),
@@ -102,31 +106,31 @@ class TestAnnotations:
             run_id=[1, 2, 3, 4, 5],
             hlo_module=["jit_train"] * 5,
         )
-        made = boundaries(done, spans)
-        assert steps_of(made, done) == [-1, 0, 0, 1, 1]
-        assert table(made, *WINDOW, "rows_by_time") == [(0, 10, 30, 0), (1, 30, 50, 0)]
+        steps = boundaries(device_work, spans)
+        assert steps_of(steps, device_work) == [-1, 0, 0, 1, 1]
+        assert table(steps, *WINDOW, "rows_by_time") == [(0, 10, 30, 0), (1, 30, 50, 0)]
 
     def test_executions_that_would_run_before_their_step_are_not_told_by_order(self):
         spans = annotations(("train", 0, 10, 12), ("train", 1, 25, 30))
-        done = work(
+        device_work = work(
             ("cpu:0", "compute", 11, 20),
             ("cpu:0", "compute", 20, 22),
             run_id=[2, 3],
             hlo_module=["jit_train"] * 2,
         )
-        made = boundaries(done, spans)
-        assert steps_of(made, done) == [0, 1]
-        assert table(made, "rows_by_time") == [(1,), (1,)]
+        steps = boundaries(device_work, spans)
+        assert steps_of(steps, device_work) == [0, 1]
+        assert table(steps, "rows_by_time") == [(1,), (1,)]
 
     def test_a_program_of_one_kind_of_step_is_told_by_the_order_of_those(self):
         spans = annotations(("train", 0, 10, 12), ("eval", 0, 12, 14), ("train", 1, 14, 16))
-        done = work(
+        device_work = work(
             *(("cpu:0", "compute", start, start + 9) for start in (11, 20, 30)),
             run_id=[1, 2, 3],
             hlo_module=["jit_train", "jit_eval", "jit_train"],
         )
-        made = boundaries(done, spans)
-        assert table(made, "name", *WINDOW) == [("train", 0, 10, 20), ("eval", 0, 20, 29), ("train", 1, 29, 39)]
+        steps = boundaries(device_work, spans)
+        assert table(steps, "name", *WINDOW) == [("train", 0, 10, 20), ("eval", 0, 20, 29), ("train", 1, 29, 39)]
 
     def test_one_step_on_several_threads_and_hosts_is_one_step(self):
         spans = join(
@@ -136,81 +140,85 @@ class TestAnnotations:
                 annotations(("ProfilerStep#3", 3, 12, 22), ("ProfilerStep#4", 4, 22, 33), host="b"),
             ]
         )
-        done = both(
+        device_work = both(
             work(("a/gpu:0", "compute", 12, 18, 11), ("a/gpu:0", "compute", 24, 28, 21), host="a"),
             work(("b/gpu:0", "compute", 13, 18, 12), ("b/gpu:0", "compute", 24, 28, 21), host="b"),
         )
-        made = boundaries(done, spans)
-        assert table(made, *WINDOW, "hosts", "rows") == [(3, 10, 28, 2, 3), (4, 28, 33, 2, 1)]
+        steps = boundaries(device_work, spans)
+        assert table(steps, *WINDOW, "hosts", "rows") == [(3, 10, 28, 2, 3), (4, 28, 33, 2, 1)]
         # At 21 host a is in step 4, and host b still in step 3, so that step 3 is done at 28.
-        assert steps_of(made, done) == [0, 1, 0, 0]
+        assert steps_of(steps, device_work) == [0, 1, 0, 0]
 
     def test_steps_of_hosts_on_clocks_that_are_not_aligned_stand_apart(self):
         spans = join([annotations(("train", 0, 0, 10), host="a"), annotations(("train", 0, 1000, 1030), host="b")])
-        done = both(
+        device_work = both(
             work(("a/gpu:0", "compute", 2, 8, 1), host="a", clock="a"),
             work(("b/gpu:0", "compute", 1002, 1020, 1001), host="b", clock="b"),
         )
-        made = boundaries(done, spans)
-        assert table(made, "clock", *WINDOW) == [("a", 0, 0, 10), ("b", 0, 1000, 1030)]
-        assert steps_of(made, done) == [0, 1]
+        steps = boundaries(device_work, spans)
+        assert table(steps, "clock", *WINDOW) == [("a", 0, 0, 10), ("b", 0, 1000, 1030)]
+        assert steps_of(steps, device_work) == [0, 1]
 
     def test_a_host_without_annotations_follows_those_of_its_clock(self):
         spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), host="a")
-        done = both(work(("a/gpu:0", "compute", 2, 8, 1), host="a"), work(("b/gpu:0", "compute", 12, 18, 11), host="b"))
-        assert steps_of(boundaries(done, spans), done) == [0, 1]
+        device_work = both(
+            work(("a/gpu:0", "compute", 2, 8, 1), host="a"), work(("b/gpu:0", "compute", 12, 18, 11), host="b")
+        )
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 1]
 
     def test_of_steps_inside_each_other_the_outermost_counts(self):
         spans = annotations(
             ("train", 0, 0, 10), ("micro", 0, 1, 5), ("micro", 1, 5, 10), ("train", 1, 10, 20), ("micro", 2, 11, 15)
         )
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, "name", *WINDOW) == [("train", 0, 0, 10), ("train", 1, 10, 20)]
-        assert made.nested == 3
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, "name", *WINDOW) == [("train", 0, 0, 10), ("train", 1, 10, 20)]
+        assert steps.nested == 3
 
     def test_a_single_step_that_holds_others_is_a_wrapper_and_none(self):
         spans = annotations(("epoch", 0, 0, 30), ("train", 0, 1, 10), ("train", 1, 10, 20))
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, "name", *WINDOW) == [("train", 0, 1, 10), ("train", 1, 10, 20)]
-        assert made.nested == 1
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, "name", *WINDOW) == [("train", 0, 1, 10), ("train", 1, 10, 20)]
+        assert steps.nested == 1
 
     def test_a_single_step_that_holds_one_other_is_a_step(self):
         spans = annotations(("train", 0, 0, 10), ("loss", 0, 1, 5))
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, "name", *WINDOW) == [("train", 0, 0, 10)]
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, "name", *WINDOW) == [("train", 0, 0, 10)]
 
     def test_touching_annotations_with_one_number_are_two_steps(self):
         spans = annotations(("train", 0, 0, 10), ("train", 0, 10, 20))
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, *WINDOW) == [(0, 0, 10), (0, 10, 20)]
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, *WINDOW) == [(0, 0, 10), (0, 10, 20)]
 
     def test_a_copy_launched_before_the_first_step_does_not_delay_it(self):
-        done = work(("gpu:0", "memcpy", 2, 14, 1), ("gpu:0", "compute", 12, 18, 11))
-        assert table(boundaries(done, annotations(("train", 0, 10, 16))), *WINDOW) == [(0, 10, 18)]
+        device_work = work(("gpu:0", "memcpy", 2, 14, 1), ("gpu:0", "compute", 12, 18, 11))
+        assert table(boundaries(device_work, annotations(("train", 0, 10, 16))), *WINDOW) == [(0, 10, 18)]
 
     def test_a_number_that_comes_again_is_another_step(self):
         spans = annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 0, 20, 30))
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, *WINDOW) == [(0, 0, 10), (1, 10, 20), (0, 20, 30)]
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, *WINDOW) == [(0, 0, 10), (1, 10, 20), (0, 20, 30)]
 
     def test_gaps_between_the_numbers_stay(self):
         spans = annotations(("train", 10, 0, 10), ("train", 20, 10, 20))
         assert table(boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans), "step") == [(10,), (20,)]
 
     def test_copies_on_an_unknown_device_count_in_no_step(self):
-        done = work(("cpu:0", "compute", 2, 8, 1), ("cpu:?", "memcpy", 3, 30, 1))
-        made = boundaries(done, annotations(("train", 0, 0, 10)))
-        assert table(made, *WINDOW, "rows", "device_end_ps") == [(0, 0, 10, 1, 8)]
+        device_work = work(("cpu:0", "compute", 2, 8, 1), ("cpu:?", "memcpy", 3, 30, 1))
+        steps = boundaries(device_work, annotations(("train", 0, 0, 10)))
+        assert table(steps, *WINDOW, "rows", "device_end_ps") == [(0, 0, 10, 1, 8)]
 
     def test_a_step_without_device_work_is_a_step(self):
-        done = work(("gpu:0", "compute", 2, 8, 1))
-        made = boundaries(done, annotations(("train", 0, 0, 10), ("train", 1, 10, 20)))
-        assert table(made, *WINDOW, "rows", "device_start_ps") == [(0, 0, 10, 1, 2), (1, 10, 20, 0, None)]
+        device_work = work(("gpu:0", "compute", 2, 8, 1))
+        steps = boundaries(device_work, annotations(("train", 0, 0, 10), ("train", 1, 10, 20)))
+        assert table(steps, *WINDOW, "rows", "device_start_ps") == [(0, 0, 10, 1, 2), (1, 10, 20, 0, None)]
 
     def test_work_that_overtakes_leaves_no_negative_step(self):
-        done = work(("gpu:0", "compute", 2, 30, 1), ("gpu:1", "compute", 3, 8, 3), ("gpu:0", "compute", 30, 40, 5))
-        made = boundaries(done, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
-        assert table(made, "start_ps", "end_ps", "wall_ps") == [(0, 30, 30), (30, 30, 0), (30, 40, 10)]
+        device_work = work(
+            ("gpu:0", "compute", 2, 30, 1), ("gpu:1", "compute", 3, 8, 3), ("gpu:0", "compute", 30, 40, 5)
+        )
+        steps = boundaries(device_work, annotations(("train", 0, 0, 2), ("train", 1, 2, 4), ("train", 2, 4, 6)))
+        assert table(steps, "start_ps", "end_ps", "wall_ps") == [(0, 30, 30), (30, 30, 0), (30, 40, 10)]
 
     def test_the_time_of_compilers_in_a_steps_host_time_is_told(self):
         names = ("backend_compile_and_load", "PjRtCpuClient::Compile", "XlaCompile:#module=jit_f#", "compile_step")
@@ -223,8 +231,8 @@ class TestAnnotations:
                 annotations((names[0], None, 30, 33), ("train", 3, 34, 40)),
             ]
         )
-        made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
-        assert table(made, "compile_ps") == [(8,), (4,), (0,), (3,)]
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, "compile_ps") == [(8,), (4,), (0,), (3,)]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +253,7 @@ def test_the_name_of_a_series_is_without_the_number(name, bare):
 
 class TestGroups:
     def test_rows_of_one_group_are_one_step(self):
-        done = work(
+        device_work = work(
             ("gpu:0", "compute", 5, 10),
             ("gpu:1", "compute", 6, 12),
             ("gpu:0", "memcpy", 12, 13),
@@ -253,21 +261,22 @@ class TestGroups:
             ("gpu:0", "memcpy", 13, 15),
             group_id=[3, 3, None, 7, 3],
         )
-        made = boundaries(done)
-        assert table(made, "told_by", *WINDOW, "rows", "rows_by_time", "host_start_ps") == [
+        steps = boundaries(device_work)
+        assert table(steps, "told_by", *WINDOW, "rows", "rows_by_time", "host_start_ps") == [
             ("group_id", 3, 5, 12, 3, 0, None),
             ("group_id", 7, 12, 20, 2, 1, None),
         ]
-        assert steps_of(made, done) == [0, 0, 1, 1, 0]
+        assert steps_of(steps, device_work) == [0, 0, 1, 1, 0]
 
     def test_annotations_are_trusted_more(self):
-        done = work(("gpu:0", "compute", 5, 10, 1), group_id=[3])
-        assert table(boundaries(done, annotations(("train", 0, 0, 10))), "told_by", "step") == [("annotation", 0)]
+        device_work = work(("gpu:0", "compute", 5, 10, 1), group_id=[3])
+        steps = boundaries(device_work, annotations(("train", 0, 0, 10)))
+        assert table(steps, "told_by", "step") == [("annotation", 0)]
 
 
 class TestPrograms:
     def test_each_execution_of_the_program_that_takes_most_time_is_a_step(self):
-        done = work(
+        device_work = work(
             ("tpu:0", "compute", 0, 9),
             ("tpu:0", "compute", 9, 10),
             ("tpu:0", "memcpy", 11, 12),
@@ -278,13 +287,13 @@ class TestPrograms:
             run_id=[4, 5, None, 6, 7, 8, 9],
             hlo_module=["jit_train", "jit_log", None, "jit_train", "jit_log", "jit_train", "jit_log"],
         )
-        made = boundaries(done)
-        assert table(made, "told_by", "name", *WINDOW, "rows", "rows_by_time") == [
+        steps = boundaries(device_work)
+        assert table(steps, "told_by", "name", *WINDOW, "rows", "rows_by_time") == [
             ("run_id", "jit_train", 0, 0, 9, 1, 0),
             ("run_id", "jit_train", 1, 9, 20, 3, 2),
             ("run_id", "jit_train", 2, 20, 30, 2, 1),
         ]
-        assert steps_of(made, done) == [0, 1, 1, 1, 2, 2, -1]
+        assert steps_of(steps, device_work) == [0, 1, 1, 1, 2, 2, -1]
 
     def executions(self, ids_0, ids_1):
         many = [("tpu:0", run) for run in ids_0] + [("tpu:1", run) for run in ids_1]
@@ -296,16 +305,16 @@ class TestPrograms:
         )
 
     def test_executions_with_one_run_id_on_all_devices_are_one_step(self):
-        made = boundaries(self.executions([1, 2, 3], [1, 2, 3]))
-        assert table(made, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
+        steps = boundaries(self.executions([1, 2, 3], [1, 2, 3]))
+        assert table(steps, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
 
     def test_executions_with_one_run_id_are_one_step_in_whatever_order_a_device_ran_them(self):
-        made = boundaries(self.executions([1, 2, 3], [2, 1, 3]))
-        assert table(made, *WINDOW, "rows") == [(0, 0, 22, 2), (1, 22, 22, 2), (2, 22, 32, 2)]
+        steps = boundaries(self.executions([1, 2, 3], [2, 1, 3]))
+        assert table(steps, *WINDOW, "rows") == [(0, 0, 22, 2), (1, 22, 22, 2), (2, 22, 32, 2)]
 
     def test_with_ids_of_their_own_the_devices_k_th_executions_are_one_step(self):
-        made = boundaries(self.executions([1, 2, 3], [17, 15, 16]))
-        assert table(made, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
+        steps = boundaries(self.executions([1, 2, 3], [17, 15, 16]))
+        assert table(steps, *WINDOW, "rows") == [(0, 0, 12, 2), (1, 12, 22, 2), (2, 22, 32, 2)]
 
     @pytest.mark.parametrize(
         ("ids_0", "ids_1"),
@@ -313,27 +322,27 @@ class TestPrograms:
         ids=["differently often", "only twice"],
     )
     def test_executions_that_cannot_be_matched_or_do_not_recur_are_no_steps(self, ids_0, ids_1):
-        made = boundaries(self.executions(ids_0, ids_1))
-        assert made.table.empty
-        assert "no program ran three times or more" in made.lacking
+        steps = boundaries(self.executions(ids_0, ids_1))
+        assert steps.table.empty
+        assert "no program ran three times or more" in steps.lacking
 
     def test_executions_around_less_than_half_of_the_work_are_no_steps(self):
-        done = work(
+        device_work = work(
             *(("tpu:0", "compute", start, start + 9) for start in (0, 10, 20)),
             ("tpu:0", "compute", 40, 70),
             run_id=[1, 2, 3, 4],
             hlo_module=["jit_f", "jit_f", "jit_f", "jit_eval"],
         )
-        assert "no program ran three times or more" in boundaries(done).lacking
+        assert "no program ran three times or more" in boundaries(device_work).lacking
 
 
 def test_without_marks_groups_or_executions_there_are_no_steps_and_it_is_said_why():
-    made = boundaries(work(("gpu:0", "compute", 2, 8, 1)), annotations(("copies", None, 0, 10)))
-    assert made.table.empty
-    assert made.step_of.tolist() == [-1]
-    assert made.lacking.startswith("No host span has a step number")
+    steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), annotations(("copies", None, 0, 10)))
+    assert steps.table.empty
+    assert steps.step_of.tolist() == [-1]
+    assert steps.lacking.startswith("No host span has a step number")
 
 
 def test_without_devices_there_are_no_steps():
-    made = boundaries(work(("cpu:?", "memcpy", 2, 8)), annotations(("train", 0, 0, 10)))
-    assert made.lacking == "The trace holds no work of a device, so it has no steps to measure."
+    steps = boundaries(work(("cpu:?", "memcpy", 2, 8)), annotations(("train", 0, 0, 10)))
+    assert steps.lacking == "The trace holds no work of a device, so it has no steps to measure."

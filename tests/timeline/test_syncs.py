@@ -82,22 +82,24 @@ some_waits = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(some_rows, some_waits)
-def test_every_wait_is_for_what_was_launched_before_it(drawn, some):
-    rows = [row(start, end, id, lane, device) for id, (device, lane, start, end, _) in enumerate(drawn)]
+def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
+    rows = [row(start, end, id, lane, device) for id, (device, lane, start, end, _) in enumerate(row_tuples)]
     launches = [
-        (id, start - ahead, start - ahead + 1) for id, (*_, start, _, ahead) in enumerate(drawn) if ahead is not None
+        (id, start - ahead, start - ahead + 1)
+        for id, (*_, start, _, ahead) in enumerate(row_tuples)
+        if ahead is not None
     ]
-    ordered = timeline(rows, launches, [{**one, "end": one["start"] + 1} for one in some])
+    ordered = timeline(rows, launches, [{**sync, "end": sync["start"] + 1} for sync in some])
     # In the order of Rows: device, lane, start, end, and when it was launched.
-    placed = [(*drawn[at][:4], drawn[at][2] - (drawn[at][4] or 0)) for at in ordered.rows.at.tolist()]
+    placed = [(*row_tuples[at][:4], row_tuples[at][2] - (row_tuples[at][4] or 0)) for at in ordered.rows.at.tolist()]
     syncs = ordered.syncs
     edges = set(zip(syncs.sync.tolist(), syncs.row.tolist(), strict=True))
     expected = set()
-    for at, one in enumerate(some):
-        moment = one["start"] if one["recorded"] is None else one["recorded"]
+    for at, sync in enumerate(some):
+        moment = sync["start"] if sync["recorded"] is None else sync["recorded"]
         last_of_lane = {}
         for place, (device, lane, _, end, launched) in enumerate(placed):
-            if device == one["on_device"] and one["on_lane"] in (None, lane) and launched < moment:
+            if device == sync["on_device"] and sync["on_lane"] in (None, lane) and launched < moment:
                 last_of_lane.setdefault(lane, []).append((end, launched, place))
         expected |= {(at, max(rows_of_lane)[2]) for rows_of_lane in last_of_lane.values()}
         last = max((max(rows_of_lane) for rows_of_lane in last_of_lane.values()), default=(0, 0, -1))
@@ -105,7 +107,9 @@ def test_every_wait_is_for_what_was_launched_before_it(drawn, some):
         later = [
             place
             for place, (device, lane, _, _, launched) in enumerate(placed)
-            if one["lane"] is not None and (device, lane) == (one["device"], one["lane"]) and launched >= one["start"]
+            if sync["lane"] is not None
+            and (device, lane) == (sync["device"], sync["lane"])
+            and launched >= sync["start"]
         ]
         assert syncs.follower[at] == min(later, default=-1)
     assert edges == expected

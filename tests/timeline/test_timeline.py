@@ -42,38 +42,40 @@ MADE_BY = {
 
 def train() -> Trace:
     """Two GPUs that compute and meet, launched by the host in two steps."""
-    done = work(
+    device_work = work(
         ("gpu:0", "compute", 10, 20, 5),
         ("gpu:0", "collective", 20, 30, 6),
         ("gpu:1", "compute", 10, 26, 7),
         ("gpu:1", "collective", 26, 30, 8),
         ("gpu:0", "compute", 40, 50, 35),
     )
-    return Trace(done[0], launches=done[1], spans=annotations(("train", 0, 4, 32), ("train", 1, 34, 50)))
+    return Trace(device_work[0], launches=device_work[1], spans=annotations(("train", 0, 4, 32), ("train", 1, 34, 50)))
 
 
-def together(*asked):
+def together(*functions):
     """What each of some functions gives, called on threads of their own at the same moment."""
-    start = threading.Barrier(len(asked), timeout=30)
-    with ThreadPoolExecutor(len(asked)) as pool:
-        return [one.result() for one in [pool.submit(lambda ask=ask: (start.wait(), ask())[1]) for ask in asked]]
+    start = threading.Barrier(len(functions), timeout=30)
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [
+            future.result() for future in [pool.submit(lambda ask=ask: (start.wait(), ask())[1]) for ask in functions]
+        ]
 
 
 @pytest.mark.parametrize("name", MADE_BY)
 def test_a_part_is_made_once_also_for_threads_that_ask_at_the_same_moment(monkeypatch, name):
-    made = []
+    threads = []
     make = getattr(module, MADE_BY[name])
 
-    def counted(*given):
-        made.append(threading.current_thread())
+    def make_slowly(*parts):
+        threads.append(threading.current_thread())
         time.sleep(0.05)  # time for the other thread to come and make its own, unless it waits
-        return make(*given)
+        return make(*parts)
 
-    monkeypatch.setattr(module, MADE_BY[name], counted)
+    monkeypatch.setattr(module, MADE_BY[name], make_slowly)
     timeline = timeline_of(train())
-    one, other = together(lambda: getattr(timeline, name), lambda: getattr(timeline, name))
-    assert one is other is getattr(timeline, name)
-    assert len(made) == 1
+    first, second = together(lambda: getattr(timeline, name), lambda: getattr(timeline, name))
+    assert first is second is getattr(timeline, name)
+    assert len(threads) == 1
 
 
 def test_parts_that_need_the_same_part_are_made_side_by_side_and_it_once(monkeypatch):
@@ -88,8 +90,8 @@ def test_parts_that_need_the_same_part_are_made_side_by_side_and_it_once(monkeyp
 def test_different_parts_do_not_wait_for_each_other():
     timeline = timeline_of(train())
     both = threading.Barrier(2, timeout=30)
-    made = together(lambda: timeline.once("one", both.wait), lambda: timeline.once("other", both.wait))
-    assert sorted(made) == [0, 1]
+    arrivals = together(lambda: timeline.once("one", both.wait), lambda: timeline.once("other", both.wait))
+    assert sorted(arrivals) == [0, 1]
 
 
 def test_what_fails_is_raised_to_each_that_asks_and_made_anew_for_the_next():
@@ -146,14 +148,14 @@ def test_a_row_cut_by_two_stretches_stands_twice_for_one_place():
     assert inside.place.tolist() == [0, 0, 1]
 
 
-def stepped(*steps: tuple[int, int, int]) -> Trace:
+def trace_in_steps(*steps: tuple[int, int, int]) -> Trace:
     """A trace of three rows of 50 ps, from 0, 200 and 250, with two phases and annotated steps (number, start, end)."""
     marks = join([spans(("solo", 0, 100), ("both", 200, 300)), annotations(*(("train", *step) for step in steps))])
     return trace(events(*[("gpu:0", "compute", at, at + 50) for at in (0, 200, 250)]), marks)
 
 
 def test_each_row_says_its_step_and_its_place_in_the_trace():
-    whole = timeline_of(stepped((0, 0, 50), (1, 200, 250), (2, 250, 300)))
+    whole = timeline_of(trace_in_steps((0, 0, 50), (1, 200, 250), (2, 250, 300)))
     assert (whole.place.tolist(), whole.steps.step_of.tolist(), whole.launch.tolist()) == (
         [0, 1, 2],
         [0, 1, 2],
@@ -165,7 +167,7 @@ def test_each_row_says_its_step_and_its_place_in_the_trace():
 
 
 def test_stretches_hold_no_steps_but_those_annotated_in_them():
-    elsewhere = timeline_of(stepped((0, 0, 50)), (200, 300)).steps
+    elsewhere = timeline_of(trace_in_steps((0, 0, 50)), (200, 300)).steps
     assert (elsewhere.step_of.tolist(), len(elsewhere.table)) == ([-1, -1], 0)
     assert elsewhere.lacking == "Its phases name the parts of this trace, not steps."
     # Runs of a program are steps of a whole trace, and not of its stretches.
@@ -228,9 +230,9 @@ def test_an_array_counts_on_every_clock_and_a_mapping_on_its_own():
         "x": [[8, 20]],
         "y": [[8, 20]],
     }
-    one = timeline.inside({"y": np.array([[8, 20]])})
-    assert (one.rows.devices, one.rows.start.tolist(), one.rows.end.tolist()) == (("b/gpu:0",), [8], [20])
-    assert len(one.unions.windows["x"]) == 0
+    on_y = timeline.inside({"y": np.array([[8, 20]])})
+    assert (on_y.rows.devices, on_y.rows.start.tolist(), on_y.rows.end.tolist()) == (("b/gpu:0",), [8], [20])
+    assert len(on_y.unions.windows["x"]) == 0
 
 
 def test_of_the_same_windows_there_is_one_timeline_for_all():
@@ -241,8 +243,8 @@ def test_of_the_same_windows_there_is_one_timeline_for_all():
     assert timeline.inside(WINDOWS["a table"]) is timeline.inside(WINDOWS["a table"].copy())
     assert len({id(timeline.inside(windows)) for windows in WINDOWS.values()}) == 3
     assert timeline.inside((12, 44)) is not inside
-    one, other = together(*[lambda: timeline.inside((1, 2))] * 2)
-    assert one is other
+    first, second = together(*[lambda: timeline.inside((1, 2))] * 2)
+    assert first is second
 
 
 def test_windows_inside_windows_are_those_of_the_whole_trace():
@@ -280,7 +282,7 @@ STRETCHES = st.lists(
 def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_them(lines, stretches):
     table = concat(
         EVENT_COLUMNS,
-        [events((f"{host}/gpu:0", *row), host=host, clock=HOSTS[host]) for host, *row in ended(lines)],
+        [events((f"{host}/gpu:0", *row), host=host, clock=HOSTS[host]) for host, *row in with_ends(lines)],
     )
     windows = pd.DataFrame(
         [(clock, f"part {at}", start, start + size) for at, (clock, start, size) in enumerate(stretches)],
@@ -291,7 +293,7 @@ def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_th
     points = {clock: {p for on, a, size in stretches if on == clock for p in range(a, a + size)} for clock in "xy"}
 
     expected = []
-    for place, (host, kind, start, end) in enumerate(ended(lines)):
+    for place, (host, kind, start, end) in enumerate(with_ends(lines)):
         mine = points[HOSTS[host]]
         if start == end:
             expected += [(f"{host}/gpu:0", start, end, kind, place)] * (start in mine)
@@ -301,57 +303,57 @@ def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_th
                 expected.append((f"{host}/gpu:0", first, last, kind, place))
     rows = inside.rows
     kinds = table["kind"].cat.categories
-    found = [
+    actual = [
         (rows.devices[device], start, end, kinds[kind], place)
         for device, start, end, kind, place in zip(
             *(column.tolist() for column in (rows.device, rows.start, rows.end, rows.kind, inside.place)), strict=True
         )
     ]
-    assert sorted(found) == sorted(expected)
-    assert [one[:3] for one in found] == sorted(one[:3] for one in found)
+    assert sorted(actual) == sorted(expected)
+    assert [row[:3] for row in actual] == sorted(row[:3] for row in actual)
 
-    assert {clock: held(one) for clock, one in inside.unions.windows.items()} == {
+    assert {clock: points_in(intervals) for clock, intervals in inside.unions.windows.items()} == {
         clock: points[clock] for clock in whole.unions.windows
     }
     for name, device in inside.unions.devices.items():
         for kind, of in (("compute", "compute"), ("collective", "collective"), ("memory", "memcpy memset")):
             ran = {
                 p
-                for host, what, start, end in ended(lines)
+                for host, what, start, end in with_ends(lines)
                 if name.startswith(host) and what in of.split()
                 for p in range(start, end)
             }
-            assert held(getattr(device, kind)) == ran & points[device.clock]
+            assert points_in(getattr(device, kind)) == ran & points[device.clock]
 
 
-def ended(lines):
+def with_ends(lines):
     """The rows with their end in place of their length."""
     return [(host, kind, start, start + size) for host, kind, start, size in lines]
 
 
-def held(intervals) -> set[int]:
+def points_in(intervals) -> set[int]:
     return {p for start, end in intervals.tolist() for p in range(start, end)}
 
 
 def test_a_host_without_rows_is_on_the_only_clock_there_is():
-    found = Trace(
+    trace_of_hosts = Trace(
         events(("a/gpu:0", "compute", 0, 1), host="a"),
         spans=host_spans(("x", 0, 1), host="b"),
         launches=calls((1, 0, 1), host="c"),
         hosts=frame(HOST_COLUMNS, {"host": ["a", "d"], "clock": [None, "elsewhere"]}),
     )
-    assert timeline_of(found).clock_of_host == {"a": "", "b": "", "c": "", "d": ""}
-    assert timeline_of(found).clocks == [""]
+    assert timeline_of(trace_of_hosts).clock_of_host == {"a": "", "b": "", "c": "", "d": ""}
+    assert timeline_of(trace_of_hosts).clocks == [""]
 
 
 def test_among_several_clocks_a_host_without_rows_is_on_that_of_its_file_or_on_one_of_its_own():
-    found = Trace(
+    trace_of_hosts = Trace(
         two_clocks(),
         spans=host_spans(("x", 0, 1), host="c"),
         launches=calls((1, 0, 1), host="d"),
         hosts=frame(HOST_COLUMNS, {"host": ["a", "c", "e"], "clock": ["not its rows'", "x", None]}),
     )
-    timeline = timeline_of(found)
+    timeline = timeline_of(trace_of_hosts)
     assert timeline.clock_of_host == {"a": "x", "b": "y", "c": "x", "d": "d", "e": "e"}
     assert timeline.clocks == ["x", "y", "e", "d"]
     # Inside windows no host changes its clock, whether it has rows there or not.
@@ -370,19 +372,19 @@ def test_a_timeline_is_that_of_whatever_a_user_has_in_hand(pytestconfig):
     assert timeline_of(of_path) is of_path
     assert of_path.trace.source == str(path)
     for source in (str(path), tracekit.read(path), of_path.trace):
-        found = timeline_of(source)
-        assert isinstance(found, Timeline)
-        assert found.rows.start.tolist() == of_path.rows.start.tolist()
-    given = train()
-    assert timeline_of(given).trace is given
-    pd.testing.assert_frame_equal(timeline_of(given.events).trace.events, given.events)
+        timeline = timeline_of(source)
+        assert isinstance(timeline, Timeline)
+        assert timeline.rows.start.tolist() == of_path.rows.start.tolist()
+    training_trace = train()
+    assert timeline_of(training_trace).trace is training_trace
+    pd.testing.assert_frame_equal(timeline_of(training_trace.events).trace.events, training_trace.events)
 
 
 def test_the_events_of_a_trace_whose_operations_are_known_need_no_operations():
     table = events(("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 5, 10))
     table["op"] = pd.array([0, None], "Int64")
-    found = Trace(table, ops=frame(OP_COLUMNS, {"hlo_op": ["dot"]}))
-    assert tracekit.concurrency(found.events)["time_ps"].tolist() == [0, 5, 5]
+    trace_with_ops = Trace(table, ops=frame(OP_COLUMNS, {"hlo_op": ["dot"]}))
+    assert tracekit.concurrency(trace_with_ops.events)["time_ps"].tolist() == [0, 5, 5]
 
 
 def test_with_windows_a_source_is_seen_inside_them():
@@ -410,13 +412,13 @@ def test_a_timeline_says_what_it_is_of():
 
 
 def test_nothing_that_is_made_changes_the_trace():
-    given = train()
-    before = [table.copy(deep=True) for table in (given.events, given.spans, given.launches)]
-    timeline = timeline_of(given)
-    for seen in (timeline, timeline.inside((12, 45))):
+    training_trace = train()
+    before = [table.copy(deep=True) for table in (training_trace.events, training_trace.spans, training_trace.launches)]
+    timeline = timeline_of(training_trace)
+    for view in (timeline, timeline.inside((12, 45))):
         for name in (*MADE_BY, "place", "clocks"):
-            getattr(seen, name)
-    for table, was in zip((given.events, given.spans, given.launches), before, strict=True):
+            getattr(view, name)
+    for table, was in zip((training_trace.events, training_trace.spans, training_trace.launches), before, strict=True):
         pd.testing.assert_frame_equal(table, was)
 
 
@@ -427,19 +429,19 @@ PHASES = trace(
 )
 
 
-@pytest.mark.parametrize(("given", "stretches"), [(train(), 0), (PHASES, 1)])
-def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeypatch, tmp_path, given, stretches):
+@pytest.mark.parametrize(("source", "stretches"), [(train(), 0), (PHASES, 1)])
+def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeypatch, tmp_path, source, stretches):
     """And once more those inside the compared phases, which the explanation is about."""
     sort, sorts = rows_module.rows, []
-    for name, one in list(sys.modules.items()):
-        if name.startswith("tracekit.") and getattr(one, "rows", None) is sort:
-            monkeypatch.setattr(one, "rows", lambda table: sorts.append(table) or sort(table))
-    timeline = timeline_of(given)
+    for name, loaded_module in list(sys.modules.items()):
+        if name.startswith("tracekit.") and getattr(loaded_module, "rows", None) is sort:
+            monkeypatch.setattr(loaded_module, "rows", lambda table: sorts.append(table) or sort(table))
+    timeline = timeline_of(source)
     report = analyse(timeline)
     write(report, timeline, tmp_path / "out")
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     printout.show(report, console, full=True, timeline=timeline)
-    assert sum(table is given.events for table in sorts) == 1
+    assert sum(table is source.events for table in sorts) == 1
     assert len(sorts) == 1 + stretches
     assert bool(report.compared) == bool(stretches)
     assert (tmp_path / "out" / "report.html").is_file()
@@ -448,10 +450,10 @@ def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeyp
 
 def test_a_timeline_that_nobody_holds_goes_at_once_with_all_its_parts():
     timeline = timeline_of(trace(events(("gpu:0", "compute", 0, 10))))
-    gone = weakref.ref(timeline.unions)
+    unions_ref = weakref.ref(timeline.unions)
     gc.disable()
     try:
         del timeline
-        assert gone() is None
+        assert unions_ref() is None
     finally:
         gc.enable()

@@ -20,14 +20,14 @@ some_rows = st.lists(
 
 def test_devices_stand_in_natural_order():
     names = ["gpu:10", "gpu:2", "host10/gpu:1", "host2/gpu:1", "3/gpu:0", "cpu:?", "gpu:0"]
-    seen = unions(rows(events(*((name, "compute", 0, 1) for name in names))))
-    assert list(seen.devices) == ["3/gpu:0", "gpu:0", "gpu:2", "gpu:10", "host2/gpu:1", "host10/gpu:1"]
-    assert list(seen.unplaced) == ["cpu:?"]
+    device_unions = unions(rows(events(*((name, "compute", 0, 1) for name in names))))
+    assert list(device_unions.devices) == ["3/gpu:0", "gpu:0", "gpu:2", "gpu:10", "host2/gpu:1", "host10/gpu:1"]
+    assert list(device_unions.unplaced) == ["cpu:?"]
 
 
 def test_inside_several_windows_only_their_parts_remain():
-    seen = unions(rows(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 8, 20, "c", "H2D"))))
-    cut = seen.inside(np.array([[1, 2], [9, 12]]))
+    device_unions = unions(rows(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 8, 20, "c", "H2D"))))
+    cut = device_unions.inside(np.array([[1, 2], [9, 12]]))
     assert cut.devices["gpu:0"].compute.tolist() == [[1, 2], [9, 10]]
     assert cut.devices["gpu:0"].directions["H2D"].tolist() == [[9, 12]]
     assert cut.devices["gpu:0"].busy.tolist() == [[1, 2], [9, 12]]
@@ -35,10 +35,13 @@ def test_inside_several_windows_only_their_parts_remain():
 
 def test_the_rows_of_each_device_are_merged_and_the_window_is_from_first_start_to_last_end():
     frame = events(("gpu:1", "compute", 5, 9), ("gpu:0", "collective", 0, 6), ("gpu:1", "compute", 8, 12))
-    seen = unions(rows(frame))
-    assert {name: one.busy.tolist() for name, one in seen.devices.items()} == {"gpu:0": [[0, 6]], "gpu:1": [[5, 12]]}
-    assert seen.windows[""].tolist() == [[0, 12]]
-    assert seen.inside(np.array([[0, 3]])).devices["gpu:0"].busy.tolist() == [[0, 3]]
+    device_unions = unions(rows(frame))
+    assert {name: device.busy.tolist() for name, device in device_unions.devices.items()} == {
+        "gpu:0": [[0, 6]],
+        "gpu:1": [[5, 12]],
+    }
+    assert device_unions.windows[""].tolist() == [[0, 12]]
+    assert device_unions.inside(np.array([[0, 3]])).devices["gpu:0"].busy.tolist() == [[0, 3]]
 
 
 def test_the_cells_of_a_device_say_what_ran_at_once():
@@ -61,14 +64,14 @@ def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
         for _, kind, start, end in (row for row in full if row[0] == name):
             for p in range(start, end):
                 ran[p] |= CODES[kind]
-        found = dict.fromkeys(range(26), 0)
+        actual = dict.fromkeys(range(26), 0)
         for start, end, what in zip(edges[:-1].tolist(), edges[1:].tolist(), code.tolist(), strict=True):
-            found |= dict.fromkeys(range(start, end), what)
-        assert found == ran
+            actual |= dict.fromkeys(range(start, end), what)
+        assert actual == ran
         for kinds in range(8):
-            held = device.union_of(kinds)
-            assert {p for start, end in held.tolist() for p in range(start, end)} == {p for p in ran if ran[p] & kinds}
-            assert (held.ravel()[1:] > held.ravel()[:-1]).all()
+            union = device.union_of(kinds)
+            assert {p for start, end in union.tolist() for p in range(start, end)} == {p for p in ran if ran[p] & kinds}
+            assert (union.ravel()[1:] > union.ravel()[:-1]).all()
         assert device.busy.tolist() == device.union_of(COMPUTE | COLLECTIVE | MEMORY).tolist()
 
 

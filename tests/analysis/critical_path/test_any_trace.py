@@ -62,18 +62,18 @@ def traces(draw):
         lane = draw(st.sampled_from([(None, None), ("gpu:0", "a"), ("gpu:1", "b")]))
         on = draw(st.sampled_from([("gpu:0", "b"), ("gpu:1", None), ("tpu:0", None)]))
         syncs.append((draw(st.sampled_from("tu")), *draw(spans()), *lane, *on, draw(TIMES | st.none())))
-    made = trace(events, launches, python, syncs)
+    random_trace = trace(events, launches, python, syncs)
     cuts = sorted(draw(st.lists(TIMES, min_size=3, max_size=4, unique=True)))
-    return made, np.array(member)[rows(made.events).at], cuts
+    return random_trace, np.array(member)[rows(random_trace.events).at], cuts
 
 
 def graph_and_windows(case):
-    made, member, cuts = case
-    numbers = {one: at for at, one in enumerate(sorted(set(member[member >= 0].tolist())))}
-    dag = graph_of(made, [numbers.get(one, -1) for one in member.tolist()])
+    random_trace, member, cuts = case
+    numbers = {instance: at for at, instance in enumerate(sorted(set(member[member >= 0].tolist())))}
+    dag = graph_of(random_trace, [numbers.get(instance, -1) for instance in member.tolist()])
     start, end = np.array(cuts[:-1]), np.array(cuts[1:])
     op = np.full(len(dag.start), -1, np.int32)
-    op[dag.first[3] : dag.first[4]] = rows(made.events).codes("name")
+    op[dag.first[3] : dag.first[4]] = rows(random_trace.events).codes("name")
     return dag, start, end, op
 
 
@@ -86,41 +86,41 @@ def lengths(dag, s, e, op, what):
     ]
     begins = {}
 
-    def begun(i):
+    def begin_of(i):
         if i not in begins:
-            asked = [0]
+            bounds = [0]
             if dag.start[i] >= s:
                 lag = 0 if what.prompt and dag.lag_ps[i] > 0 else int(dag.lag_ps[i])
                 if dag.predecessor[i] in nodes:
-                    asked.append(ended(dag.predecessor[i]) + lag)
+                    bounds.append(end_of(dag.predecessor[i]) + lag)
                 else:
-                    asked.append(min(lag, int(dag.start[i]) - s))
-                asked += [ended(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
+                    bounds.append(min(lag, int(dag.start[i]) - s))
+                bounds += [end_of(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
                 if dag.launch[i] in nodes:
                     since = int(dag.start[i]) - max(int(dag.start[dag.launch[i]]), s)
                     latency = 0 if what.prompt else min(int(dag.latency_ps[dag.device[i]]), since)
-                    asked.append(begun(dag.launch[i]) + latency)
-            begins[i] = max(asked)
+                    bounds.append(begin_of(dag.launch[i]) + latency)
+            begins[i] = max(bounds)
         return begins[i]
 
-    def ended(i):
+    def end_of(i):
         low, high = max(int(dag.start[i]), s), min(int(dag.end[i]), e)
         if dag.instance[i] >= 0:
             low = min(max(low, int(dag.gate[dag.instance[i]])), high)
         own = 0 if dag.kind[i] in what.kinds or (op[i] >= 0 and op[i] == what.op) else high - low
         if dag.instance[i] >= 0 and not what.unsynchronised:
-            return max(begun(x) for x in nodes if dag.instance[x] == dag.instance[i]) + own
-        return begun(i) + own
+            return max(begin_of(x) for x in nodes if dag.instance[x] == dag.instance[i]) + own
+        return begin_of(i) + own
 
-    return max((ended(i) for i in nodes), default=0)
+    return max((end_of(i) for i in nodes), default=0)
 
 
 @settings(max_examples=50, deadline=None)
 @given(traces())
 def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
     dag, start, end, op = graph_and_windows(case)
-    found = replay(dag, plan(dag, start, end, np.zeros(len(start), np.int64)), WHAT, op)
-    assert found.tolist() == [
+    lengths_ps = replay(dag, plan(dag, start, end, np.zeros(len(start), np.int64)), WHAT, op)
+    assert lengths_ps.tolist() == [
         [lengths(dag, s, e, op, what) for what in WHAT] for s, e in zip(start.tolist(), end.tolist(), strict=True)
     ]
 
@@ -130,12 +130,12 @@ def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
 def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplained(case):
     dag, start, end, op = graph_and_windows(case)
     steps = plan(dag, start, end, np.zeros(len(start), np.int64))
-    found = replay(dag, steps, WHAT, op)
+    lengths_ps = replay(dag, steps, WHAT, op)
     path = find_paths(dag, steps, np.ones(len(start), bool))
     assert (path.parts >= 0).all()
     assert path.parts.sum(axis=1).tolist() == (end - start).tolist()
-    assert (end - start - path.parts[:, Part.UNEXPLAINED]).tolist() == found[:, 0].tolist()
-    assert (found <= found[:, :1]).all()
+    assert (end - start - path.parts[:, Part.UNEXPLAINED]).tolist() == lengths_ps[:, 0].tolist()
+    assert (lengths_ps <= lengths_ps[:, :1]).all()
     # The pieces of each step cover it, one after the other, and none leaves its node.
     for step in range(len(start)):
         mine = path.step == step
@@ -184,16 +184,16 @@ def test_compiled_loops_find_the_same(monkeypatch):
     ]
     calls = [("tu"[k // 30], 10 * k - 8 + 8 * (k == 0), 10 * k - 2 + 8 * (k == 0), k) for k in range(60)]
     syncs = [("t", 150, 220, None, None, "gpu:0", None, 140), ("u", 300, 310, "gpu:0", "a", "gpu:0", "b", 300)]
-    made = trace(events, calls, [("t", 0, 500), ("u", 310, 400)], syncs)
-    member = [k // 8 if k % 4 == 1 else -1 for k in rows(made.events).at.tolist()]
+    periodic_trace = trace(events, calls, [("t", 0, 500), ("u", 310, 400)], syncs)
+    member = [k // 8 if k % 4 == 1 else -1 for k in rows(periodic_trace.events).at.tolist()]
 
     def everything():
-        dag = graph_of(made, member)
+        dag = graph_of(periodic_trace, member)
         steps = plan(dag, np.array([5, 200]), np.array([190, 500]), np.zeros(2, np.int64))
         op = np.zeros(len(dag.start), np.int32)
         path = find_paths(dag, steps, np.ones(2, bool))
         return [
-            *(one for one in vars(dag).values() if isinstance(one, np.ndarray)),
+            *(column for column in vars(dag).values() if isinstance(column, np.ndarray)),
             *steps,
             replay(dag, steps, WHAT, op),
             *vars(path).values(),
@@ -203,6 +203,6 @@ def test_compiled_loops_find_the_same(monkeypatch):
     monkeypatch.setattr(jit, "COMPILE_FROM_ROWS", 0)
     compiled = everything()
     assert len(plain) == len(compiled)
-    for one, other in zip(plain, compiled, strict=True):
-        assert one.dtype == other.dtype
-        assert one.tolist() == other.tolist()
+    for plain_column, compiled_column in zip(plain, compiled, strict=True):
+        assert plain_column.dtype == compiled_column.dtype
+        assert plain_column.tolist() == compiled_column.tolist()

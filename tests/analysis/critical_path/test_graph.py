@@ -9,22 +9,22 @@ from tracekit.timeline.rows import rows
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
 
 
-def found(dag) -> dict[str, tuple[int, int]]:
+def edge_counts(dag) -> dict[str, tuple[int, int]]:
     """Edges by sort: how many hold, how many the times contradict."""
     return {edge: (edges, dropped) for edge, edges, dropped in dag.edges.itertuples(index=False)}
 
 
 def waits_for(dag) -> list[tuple[int, ...]]:
     """What each node has to see ended, its queue's or thread's predecessor first; nodes by number."""
-    found = []
+    prerequisites = []
     for node in range(len(dag.start)):
         extra = dag.extra[dag.extra_first[node] : dag.extra_first[node + 1]].tolist()
-        found.append(tuple([dag.predecessor[node], *extra] if dag.predecessor[node] >= 0 else extra))
-    return found
+        prerequisites.append(tuple([dag.predecessor[node], *extra] if dag.predecessor[node] >= 0 else extra))
+    return prerequisites
 
 
 def test_a_gpu_runs_a_stream_in_order_and_a_cpu_or_tpu_device_all_its_rows():
-    made = trace(
+    three_devices = trace(
         [
             ("gpu:0", "a", "compute", 0, 4),
             ("gpu:0", "b", "compute", 5, 6),
@@ -35,9 +35,9 @@ def test_a_gpu_runs_a_stream_in_order_and_a_cpu_or_tpu_device_all_its_rows():
             ("cpu:?", "a", "memcpy", 5, 6),
         ]
     )
-    dag = graph_of(made)
-    by_device = dict(zip(rows(made.events).at.tolist(), waits_for(dag), strict=True))
-    place = {row: node for node, row in enumerate(rows(made.events).at.tolist())}
+    dag = graph_of(three_devices)
+    by_device = dict(zip(rows(three_devices.events).at.tolist(), waits_for(dag), strict=True))
+    place = {row: node for node, row in enumerate(rows(three_devices.events).at.tolist())}
     assert [by_device[row] for row in range(7)] == [(), (), (place[0],), (), (place[3],), (), ()]
 
 
@@ -47,15 +47,15 @@ def test_a_kernel_that_starts_a_little_before_its_predecessor_ended_keeps_its_le
 
 
 def test_a_kernel_inside_of_another_follows_what_ended_before_it():
-    made = [("gpu:0", "a", "compute", 0, 5), ("gpu:0", "a", "compute", 6, 90), ("gpu:0", "a", "compute", 10, 80)]
-    assert waits_for(graph_of(trace(made))) == [(), (0,), (0,)]
+    nested_rows = [("gpu:0", "a", "compute", 0, 5), ("gpu:0", "a", "compute", 6, 90), ("gpu:0", "a", "compute", 10, 80)]
+    assert waits_for(graph_of(trace(nested_rows))) == [(), (0,), (0,)]
 
 
 US = 1_000_000
 
 
 def test_an_asynchronous_pair_is_in_flight_beside_the_queue_which_waits_at_its_done():
-    made = trace(
+    pair_trace = trace(
         [
             ("tpu:0", "o", "compute", 0, 2 * US),
             ("tpu:0", "o", "memcpy", 2 * US, 9 * US, {"wait_ps": 3 * US}),
@@ -63,63 +63,65 @@ def test_an_asynchronous_pair_is_in_flight_beside_the_queue_which_waits_at_its_d
             ("tpu:0", "o", "compute", 9 * US, 10 * US),
         ]
     )
-    dag = graph_of(made)
-    flight, beside, behind, done = 2, 1, 3, 4  # rows by start and end, then dones
-    assert rows(made.events).end.tolist()[flight] == 9 * US
-    assert waits_for(dag) == [(), (0,), (0,), (done,), (beside, flight)]
-    assert (dag.start[done], dag.end[done]) == (9 * US, 9 * US)
-    assert found(dag)["an asynchronous pair's done"] == (1, 0)
-    assert waits_for(dag)[behind] == (done,)
+    dag = graph_of(pair_trace)
+    flight, beside, behind, done_node = 2, 1, 3, 4  # rows by start and end, then dones
+    assert rows(pair_trace.events).end.tolist()[flight] == 9 * US
+    assert waits_for(dag) == [(), (0,), (0,), (done_node,), (beside, flight)]
+    assert (dag.start[done_node], dag.end[done_node]) == (9 * US, 9 * US)
+    assert edge_counts(dag)["an asynchronous pair's done"] == (1, 0)
+    assert waits_for(dag)[behind] == (done_node,)
 
 
 def test_a_pair_that_nothing_waited_for_was_in_flight_for_nobody_knows_how_long():
-    made = trace([("tpu:0", "o", "memcpy", 0, 9 * US, {"wait_ps": 2000}), ("tpu:0", "o", "compute", 1 * US, 8 * US)])
-    dag = graph_of(made)
+    pair_trace = trace(
+        [("tpu:0", "o", "memcpy", 0, 9 * US, {"wait_ps": 2000}), ("tpu:0", "o", "compute", 1 * US, 8 * US)]
+    )
+    dag = graph_of(pair_trace)
     assert waits_for(dag) == [(), (), (1,)]
     assert (dag.end - dag.start).tolist() == [0, 7 * US, 2000]
 
 
 def test_a_row_that_starts_before_its_launch_is_not_taken_for_launched_and_is_places_by_count():
-    made = trace(
+    gpu_trace = trace(
         [
             ("gpu:0", "a", "compute", 5, 9, {"correlation_id": 1}),
             ("gpu:0", "a", "compute", 20, 30, {"correlation_id": 2}),
         ],
         [("t", 6, 8, 1), ("t", 10, 12, 2)],
     )
-    dag = graph_of(made)
+    dag = graph_of(gpu_trace)
     assert dag.launch.tolist() == [-1, -1, -1, 1]
-    assert found(dag)["launch"] == (1, 1)
+    assert edge_counts(dag)["launch"] == (1, 1)
 
 
 def test_the_latency_of_a_device_is_told_by_ten_rows_that_found_it_idle():
-    def launched(rows):
+    def launch_trace(rows):
         return trace(
             [("gpu:0", "a", "compute", 100 * k + 10 + k, 100 * k + 50, {"correlation_id": k}) for k in range(rows)],
             [("t", 100 * k, 100 * k + 5, k) for k in range(rows)],
         )
 
-    assert graph_of(launched(9)).latency_ps.tolist() == [0, 0]
-    assert graph_of(launched(10)).latency_ps.tolist() == [10, 0]
+    assert graph_of(launch_trace(9)).latency_ps.tolist() == [0, 0]
+    assert graph_of(launch_trace(10)).latency_ps.tolist() == [10, 0]
     # A row that was queued when the one before it ended tells nothing.
-    made = launched(10)
+    idle_launches = launch_trace(10)
     late = trace([("gpu:0", "a", "compute", 950, 960, {"correlation_id": 99})], [("t", 945, 946, 99)])
     both = Trace(
-        events=concat(EVENT_COLUMNS, [made.events, late.events]),
-        launches=concat(LAUNCH_COLUMNS, [made.launches, late.launches]),
+        events=concat(EVENT_COLUMNS, [idle_launches.events, late.events]),
+        launches=concat(LAUNCH_COLUMNS, [idle_launches.launches, late.launches]),
     )
     assert graph_of(both).latency_ps.tolist() == [10, 0]
 
 
 def test_a_copy_that_was_done_when_its_call_returned_was_waited_for():
-    made = trace(
+    copy_trace = trace(
         [
             ("gpu:0", "a", "memcpy", 3, 8, {"correlation_id": 1}),
             ("gpu:0", "a", "compute", 13, 14, {"correlation_id": 2}),
         ],
         [("t", 0, 10, 1), ("t", 11, 20, 2)],
     )
-    dag = graph_of(made)
+    dag = graph_of(copy_trace)
     first, second, back, copy = 0, 1, 2, 3
     assert waits_for(dag) == [(), (back,), (first, copy), (), (copy,)]
     assert (dag.end - dag.start)[[first, second, back]].tolist() == [0, 9, 2]
@@ -149,7 +151,7 @@ def test_what_is_launched_when_a_wait_is_recorded_is_not_awaited_and_of_the_rest
 
 
 def test_what_a_thread_waits_for_is_the_last_of_the_lane_that_was_launched_before():
-    made = trace(
+    waits_trace = trace(
         [
             ("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1}),
             ("gpu:0", "b", "compute", 4, 30, {"correlation_id": 2}),
@@ -158,7 +160,7 @@ def test_what_a_thread_waits_for_is_the_last_of_the_lane_that_was_launched_befor
         [("t", 0, 2, 1), ("t", 3, 4, 2), ("t", 40, 41, 3)],
         syncs=[("t", 5, 25, None, None, "gpu:0", "a", 5), ("t", 26, 39, None, None, "gpu:0", None, 26)],
     )
-    dag = graph_of(made)
+    dag = graph_of(waits_trace)
     assert waits_for(dag)[3:5] == [(1, 5), (3, 5, 6)]
     # What is left of a wait when all that it waited for is over is its own.
     assert list(zip(dag.start[3:5].tolist(), dag.end[3:5].tolist(), strict=True)) == [(20, 25), (30, 39)]
@@ -166,18 +168,18 @@ def test_what_a_thread_waits_for_is_the_last_of_the_lane_that_was_launched_befor
 
 
 def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothing():
-    made = trace(
+    wait_trace = trace(
         [("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1})],
         [("t", 0, 2, 1)],
         syncs=[("t", 5, 15, None, None, "gpu:0", "a", 5)],
     )
-    dag = graph_of(made)
-    assert found(dag)["a thread waits for a lane"] == (0, 1)
+    dag = graph_of(wait_trace)
+    assert edge_counts(dag)["a thread waits for a lane"] == (0, 1)
     assert (dag.start[1], dag.end[1], dag.blank_waits) == (15, 15, 1)
 
 
 def test_a_lane_that_waits_holds_up_what_is_launched_on_it_from_then_on():
-    made = trace(
+    wait_trace = trace(
         [
             ("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1}),
             ("gpu:0", "b", "compute", 5, 9, {"correlation_id": 2}),
@@ -186,7 +188,7 @@ def test_a_lane_that_waits_holds_up_what_is_launched_on_it_from_then_on():
         [("t", 0, 2, 1), ("t", 3, 4, 2), ("t", 8, 9, 3)],
         syncs=[("t", 6, 7, "gpu:0", "b", "gpu:0", "a", 5)],
     )
-    assert waits_for(graph_of(made))[3:] == [(), (), (4, 3)]
+    assert waits_for(graph_of(wait_trace))[3:] == [(), (), (4, 3)]
 
 
 def test_ops_of_other_streams_wait_for_their_operands_through_ops_that_left_no_row():
@@ -197,7 +199,7 @@ def test_ops_of_other_streams_wait_for_their_operands_through_ops_that_left_no_r
     dag = graph_of(trace(rows_of, operands=[(2, 1), (1, 0)], ops=3))
     # Of two rows of the operand the latest counts; another execution's does not.
     assert waits_for(dag) == [(), (0,), (1,), (2,)]
-    assert found(dag)["an operand"] == (1, 0)
+    assert edge_counts(dag)["an operand"] == (1, 0)
 
 
 def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_before():
@@ -207,7 +209,7 @@ def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_befor
             ("cpu:1", thread, "compute", 52, 60, {"correlation_id": 2}),
         ]
         dag = graph_of(trace(rows_of, [("t", 0, 3, 1), ("t", launched, launched + 1, 2)]))
-        return found(dag).get("a copy that a program waited for")
+        return edge_counts(dag).get("a copy that a program waited for")
 
     assert after_copy(8) == (1, 0)
     assert after_copy(8, thread="q") is None
@@ -222,15 +224,15 @@ def test_a_collective_begins_when_its_last_member_has_started():
 
 
 def test_members_of_which_one_ended_before_another_started_are_none():
-    made = trace([("gpu:0", "n", "collective", 0, 5), ("gpu:1", "n", "collective", 6, 11)])
-    dag = graph_of(made, [0, 0])
+    two_gpus = trace([("gpu:0", "n", "collective", 0, 5), ("gpu:1", "n", "collective", 6, 11)])
+    dag = graph_of(two_gpus, [0, 0])
     assert dag.instance.tolist() == [-1, -1]
-    assert found(dag)["members of a collective"] == (0, 2)
+    assert edge_counts(dag)["members of a collective"] == (0, 2)
 
 
 def host_work(spans, *calls):
     """The proven work of the host before each call; each call launches a row of its own."""
-    made = trace(
+    calls_trace = trace(
         [
             ("gpu:0", f"s{k}", "compute", call[2] + 1, call[2] + 2, {"correlation_id": k})
             for k, call in enumerate(calls)
@@ -238,7 +240,7 @@ def host_work(spans, *calls):
         [(*call, k) for k, call in enumerate(calls)],
         spans,
     )
-    return graph_of(made).lag_ps.tolist()[: len(calls)]
+    return graph_of(calls_trace).lag_ps.tolist()[: len(calls)]
 
 
 def test_between_two_calls_the_host_works_where_a_span_says_so():
@@ -260,35 +262,35 @@ def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work
 
 def test_threads_that_take_turns_are_one_flow():
     turn = [("t" if k // 20 % 2 == 0 else "u", 10 * k, 10 * k + 5) for k in range(60)]
-    made = trace(
+    threads_trace = trace(
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(turn)],
         [(*call, k) for k, call in enumerate(turn)],
     )
-    assert graph_of(made).predecessor[:60].tolist() == [-1, *range(59)]
+    assert graph_of(threads_trace).predecessor[:60].tolist() == [-1, *range(59)]
 
 
 def test_threads_that_call_at_the_same_time_are_not():
     beside = [("tu"[k % 2], 10 * k, 10 * k + 15) for k in range(60)]
-    made = trace(
+    threads_trace = trace(
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(beside)],
         [(*call, k) for k, call in enumerate(beside)],
     )
-    assert graph_of(made).predecessor[:60].tolist() == [-1, -1, *range(58)]
+    assert graph_of(threads_trace).predecessor[:60].tolist() == [-1, -1, *range(58)]
 
 
 @pytest.mark.parametrize(("first", "second"), ["tu", "ut"])
 def test_threads_are_no_flow_if_one_calls_during_a_call_of_the_other(first, second):
     calls = [(first, 10 * k, 10 * k + 5) for k in range(19)] + [(first, 190, 215)]
     calls += [(second, 200 + 10 * k, 205 + 10 * k) for k in range(20)]
-    made = trace(
+    threads_trace = trace(
         [("gpu:0", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k}) for k, call in enumerate(calls)],
         [(*call, k) for k, call in enumerate(calls)],
     )
-    assert graph_of(made).predecessor[20] == -1
+    assert graph_of(threads_trace).predecessor[20] == -1
 
 
 def test_a_host_that_ran_no_row_is_on_no_clock():
-    made = trace([("gpu:0", "a", "compute", 0, 4)], [("t", 0, 1, 7)])
-    other = made.launches.assign(host=pd.Categorical(["elsewhere"]))
-    dag = graph_of(Trace(events=made.events, launches=other))
+    gpu_trace = trace([("gpu:0", "a", "compute", 0, 4)], [("t", 0, 1, 7)])
+    other = gpu_trace.launches.assign(host=pd.Categorical(["elsewhere"]))
+    dag = graph_of(Trace(events=gpu_trace.events, launches=other))
     assert dag.clock.tolist() == [-1, 0]

@@ -19,12 +19,12 @@ from tracekit.timeline.timeline import timeline_of
 LENGTHS = st.integers(1, 9)
 
 
-def collective_of(ran, held):
+def collective_of(ran, sorted_rows):
     """The collective of each row, by what the program says."""
     order = sorted(ran.rows, key=lambda row: (row.thread, row.at))
     numbers = sorted({row.do.event for row in order if row.do.kind == "collective"})
     of = [numbers.index(row.do.event) if row.do.kind == "collective" else -1 for row in order]
-    return np.array(of, np.int64)[held.at]
+    return np.array(of, np.int64)[sorted_rows.at]
 
 
 def graph_of(ran):
@@ -32,14 +32,19 @@ def graph_of(ran):
     return timeline.rows, graph(with_instances(timeline, collective_of(ran, timeline.rows)))
 
 
-def replayed(ran, *what):
+def replay_program(ran, *what):
     """The length of the whole program, and what it is without each of `what`."""
-    held, dag = graph_of(ran)
+    sorted_rows, dag = graph_of(ran)
     whole = plan(dag, np.array([0]), np.array([ran.end]), np.array([0]))
-    names = held.labels("name")
+    names = sorted_rows.labels("name")
     op = np.full(len(dag.start), -1, np.int32)
-    op[dag.first[3] : dag.first[4]] = held.codes("name")
-    what = [replace(one, op=names.index(one.op) if one.op in names else -1) if one.op != -1 else one for one in what]
+    op[dag.first[3] : dag.first[4]] = sorted_rows.codes("name")
+    what = [
+        replace(omission, op=names.index(omission.op) if omission.op in names else -1)
+        if omission.op != -1
+        else omission
+        for omission in what
+    ]
     return replay(dag, whole, [Without(), *what], op)[0].tolist()
 
 
@@ -111,8 +116,8 @@ def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(progra
     """Whether there is room for one column at once, for some, or for all."""
     ran = run(program)
     with mock.patch("tracekit.analysis.critical_path.replay._ROOM", room):
-        found = replayed(ran, *(what for what, _ in CASES.values()))
-    assert found == [ran.end, *(simulate(program).end for _, simulate in CASES.values())]
+        lengths = replay_program(ran, *(what for what, _ in CASES.values()))
+    assert lengths == [ran.end, *(simulate(program).end for _, simulate in CASES.values())]
 
 
 @settings(max_examples=60, deadline=None)
@@ -120,14 +125,14 @@ def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(progra
 def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
     ran = run(program)
     _, dag = graph_of(ran)
-    found = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
-    assert found.parts.sum() == ran.end
-    assert found.parts[0, Part.UNEXPLAINED] == 0
-    assert found.parts[0].sum() == ran.end
-    named = {Part(part).name: int(time) for part, time in enumerate(found.parts[0]) if time}
-    assert tuple(sorted(named.items())) in longest_chains(ran, program)
-    assert (found.end - found.start).sum() == ran.end
-    assert found.end[1:].tolist() == found.start[:-1].tolist()
+    path = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    assert path.parts.sum() == ran.end
+    assert path.parts[0, Part.UNEXPLAINED] == 0
+    assert path.parts[0].sum() == ran.end
+    parts_ps = {Part(part).name: int(time) for part, time in enumerate(path.parts[0]) if time}
+    assert tuple(sorted(parts_ps.items())) in longest_chains(ran, program)
+    assert (path.end - path.start).sum() == ran.end
+    assert path.end[1:].tolist() == path.start[:-1].tolist()
 
 
 def longest_chains(ran, program):
@@ -137,7 +142,7 @@ def longest_chains(ran, program):
     """
     pieces = []  # (begin, end, part, key)
     for row in ran.rows:
-        same = [one.start for one in ran.rows if one.do.kind == "collective" and one.do.event == row.do.event]
+        same = [other.start for other in ran.rows if other.do.kind == "collective" and other.do.event == row.do.event]
         met = max(same) if row.do.kind == "collective" else row.start
         part = row.do.kind.upper()
         if row.do.kind == "collective" and len(same) == 1:
@@ -150,20 +155,20 @@ def longest_chains(ran, program):
         pieces.append((start, end, part, ("call", thread, at, do)))
     for thread, start, end in ran.works:
         pieces.append((start, end, "HOST_WORK", ("work", thread)))
-    found = {}
+    compositions = {}
 
     def chains(moment):
         """All compositions of chains that fill the time up to a moment, whatever they end with."""
-        if moment not in found:
+        if moment not in compositions:
             ending = [(begin, part, moment - begin) for begin, end, part, _ in pieces if end == moment and begin < end]
-            found[moment] = {
-                tuple(sorted({**dict(one), part: dict(one).get(part, 0) + time}.items()))
+            compositions[moment] = {
+                tuple(sorted({**dict(composition), part: dict(composition).get(part, 0) + time}.items()))
                 for begin, part, time in ending
-                for one in chains(begin)
+                for composition in chains(begin)
             }
-        return found[moment]
+        return compositions[moment]
 
-    found[0] = {()}
+    compositions[0] = {()}
     return chains(ran.end)
 
 
@@ -174,9 +179,9 @@ def test_launch_latency_is_found_and_kept_where_a_row_waits_for_its_launch():
     ran = run(program, latency=3)
     _, dag = graph_of(ran)
     assert dag.latency_ps.tolist() == [3, 0]
-    found = replayed(ran, *(CASES[case][0] for case in ("the host", "an op")))
+    lengths = replay_program(ran, *(CASES[case][0] for case in ("the host", "an op")))
     free = run(without(program, lambda do: True, call=0), latency=0).end
-    assert found == [ran.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
+    assert lengths == [ran.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
     path = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
     assert path.parts[0, [Part.LAUNCH_LATENCY, Part.HOST_WORK, Part.COMPUTE]].tolist() == [33, 50, 57]
 
@@ -193,8 +198,8 @@ def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_
     ]
     dag = trace_graph(trace(rows_of), [0, -1, 0])
     op = np.full(len(dag.start), -1, np.int32)
-    told = replay(dag, whole(dag, 20), [Without(), Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))], op)
-    assert told.tolist() == [[20, 14, 6]]
+    lengths = replay(dag, whole(dag, 20), [Without(), Without((Part.COMPUTE,)), Without((Part.COLLECTIVE,))], op)
+    assert lengths.tolist() == [[20, 14, 6]]
 
 
 def test_of_a_row_and_a_call_that_end_at_once_the_path_takes_the_row():
@@ -210,5 +215,9 @@ def test_of_a_queue_and_a_launch_that_hold_a_row_up_as_long_the_path_takes_the_q
 
 def test_a_row_without_length_at_the_edge_of_two_steps_is_in_the_later_one():
     dag = trace_graph(trace([("tpu:0", "o", "compute", 0, 15), ("tpu:1", "o", "compute", 10, 10)]))
-    found = plan(dag, np.array([0, 10]), np.array([10, 20]), np.array([0, 0]))
-    assert (found.first.tolist(), found.node.tolist(), found.length_ps.tolist()) == ([0, 1, 3], [0, 0, 1], [10, 5, 0])
+    step_plan = plan(dag, np.array([0, 10]), np.array([10, 20]), np.array([0, 0]))
+    assert (step_plan.first.tolist(), step_plan.node.tolist(), step_plan.length_ps.tolist()) == (
+        [0, 1, 3],
+        [0, 0, 1],
+        [10, 5, 0],
+    )
