@@ -26,8 +26,8 @@ CAPTURED = Path(__file__).parents[1] / "data" / "two-cpu-devices-jax0.10.2.xplan
 
 def test_annotations_become_phases_and_are_compared():
     report = tracekit.analyse(TRACE, phases=["one", "two", "both"], alone=["one", "two"])
-    captured = spans(("one", 0, 10 * MS), ("two", 10 * MS, 20 * MS), ("both", 20 * MS, 30 * MS, "one;two"))
-    assert report.verdicts == tracekit.analyse(replace(TRACE, spans=captured)).verdicts
+    marks = spans(("one", 0, 10 * MS), ("two", 10 * MS, 20 * MS), ("both", 20 * MS, 30 * MS, "one;two"))
+    assert report.verdicts == tracekit.analyse(replace(TRACE, spans=marks)).verdicts
     assert report.headline.startswith("both: ")
     assert tracekit.analyse(TRACE).headline != report.headline
 

@@ -69,8 +69,8 @@ def test_both_themes_have_the_same_colours():
 
 def test_the_page_declares_the_palette_for_both_themes_and_for_the_one_of_the_system():
     blocks = re.findall(r"color-scheme:(light|dark);([^}]*)\}", html("one"))
-    declared = [(theme, dict(part.split(":") for part in block[2:].split(";--"))) for theme, block in blocks]
-    assert declared == [("light", properties(LIGHT)), ("dark", properties(DARK)), ("dark", properties(DARK))]
+    declarations = [(theme, dict(part.split(":") for part in block[2:].split(";--"))) for theme, block in blocks]
+    assert declarations == [("light", properties(LIGHT)), ("dark", properties(DARK)), ("dark", properties(DARK))]
 
 
 def test_the_pages_scripts_know_the_kinds_and_read_their_colours_by_name():

@@ -90,14 +90,16 @@ def test_a_summary_of_schema_1_loads_with_what_it_holds_and_says_what_it_lacks(t
     place = DATA / "report-schema-1"
     saved = json.loads((place / "summary.json").read_text("utf-8"))
     loaded = tracekit.load(place)
-    again = json.loads(json.dumps(loaded.summary()))
-    same = "trace headline devices overlap device_pairs concurrency parallelism verdicts compared known_by guessed"
-    assert {key: again[key] for key in same.split()} == {key: saved[key] for key in same.split()}
+    summary = json.loads(json.dumps(loaded.summary()))
+    shared_keys = (
+        "trace headline devices overlap device_pairs concurrency parallelism verdicts compared known_by guessed"
+    )
+    assert {key: summary[key] for key in shared_keys.split()} == {key: saved[key] for key in shared_keys.split()}
     keys = ("name", "wall_ps", "speedup", "stretch", "overlap", "device_pairs", "concurrency", "verdict")
-    assert [{key: phase[key] for key in keys} for phase in again["phases"]] == [
+    assert [{key: phase[key] for key in keys} for phase in summary["phases"]] == [
         {key: phase[key] for key in keys} for phase in saved["phases"]
     ]
-    assert again["idle"] is None
+    assert summary["idle"] is None
     assert loaded.explanation.idle.lacking.endswith("Make the report again from its trace: tracekit report TRACE.")
     assert loaded.explanation.collectives.lacking == saved["lacking"]["collectives"]
     assert tracekit.load(loaded.save(tmp_path)) == loaded

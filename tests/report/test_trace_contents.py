@@ -149,7 +149,7 @@ def test_a_correlation_id_counts_only_on_its_own_host():
     assert result.carried["launch"] == Share(1, 2)
 
 
-def unaligned(number: int) -> Trace:
+def unaligned_hosts(number: int) -> Trace:
     """Hosts with a clock of their own, the times of each 1 h apart."""
     names = [f"rank{at}" for at in range(number)]
     rows = [
@@ -160,7 +160,7 @@ def unaligned(number: int) -> Trace:
 
 
 def test_hosts_on_clocks_of_their_own_have_a_time_span_each():
-    result = contents(unaligned(2))
+    result = contents(unaligned_hosts(2))
     assert [(clock.hosts, clock.end_ps - clock.start_ps) for clock in result.clocks] == [
         (("rank0",), MS),
         (("rank1",), MS),
@@ -219,7 +219,7 @@ def test_devices_without_rows_and_of_other_models_stand_apart():
     ]
 
 
-@pytest.mark.parametrize("any_trace", [two_devices(), unaligned(64), many_devices(), trace(events())])
+@pytest.mark.parametrize("any_trace", [two_devices(), unaligned_hosts(64), many_devices(), trace(events())])
 def test_whatever_is_there_it_is_one_screen(any_trace):
     screen = lines(contents(replace(any_trace, source="p" * 200)))
     assert max(map(len, screen[1:])) <= WIDTH

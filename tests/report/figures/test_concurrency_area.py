@@ -80,8 +80,8 @@ def test_each_column_of_many_steps_is_the_true_average_and_stacks_its_bins():
     assert inside == pytest.approx(count[low:high].sum(), abs=5 * 20)
     by_bin = {"one": (1, 1), "few": (2, 2), "many": (3, 4), "all": (5, 5)}
     for colour, (least, most) in by_bin.items():
-        mine = count[(count >= least) & (count <= most)].sum()
-        assert area(over_time[LIGHT[colour]]) == pytest.approx(mine)
+        expected = count[(count >= least) & (count <= most)].sum()
+        assert area(over_time[LIGHT[colour]]) == pytest.approx(expected)
     top = sum(boxes[:, 3] - boxes[:, 2])
     assert top > 0
     assert any("shows its average number of busy devices" in text for text in words(figure))
@@ -91,11 +91,11 @@ def test_the_ink_is_the_share_of_time_of_many_intervals():
     n = 200_000
     starts = np.arange(n) * 1000
     codes = np.zeros(n, np.int8)
-    same = {name: pd.Categorical.from_codes(codes, [name]) for name in ("host", "lane", "name")}
+    text_columns = {name: pd.Categorical.from_codes(codes, [name]) for name in ("host", "lane", "name")}
     rows = frame(
         EVENT_COLUMNS,
         {
-            **same,
+            **text_columns,
             "device": pd.Categorical.from_codes(np.arange(n) % 2, ["gpu:0", "gpu:1"]),
             "kind": pd.Categorical.from_codes(codes, ["compute"]),
             "start_ps": starts,

@@ -33,8 +33,8 @@ DRAWINGS = {name: draw(SELECTION, name, width=8) for name in FIGURES}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def many():
-    """A timeline and concurrency of 4 devices of 100,000 intervals together."""
+def many_intervals():
+    """The whole of a trace of 4 devices with 500 intervals each."""
     rng = np.random.default_rng(0)
     rows = []
     for device in range(4):
@@ -80,7 +80,7 @@ def test_a_pdf_embeds_its_fonts_and_holds_no_pixels():
 
 
 def test_the_ink_of_an_svg_is_the_busy_time():
-    selection = many()
+    selection = many_intervals()
     root = ElementTree.fromstring(draw(selection, "gantt").encoded("svg"))
     # A page is drawn in points, and the legend stands apart from the axes.
     axes = root.find(f".//{SVG}g[@id='axes_1']")
@@ -96,7 +96,7 @@ def test_the_ink_of_an_svg_is_the_busy_time():
 
 
 def test_vectors_of_many_intervals_are_small():
-    selection = many()
+    selection = many_intervals()
     assert len(draw(selection, "gantt").encoded("svg")) < 300_000
     assert len(draw(selection, "concurrency").encoded("svg")) < 300_000
 

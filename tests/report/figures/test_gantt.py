@@ -237,9 +237,9 @@ def test_the_ink_of_the_overlap_lane_is_the_time_with_two_devices_busy():
 def test_a_million_intervals_render_in_seconds_to_a_small_svg(tmp_path):
     starts = np.arange(1_000_000) * 1000
     trace = one_lane(starts, starts + np.random.default_rng(0).integers(1, 900, 1_000_000))
-    begun = time.process_time()
+    start_s = time.process_time()
     gantt(trace, title="").save(tmp_path / "a.svg")
-    assert time.process_time() - begun < 5
+    assert time.process_time() - start_s < 5
     assert (tmp_path / "a.svg").stat().st_size < 500_000
 
 
@@ -271,10 +271,10 @@ def test_a_long_title_wraps():
 
 def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share_no_lane():
     rows = [("a/gpu:0", "s", "compute", 5 * MS, 10 * MS), ("b/gpu:0", "s", "compute", 900 * MS, 910 * MS)]
-    apart = trace_of(rows)
+    two_hosts = trace_of(rows)
     hosts = ["a", "b"]
-    apart = Trace(apart.events.assign(**{c: pd.Categorical(hosts) for c in ("host", "clock")}))
-    figure = draw(select(replace(apart, spans=spans(("p", 0, MS)))), "gantt")
+    two_hosts = Trace(two_hosts.events.assign(**{c: pd.Categorical(hosts) for c in ("host", "clock")}))
+    figure = draw(select(replace(two_hosts, spans=spans(("p", 0, MS)))), "gantt")
     assert tracks(figure) == ["a/gpu:0 | s", "b/gpu:0 | s"]
     assert figure.axes[0].get_xlim() == (0, 10 * MS)
     assert "Host clocks are not aligned: the lanes of each clock start at its own first event." in words(figure)

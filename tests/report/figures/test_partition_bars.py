@@ -94,8 +94,10 @@ def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
     devices = sorted({device for device, *_ in rows})
     for device in devices:
         for point in points:
-            on = {kind for name, kind, begin, long in rows if name == device and begin <= point < begin + long}
-            kinds = {"memcpy" if kind == "memset" else kind for kind in on} or {"idle"}
+            kinds_at_point = {
+                kind for name, kind, begin, long in rows if name == device and begin <= point < begin + long
+            }
+            kinds = {"memcpy" if kind == "memset" else kind for kind in kinds_at_point} or {"idle"}
             for kind in kinds:
                 expected[kind] += 100 / len(points) / len(kinds)
     by_colour = filled_boxes(figure.axes[0])

@@ -117,7 +117,7 @@ def test_ratios_are_shaded_where_they_are_to_be_compared():
 def test_the_rest_of_a_long_table_is_folded_unless_it_is_short():
     long = section.table("t", "T", [Column("n", Unit.COUNT)], [(at,) for at in range(20)])
     assert "<details>" not in table(long, LINKS, most_rows=17)
-    folded = table(long, LINKS, most_rows=16)
-    first, _, rest = folded.partition("<details><summary>4 more</summary>")
+    html = table(long, LINKS, most_rows=16)
+    first, _, rest = html.partition("<details><summary>4 more</summary>")
     assert (first.count("<tr>") - 1, rest.count("<tr>") - 1) == (16, 4)
     assert 'aria-label="T: 4 more"' in rest

@@ -161,18 +161,18 @@ def test_each_bar_is_as_wide_as_its_cells_and_says_them_aloud(name):
     bars = {words(bar.find("span")): bar for bar in lists[-1 if len(devices) > 32 else 0]}
     for device in devices:
         bar = bars[device["device"]]
-        there = [cell for cell in CELL_WORDS if device["partition"][cell]]
+        nonzero_cells = [cell for cell in CELL_WORDS if device["partition"][cell]]
         widths = [
             float(re.search(r"width:([\d.e-]+)%", piece.get("style"))[1])
             for piece in bar.findall(".//i[@style]")
             if "width" in piece.get("style")
         ]
         assert widths == [
-            pytest.approx(100 * device["partition"][cell] / device["window_ps"], rel=1e-5) for cell in there
+            pytest.approx(100 * device["partition"][cell] / device["window_ps"], rel=1e-5) for cell in nonzero_cells
         ]
-        aloud = bar.find("span[@role='img']").get("aria-label")
-        assert re.findall(r"[a-z][a-z ,]*? (?=[<>\d])", aloud.partition(": ")[2]) or not there
-        assert all(CELL_WORDS[cell] in aloud for cell in there)
+        label = bar.find("span[@role='img']").get("aria-label")
+        assert re.findall(r"[a-z][a-z ,]*? (?=[<>\d])", label.partition(": ")[2]) or not nonzero_cells
+        assert all(CELL_WORDS[cell] in label for cell in nonzero_cells)
 
 
 @pytest.mark.parametrize("name", ["captured", "phases"])
@@ -378,8 +378,8 @@ def test_long_tables_are_folded_with_every_row_kept():
     assert len(folds[0].findall("ul/li")) == 40
     idlest = [words(item.find("span")) for item in section.find("ul[@class='bars']")]
     devices = report("many").summary()["devices"]
-    ordered = sorted(devices, key=lambda device: -device["partition"]["idle"])
-    assert idlest == [device["device"] for device in ordered[:12]]
+    by_idle = sorted(devices, key=lambda device: -device["partition"]["idle"])
+    assert idlest == [device["device"] for device in by_idle[:12]]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,10 +14,10 @@ NAMES = ("captured", "hostile", "many", "empty")
 def open_report(open_page, tmp_path):
     """Open the page of that name; any error, request or dialog fails the test."""
 
-    def open_by_name(name: str, **how):
+    def open_by_name(name: str, **options):
         path = tmp_path / f"{name}.html"
         path.write_text(html(name), "utf-8")
-        return open_page(path, **how)
+        return open_page(path, **options)
 
     return open_by_name
 
@@ -120,7 +120,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
         .map((one) => one.outerHTML.replace(' aria-current="true"', '').slice(0, 200))"""
     )
     page.reload()
-    reached = []
+    stops = []
     for _ in range(3 * len(expected)):
         page.keyboard.press("Tab")
         at = page.evaluate(
@@ -130,9 +130,9 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
         )
         if at is None:
             break
-        reached += [at] if at else []
-    assert reached == expected
-    assert "Skip to the verdict" in reached[0]
+        stops += [at] if at else []
+    assert stops == expected
+    assert "Skip to the verdict" in stops[0]
 
 
 def test_only_a_table_that_scrolls_is_a_stop_of_the_keyboard(open_report):

@@ -29,7 +29,7 @@ def random_frame(seed: int, rows: int = 300, unit: int = 1, longest: int = 2**34
     kind = np.where(device == "cpu:?", "memcpy", rng.choice(KINDS, rows))
     start = (2.0 ** rng.uniform(0, np.log2(longest), rows)).astype(np.int64) * unit
     long = (2.0 ** rng.uniform(0, np.log2(longest / 4), rows)).astype(np.int64) * rng.integers(0, 2, rows) * unit
-    some = rng.random(rows) < 0.5
+    has_bytes = rng.random(rows) < 0.5
     return frame(
         EVENT_COLUMNS,
         {
@@ -41,23 +41,27 @@ def random_frame(seed: int, rows: int = 300, unit: int = 1, longest: int = 2**34
             "start_ps": start,
             "end_ps": start + long,
             "direction": [rng.choice(WAYS) if row_kind == "memcpy" else None for row_kind in kind],
-            "bytes": pd.array(np.where(some, rng.integers(0, 2**50, rows), 0), "Int64").copy(),
-            "wait_ps": pd.array(np.where(some, long // 2 // unit * unit, 0), "Int64"),
+            "bytes": pd.array(np.where(has_bytes, rng.integers(0, 2**50, rows), 0), "Int64").copy(),
+            "wait_ps": pd.array(np.where(has_bytes, long // 2 // unit * unit, 0), "Int64"),
             "correlation_id": pd.array(rng.permutation(rows), "Int64"),
         },
-    ).assign(bytes=lambda table: table["bytes"].mask(~some), wait_ps=lambda table: table["wait_ps"].mask(some))
+    ).assign(
+        bytes=lambda table: table["bytes"].mask(~has_bytes), wait_ps=lambda table: table["wait_ps"].mask(has_bytes)
+    )
 
 
 def calls_of(rows: pd.DataFrame) -> pd.DataFrame:
     """A host call for two of three rows, on one of two threads."""
-    some = rows[rows["correlation_id"] % 3 != 0]
-    start = some["start_ps"] - 5000
+    rows_with_call = rows[rows["correlation_id"] % 3 != 0]
+    start = rows_with_call["start_ps"] - 5000
     calls = {
-        "thread": [f"t{correlation_id % 2}" for correlation_id in some["correlation_id"]],
-        "name": ["launch"] * len(some),
+        "thread": [f"t{correlation_id % 2}" for correlation_id in rows_with_call["correlation_id"]],
+        "name": ["launch"] * len(rows_with_call),
     }
-    times = {"start_ps": start, "end_ps": start + 1000, "correlation_id": some["correlation_id"]}
-    return frame(LAUNCH_COLUMNS, {"host": ["h"] * len(some), **calls, **{k: v.to_numpy() for k, v in times.items()}})
+    times = {"start_ps": start, "end_ps": start + 1000, "correlation_id": rows_with_call["correlation_id"]}
+    return frame(
+        LAUNCH_COLUMNS, {"host": ["h"] * len(rows_with_call), **calls, **{k: v.to_numpy() for k, v in times.items()}}
+    )
 
 
 def open_timeline(open_page, path, any_trace):
@@ -135,10 +139,10 @@ def test_a_measured_range_agrees_with_overlap_partition_and_pairs(open_page, tmp
                 sum(getattr(row, f"_{at}") if "+" in cell else getattr(row, cell) for at, cell in _compute_cells(row))
             )
         hidden_and_total = {
-            (name, what): (hidden[what], time[what])
+            (name, kind): (hidden[kind], time[kind])
             for name, (_, _, time, hidden) in devices.items()
-            for what in time
-            if what != "compute"
+            for kind in time
+            if kind != "compute"
         }
         expected = {(part.device, part.what): (str(part.hidden_ps), str(part.total_ps)) for part in
                     overlap(rows, tuple(window)).itertuples()}  # fmt: skip

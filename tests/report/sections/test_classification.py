@@ -25,7 +25,7 @@ LONG = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<
 SHORT = "at::native::elementwise_kernel…:gpu_kernel_impl<float>>(int)"
 
 
-def mixed() -> Trace:
+def mixed_trace() -> Trace:
     rows = events(
         ("gpu:0", "compute", 0, 80 * US, "fusion"),
         ("gpu:0", "compute", 80 * US, 96 * US, LONG),
@@ -44,7 +44,7 @@ def full_text(any_trace: Trace, width: int = 80) -> str:
 
 
 def test_the_shares_are_one_sentence_and_the_guesses_one_table():
-    report = analyse(mixed())
+    report = analyse(mixed_trace())
     section = report.classification
     assert section.sentences == (
         "Of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, 9.5 % by name, 0.5 % unclassified "
@@ -64,13 +64,13 @@ def test_the_shares_are_one_sentence_and_the_guesses_one_table():
 
 
 def test_they_fit_a_terminal_of_80_columns_and_a_number_keeps_its_unit():
-    text = full_text(mixed())
+    text = full_text(mixed_trace())
     assert max(map(len, text.splitlines())) <= 80
     assert not re.search(r"\d\n%", text)
     assert re.search(r"at::native::\w+…[\w:]+<float>>\(int\)", text)
-    page = markdown(analyse(mixed()), "gantt.png")
+    page = markdown(analyse(mixed_trace()), "gantt.png")
     assert SHORT.replace("<", "&lt;") in page
-    assert analyse(mixed()).classification.sentences[0] in page
+    assert analyse(mixed_trace()).classification.sentences[0] in page
 
 
 def test_at_most_five_guesses_are_printed_and_twenty_are_in_the_summary():
@@ -90,7 +90,7 @@ def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is
 
 
 def test_the_summary_holds_the_shares_and_the_guesses():
-    summary = analyse(mixed()).summary()
+    summary = analyse(mixed_trace()).summary()
     assert sum(level["busy_ps"] for level in summary["known_by"]) == sum(
         device["busy_ps"] for device in summary["devices"]
     )
@@ -110,7 +110,7 @@ def test_every_column_of_the_table_is_defined_in_the_docs():
     docs = Path(__file__).parents[3] / "docs"
     pages = "".join((docs / name).read_text("utf-8") for name in ("concepts.md", "columns.md"))
     words = set(re.findall(r"`([^`]+)`", pages))
-    (table,) = analyse(mixed()).classification.tables
+    (table,) = analyse(mixed_trace()).classification.tables
     assert {column.head for column in table.columns} <= words
 
 

@@ -19,14 +19,14 @@ def row(start, end, id=None, **more):
     return {"device": "gpu:0", "start": start, "end": end, "id": id, **more}
 
 
-def late(count):
+def late_launches(count):
     """Kernels of 2 ps every 10 ps, each launched 1 ps before it starts."""
     starts = range(0, 10 * count, 10)
     return work(*(row(at, at + 2, at) for at in starts)), calls(*((at, at - 1, at) for at in starts))
 
 
 def test_a_starved_device_and_what_fusing_would_buy_come_first():
-    result = section_of(*late(100))
+    result = section_of(*late_launches(100))
     assert list(result.sentences) == [
         "gpu:0 was starved (idle, with an empty launch queue) for 69.9 % of its time. Its queue held 0.10 launches on "
         "average, at most 1.",
@@ -55,7 +55,7 @@ def test_a_starved_device_and_what_fusing_would_buy_come_first():
 
 def test_stretches_bound_by_launches_have_a_table():
     with mock.patch.object(analysis, "SLOTS", 50):
-        result = section_of(*late(100))
+        result = section_of(*late_launches(100))
     assert brief(result)["launches.bound"] == (
         "Launch-bound stretches",
         ["device", "at", "time", "launches", "of it starved"],

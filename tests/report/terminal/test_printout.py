@@ -21,7 +21,7 @@ CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @cache
-def several():
+def two_phases():
     """Two devices with compute, collectives and copies, in two phases that are compared."""
     frame = events(
         ("gpu:0", "compute", 0, 10 * MS, "matmul"),
@@ -34,21 +34,21 @@ def several():
     return trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one")))
 
 
-def printout_text(any_trace, width=80, full=False, **how) -> str:
+def printout_text(any_trace, width=80, full=False, **options) -> str:
     timeline = timeline_of(any_trace)
     report = analyse(timeline)
     file = io.StringIO()
-    on = terminal.console(file, width=width)
-    if how:
+    console = terminal.console(file, width=width)
+    if options:
         from rich.console import Console
 
-        on = Console(file=file, width=width, highlight=False, markup=False, **how)
-    printout.show(report, on, full, timeline)
+        console = Console(file=file, width=width, highlight=False, markup=False, **options)
+    printout.show(report, console, full, timeline)
     return file.getvalue()
 
 
 def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_the_tables():
-    lines = printout_text(several()).splitlines()
+    lines = printout_text(two_phases()).splitlines()
     starts = [
         "one: ",
         "two: ",
@@ -64,14 +64,14 @@ def test_the_verdicts_come_first_then_what_matters_most_then_the_timeline_then_t
 
 
 def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and_table():
-    report, brief, full = analyse(several()), printout_text(several()), printout_text(several(), full=True)
-    there = [section for section in [*report.sections, report.classification] if not section.lacking]
-    titles = [table.title for section in there for table in section.tables if table.brief]
+    report, brief, full = analyse(two_phases()), printout_text(two_phases()), printout_text(two_phases(), full=True)
+    sections = [section for section in [*report.sections, report.classification] if not section.lacking]
+    titles = [table.title for section in sections for table in section.tables if table.brief]
     assert titles
     for title in titles:
         assert title in full.splitlines()
         assert title not in brief.splitlines()
-    for section in there:
+    for section in sections:
         for finding in section.findings:
             assert "".join(f"{finding.sentence}Try:{finding.action}".split()) in re.sub(r"\s|\*", "", full)
         for sentence in section.sentences:
@@ -85,8 +85,8 @@ def test_by_default_a_section_is_one_sentence_and_full_prints_every_sentence_and
 def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_them_all():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100 * MS) for at in range(20)])
     marks = [(f"p{at}", at * MS, (at + 1) * MS) for at in range(12)]
-    report = trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0")))
-    brief, full = printout_text(report).splitlines(), printout_text(report, full=True).splitlines()
+    recording = trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0")))
+    brief, full = printout_text(recording).splitlines(), printout_text(recording, full=True).splitlines()
     verdicts = [line for line in brief[:40] if re.match(r"(p\d+|last): ", line)]
     # What is compared is kept, in the order of the trace.
     assert [line.split(":")[0] for line in verdicts] == [*(f"p{at}" for at in range(9)), "last"]
@@ -101,16 +101,16 @@ def test_many_phases_and_devices_are_cut_to_what_a_person_reads_and_full_has_the
 @pytest.mark.parametrize("width", [60, 80, 200])
 @pytest.mark.parametrize("full", [False, True])
 def test_no_line_is_too_wide_and_no_number_is_cut_in_two(width, full):
-    lines = printout_text(several(), width, full).splitlines()
+    lines = printout_text(two_phases(), width, full).splitlines()
     assert max(map(cell_len, lines)) <= width
     row = next(line for line in lines if line.startswith("gpu:0") and line.count("%") == 5)
     assert len(re.findall(r"\d[\d.]* (?:ms|%)", row)) == 6
 
 
 def test_colours_change_nothing_but_the_colours():
-    report = several()
-    plain = printout_text(report)
-    coloured = printout_text(report, force_terminal=True, color_system="truecolor", legacy_windows=False)
+    recording = two_phases()
+    plain = printout_text(recording)
+    coloured = printout_text(recording, force_terminal=True, color_system="truecolor", legacy_windows=False)
     assert not CODES.search(plain)
     assert CODES.search(coloured)
     assert [line.rstrip() for line in CODES.sub("", coloured).splitlines()] == [
@@ -121,8 +121,8 @@ def test_colours_change_nothing_but_the_colours():
 def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
     names = ["[bold]x[/bold]", "\x1b[2J\x1b]0;gone\x07", "\u202eevil", ":warning:", "漢字\t漢字", "a\nb"]
     frame = events(*[("gpu:0", "compute", at, at + 1, name) for at, name in enumerate(names)])
-    report = trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)]))
-    for out in (printout_text(report, full=True), printout_text(report, 60)):
+    recording = trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)]))
+    for out in (printout_text(recording, full=True), printout_text(recording, 60)):
         assert "\x1b" not in out
         assert "\u202e" not in out
         assert "\x07" not in out
@@ -160,7 +160,7 @@ def test_names_on_the_right_are_shortened_first():
 
 
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
-    report = analyse(several())
+    report = analyse(two_phases())
     page = markdown(report, "gantt.png")
     for section in [*report.overview, *report.sections, report.classification]:
         for section_table in section.tables:

@@ -34,8 +34,8 @@ def strips_of(frame, cells, phases=NO_PHASES, lanes=None):
 
 def drawing(any_trace, width=60, encoding="utf-8"):
     timeline = timeline_of(any_trace)
-    on = terminal.console(io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=width)
-    return [line.plain for line in timeline_text.timeline(analyse(timeline), timeline, on)]
+    console = terminal.console(io.TextIOWrapper(io.BytesIO(), encoding=encoding), width=width)
+    return [line.plain for line in timeline_text.timeline(analyse(timeline), timeline, console)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,11 +55,11 @@ def test_every_cell_is_what_a_count_of_every_picosecond_gives(intervals, cells):
     lines = [line for line in strip.lines if not line.label.startswith(" ")]
     assert [line.label for line in lines] == sorted({row[0] for row in rows_of})
     for line in lines:
-        running = [
+        kinds_at = [
             {kind for device, kind, a, b in rows_of if device == line.label and a <= ps < b} for ps in range(end)
         ]
         for at, (cell_start, cell_end) in enumerate(itertools.pairwise(edges)):
-            inside = running[cell_start:cell_end]
+            inside = kinds_at[cell_start:cell_end]
             busy = sum(map(bool, inside))
             time_of_kind = {kind: sum(kind.value in now for now in inside) for kind in Kind}
             # The drawn eighths never exceed the true share, and are less than one eighth short of it.
@@ -68,7 +68,7 @@ def test_every_cell_is_what_a_count_of_every_picosecond_gives(intervals, cells):
             assert (line.level[at] > 0) == (busy > 0)
             longest = next(kind for kind in Kind if time_of_kind[kind] == max(time_of_kind.values()))
             assert line.kind[at] == (CODE[longest] if busy else -1)
-        assert line.busy == sum(map(bool, running[begin:])) / (end - begin)
+        assert line.busy == sum(map(bool, kinds_at[begin:])) / (end - begin)
 
 
 def test_times_near_the_end_of_int64_do_not_overflow():
@@ -91,8 +91,8 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
         ("gpu:1", "memcpy", 20, 25, "copy", "H2D"),
         ("gpu:1", "memset", 35, 36),
     )
-    report = trace(frame, spans(("first", 0, 20), ("second", 20, 40, None, "first")))
-    assert drawing(report, 55) == [
+    recording = trace(frame, spans(("first", 0, 20), ("second", 20, 40, None, "first")))
+    assert drawing(recording, 55) == [
         "Timeline: 40 ps from the first phase to the last",
         "gpu:0  ████████████████████████████████████████   100 %",
         "                                     cccccccccc",
@@ -109,13 +109,13 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
 
 def test_a_terminal_without_unicode_gets_digits():
     frame = one_lane(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 40, 41), ("gpu:0", "memcpy", 70, 80))
-    report = trace(frame)
-    assert drawing(report, 30, "ascii")[2:5] == [
+    recording = trace(frame)
+    assert drawing(recording, 30, "ascii")[2:5] == [
         "gpu:0 88      1     88  26.3 %",
         "                    mm",
         "      |0        |50 ps",
     ]
-    assert all(line.isascii() for line in drawing(report, 30, "ascii"))
+    assert all(line.isascii() for line in drawing(recording, 30, "ascii"))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
@@ -131,8 +131,8 @@ def test_no_line_is_wider_than_the_terminal_whatever_the_names(width):
         "new\nline",
     ]
     frame = events(*[(name, "compute", at, at + 5) for at, name in enumerate(names)])
-    report = trace(frame, spans(*[(name, 2 * at, 2 * at + 3) for at, name in enumerate(names)]))
-    lines = drawing(report, width)
+    recording = trace(frame, spans(*[(name, 2 * at, 2 * at + 3) for at, name in enumerate(names)]))
+    lines = drawing(recording, width)
     assert max(map(cell_len, lines)) <= width
     assert not any(ord(letter) < 32 or letter == "\u202e" for line in lines for letter in line)
     bars = [line for line in lines if line.rstrip().endswith("%")]
