@@ -96,7 +96,7 @@ def test_the_screen_says_them_in_words():
     assert lines(contents(two_devices())) == [
         "trace    traces/test",
         "format   xplane: XSpace of the XLA profiler (JAX, TensorFlow)",
-        "runs     new (this one); --run NAME picks another: old",
+        "runs     new (this one), old",
         "hosts    h",
         "time     60.00 ms in all, 40.00 ms from first to last device event",
         "began    2023-11-14 22:13:20.123456 UTC",
@@ -115,7 +115,8 @@ def test_the_screen_says_them_in_words():
         "missing  No event names its HLO op: the program is no XLA program, or CUDA",
         "         graphs hide its ops, which XLA_FLAGS=--xla_gpu_enable_command_buffer=",
         "         turns off.",
-        f"notes    {LEFT_OUT}",
+        "notes    traces/test contains 2 runs; new was read. --run NAME picks another.",
+        f"         {LEFT_OUT}",
     ]
 
 

@@ -77,7 +77,7 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     chosen = runs.pop(names.index(run) if run is not None else 0)
     notes = []
     if runs:
-        notes.append(runs_note(str(path), names, chosen.name))
+        notes.append(f"{path} contains {len(names)} runs; {chosen.name} was read. --run NAME picks another.")
     if chosen.directory != path and (beside := _traces(path)):
         notes.append(f"Skipped {_short_list([file.name for file, _ in beside])}, which is in none of the runs.")
     files, file_type, skipped = _one_type(chosen)
@@ -88,11 +88,6 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     return TraceFiles(
         chosen.directory, files, file_type, (chosen.name, *other_runs), (*notes, *skipped, *_empty(files))
     )
-
-
-def runs_note(source: str, runs: Sequence[str], chosen: str) -> str:
-    """The note that only one of the runs at `source` was read."""
-    return f"{source} contains {len(runs)} runs; {chosen} was read. --run NAME picks another."
 
 
 def _type_of_named_file(path: Path) -> FileType:

@@ -11,7 +11,6 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats, read
-from tracekit.readers.find import runs_note
 from tracekit.report.trace_contents import Clock, Contents, Device, contents
 from tracekit.units import compact_count, count, percent, quantity, time
 from tracekit.vocabulary.kinds import Kind
@@ -58,17 +57,14 @@ def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
     screen += _labelled("format", f"{inventory.format}: {form.title if form else 'of unknown origin'}{files}", width)
     if len(inventory.runs) > 1:
         read, *other = inventory.runs
-        screen += _labelled("runs", f"{read} (this one); --run NAME picks another: {_some(other, 3)}", width)
+        screen += _labelled("runs", f"{read} (this one), {_some(other, 3)}", width)
     screen += _hosts(inventory.clocks, width)
     screen += ["", *_devices(inventory, width), ""]
     screen += _labelled("spans", _spans(inventory), width)
     screen += _labelled("launches", _launches(inventory), width)
     screen += _labelled("recorded", recorded, width) if (recorded := _recorded(inventory)) else []
     screen += _labelled("kinds by", levels, width) if (levels := _levels(inventory)) else []
-    # The line `runs` says the same.
-    note_on_runs = runs_note(inventory.source, inventory.runs, inventory.runs[0]) if inventory.runs else ""
-    notes = [note for note in inventory.notes if note != note_on_runs]
-    for label, sentences in (("missing", inventory.missing), ("notes", notes)):
+    for label, sentences in (("missing", inventory.missing), ("notes", inventory.notes)):
         screen += _sentences(label, sentences, max(HEIGHT - len(screen), MIN_NOTE_LINES), width)
     return screen
 
