@@ -32,6 +32,7 @@ class Subject(version_first.Subject):
         shutil.rmtree(directory / "frames")  # 54ffded had none
         summary = json.loads((directory / "summary.json").read_text("utf-8"))
         del summary["report"]
+        summary["verdicts"] = _verdicts(summary.pop("verdict"), summary["verdicts"])
         (directory / "summary.json").write_text(json.dumps(summary), "utf-8")
         return directory
 
@@ -70,8 +71,14 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     stretches = report.compared_rounds is not None
     of = timeline.inside(report.compared_rounds) if stretches else timeline
     inside = {name: getattr(report, name) for name in _REPORTED}
+    inside["verdicts"] = _verdicts(report.verdict, report.verdicts)
     sections = [_section(section) for section in report.sections]
     return {**inside, "sections": sections, "explanation": _explanation(report.explanation, of, stretches)}
+
+
+def _verdicts(verdict: str | None, verdicts: dict[str, str]) -> dict[str, str]:
+    """The verdicts with that on the whole trace among them."""
+    return ({} if verdict is None else {"whole trace": verdict}) | verdicts
 
 
 def _section(section: Any) -> dict[str, Any]:

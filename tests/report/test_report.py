@@ -125,15 +125,14 @@ def test_a_phase_with_nothing_but_unplaced_copies_says_so():
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():
     report = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 5, 15, "copy", "H2D"))))
-    assert list(report.verdicts) == ["whole trace"]
-    (verdict,) = report.verdicts.values()
-    assert verdict.startswith("gpu:0 was busy 100 % ")
-    assert verdict.endswith(" (the trace holds one device). Compute hid 50.0 % of the copy time (10 ps).")
+    assert report.verdict.startswith("gpu:0 was busy 100 % ")
+    assert report.verdict.endswith(" (the trace holds one device). Compute hid 50.0 % of the copy time (10 ps).")
+    assert (report.headline, report.verdicts) == (report.verdict, {})
 
 
 def test_an_empty_trace_says_so_and_has_no_window():
     report = analyse(trace(events()))
-    assert report.verdicts == {"whole trace": report.headline}
+    assert (report.verdict, report.verdicts) == (report.headline, {})
     assert report.headline == no_device_work(trace(events()))
     trace_summary = report.summary()["trace"]
     assert (trace_summary["window_ps"], trace_summary["window_reason"]) == (None, "the trace holds no device rows")

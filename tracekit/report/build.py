@@ -64,8 +64,7 @@ def analyse(
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
-    if lacking or not verdicts:
-        verdicts = {whole.name: lacking or verdict.whole(whole, cores)} | verdicts
+    of_whole = lacking or verdict.whole(whole, cores)
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -73,8 +72,9 @@ def analyse(
         whole=whole,
         phasing=marks,
         inside=inside,
+        verdict=of_whole if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=lacking or verdict.headline(marks.table, inside, cores) or verdict.whole(whole, cores),
+        headline=lacking or verdict.headline(marks.table, inside, cores) or of_whole,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
         shown=iv.span([window for by_clock in marks.windows.values() for window in by_clock.values()])
         if len(timeline.unions.windows) < 2

@@ -55,6 +55,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
         ]
         window = document["trace"]["window_ps"]
         start = devices[0]["window_start_ps"] if devices else 0
+        verdicts, phase_names = document["verdicts"], [phase["name"] for phase in document["phases"]]
         stretches = [{"name": phase["name"], **row} for phase in document["phases"] for row in phase["stretch"]]
         return replace(
             empty,
@@ -79,7 +80,8 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
                 phase["name"]: _stretch_of(replace(empty.whole, name=phase["name"]), phase)
                 for phase in document["phases"]
             },
-            verdicts=document["verdicts"],
+            verdict=next((verdicts[name] for name in verdicts if name not in phase_names), None),
+            verdicts={name: verdicts[name] for name in phase_names},
             headline=document["headline"],
             notes=(*document["notes"], why),
             known_by=_like(empty.known_by, document["known_by"]),

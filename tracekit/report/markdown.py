@@ -12,7 +12,7 @@ def markdown(report: Report, figure: str | None = None) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
     lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
     lines += [f"![Timeline]({figure})", ""] if figure else []
-    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.verdicts.items()] + [""]
+    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.labelled_verdicts] + [""]
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
         lines += ["## What matters most", "", *numbered, ""]

@@ -48,8 +48,10 @@ class Report:
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `clock_of` names the clock of each known device with rows. `shown` is the part of the trace that the timeline shows,
     [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases or
-    several clocks. `known_by` and `guessed` say how the kind of the work is known (analysis.classification). The
-    `explanation` and the `advice` are those of the `compared` phases, or of the whole trace without any.
+    several clocks. `verdict` is that on the whole trace, which is then the headline too; None where there are phases,
+    which have `verdicts` of their own, and device work. `known_by` and `guessed` say how the kind of the work is known
+    (analysis.classification). The `explanation` and the `advice` are those of the `compared` phases, or of the whole
+    trace without any.
     """
 
     trace: Origin
@@ -58,6 +60,7 @@ class Report:
     whole: Stretch
     phasing: Phases
     inside: Mapping[str, Stretch]
+    verdict: str | None
     verdicts: Mapping[str, str]
     headline: str
     notes: tuple[str, ...]
@@ -87,6 +90,11 @@ class Report:
     def compared_rounds(self) -> pd.DataFrame | None:
         """The rounds of the compared phases (clock, name, start_ps, end_ps), which the explanation is about."""
         return compared_rounds(self.phasing, self.compared)
+
+    @property
+    def labelled_verdicts(self) -> list[tuple[str, str]]:
+        """What each verdict is on, and the verdict: the whole trace first, if it has one, then the phases."""
+        return [*([(self.whole.name, self.verdict)] if self.verdict is not None else []), *self.verdicts.items()]
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -142,6 +150,7 @@ class Report:
             "concurrency_reason": None if aligned else _NOT_ALIGNED,
             "parallelism": whole.parallelism,
             "phases": [_phase(self, row) for row in records(self.phases)],
+            "verdict": self.verdict,
             "verdicts": self.verdicts,
             "important": [*map(in_one_line, highlights(self.sections))],
             "compared": list(self.compared),
@@ -173,7 +182,7 @@ class Report:
         lacking = [f"{section.title}: {section.lacking}" for section in self.sections if section.lacking]
         return notebook.block(
             notebook.heading("Report", self.headline),
-            notebook.bullets([f"{name}: {verdict}" for name, verdict in self.verdicts.items()]),
+            notebook.bullets([f"{name}: {verdict}" for name, verdict in self.labelled_verdicts]),
             notebook.heading("What matters most") if first else "",
             notebook.bullets([*map(in_one_line, first)], numbered=True),
             *map(_notebook_table, tables[:2]),

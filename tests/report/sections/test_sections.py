@@ -43,7 +43,7 @@ def test_the_verdict_and_at_most_five_lines_come_first(any_trace):
     blank = lines.index("")
     first = highlights(report.sections)
     assert 0 <= len(first) <= MOST
-    assert " ".join(lines[:blank]).startswith(next(iter(report.verdicts)))
+    assert " ".join(lines[:blank]).startswith(report.labelled_verdicts[0][0])
     if first:
         assert lines[blank + 1 : blank + 3][0] == "What matters most"
         assert lines[blank + 2].startswith(f"1. {in_one_line(first[0])[:40]}")

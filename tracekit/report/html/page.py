@@ -100,12 +100,14 @@ def _section(key: str, title: str, inside: Markup) -> Markup:
 
 
 def _verdicts(report: Report) -> Markup:
-    if list(report.verdicts) == [report.whole.name]:
-        return tag("p", *report.verdicts.values(), class_="one")
+    if not report.verdicts:
+        return tag("p", report.verdict, class_="one")
     items = [
-        tag("div", tag("dt", name(key)), tag("dd", verdict), class_="compared" if key in report.compared else None)
-        for key, verdict in report.verdicts.items()
+        tag("div", tag("dt", name(phase)), tag("dd", verdict), class_="compared" if phase in report.compared else None)
+        for phase, verdict in report.verdicts.items()
     ]
+    if report.verdict is not None:
+        items.insert(0, tag("div", tag("dt", name(report.whole.name)), tag("dd", report.verdict)))
     return tag("dl", *items, class_="verdicts")
 
 
@@ -170,9 +172,9 @@ def _header(report: Report) -> Markup:
         "events": figure(count(events), events),
     }
     items = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
-    # Without phases the headline is the verdict, which stands right below.
+    # Where the whole trace has a verdict, that is the headline, which stands right below.
     last_part = trace.source.rstrip("/").rpartition("/")[2] or trace.source or "Trace"
-    title = last_part if report.headline in report.verdicts.values() else report.headline
+    title = last_part if report.verdict is not None else report.headline
     return join([tag("h1", title), tag("dl", *items, class_="facts traced")])
 
 
