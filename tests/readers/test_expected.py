@@ -46,7 +46,7 @@ def figures_of(case: str, name: str) -> dict[str, float]:
         **device_unions.directions,
     }
     lengths = {key: iv.total(union) / 1e6 for key, union in sets.items()}
-    both = {f"{a}&{b}": iv.total(iv.intersection(sets[a], sets[b])) / 1e6 for a in sets for b in sets}
+    intersections = {f"{a}&{b}": iv.total(iv.intersection(sets[a], sets[b])) / 1e6 for a in sets for b in sets}
     hidden = overlaps.set_index(["device", "what"])["ratio"]
     return {
         "n_compute": int((kinds == "compute").sum()),
@@ -56,7 +56,7 @@ def figures_of(case: str, name: str) -> dict[str, float]:
         "busy": iv.total(device_unions.busy) / 1e6,
         "overlap_ratio": hidden.get((name, "collective")),
         **lengths,
-        **both,
+        **intersections,
     }
 
 

@@ -73,8 +73,8 @@ def test_a_directory_of_ranks_is_one_run_and_files_that_are_no_traces_are_passed
     for rank in (0, 1):
         write_file(tmp_path / f"rank{rank}.json", KINETO)
     write_file(tmp_path / "rank2.pt.trace.json.gz", gzip.compress(KINETO))
-    for other in ("capture.json", "summary.json", ".cached_tools.json"):
-        write_file(tmp_path / other, b'{"a": 1}')
+    for name in ("capture.json", "summary.json", ".cached_tools.json"):
+        write_file(tmp_path / name, b'{"a": 1}')
     write_file(tmp_path / ".rank3.json", KINETO)
     trace_files = find(tmp_path)
     assert names(trace_files) == ["rank0.json", "rank1.json", "rank2.pt.trace.json.gz"]

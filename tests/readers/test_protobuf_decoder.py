@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tracekit.readers import protobuf_decoder as protobuf
 
 
-def encoded(value: int) -> bytes:
+def encode(value: int) -> bytes:
     """A varint as protobuf writes it: 7 bits a byte, negative values as 64 bits."""
     value &= 2**64 - 1
     out = bytearray()
@@ -19,7 +19,7 @@ def encoded(value: int) -> bytes:
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3), st.binary(max_size=3))
 def test_a_varint_is_read_wherever_it_stands(value, before, after):
-    data = encoded(value)
+    data = encode(value)
     buf = before + data + after
     assert protobuf.varint(buf, len(before), len(buf)) == (value, len(before) + len(data))
 

@@ -252,9 +252,9 @@ def test_a_rank_whose_clock_is_off_is_put_back_to_within_the_spread_of_the_ends(
     residual_ps = int(trace.hosts["shift_ps"][off].iloc[0]) + by_us * 10**6
     assert abs(residual_ps) <= spread
     # The overlap with the others is what it is with that much left of the offset.
-    straight, overlaps = busy(traces.trace(case)), pairs(trace)
+    unions, overlaps = busy(traces.trace(case)), pairs(trace)
     for other in {f"rank{at}" for at in range(ranks)} - {f"rank{rank}"}:
-        expected = iv.total(iv.intersection(straight[other], straight[f"rank{rank}"] + residual_ps))
+        expected = iv.total(iv.intersection(unions[other], unions[f"rank{rank}"] + residual_ps))
         assert overlaps[tuple(sorted((other, f"rank{rank}")))] == expected
 
 
@@ -268,8 +268,8 @@ def test_a_rank_that_is_missing_is_noted_and_one_given_twice_counts_once(tmp_pat
             shutil.copy(file, tmp_path)
     trace = read(tmp_path)
     assert f"The job had {JOBS[case][0]} ranks: rank {missing} is missing." in trace.notes
-    (again,) = (file for file in tmp_path.iterdir() if of_rank(file, twice))
-    shutil.copy(again, tmp_path / "again.json.gz")
+    (original,) = (file for file in tmp_path.iterdir() if of_rank(file, twice))
+    shutil.copy(original, tmp_path / "again.json.gz")
     repeated = read(tmp_path)
     assert pairs(repeated) == pairs(trace)
     assert any("again.json.gz" in note and "not counted twice" in note for note in repeated.notes)

@@ -16,7 +16,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def quoted(value: str | bytes) -> str:
+def quote(value: str | bytes) -> str:
     """A string or bytes as text protos write them."""
     raw = value.encode() if isinstance(value, str) else value
     return '"' + "".join(f"\\{byte:03o}" if byte in b'"\\' or not 32 <= byte < 127 else chr(byte) for byte in raw) + '"'
@@ -48,7 +48,7 @@ class PlaneText:
     def describe(self, event: str, display: str = "", **stats: Value) -> "PlaneText":
         """Give the metadata of the events called `event` a display name and stats."""
         self.events.setdefault(event, len(self.events) + 1)
-        self.described[event] = f"display_name: {quoted(display)} {self._stats(stats)}"
+        self.described[event] = f"display_name: {quote(display)} {self._stats(stats)}"
         return self
 
     def text(self, line_stamp_ns: int = 1000, lines: Mapping[str, int] | None = None, number: int = 0) -> str:
@@ -58,30 +58,32 @@ class PlaneText:
         """
         ids = dict(zip(self.lines, range(1, len(self.lines) + 1), strict=True)) | dict(lines or {})
         line_texts = "".join(
-            f"lines {{ id: {ids[name]} name: {quoted(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
+            f"lines {{ id: {ids[name]} name: {quote(name)} timestamp_ns: {line_stamp_ns} {' '.join(events)} }}\n"
             for name, events in self.lines.items()
         )
         events = "".join(
-            f"event_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} {self.described.get(name, '')} }} }}\n"
+            f"event_metadata {{ key: {at} value {{ id: {at} name: {quote(name)} {self.described.get(name, '')} }} }}\n"
             for name, at in self.events.items()
         )
         names = "".join(
-            f"stat_metadata {{ key: {at} value {{ id: {at} name: {quoted(name)} }} }}\n"
+            f"stat_metadata {{ key: {at} value {{ id: {at} name: {quote(name)} }} }}\n"
             for name, at in self.stats.items()
         )
-        head = f"id: {number} name: {quoted(self.name)}" if number else f"name: {quoted(self.name)}"
+        head = f"id: {number} name: {quote(self.name)}" if number else f"name: {quote(self.name)}"
         return f"planes {{ {head}\n{line_texts}{events}{names}{self.own} }}\n"
 
     def _stats(self, stats: Mapping[str, Value]) -> str:
-        return "".join(f"stats {{ metadata_id: {self._stat(key)} {_typed(value)} }} " for key, value in stats.items())
+        return "".join(
+            f"stats {{ metadata_id: {self._stat(key)} {_typed_value(value)} }} " for key, value in stats.items()
+        )
 
     def _stat(self, name: str) -> int:
         return self.stats.setdefault(name, len(self.stats) + 1)
 
 
-def _typed(value: Value) -> str:
+def _typed_value(value: Value) -> str:
     if isinstance(value, str | bytes):
-        return f"{'str' if isinstance(value, str) else 'bytes'}_value: {quoted(value)}"
+        return f"{'str' if isinstance(value, str) else 'bytes'}_value: {quote(value)}"
     return f"{'double' if isinstance(value, float) else 'int64'}_value: {value}"
 
 

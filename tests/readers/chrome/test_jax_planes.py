@@ -34,9 +34,9 @@ class Text:
         if (plane, line) not in self.ids:
             pid = self.meta(plane) if line is not None else len(self.ids) + 1
             number = self.ids[plane, line] = len(self.ids) + 1
-            what = {"ph": "M", "pid": pid, "args": {"name": line or plane}}
+            metadata = {"ph": "M", "pid": pid, "args": {"name": line or plane}}
             self.events.append(
-                json.dumps(what | ({"tid": number, "name": "thread_name"} if line else {"name": "process_name"}))
+                json.dumps(metadata | ({"tid": number, "name": "thread_name"} if line else {"name": "process_name"}))
             )
         return self.ids[plane, line]
 
@@ -326,10 +326,10 @@ def test_a_whole_tpu_traces_collectives_are_those_expected_and_its_ops_those_of_
     assert set(time_by_category) - set(innermost_ps) <= {"copy-start", "slice-start", "all-gather-start"}
 
 
-def joined_ends(*events: tuple[str, int, int, int, int]) -> tuple[list[tuple[int, int]], int]:
+def end_pairs(*events: tuple[str, int, int, int, int]) -> tuple[list[tuple[int, int]], int]:
     """(op, end) of events (name, thread, start, closed, device), by their index; device -1 for what is no op."""
-    names, line, start, closed, device = zip(*events, strict=True)
-    columns = [np.array(column, np.int64) for column in (line, start, closed, device, device)]
+    names, line, start, close, device = zip(*events, strict=True)
+    columns = [np.array(column, np.int64) for column in (line, start, close, device, device)]
     links, guessed = thunk_ends(pd.Categorical(names), *columns)
     (producer, has_producer), (consumer, has_consumer) = links["_p"], links["_c"]
     ends = {int(consumer[row]): int(row) for row in np.flatnonzero(has_consumer)}
@@ -337,7 +337,7 @@ def joined_ends(*events: tuple[str, int, int, int, int]) -> tuple[list[tuple[int
 
 
 def test_an_end_on_the_ops_own_thread_is_its_own():
-    assert joined_ends(
+    assert end_pairs(
         ("add", 1, 0, 10, 0),
         ("add", 2, 1, 11, 1),
         ("end: add", 2, 10, 11, -1),
@@ -346,7 +346,7 @@ def test_an_end_on_the_ops_own_thread_is_its_own():
 
 
 def test_an_end_on_another_thread_is_that_of_the_only_open_op_of_its_name():
-    assert joined_ends(
+    assert end_pairs(
         ("add", 1, 0, 2, 0),
         ("mul", 1, 3, 4, 0),
         ("end: mul", 8, 7, 8, -1),
@@ -357,7 +357,7 @@ def test_an_end_on_another_thread_is_that_of_the_only_open_op_of_its_name():
 
 
 def test_of_two_devices_that_run_an_op_at_once_the_first_to_start_ends_first_and_both_are_guessed():
-    assert joined_ends(
+    assert end_pairs(
         ("add", 1, 0, 2, 0),
         ("add", 2, 1, 3, 1),
         ("end: add", 8, 9, 9, -1),
@@ -367,7 +367,7 @@ def test_of_two_devices_that_run_an_op_at_once_the_first_to_start_ends_first_and
 
 def test_an_op_that_must_have_ended_gets_an_end_only_if_no_other_waits_for_it():
     # Device 0 went on to its next op at 5, so that the end at 9 is device 1's and its own is late.
-    assert joined_ends(
+    assert end_pairs(
         ("add", 1, 0, 2, 0),
         ("mul", 1, 5, 6, 0),
         ("add", 2, 1, 3, 1),
@@ -377,7 +377,7 @@ def test_an_op_that_must_have_ended_gets_an_end_only_if_no_other_waits_for_it():
 
 
 def test_an_end_that_is_missing_does_not_shift_those_of_later_runs():
-    assert joined_ends(
+    assert end_pairs(
         ("add", 1, 0, 2, 0),
         ("add", 1, 10, 12, 0),
         ("end: add", 9, 15, 15, -1),

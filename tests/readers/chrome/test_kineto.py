@@ -18,7 +18,7 @@ from tracekit.analysis.overlap import overlap, partition
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-WHAT = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
+WAIT_COLUMNS = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
 NONE = 2**32 - 1
 
 
@@ -327,7 +327,8 @@ def waits(tmp_path):
         work = [event("kernel", "k", 100 + at, device=at, stream=7) for at in devices]
         trace = trace_of(tmp_path, event("user_annotation", "a", 0), *work, *events)
         return [
-            [value // 10**6 if isinstance(value, int) else value for value in row] for row in rows(trace.syncs, *WHAT)
+            [value // 10**6 if isinstance(value, int) else value for value in row]
+            for row in rows(trace.syncs, *WAIT_COLUMNS)
         ]
 
     return read

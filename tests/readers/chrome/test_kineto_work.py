@@ -79,7 +79,7 @@ def test_the_collectives_of_a_group_are_numbered_where_pytorch_numbers_them(tmp_
 
 
 def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
-    lying = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
+    misnomer = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"
     tensors = {"Input Dims": [[4, 3], [5]], "Input type": ["float", "float"]}
     trace = trace_of(
         tmp_path,
@@ -89,7 +89,7 @@ def test_older_files_tell_of_a_collective_only_around_its_launch(tmp_path):
         event("cuda_runtime", "cudaLaunchKernel", 12, 2, 1, 1, correlation=1),
         event("cuda_runtime", "cudaLaunchKernel", 35, 2, 1, 1, correlation=2),
         event("cuda_runtime", "cudaLaunchKernel", 50, 2, 1, 1, correlation=3),
-        *(kernel(lying, 100 * at, correlation=at) for at in (1, 2, 3, 4)),
+        *(kernel(misnomer, 100 * at, correlation=at) for at in (1, 2, 3, 4)),
     )
     assert rows(trace.events, "kind", "category", "bytes", "dtype", "known_by") == [
         ["collective", "all-reduce", 68, "float", "name"],

@@ -233,9 +233,9 @@ def test_a_profile_of_our_own_holds_the_work_the_program_asked_for(path):
     assert dots["device"].value_counts().to_dict() == {"cpu:0": 2, "cpu:1": 1}
     spans = trace.spans.set_index("name")
     for row in trace.events.itertuples():
-        around = {"dot": "products", "KVStoreReduce": "step", "Activation": "step"}.get(row.name)
-        if around:
-            assert spans.loc[around, "start_ps"] <= row.start_ps <= row.end_ps <= spans.loc[around, "end_ps"]
+        span = {"dot": "products", "KVStoreReduce": "step", "Activation": "step"}.get(row.name)
+        if span:
+            assert spans.loc[span, "start_ps"] <= row.start_ps <= row.end_ps <= spans.loc[span, "end_ps"]
 
 
 def sweep(path: Path) -> dict[tuple[str, str], int]:

@@ -34,8 +34,8 @@ def test_every_instruction_has_the_opcode_that_xla_prints(module):
     expected = dict(
         re.findall(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(", module.to_string(), re.MULTILINE)
     )
-    read = program(module)
-    opcodes = {name: read.op(name).opcode for name in read.places}
+    hlo_program = program(module)
+    opcodes = {name: hlo_program.op(name).opcode for name in hlo_program.places}
     assert opcodes == expected
     assert {"while", "dot", "fusion"} & set(opcodes.values())
 
@@ -43,17 +43,17 @@ def test_every_instruction_has_the_opcode_that_xla_prints(module):
 @needs_xla_parser
 def test_shapes_operands_groups_and_channels_are_those_of_the_text_that_xla_prints():
     module = hlo_modules.module()
-    read = program(module)
-    compared = 0
+    hlo_program = program(module)
+    n_compared = 0
     for line in hlo_modules.instruction_texts(module):
         text = hlo_text.parse(line)
-        proto = read.instruction(text.name)
+        proto = hlo_program.instruction(text.name)
         for fact in ("shape", "operands", "operand_names", "ranks", "channel", "host_transfer"):
             # An async wrapper is printed as the op it wraps, with the attributes of that.
             wraps = fact in ("ranks", "channel") and proto.opcode.startswith("async-")
             assert wraps or getattr(proto, fact) == getattr(text, fact), (fact, line)
-        compared += 1
-    assert compared > 40  # all but what async wrappers run, which is printed as a part of them
+        n_compared += 1
+    assert n_compared > 40  # all but what async wrappers run, which is printed as a part of them
 
 
 RING = "0,1,2,3,4,5,6,7"

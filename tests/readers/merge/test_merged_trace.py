@@ -55,8 +55,8 @@ def with_syncs(trace, *waits):
     """`trace` with waits of (start, end, device, lane, on_device, on_lane, recorded)."""
     names = ("start_ps", "end_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
     columns = dict(zip(names, map(list, zip(*waits, strict=True)), strict=True))
-    same = {"host": ["?"] * len(waits), "thread": ["t"] * len(waits), "name": ["Stream Wait Event"] * len(waits)}
-    return replace(trace, syncs=frame(SYNC_COLUMNS, {**same, **columns}))
+    constants = {"host": ["?"] * len(waits), "thread": ["t"] * len(waits), "name": ["Stream Wait Event"] * len(waits)}
+    return replace(trace, syncs=frame(SYNC_COLUMNS, {**constants, **columns}))
 
 
 def waits(trace):
@@ -80,8 +80,8 @@ def test_one_trace_stays_as_it_is():
 
 
 def test_devices_are_named_after_their_hosts_and_times_stand_on_one_axis_that_begins_with_the_earliest():
-    late = NOON_NS + 2
-    merged = merge([rank("rank1", 300, 500, 701, origin_ns=late), rank("rank0", 2301, 2500, 2700)])
+    later_ns = NOON_NS + 2
+    merged = merge([rank("rank1", 300, 500, 701, origin_ns=later_ns), rank("rank0", 2301, 2500, 2700)])
     assert rows(merged)[:2] == [["rank0/gpu:0", "op", 0, 5], ["rank0/gpu:0", REDUCE, 2251, 2301]]
     assert rows(merged)[4:6] == [["rank1/gpu:0", "op", 2000, 2005], ["rank1/gpu:0", REDUCE, 2250, 2300]]
     assert merged.devices[["host", "device"]].values.tolist() == [["rank0", "rank0/gpu:0"], ["rank1", "rank1/gpu:0"]]
@@ -186,9 +186,9 @@ def test_what_two_windows_of_a_rank_both_hold_counts_once():
     later = trace_of(
         "rank0", *[("gpu:0", "compute", at, at + 5) for at in (0, 10)], origin_ns=NOON_NS + 1, source="later.json"
     )
-    both = merge([first, later])
-    assert rows(both, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 1000, 1010)]
-    assert both.notes == (
+    merged = merge([first, later])
+    assert rows(merged, "device", "start_ps") == [["gpu:0", at] for at in (0, 10, 20, 1000, 1010)]
+    assert merged.notes == (
         "rank0.json and later.json are read as windows of one process, rank0: nothing was recorded between them, and "
         "that time counts as idle.",
     )

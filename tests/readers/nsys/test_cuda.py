@@ -6,7 +6,7 @@ from tests import traces
 from tests.readers.nsys.exports import Tables, pid, rows
 from tracekit.readers import nsys
 
-WHAT = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
+WAIT_COLUMNS = ("name", "start_ps", "device", "lane", "on_device", "on_lane", "recorded_ps")
 ALL = 2**32 - 1
 
 
@@ -15,7 +15,8 @@ def waits(tmp_path):
     def read(tables):
         trace = nsys.read(tables.write(tmp_path / "report.sqlite"))
         return [
-            [value // 1000 if isinstance(value, int) else value for value in row] for row in rows(trace.syncs, *WHAT)
+            [value // 1000 if isinstance(value, int) else value for value in row]
+            for row in rows(trace.syncs, *WAIT_COLUMNS)
         ]
 
     return read
@@ -145,9 +146,9 @@ def test_in_a_whole_export_host_calls_return_when_the_stream_that_they_wait_for_
     calls = trace.launches.set_index("correlation_id")["end_ps"]
     events = trace.events[trace.events["correlation_id"].isin(calls.index)]
     events = events.assign(called_ps=calls.loc[events["correlation_id"]].to_numpy())
-    late = {"gpu:0": [], "gpu:1": []}
+    delays = {"gpu:0": [], "gpu:1": []}
     for wait in trace.syncs.itertuples():
         rows_of_lane = events[(events["device"] == wait.on_device) & (events["lane"] == wait.on_lane)]
         last_end = rows_of_lane.loc[rows_of_lane["called_ps"] <= wait.recorded_ps, "end_ps"].max()
-        late[wait.on_device].append((wait.end_ps - last_end) // 10**6)
-    assert {device: (len(each), min(each), max(each)) for device, each in late.items()} == expected
+        delays[wait.on_device].append((wait.end_ps - last_end) // 10**6)
+    assert {device: (len(values), min(values), max(values)) for device, values in delays.items()} == expected

@@ -255,19 +255,19 @@ def test_what_counting_tells_of_any_part_of_any_order_of_calls_is_true(data):
     run_of = [1000 * program + order[:at].count(program) for at, program in enumerate(order)]
     begin = data.draw(st.integers(0, len(order)))
     truth = {run: at for at, run in enumerate(run_of[begin : data.draw(st.integers(begin, len(order)))])}
-    ran: list[int] = []
+    profiled_runs: list[int] = []
     for program in set(order):
         earlier = [run for run in run_of[:begin] if run // 1000 == program]
         runs = earlier[len(earlier) - data.draw(st.integers(0, len(earlier))) :]
         runs += [run for run in truth if run // 1000 == program]
-        ran += runs[: len(runs) - data.draw(st.integers(0, 3))]
-    runs_with_call = sorted(set(ran) & set(truth))
+        profiled_runs += runs[: len(runs) - data.draw(st.integers(0, 3))]
+    runs_with_call = sorted(set(profiled_runs) & set(truth))
     proven = data.draw(st.sets(st.sampled_from(runs_with_call)) if runs_with_call else st.just(set()))
-    if not ran:
+    if not profiled_runs:
         return
-    places = cpu_plane._places_by_count({run: truth[run] for run in proven}, np.unique(ran), len(truth))
+    places = cpu_plane._places_by_count({run: truth[run] for run in proven}, np.unique(profiled_runs), len(truth))
     assert {run: truth.get(run) for run in places} == places
-    if set(ran) == set(truth) and len(set(order)) == 1 and min(truth) in proven:
+    if set(profiled_runs) == set(truth) and len(set(order)) == 1 and min(truth) in proven:
         assert places == truth
 
 

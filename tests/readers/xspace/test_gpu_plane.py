@@ -90,9 +90,9 @@ def test_occupancy_is_a_ratio_where_it_was_computed(tmp_path, stats, ratio):
 def test_rows_of_one_op_of_one_program_share_it_and_kernels_without_an_op_have_none(tmp_path):
     text = ""
     ops = [("fusion.1", 6), ("dot.2", 6), ("fusion.1", 8)]
-    for ordinal, ran in enumerate((ops, ops[:0:-1])):
+    for ordinal, ops_of_gpu in enumerate((ops, ops[:0:-1])):
         plane = PlaneText(f"/device:GPU:{ordinal}")
-        for at, (op, number) in enumerate(ran):
+        for at, (op, number) in enumerate(ops_of_gpu):
             plane.event(STREAM, "kernel", at, 1, hlo_op=op, hlo_module="jit_f", program_id=number)
         text += plane.event(STREAM, "plain kernel", 9, 1).text()
     trace = read(write(tmp_path / "h.xplane.pb", text))
@@ -278,9 +278,9 @@ def test_launches_carry_the_correlation_id_of_their_kernel(tmp_path):
     assert trace.launches[["name", "correlation_id", "end_ps"]].values.tolist() == [["cuLaunchKernel", 5, 2000]]
     assert trace.events[["correlation_id", "start_ps"]].values.tolist() == [[5, 9000]]
     assert trace.spans["name"].tolist() == ["cuLaunchKernel"]
-    apart = write(tmp_path / "h.xplane.pb", text.replace("/host:CPU", "/host:CUPTI"))
-    assert read(apart).launches["name"].tolist() == ["cuLaunchKernel"]
-    assert read(apart).spans.empty
+    path = write(tmp_path / "h.xplane.pb", text.replace("/host:CPU", "/host:CUPTI"))
+    assert read(path).launches["name"].tolist() == ["cuLaunchKernel"]
+    assert read(path).spans.empty
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_real_waits_of_a_program_end_when_the_devices_are_done(version, awaits):
     for wait in trace.syncs.itertuples():
         (phase,) = phases[(phases["start_ps"] <= wait.start_ps) & (wait.end_ps <= phases["end_ps"])].itertuples()
         # The program waits for all that it called: the ops of the phase so far end before the wait does.
-        mine = trace.events["hlo_op"].notna() & trace.events["start_ps"].between(phase.start_ps, wait.end_ps)
-        assert trace.events.loc[mine, "end_ps"].max() <= wait.end_ps
+        in_phase = trace.events["hlo_op"].notna() & trace.events["start_ps"].between(phase.start_ps, wait.end_ps)
+        assert trace.events.loc[in_phase, "end_ps"].max() <= wait.end_ps
         busy = (trace.events["start_ps"] < wait.end_ps) & (trace.events["end_ps"] > wait.start_ps)
         assert busy.any()

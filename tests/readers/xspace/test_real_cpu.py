@@ -67,10 +67,10 @@ def test_every_row_leads_back_to_the_call_that_the_program_made(trace):
         trace.launches, on=["host", "correlation_id"], suffixes=("", "_of_call"), validate="many_to_one"
     )
     for phase in phase_marks(trace.spans).itertuples():
-        mine = events[events["start_ps_of_call"].between(phase.start_ps, phase.end_ps)]
-        assert mine["start_ps"].between(phase.start_ps, phase.end_ps).all()
-        assert (mine["start_ps_of_call"] <= mine["start_ps"]).all()
-        counts = mine.groupby(["start_ps_of_call", "name_of_call", "device"], observed=True).size()
+        rows_of_phase = events[events["start_ps_of_call"].between(phase.start_ps, phase.end_ps)]
+        assert rows_of_phase["start_ps"].between(phase.start_ps, phase.end_ps).all()
+        assert (rows_of_phase["start_ps_of_call"] <= rows_of_phase["start_ps"]).all()
+        counts = rows_of_phase.groupby(["start_ps_of_call", "name_of_call", "device"], observed=True).size()
         calls[phase.name] = [(name.removesuffix("_Direct"), device, n) for (_, name, device), n in counts.items()]
     assert calls == EXPECTED_CALLS
     has_launch = trace.events["correlation_id"].notna()

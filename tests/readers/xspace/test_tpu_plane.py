@@ -281,12 +281,12 @@ def test_halves_are_paired_as_one_queue_for_each_op_would(rows):
     key, time, is_done = (
         np.array([row[at] for row in rows], kind) for at, kind in enumerate((np.int64, np.int64, bool))
     )
-    waiting, expected = defaultdict(deque), []
+    open_starts, expected = defaultdict(deque), []
     for row in sorted(range(len(rows)), key=lambda at: (rows[at][1], rows[at][2], at)):
         if not is_done[row]:
-            waiting[key[row]].append(row)
-        elif waiting[key[row]]:
-            expected.append((waiting[key[row]].popleft(), row))
+            open_starts[key[row]].append(row)
+        elif open_starts[key[row]]:
+            expected.append((open_starts[key[row]].popleft(), row))
     starts, ends = paired_halves(key, time, is_done)
     assert sorted(zip(starts.tolist(), ends.tolist(), strict=True)) == sorted(expected)
 
@@ -359,8 +359,8 @@ def test_every_row_of_a_whole_tpu_trace_leads_back_to_a_call_before_it(case, cou
     executions = rows.groupby(["device", "run_id"], observed=True)["start_ps_of_call"].agg(["nunique", "first"])
     assert (executions["nunique"] == 1).all()
     assert rows.groupby("correlation_id", observed=True)["device"].nunique().max() == 1
-    for _, mine in executions.groupby(level="device", observed=True):
-        assert mine["first"].is_monotonic_increasing
+    for _, executions_of_chip in executions.groupby(level="device", observed=True):
+        assert executions_of_chip["first"].is_monotonic_increasing
     # By jax's own reader: as many programs are queued as run.
     enqueues = [
         event.name

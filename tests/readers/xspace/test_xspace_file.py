@@ -40,7 +40,7 @@ STATS = ("correlation_id", "hlo_category", "ratio", "run_id", "blob")
 
 
 @pytest.fixture(params=["plain", "compiled"])
-def way(request, monkeypatch):
+def loop(request, monkeypatch):
     monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if request.param == "compiled" else 10**12)
     return request.param
 
@@ -50,7 +50,7 @@ def path(tmp_path):
     return write(tmp_path / "host.xplane.pb", TEXT)
 
 
-def test_every_field_of_the_schema_is_kept(path, way):
+def test_every_field_of_the_schema_is_kept(path, loop):
     space = xspace_file.read(path, STATS)
     (plane,) = space.planes
     assert (space.errors, space.warnings, space.hostnames) == (["lost 3 events"], ["slow"], ["h"])
@@ -68,7 +68,7 @@ def test_every_field_of_the_schema_is_kept(path, way):
     assert plane.event_metadata(1) == xspace_file.EventMetadata("kernel", "k", {"hlo_category": "all-reduce"})
 
 
-def test_stats_keep_their_type_and_all_64_bits(path, way):
+def test_stats_keep_their_type_and_all_64_bits(path, loop):
     (plane,) = xspace_file.read(path, STATS).planes
     values, there = plane.numbers("correlation_id")
     assert (values[0], there.tolist()) == (-2, [True, False, False, False])
@@ -85,18 +85,18 @@ def test_stats_keep_their_type_and_all_64_bits(path, way):
     assert not plane.has("not there").any()
 
 
-def test_epoch_times_do_not_overflow(path, way):
+def test_epoch_times_do_not_overflow(path, loop):
     (plane,) = xspace_file.read(path, STATS).planes
     assert plane.start_ps(1700000000000000000).tolist() == [5, -1, 0, 1001]
 
 
-def test_skipped_lines_leave_no_events(path, way):
+def test_skipped_lines_leave_no_events(path, loop):
     (plane,) = xspace_file.read(path, STATS, keep=lambda plane, line, line_id: line_id == 2).planes
     assert [line.id for line in plane.lines] == [2]
     assert plane.metadata_id.tolist() == [9]
 
 
-def test_gzipped_files_read_the_same(path, way):
+def test_gzipped_files_read_the_same(path, loop):
     packed = path.with_name("packed.xplane.pb.gz")
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert xspace_file.read(packed, STATS).planes[0].offset_ps.tolist() == [5, -1, 0, 1]
@@ -111,7 +111,7 @@ def test_gzipped_files_read_the_same(path, way):
         (b"\x1f\x8bnot really gzip", "cannot be decompressed"),
     ],
 )
-def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, message):
+def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, loop, content, message):
     path = tmp_path / "bad.xplane.pb"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=message) as caught:
@@ -119,7 +119,7 @@ def test_a_file_that_is_no_xspace_is_one_clear_error(tmp_path, way, content, mes
     assert str(path) in str(caught.value)
 
 
-def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, way):
+def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, loop):
     whole = path.read_bytes()
     plane_end = whole.index(b"lost 3 events") - 2
     for size in range(1, plane_end):

@@ -76,7 +76,7 @@ def oracle(benchmarks):
 
 
 @pytest.fixture(params=["plain", "compiled"])
-def way(request, monkeypatch):
+def loop(request, monkeypatch):
     if request.param == "compiled":
         pytest.importorskip("numba", reason="numba is not installed: large files are read by the plain function, too")
     monkeypatch.setattr(xspace_file, "COMPILE_FROM_BYTES", 0 if request.param == "compiled" else 2**62)
@@ -162,17 +162,17 @@ def _assert_same(path, oracle):
 
 
 @pytest.mark.parametrize("case", traces.cases(*WHOLE))
-def test_a_whole_file_reads_as_protobuf_reads_it(case, way, oracle):
+def test_a_whole_file_reads_as_protobuf_reads_it(case, loop, oracle):
     _assert_same(traces.xspace(case), oracle)
 
 
-def test_a_generated_gpu_file_reads_as_protobuf_reads_it(way, oracle, benchmarks, tmp_path):
+def test_a_generated_gpu_file_reads_as_protobuf_reads_it(loop, oracle, benchmarks, tmp_path):
     path = tmp_path / "host.xplane.pb"
     benchmarks[0].write(path, 4_000)
     _assert_same(path, oracle)
 
 
-def test_an_awkward_file_reads_as_protobuf_reads_it(way, oracle, tmp_path):
+def test_an_awkward_file_reads_as_protobuf_reads_it(loop, oracle, tmp_path):
     from google.protobuf import text_format
 
     path = tmp_path / "host.xplane.pb"
