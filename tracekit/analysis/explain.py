@@ -60,11 +60,12 @@ ANALYSES = (
 class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
-    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some stretches of it.
+    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some stretches of it. A
+    report of an old schema does not tell the rows of stretches.
     """
 
     devices: int
-    rows: int
+    rows: int | None
     steps: Steps
     collectives: Collectives
     idle: Idle
@@ -83,7 +84,8 @@ class Explanation:
 
     @property
     def _looked_at(self) -> str:
-        return f"{quantity(self.devices, 'device')}, {quantity(self.rows, 'event')}"
+        devices = quantity(self.devices, "device")
+        return devices if self.rows is None else f"{devices}, {quantity(self.rows, 'event')}"
 
 
 def explain(source: Source, windows: Windows | None = None) -> Explanation:

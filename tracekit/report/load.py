@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis.advice import Advice, Finding
-from tracekit.analysis.explain import ANALYSES
+from tracekit.analysis.explain import Explanation
 from tracekit.analysis.overlap import Stretch
 from tracekit.columns import frame
 from tracekit.devices import type_of
@@ -33,20 +33,11 @@ def load(directory: str | os.PathLike[str]) -> Report:
 
 
 def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
-    """The report in a summary.json of schema 1, which has no frames: its tables, figures and sentences; of the
-    explanation only the findings."""
+    """The report in a summary.json of schema 1, which has no frames: all that its keys hold, and a note of what they
+    lack."""
     empty = analyse(Trace(frame(EVENT_COLUMNS)))
-    why = f"{place / SUMMARY} is of schema 1, which does not hold this. {REMEDY}"
+    file = place / SUMMARY
     try:
-        explanation = replace(
-            empty.explanation,
-            **{
-                task.name: replace(
-                    getattr(empty.explanation, task.name), lacking=document["lacking"].get(task.name, why)
-                )
-                for task in ANALYSES
-            },
-        )
         devices = [{**device, **device["partition"]} for device in document["devices"]]
         counts = [
             {"device": device["device"], "kind": kind, "intervals": device["kinds"][key]["intervals"]}
@@ -77,21 +68,125 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
                 stretch=_like(empty.phasing.stretch, stretches),
             ),
             inside={
-                phase["name"]: _stretch_of(replace(empty.whole, name=phase["name"]), phase)
+                phase["name"]: replace(
+                    _stretch_of(replace(empty.whole, name=phase["name"]), phase),
+                    partition=_busy_only(empty.whole.partition, phase["busy"]),
+                )
                 for phase in document["phases"]
             },
             verdict=next((verdicts[name] for name in verdicts if name not in phase_names), None),
             verdicts={name: verdicts[name] for name in phase_names},
             headline=document["headline"],
-            notes=(*document["notes"], why),
+            notes=(*document["notes"], _note(document, file)),
             known_by=_like(empty.known_by, document["known_by"]),
             guessed=_like(empty.guessed, document["guessed"]),
-            explanation=explanation,
+            explanation=_explanation(empty.explanation, document, file),
             advice=_advice(document),
             compared=tuple(document["compared"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TracekitError(f"{place / SUMMARY} is damaged: {error!r}. {REMEDY}") from None
+
+
+# Of each analysis the fields, and the keys of schema 1 that hold them; what is not here, no key held.
+_KEYS: Mapping[str, Mapping[str, str]] = {
+    "steps": {
+        "table": "steps",
+        "by_device": "by_device",
+        "summary": "summary",
+        "typical": "devices",
+        "nested": "nested",
+    },
+    "collectives": {
+        "table": "instances",
+        "by_device": "by_device",
+        "by_op": "by_operation",
+        "total": "total",
+        "alone": "alone",
+        "notes": "notes",
+    },
+    "idle": {"by_device": "by_device", "by_cause": "by_cause", "devices": "devices", "largest": "largest"},
+    "launches": {key: key for key in ("by_device", "by_call", "queue", "bound", "threads", "tiny", "tiny_by_device")},
+    "critical_path": {
+        key: key
+        for key in ("steps", "composition", "total", "path", "what_if", "step_what_if", "edges", "latency", "notes")
+    },
+    "offenders": {
+        "table": "table",
+        "by_device": "by_device",
+        "instances": "instances",
+        "totals": "totals",
+        "groups": "groups",
+        "found": "instances_found",
+    },
+    "bandwidth": {
+        "copies": "copies",
+        "ops": "ops",
+        "by_device": "by_device",
+        "occupancy": "occupancy",
+        "low": "low_occupancy",
+        "reasons": "reasons",
+    },
+}
+# The lists that schema 1 cut, and the keys that say how long they were.
+_LENGTHS = {
+    "steps": {"steps": "steps_total", "by_device": "by_device_total"},
+    "launches": {"bound": "bound_total", "tiny": "tiny_total"},
+    "critical_path": {"steps": "steps_in_all"},
+    "offenders": {"by_device": "by_device_found"},
+    "bandwidth": {"ops": "ops_found", "low_occupancy": "low_occupancy_found"},
+}
+
+
+def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) -> Explanation:
+    """The explanation with every table of schema 1, and where it has none the reason why."""
+    reasons = document["lacking"]
+    results = {}
+    for name, keys in _KEYS.items():
+        nothing, data = getattr(empty, name), document.get(name)
+        if data is None:
+            missing = f"{file}, of schema 1, holds no {name}. {REMEDY}"
+            results[name] = replace(nothing, lacking=reasons.get(name, missing))
+        elif name == "critical_path" and all(step["shown"] != "median" for step in data["steps"]):
+            missing = f"{file}, of schema 1, does not hold the step of median length among its first steps. {REMEDY}"
+            results[name] = replace(nothing, lacking=missing)
+        else:
+            values = {field: _value(getattr(nothing, field), data[key]) for field, key in keys.items()}
+            results[name] = replace(nothing, **values, lacking="")
+    # Of the compared phases, no key says how much ran in them.
+    intervals = [kind["intervals"] for device in document["devices"] for kind in device["kinds"].values()]
+    rows = None if document["compared"] else sum(intervals)
+    return replace(empty, **results, devices=len(document["devices"]), rows=rows)
+
+
+def _value(empty: Any, value: Any) -> Any:
+    """What a key of schema 1 holds, as a value of the type of `empty`."""
+    if isinstance(empty, pd.DataFrame):
+        return _like(empty, [value] if isinstance(value, Mapping) else value)
+    return "" if value is None else tuple(value) if isinstance(value, list) else value
+
+
+def _note(document: Mapping[str, Any], file: Path) -> str:
+    """What a report of schema 1 cannot show."""
+    lengths = [
+        (f"{name}.{key}", len(document[name][key]), document[name][of])
+        for name, keys in _LENGTHS.items()
+        if document.get(name)
+        for key, of in keys.items()
+    ]
+    cut = [f"{there:,} of {number:,} rows of {key}" for key, there, number in lengths if there < number]
+    holds = f"; it holds {', '.join(cut)}" if cut else ""
+    parts = "the single idle gaps, the launch queues over time, the rounds of phases and their parts of time"
+    return f"{file}, of schema 1, does not hold {parts}{holds}. {REMEDY}"
+
+
+def _busy_only(partition: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The partition of a phase, of which schema 1 holds only the busy times; what it does not hold is null."""
+    columns = {name: "Int64" if dtype == "int64" else dtype for name, dtype in dtypes(partition).items()}
+    return frame(
+        columns | {"busy_ps": "int64"},
+        {"device": [row["device"] for row in rows], "busy_ps": [row["busy_ps"] for row in rows]},
+    )
 
 
 def _advice(document: Mapping[str, Any]) -> Advice:
@@ -106,8 +201,9 @@ def _advice(document: Mapping[str, Any]) -> Advice:
 
 
 def _like(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows as a frame with the columns of `table`."""
-    return frame(dtypes(table), {name: [row[name] for row in rows] for name in table.columns})
+    """The rows as a frame with the columns of `table`; one that the rows lack is null."""
+    there = [name for name in table.columns if all(name in row for row in rows)]
+    return frame(dtypes(table), {name: [row[name] for row in rows] for name in there}, len(rows))
 
 
 def _stretch_of(empty: Stretch, document: Mapping[str, Any]) -> Stretch:

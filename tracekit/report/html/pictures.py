@@ -51,7 +51,9 @@ class Segment:
 
 def partitions(report: Report) -> Markup:
     """Where the time of each device went, in the whole trace and in each phase."""
-    stretches = [report.whole, *report.inside.values()]
+    # Of the phases of an old report only the busy times are known.
+    placed = [stretch for stretch in report.inside.values() if stretch.partition["window_ps"].notna().all()]
+    stretches = [report.whole, *placed]
     ran = {cell for stretch in stretches for cell in CELL_WORDS if (stretch.partition[cell] > 0).any()}
     key = _legend([_segment(cell, 0) for cell in CELL_WORDS if cell in ran])
     whole, *inside = [

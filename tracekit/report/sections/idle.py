@@ -92,5 +92,5 @@ def _data(result: Idle) -> dict[str, object]:
         "by_cause": plain(result.by_cause),
         "by_device": plain(result.by_device),
         "largest": plain(result.largest[:MOST_DATA]),
-        "pieces": len(result.gaps),
+        "pieces": int(result.by_cause["gaps"].sum()),
     }
