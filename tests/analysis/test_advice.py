@@ -149,7 +149,7 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
 def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
     phases = pd.DataFrame({"name": ["both"]})
     pairs = {"both": pd.DataFrame({"ratio_min": [overlap]})}
-    slowed = pd.DataFrame(
+    stretches = pd.DataFrame(
         {
             "name": ["both", "both"],
             "device": ["cpu:0", "cpu:1"],
@@ -159,7 +159,7 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
             "stretch": [stretch, 1.0],
         }
     )
-    findings = advice.contention(phases, pairs, slowed)
+    findings = advice.contention(phases, pairs, stretches)
     assert bool(findings) is expected
     if expected:
         assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")

@@ -309,7 +309,7 @@ def test_waiting_behind_compute_makes_no_straggler():
 
 
 @pytest.mark.parametrize(
-    ("last", "of", "devices", "held_up", "expected"),
+    ("last", "n", "devices", "held_up", "expected"),
     [
         (10, 10, 2, 0.05, True),
         (9, 10, 2, 0.05, False),  # 2.5 standard deviations
@@ -321,8 +321,8 @@ def test_waiting_behind_compute_makes_no_straggler():
         (0, 0, 8, 0.5, False),
     ],
 )
-def test_a_straggler_is_last_three_standard_deviations_above_chance(last, of, devices, held_up, expected):
-    assert straggles(last, np.full(of, 1 / devices), held_up) is expected
+def test_a_straggler_is_last_three_standard_deviations_above_chance(last, n, devices, held_up, expected):
+    assert straggles(last, np.full(n, 1 / devices), held_up) is expected
 
 
 def test_without_collectives_it_says_so():
@@ -372,14 +372,14 @@ def programs(draw):
 @given(programs())
 def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
     result = analyse(*row_dicts)
-    talks = [event for event in row_dicts if event["kind"] == "collective"]
+    collective_rows = [event for event in row_dicts if event["kind"] == "collective"]
     computes: dict[str, set[int]] = {}
     for event in row_dicts:
         if event["kind"] == "compute":
             computes.setdefault(event["device"], set()).update(range(event["start_ps"], event["end_ps"]))
-    waited: dict[str, int] = {event["device"]: 0 for event in talks}
-    for number in {event["sequence"] for event in talks}:
-        mine = [event for event in talks if event["sequence"] == number]
+    waiting_ps: dict[str, int] = {event["device"]: 0 for event in collective_rows}
+    for number in {event["sequence"] for event in collective_rows}:
+        mine = [event for event in collective_rows if event["sequence"] == number]
         last = max(event["start_ps"] for event in mine)
         (figures,) = [record for record in plain(result.table) if record["op"] == f"op.{number}"]
         assert (figures["devices"], figures["category"]) == (len(mine), mine[0]["category"])
@@ -396,13 +396,13 @@ def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
             assert figures["exposed_wait_ps"] == len([1 for device, at in waits if at not in computes.get(device, ())])
             assert figures["transfer_ps"] == figures["end_ps"] - last
             for device, _ in waits:
-                waited[device] += 1
+                waiting_ps[device] += 1
             late = [event["device"] for event in mine if event["start_ps"] == last]
             assert figures["last"] == (late[0] if len(late) == 1 and figures["skew_ps"] else None)
         else:
             assert figures["wait_ps"] is None
     by_device = {record["device"]: record for record in plain(result.by_device)}
-    assert {name: record["waiting_ps"] or 0 for name, record in by_device.items()} == waited
+    assert {name: record["waiting_ps"] or 0 for name, record in by_device.items()} == waiting_ps
     for cost, wait in (("cost_ps", "wait_ps"), ("exposed_cost_ps", "exposed_wait_ps")):
         assert result.by_device[cost].sum() == result.table[wait].sum()
     assert result.by_device["last"].sum() == result.table["last"].notna().sum()
@@ -459,12 +459,12 @@ def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7
     assert int(result.table["skew_ps"].max()) == 7_624_000_000
     assert int(result.table["end_skew_ps"].max()) == 7_000_000
     # Independently: the k-th collective of each rank, by pandas.
-    talks = events[events["kind"] == "collective"].sort_values(["device", "start_ps"])
-    k = talks.groupby("device", observed=True).cumcount()
-    last = talks.groupby(k)["start_ps"].transform("max")
-    assert int(result.total["waiting_ps"].iloc[0]) == int((last - talks["start_ps"]).sum())
+    collective_rows = events[events["kind"] == "collective"].sort_values(["device", "start_ps"])
+    k = collective_rows.groupby("device", observed=True).cumcount()
+    last = collective_rows.groupby(k)["start_ps"].transform("max")
+    assert int(result.total["waiting_ps"].iloc[0]) == int((last - collective_rows["start_ps"]).sum())
     assert result.table["last"].tolist() == [
-        talks.loc[place, "device"] for place in talks.groupby(k)["start_ps"].idxmax()
+        collective_rows.loc[place, "device"] for place in collective_rows.groupby(k)["start_ps"].idxmax()
     ]
     assert result.by_device.loc[result.by_device["straggler"], "device"].tolist() == ["rank7/gpu:7"]
 

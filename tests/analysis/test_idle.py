@@ -250,11 +250,11 @@ def test_loading_data_and_compiling_on_the_launching_thread_refine_what_is_host_
 def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_threads_that_launch_for_it():
     events, launches = work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995, "pool"))
     loading = [("## data_load ##", 200 * US, 400 * US, "python")]
-    called = [("PjitFunction(step)", 0, 10 * US, "python")]
-    assert [piece[2] for piece in pieces(idle(events, launches, host_spans(*loading, *called)))] == [
+    dispatch = [("PjitFunction(step)", 0, 10 * US, "python")]
+    assert [piece[2] for piece in pieces(idle(events, launches, host_spans(*loading, *dispatch)))] == [
         *("host-bound", "input pipeline", "host-bound", "launch latency"),
     ]
-    two = [*called, ("PjitFunction(eval)", 0, 10 * US, "evaluation")]
+    two = [*dispatch, ("PjitFunction(eval)", 0, 10 * US, "evaluation")]
     assert "input pipeline" not in idle(events, launches, host_spans(*loading, *two)).by_cause["cause"].tolist()
 
 

@@ -27,8 +27,8 @@ from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
 
-def launches(events, called, windows=None):
-    return module.launches(timeline_of(Trace(events, launches=called), windows))
+def launches(events, call_frame, windows=None):
+    return module.launches(timeline_of(Trace(events, launches=call_frame), windows))
 
 
 def row(start, end, id=None, **more):
@@ -45,10 +45,10 @@ def same(actual, expected):
 
 def test_delays_run_from_the_begin_of_the_call_to_the_first_row_that_it_started():
     events = work(row(10, 20, 1), row(20, 21, 1), row(40, 50, 2), row(60, 70, 3), row(80, 90), row(95, 99, 4))
-    called = calls(
+    call_frame = calls(
         (1, 5, 7, "main", "graph"), (2, 10, 12, "main", "kernel"), (3, 10, 12, "main", "kernel"), (4, 96, 97), (5, 1, 2)
     )
-    result = launches(events, called)
+    result = launches(events, call_frame)
     same(result.by_device, table(BY_DEVICE_COLUMNS, ("gpu:0", 4, 1, 30, 50, 50, 1)))
     same(
         result.by_call,
@@ -78,8 +78,8 @@ def test_one_call_counts_once_on_each_device_that_it_started_work_on():
 def test_a_launch_is_queued_from_its_call_until_its_work_starts():
     # Span 0 to 100: one queued over 0-10, 20-40, two over 30-40; idle over 10-30.
     events = work(row(0, 10), row(30, 40, 1), row(40, 100, 2), row(40, 50, 3))
-    called = calls((1, 20, 21), (2, 30, 31), (3, -5, 1))
-    result = launches(events, called)
+    call_frame = calls((1, 20, 21), (2, 30, 31), (3, -5, 1))
+    result = launches(events, call_frame)
     # Call 3 is queued from before the span to 40.
     mean = Fraction(40 + 10 + 10, 100)
     same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 100, float(mean), 2, 60, 0.6, 0, 0.0)))
@@ -98,12 +98,12 @@ def test_a_stretch_in_which_launches_come_too_late_again_and_again_is_bound_and_
     # Every 10 ps a kernel of 2 ps that was launched 1 ps before; then a long gap, and work without gaps.
     starts = [*range(0, 200, 10), 600]
     events = work(*(row(at, at + 2, at) for at in starts), row(602, 1000, 602))
-    called = calls(*((at, at - 1, at) for at in starts), (602, 600, 601))
+    call_frame = calls(*((at, at - 1, at) for at in starts), (602, 600, 601))
     with mock.patch.object(module, "SLOTS", 50):
-        result = launches(events, called)
+        result = launches(events, call_frame)
     same(result.bound, table(BOUND_COLUMNS, ("gpu:0", 0, 200, 20, 19 * 7 + 8, (19 * 7 + 8) / 200)))
     with mock.patch.object(module, "SLOTS", 50), mock.patch.object(module, "BOUND_LAUNCHES", 21):
-        assert len(launches(events, called).bound) == 0
+        assert len(launches(events, call_frame).bound) == 0
 
 
 @pytest.mark.parametrize(("size", "count"), [(5, 0), (4, 20)])
@@ -148,15 +148,15 @@ def test_rows_of_one_call_are_not_tiny_kernels():
 
 
 @pytest.mark.parametrize(
-    ("events", "called", "why"),
+    ("events", "call_frame", "why"),
     [
         (work(), calls(), "no host launches"),
         (work(row(0, 1)), calls(), "no host launches"),
         (work(row(0, 1)), calls((1, 0, 1)), "linked"),
     ],
 )
-def test_without_launches_it_says_what_is_missing(events, called, why):
-    result = launches(events, called)
+def test_without_launches_it_says_what_is_missing(events, call_frame, why):
+    result = launches(events, call_frame)
     assert why in result.lacking
     assert len(result.queue) == len(result.by_device) == len(result.depth) == len(result.tiny) == 0
 
@@ -176,17 +176,17 @@ def traces(draw):
         st.integers(0, 6),
         st.one_of(st.none(), st.integers(1, 9)),
     )
-    called = [
+    call_tuples = [
         (id, start, start + 1, draw(st.sampled_from(["main", "pool"])), draw(st.sampled_from(["x", "y"])))
         for id, start in enumerate(draw(st.lists(st.integers(-5, 30), min_size=1, max_size=9)), 1)
     ]
-    return draw(st.lists(row_tuple, min_size=1, max_size=12)), called, draw(st.sampled_from([3, 7, 1000]))
+    return draw(st.lists(row_tuple, min_size=1, max_size=12)), call_tuples, draw(st.sampled_from([3, 7, 1000]))
 
 
 @settings(max_examples=40, deadline=None)
 @given(traces())
 def test_every_figure_counts_points(trace):
-    row_tuples, called, slots = trace
+    row_tuples, call_tuples, slots = trace
     events = [
         {"device": device, "kind": kind, "name": name, "start": start, "end": start + size, "id": id, "place": place}
         for place, (device, kind, name, start, size, id) in enumerate(row_tuples)
@@ -196,8 +196,8 @@ def test_every_figure_counts_points(trace):
         mock.patch.object(module, "LEAST_LAUNCHES", 2),
         mock.patch.object(module, "BOUND_LAUNCHES", 2),
     ):
-        result = launches(work(*events), calls(*called))
-    by_id = {call[0]: call for call in called}
+        result = launches(work(*events), calls(*call_tuples))
+    by_id = {call[0]: call for call in call_tuples}
     linked = [event for event in events if event["id"] in by_id]
     order = sorted(linked, key=lambda event: (event["start"], event["end"], event["place"]))
     first = {(event["device"], event["id"]): event for event in reversed(order)}
@@ -287,11 +287,11 @@ def test_every_figure_counts_points(trace):
 
 def test_between_windows_no_time_counts():
     events = work(row(0, 10, 1), row(12, 20, 2), row(60, 70, 3), row(75, 80, 4))
-    called = calls((1, 0, 1), (2, 11, 12), (3, 50, 51), (4, 73, 74))
-    result = launches(events, called, {"": np.array([[0, 20], [58, 90]], np.int64)})
+    call_frame = calls((1, 0, 1), (2, 11, 12), (3, 50, 51), (4, 73, 74))
+    result = launches(events, call_frame, {"": np.array([[0, 20], [58, 90]], np.int64)})
     # Queued inside the windows: 11-12, 58-60 and 73-75. Idle and nothing queued: 10-11 and 70-73.
     same(result.queue, table(QUEUE_COLUMNS, ("gpu:0", 42, 5 / 42, 1, 37, 37 / 42, 4, 4 / 42)))
-    assert (launches(events, called).queue["span_ps"] == 80).all()
+    assert (launches(events, call_frame).queue["span_ps"] == 80).all()
 
 
 def quantile(values, share):

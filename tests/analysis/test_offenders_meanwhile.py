@@ -31,7 +31,7 @@ def test_busy_times_and_names_of_the_others_count_points(row_tuples, stretches, 
     numbers, owner = np.array([sorted_rows.devices.index(device)]), np.zeros(len(parts), np.int64)
 
     beside = [name for name in sorted_rows.devices if name != device]
-    ran = {
+    busy_points = {
         name: set().union(
             *(range(start, start + size) for row_device, _, start, size in row_tuples if row_device == name)
         )
@@ -39,7 +39,7 @@ def test_busy_times_and_names_of_the_others_count_points(row_tuples, stretches, 
         for name in beside
     }
     others, busy = others_busy(sorted_rows, device_unions, numbers, parts, owner)
-    assert (others.tolist(), busy.tolist()) == ([len(beside)], [sum(map(len, ran.values()))])
+    assert (others.tolist(), busy.tolist()) == ([len(beside)], [sum(map(len, busy_points.values()))])
 
     time = {"a": 0, "b": 0}
     for name, op, start, size in row_tuples:

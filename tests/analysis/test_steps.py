@@ -171,19 +171,19 @@ def a_run(draw):
 def windows_of(marks, row_tuples):
     """The windows by the words of the definition, and the step of each launched row (None: of none)."""
     ends = [end for *_, end in marks]
-    of = [
+    step_of = [
         None if launched < marks[0][2] else next((k for k, end in enumerate(ends) if launched < end), None)
         for *_, launched in row_tuples
     ]
     before = [row[3] for row in row_tuples if row[4] < marks[0][2] and row[1] != "memcpy"]
     first, reach, windows = max([marks[0][2], *before]), None, []
     for step, (*_, end) in enumerate(marks):
-        mine = [row for row, its in zip(row_tuples, of, strict=True) if its == step]
+        mine = [row for row, its in zip(row_tuples, step_of, strict=True) if its == step]
         work_ends = [row[3] for row in mine if row[1] != "memcpy"] or [row[3] for row in mine]
         done_at = max([end, *work_ends, *([reach] if reach is not None else [])])
         windows.append((min(first, done_at) if reach is None else reach, done_at))
         reach = done_at
-    return windows, of
+    return windows, step_of
 
 
 @settings(max_examples=40, deadline=None)
@@ -191,13 +191,13 @@ def windows_of(marks, row_tuples):
 def test_windows_rows_and_cells_are_those_of_the_definition(run):
     marks, row_tuples = run
     linked, loose = [row for row in row_tuples if row[4] is not None], [row for row in row_tuples if row[4] is None]
-    windows, of = windows_of(marks, linked)
-    assume(any(step is not None for step in of))  # or else the rows count by their time, which other tests look at
+    windows, step_of = windows_of(marks, linked)
+    assume(any(step is not None for step in step_of))  # or else the rows count by their time, which other tests look at
     result = measure(work(*linked, *loose), annotations(*marks))
     assert list(zip(result.table["start_ps"], result.table["end_ps"], strict=True)) == windows
     kinds = {"compute": "compute", "collective": "collective", "memcpy": "memory"}
     for row in result.by_device.to_dict("records"):
-        ran = [
+        kinds_by_point = [
             {
                 kinds[kind]
                 for device, kind, begin, end, _ in row_tuples
@@ -206,10 +206,10 @@ def test_windows_rows_and_cells_are_those_of_the_definition(run):
             for point in range(*windows[row["place"]])
         ]
         assert [row[cell] for cell in CELLS] == [
-            sum(kinds_at == set(cell.split("+")) - {"idle"} for kinds_at in ran) for cell in CELLS
+            sum(kinds_at == set(cell.split("+")) - {"idle"} for kinds_at in kinds_by_point) for cell in CELLS
         ]
         start, end = windows[row["place"]]
-        mine = [device for (device, *_), its in zip(linked, of, strict=True) if its == row["place"]]
+        mine = [device for (device, *_), its in zip(linked, step_of, strict=True) if its == row["place"]]
         mine += [device for device, _, begin, *_ in loose if start <= begin < end]
         assert row["rows"] == mine.count(row["device"])
         assert row["did_nothing"] == (row["rows"] == 0)

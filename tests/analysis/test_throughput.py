@@ -58,8 +58,8 @@ def test_rates_beyond_int64_are_exact():
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**40)), min_size=1, max_size=8))
 def test_at_every_moment_it_is_the_sum_of_the_rows_that_run(what, row_tuples):
-    of = COPY if what == "H2D" else {"kind": "collective"}
-    rates = steps(*({"start_ps": at, "end_ps": at + lasts, "bytes": size} | of for at, lasts, size in row_tuples))
+    columns = COPY if what == "H2D" else {"kind": "collective"}
+    rates = steps(*({"start_ps": at, "end_ps": at + lasts, "bytes": size} | columns for at, lasts, size in row_tuples))
     (edges,) = rates.values()
     for moment in range(-1, 20):
         rates_so_far = [rate for edge, rate in edges if edge <= moment]

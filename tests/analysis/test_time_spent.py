@@ -19,15 +19,17 @@ def test_every_cell_counts_points(rows, some):
     for name, device in timeline_of(events(*rows)).unions.devices.items():
         did = time_spent(device, iv.intervals([a for a, _ in windows], [b for _, b in windows]))
         for place, window in enumerate(windows):
-            ran = [{KINDS[row[1]] for row in rows if row[0] == name and row[2] <= p < row[3]} for p in range(*window)]
+            by_point = [
+                {KINDS[row[1]] for row in rows if row[0] == name and row[2] <= p < row[3]} for p in range(*window)
+            ]
             for code, cell in enumerate(CELLS):
-                assert did.cells[code, place] == sum(kinds == set(cell.split("+")) - {"idle"} for kinds in ran)
-            assert did.busy[place] == sum(bool(kinds) for kinds in ran)
-            assert did.of(COMPUTE | COLLECTIVE)[place] == sum({"compute", "collective"} <= kinds for kinds in ran)
+                assert did.cells[code, place] == sum(kinds == set(cell.split("+")) - {"idle"} for kinds in by_point)
+            assert did.busy[place] == sum(bool(kinds) for kinds in by_point)
+            assert did.of(COMPUTE | COLLECTIVE)[place] == sum({"compute", "collective"} <= kinds for kinds in by_point)
             assert did.exposed_collective[place] == sum(
-                "collective" in kinds and "compute" not in kinds for kinds in ran
+                "collective" in kinds and "compute" not in kinds for kinds in by_point
             )
-            assert did.exposed_memory[place] == sum(kinds == {"memory"} for kinds in ran)
+            assert did.exposed_memory[place] == sum(kinds == {"memory"} for kinds in by_point)
 
 
 def test_a_device_that_did_nothing_idles_in_every_window():

@@ -15,30 +15,30 @@ INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (p
 @settings(max_examples=60, deadline=None)
 @given(st.lists(INTERVAL, min_size=1, max_size=8), st.lists(INTERVAL, max_size=4))
 def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
-    cut, places = events_inside(
+    pieces, places = events_inside(
         events(*[("gpu:0", "compute", *row, f"op{at}") for at, row in enumerate(rows)]),
         {"": np.array(windows, np.int64).reshape(-1, 2)},
     )
     points = {point for start, end in windows for point in range(start, end)}
     for at, (start, end) in enumerate(rows):
-        mine = cut[cut["name"] == f"op{at}"]
+        mine = pieces[pieces["name"] == f"op{at}"]
         assert sorted(p for row in mine.itertuples() for p in range(row.start_ps, row.end_ps)) == sorted(
             points & set(range(start, end))
         )
-    assert (cut["end_ps"] > cut["start_ps"]).all()
-    assert cut["name"].tolist() == [f"op{at}" for at in places]
+    assert (pieces["end_ps"] > pieces["start_ps"]).all()
+    assert pieces["name"].tolist() == [f"op{at}" for at in places]
 
 
 def test_a_row_over_two_windows_is_cut_in_two_and_keeps_its_columns():
     table = events(("gpu:0", "memcpy", 0, 30, "copy", "H2D"), ("gpu:1", "compute", 12, 12, "empty"))
-    cut, places = events_inside(table, {"": np.array([[5, 10], [12, 20]])})
-    assert cut[["device", "name", "direction", "start_ps", "end_ps"]].astype(object).to_numpy().tolist()[:2] == [
+    pieces, places = events_inside(table, {"": np.array([[5, 10], [12, 20]])})
+    assert pieces[["device", "name", "direction", "start_ps", "end_ps"]].astype(object).to_numpy().tolist()[:2] == [
         ["gpu:0", "copy", "H2D", 5, 10],
         ["gpu:0", "copy", "H2D", 12, 20],
     ]
-    assert cut["name"].tolist()[2:] == ["empty"]
+    assert pieces["name"].tolist()[2:] == ["empty"]
     assert places.tolist() == [0, 0, 1]
-    assert cut.dtypes.equals(table.dtypes)
+    assert pieces.dtypes.equals(table.dtypes)
 
 
 def test_windows_count_on_their_own_clock_alone():
@@ -46,8 +46,8 @@ def test_windows_count_on_their_own_clock_alone():
         EVENT_COLUMNS,
         [events((f"{host}/gpu:0", "compute", 0, 10), host=host, clock=host) for host in ("a", "b")],
     )
-    cut, places = events_inside(both, {"b": np.array([[2, 4]])})
-    assert cut[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
+    pieces, places = events_inside(both, {"b": np.array([[2, 4]])})
+    assert pieces[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
     assert places.tolist() == [1]
     assert len(events_inside(both, {})[0]) == 0
 

@@ -14,9 +14,9 @@ def match_rows(*row_dicts: dict) -> tuple[list[int], CollectiveInstances]:
     """The instance of each row, in the order in which the rows are given."""
     sorted_rows = rows(table(*row_dicts))
     instances = match(sorted_rows)
-    placed = np.empty(len(row_dicts), np.int64)
-    placed[sorted_rows.at] = instances.instance
-    return placed.tolist(), instances
+    in_given_order = np.empty(len(row_dicts), np.int64)
+    in_given_order[sorted_rows.at] = instances.instance
+    return in_given_order.tolist(), instances
 
 
 def by(instances: CollectiveInstances) -> list[str]:
@@ -24,24 +24,24 @@ def by(instances: CollectiveInstances) -> list[str]:
 
 
 def test_the_same_number_in_a_group_is_one_collective_whatever_the_order_of_the_ops():
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 10, group="dp", sequence=7, ranks="0,1"),
         row("gpu:0", 20, 30, group="dp", sequence=8, ranks="0,1"),
         row("gpu:1", 5, 11, group="dp", sequence=7, ranks="0,1"),
         row("gpu:1", 21, 31, group="tp", sequence=8, ranks="0,1"),
         row("gpu:0", 40, 50, kind="compute"),
     )
-    assert of == [0, 1, 0, 2, -1]
+    assert instance_of == [0, 1, 0, 2, -1]
     assert by(instances) == ["sequence", "nothing", "nothing"]
     assert instances.ranks.tolist() == [2, 2, 2]
 
 
 def test_different_numbers_in_a_group_are_never_one_even_at_the_same_time():
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 10, group="dp", sequence=7, ranks="0,1"),
         row("gpu:1", 0, 10, group="dp", sequence=8, ranks="0,1"),
     )
-    assert (of, by(instances)) == ([0, 1], ["nothing", "nothing"])
+    assert (instance_of, by(instances)) == ([0, 1], ["nothing", "nothing"])
 
 
 def test_an_op_that_an_execution_runs_several_times_is_matched_by_how_often_it_ran():
@@ -52,14 +52,14 @@ def test_an_op_that_an_execution_runs_several_times_is_matched_by_how_often_it_r
         for k in range(3)
         for device, late in (("gpu:0", 0), ("gpu:1", 3))
     ]
-    of, instances = match_rows(*row_dicts)
-    assert of == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    instance_of, instances = match_rows(*row_dicts)
+    assert instance_of == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert by(instances) == ["run"] * 6
 
 
 def test_devices_that_number_their_runs_each_for_itself_are_matched_by_order():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("tpu:0", 0, 10, run_id=3, **op),
         row("tpu:0", 100, 110, run_id=4, **op),
         row("tpu:0", 200, 210, run_id=5, **op),
@@ -67,36 +67,36 @@ def test_devices_that_number_their_runs_each_for_itself_are_matched_by_order():
         row("tpu:1", 101, 111, run_id=2, **op),
         row("tpu:1", 201, 211, run_id=3, **op),
     )
-    assert of == [0, 1, 2, 0, 1, 2]
+    assert instance_of == [0, 1, 2, 0, 1, 2]
     assert by(instances) == ["order"] * 3
     assert instances.notes == ()
 
 
 def test_runs_that_only_some_devices_share_do_not_part_what_ran_together():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("tpu:0", 0, 10, run_id=1, **op),
         row("tpu:1", 1, 10, run_id=1, **op),
         row("tpu:2", 2, 10, run_id=9, **op),
         row("tpu:3", 3, 10, run_id=9, **op),
     )
-    assert (of, by(instances)) == ([0, 0, 0, 0], ["order"])
+    assert (instance_of, by(instances)) == ([0, 0, 0, 0], ["order"])
 
 
 def test_a_run_that_one_device_did_not_record_stays_one_by_its_run():
     op = {"hlo_op": "all-reduce", "hlo_module": "jit_f"}
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 10, run_id=1, **op),
         row("gpu:1", 1, 10, run_id=1, **op),
         row("gpu:0", 20, 30, run_id=2, **op),
         row("gpu:1", 21, 30, run_id=2, **op),
         row("gpu:2", 22, 30, run_id=2, **op),
     )
-    assert (of, by(instances)) == ([0, 0, 1, 1, 1], ["run", "run"])
+    assert (instance_of, by(instances)) == ([0, 0, 1, 1, 1], ["run", "run"])
 
 
 def test_without_runs_the_kth_is_the_kth():
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("rank0/gpu:0", 0, 30, host="rank0", bytes=8),
         row("rank1/gpu:1", 20, 31, host="rank1", bytes=8),
         row("rank0/gpu:0", 40, 50, "all-to-all", host="rank0", bytes=6),
@@ -104,14 +104,14 @@ def test_without_runs_the_kth_is_the_kth():
         row("rank0/gpu:0", 60, 70, host="rank0", bytes=4),
         row("rank1/gpu:1", 66, 71, host="rank1", bytes=4),
     )
-    assert (of, by(instances)) == ([0, 0, 1, 1, 2, 2], ["order"] * 3)
+    assert (instance_of, by(instances)) == ([0, 0, 1, 1, 2, 2], ["order"] * 3)
 
 
 def test_a_device_that_began_to_record_later_is_matched_by_its_ends():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(5)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in range(2, 5)]
-    of, instances = match_rows(*first, *second)
-    assert of == [0, 1, 2, 3, 4, 2, 3, 4]
+    instance_of, instances = match_rows(*first, *second)
+    assert instance_of == [0, 1, 2, 3, 4, 2, 3, 4]
     assert by(instances) == ["nothing", "nothing", "order", "order", "order"]
     assert instances.notes == (
         "2 of the 8 rows of collectives could not be matched with those of other devices: they stand alone, and "
@@ -123,42 +123,42 @@ def test_equal_counts_do_not_hide_a_shift_when_collectives_follow_each_other_at_
     # Device 1 leaves each collective a little earlier and enters the next before device 0 has left.
     first = [row("gpu:0", 100 * k, 100 * k + 99) for k in range(6)]
     second = [row("gpu:1", 100 * k - 3, 100 * k + 96) for k in range(1, 7)]
-    of, _ = match_rows(*first, *second)
-    assert of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6]
+    instance_of, _ = match_rows(*first, *second)
+    assert instance_of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6]
 
 
 def test_collectives_that_follow_each_other_at_once_are_not_one_for_touching():
     op = {"hlo_op": "psum.1", "hlo_module": "jit_f"}
     first = [row("tpu:0", 10 * k, 10 * k + 10, run_id=k, **op) for k in range(5)]
     second = [row("tpu:1", 10 * k, 10 * k + 10, run_id=k - 1, **op) for k in range(1, 5)]
-    of, instances = match_rows(*first, *second)
-    assert of == [0, 1, 2, 3, 4, 1, 2, 3, 4]
+    instance_of, instances = match_rows(*first, *second)
+    assert instance_of == [0, 1, 2, 3, 4, 1, 2, 3, 4]
     assert by(instances) == ["nothing", *["order"] * 4]
 
 
 def test_a_rank_that_leaves_before_another_enters_was_in_another_all_reduce():
-    of, instances = match_rows(row("gpu:0", 0, 10), row("gpu:1", 50, 60))
-    assert (of, by(instances)) == ([0, 1], ["nothing", "nothing"])
+    instance_of, instances = match_rows(row("gpu:0", 0, 10), row("gpu:1", 50, 60))
+    assert (instance_of, by(instances)) == ([0, 1], ["nothing", "nothing"])
     assert len(instances.notes) == 1
 
 
 def test_the_end_of_one_all_reduce_in_the_beginning_of_the_next_is_no_match():
-    of, instances = match_rows(row("gpu:0", 11, 23), row("gpu:1", 2, 14))
-    assert (of, by(instances)) == ([1, 0], ["nothing", "nothing"])
+    instance_of, instances = match_rows(row("gpu:0", 11, 23), row("gpu:1", 2, 14))
+    assert (instance_of, by(instances)) == ([1, 0], ["nothing", "nothing"])
 
 
 def test_a_record_that_is_missing_in_the_middle_parts_only_itself():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(7)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in (0, 1, 2, 4, 5, 6)]
-    of, _ = match_rows(*first, *second)
-    assert of == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 4, 5, 6]
+    instance_of, _ = match_rows(*first, *second)
+    assert instance_of == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 4, 5, 6]
 
 
 def test_records_that_are_missing_in_several_places_part_only_themselves():
     first = [row("gpu:0", 100 * k, 100 * k + 50) for k in range(12)]
     second = [row("gpu:1", 100 * k + 20, 100 * k + 51) for k in range(12) if k not in (3, 7)]
-    of, _ = match_rows(*first, *second)
-    assert of == [*range(12), 0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+    instance_of, _ = match_rows(*first, *second)
+    assert instance_of == [*range(12), 0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
 
 
 def test_a_loop_of_which_one_device_missed_the_first_round_is_not_counted_from_there():
@@ -166,18 +166,18 @@ def test_a_loop_of_which_one_device_missed_the_first_round_is_not_counted_from_t
     loop = {"hlo_op": "psum.1", "hlo_module": "jit_f", "run_id": 4}
     first = [row("gpu:0", 100 * k, 100 * k + 99, **loop) for k in range(6)]
     second = [row("gpu:1", 100 * k - 3, 100 * k + 96, **loop) for k in range(1, 6)]
-    of, _ = match_rows(*first, *second)
-    assert of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+    instance_of, _ = match_rows(*first, *second)
+    assert instance_of == [0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
 
 
 def test_a_run_tells_what_is_one_though_a_rank_left_a_broadcast_before_another_came():
     op = {"hlo_op": "broadcast.1", "hlo_module": "jit_f"}
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 5, "collective-broadcast", run_id=1, **op),
         row("gpu:1", 8, 12, "collective-broadcast", run_id=1, **op),
         row("gpu:2", 30, 40, "collective-broadcast", run_id=2, **op),
     )
-    assert (of, by(instances)) == ([0, 0, 1], ["run", "nothing"])
+    assert (instance_of, by(instances)) == ([0, 0, 1], ["run", "nothing"])
 
 
 def test_clocks_that_differ_by_microseconds_do_not_part_a_short_collective():
@@ -190,22 +190,22 @@ def test_clocks_that_differ_by_microseconds_do_not_part_a_short_collective():
 
 
 def test_devices_on_different_clocks_are_never_one():
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("a/gpu:0", 0, 10, host="a", clock="a", group="dp", sequence=1),
         row("b/gpu:0", 0, 10, host="b", clock="b", group="dp", sequence=1),
     )
-    assert (of, by(instances), instances.notes) == ([0, 1], ["nothing", "nothing"], ())
+    assert (instance_of, by(instances), instances.notes) == ([0, 1], ["nothing", "nothing"], ())
 
 
 def test_one_group_that_lists_all_devices_needs_no_numbers():
-    of, instances = match_rows(row("gpu:4", 0, 10, ranks="0,1"), row("gpu:7", 0, 10, ranks="0,1"))
-    assert (of, instances.ranks.tolist(), instances.notes) == ([0, 0], [2], ())
+    instance_of, instances = match_rows(row("gpu:4", 0, 10, ranks="0,1"), row("gpu:7", 0, 10, ranks="0,1"))
+    assert (instance_of, instances.ranks.tolist(), instances.notes) == ([0, 0], [2], ())
 
 
 def test_several_groups_are_told_by_the_order_of_the_devices_of_one_process():
     row_dicts = [row(f"gpu:{k}", k, 20, ranks="{{0,2},{1,3}}") for k in range(4)]
-    of, instances = match_rows(*row_dicts)
-    assert of == [0, 1, 0, 1]
+    instance_of, instances = match_rows(*row_dicts)
+    assert instance_of == [0, 1, 0, 1]
     assert instances.ranks.tolist() == [2, 2]
     assert instances.notes == (
         "The ranks {{0,2},{1,3}} were taken for the devices in order, as JAX numbers those of one process unless a "
@@ -214,8 +214,8 @@ def test_several_groups_are_told_by_the_order_of_the_devices_of_one_process():
 
 
 def test_groups_that_the_trace_does_not_show_whole_leave_each_device_alone():
-    of, instances = match_rows(*(row(f"tpu:{k}", 0, 10, ranks="{{0,4},{1,5},{2,6},{3,7}}") for k in range(4)))
-    assert (of, instances.ranks.tolist()) == ([0, 1, 2, 3], [2, 2, 2, 2])
+    instance_of, instances = match_rows(*(row(f"tpu:{k}", 0, 10, ranks="{{0,4},{1,5},{2,6},{3,7}}") for k in range(4)))
+    assert (instance_of, instances.ranks.tolist()) == ([0, 1, 2, 3], [2, 2, 2, 2])
     assert instances.notes == (
         "Which devices of this trace are the ranks {{0,4},{1,5},{2,6},{3,7}} is not known: those collectives are not "
         "matched, and their waiting is not known either.",
@@ -223,7 +223,7 @@ def test_groups_that_the_trace_does_not_show_whole_leave_each_device_alone():
 
 
 def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
-    of, _ = match_rows(
+    instance_of, _ = match_rows(
         row("gpu:0", 0, 10, "send", ranks="0,1"),
         row("gpu:0", 20, 30, "recv", ranks="0,1"),
         row("gpu:1", 2, 10, "recv", ranks="0,1"),
@@ -231,16 +231,16 @@ def test_a_send_and_its_recv_are_one_and_each_direction_is_another():
         row("gpu:1", 42, 50, "send", ranks="0,1"),
         row("gpu:0", 40, 50, "recv", ranks="0,1"),
     )
-    assert of == [0, 1, 0, 1, 2, 2]
+    assert instance_of == [0, 1, 0, 1, 2, 2]
 
 
 def test_sends_among_more_devices_do_not_tell_their_peers():
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 10, "send", ranks="0,1,2"),
         row("gpu:1", 0, 10, "recv", ranks="0,1,2"),
         row("gpu:2", 0, 10, "recv", ranks="0,1,2"),
     )
-    assert of == [0, 1, 2]
+    assert instance_of == [0, 1, 2]
     assert instances.notes == (
         "3 sends and receives among more than two devices do not tell their peers: they stand alone.",
     )
@@ -248,13 +248,13 @@ def test_sends_among_more_devices_do_not_tell_their_peers():
 
 def test_what_one_stream_of_each_device_runs_is_not_mixed_with_what_another_runs():
     # The second device runs the two at once in the other order.
-    of, _ = match_rows(
+    instance_of, _ = match_rows(
         row("gpu:0", 0, 50, lane="stream 1"),
         row("gpu:0", 10, 60, lane="stream 2"),
         row("gpu:1", 5, 60, lane="stream 2"),
         row("gpu:1", 12, 50, lane="stream 1"),
     )
-    assert of == [0, 1, 1, 0]
+    assert instance_of == [0, 1, 1, 0]
 
 
 def test_streams_that_have_other_names_on_other_devices_tell_nothing():
@@ -265,18 +265,18 @@ def test_streams_that_have_other_names_on_other_devices_tell_nothing():
 
 def test_a_kernel_whose_category_is_not_told_is_named_by_itself():
     name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
-    of, instances = match_rows(
+    instance_of, instances = match_rows(
         row("gpu:0", 0, 10, None, name=name),
         row("gpu:1", 0, 10, "all-reduce-start", name=name),
         row("gpu:0", 20, 30, None, name="ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096>)"),
     )
-    assert of == [0, 0, 1]
+    assert instance_of == [0, 0, 1]
     assert [instances.operations[code] for code in instances.operation] == ["all-reduce", "ncclDevKernel_Generic_1"]
 
 
 def test_rows_without_a_device_and_other_kinds_have_no_instance():
-    of, _ = match_rows(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
-    assert of == [-1, -1]
+    instance_of, _ = match_rows(row("cpu:?", 0, 10), row("cpu:0", 0, 10, kind="compute"))
+    assert instance_of == [-1, -1]
     assert match(rows(table())).instance.tolist() == []
 
 
@@ -325,9 +325,9 @@ def programs(draw):
 @given(programs())
 def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
     row_dicts, truth, identified_by, complete = program
-    of, instances = match_rows(*row_dicts)
+    instance_of, instances = match_rows(*row_dicts)
     whole: dict[int, set[int]] = {}
-    for at, instance in enumerate(of):
+    for at, instance in enumerate(instance_of):
         whole.setdefault(instance, set()).add(truth[at])
     assert all(len(members) == 1 for members in whole.values())
     if complete or identified_by == "sequence":
@@ -335,7 +335,7 @@ def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
     # At most one row of a device, numbered by first start, and no rank leaves before all have entered.
     first = {}
     for instance in whole:
-        mine = [row for row, at in zip(row_dicts, of, strict=True) if at == instance]
+        mine = [row for row, at in zip(row_dicts, instance_of, strict=True) if at == instance]
         assert len({row["device"] for row in mine}) == len(mine)
         assert max(row["start_ps"] for row in mine) <= min(row["end_ps"] for row in mine)
         first[instance] = min(row["start_ps"] for row in mine)

@@ -89,10 +89,10 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
         for id, (*_, start, _, ahead) in enumerate(row_tuples)
         if ahead is not None
     ]
-    ordered = timeline(rows, launches, [{**sync, "end": sync["start"] + 1} for sync in some])
+    whole = timeline(rows, launches, [{**sync, "end": sync["start"] + 1} for sync in some])
     # In the order of Rows: device, lane, start, end, and when it was launched.
-    placed = [(*row_tuples[at][:4], row_tuples[at][2] - (row_tuples[at][4] or 0)) for at in ordered.rows.at.tolist()]
-    syncs = ordered.syncs
+    placed = [(*row_tuples[at][:4], row_tuples[at][2] - (row_tuples[at][4] or 0)) for at in whole.rows.at.tolist()]
+    syncs = whole.syncs
     edges = set(zip(syncs.sync.tolist(), syncs.row.tolist(), strict=True))
     expected = set()
     for at, sync in enumerate(some):

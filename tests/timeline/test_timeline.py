@@ -317,13 +317,13 @@ def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_th
     }
     for name, device in inside.unions.devices.items():
         for kind, of in (("compute", "compute"), ("collective", "collective"), ("memory", "memcpy memset")):
-            ran = {
+            busy_points = {
                 p
                 for host, what, start, end in with_ends(lines)
                 if name.startswith(host) and what in of.split()
                 for p in range(start, end)
             }
-            assert points_in(getattr(device, kind)) == ran & points[device.clock]
+            assert points_in(getattr(device, kind)) == busy_points & points[device.clock]
 
 
 def with_ends(lines):

@@ -27,10 +27,10 @@ def test_devices_stand_in_natural_order():
 
 def test_inside_several_windows_only_their_parts_remain():
     device_unions = unions(rows(events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 8, 20, "c", "H2D"))))
-    cut = device_unions.inside(np.array([[1, 2], [9, 12]]))
-    assert cut.devices["gpu:0"].compute.tolist() == [[1, 2], [9, 10]]
-    assert cut.devices["gpu:0"].directions["H2D"].tolist() == [[9, 12]]
-    assert cut.devices["gpu:0"].busy.tolist() == [[1, 2], [9, 12]]
+    inside = device_unions.inside(np.array([[1, 2], [9, 12]]))
+    assert inside.devices["gpu:0"].compute.tolist() == [[1, 2], [9, 10]]
+    assert inside.devices["gpu:0"].directions["H2D"].tolist() == [[9, 12]]
+    assert inside.devices["gpu:0"].busy.tolist() == [[1, 2], [9, 12]]
 
 
 def test_the_rows_of_each_device_are_merged_and_the_window_is_from_first_start_to_last_end():
@@ -60,17 +60,19 @@ def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
     full = [(device, kind, start, start + size) for device, kind, start, size in some]
     for name, device in unions(rows(events(*full))).devices.items():
         edges, code = device.cells
-        ran = dict.fromkeys(range(26), 0)
+        expected = dict.fromkeys(range(26), 0)
         for _, kind, start, end in (row for row in full if row[0] == name):
             for p in range(start, end):
-                ran[p] |= CODES[kind]
+                expected[p] |= CODES[kind]
         actual = dict.fromkeys(range(26), 0)
         for start, end, what in zip(edges[:-1].tolist(), edges[1:].tolist(), code.tolist(), strict=True):
             actual |= dict.fromkeys(range(start, end), what)
-        assert actual == ran
+        assert actual == expected
         for kinds in range(8):
             union = device.union_of(kinds)
-            assert {p for start, end in union.tolist() for p in range(start, end)} == {p for p in ran if ran[p] & kinds}
+            assert {p for start, end in union.tolist() for p in range(start, end)} == {
+                p for p in expected if expected[p] & kinds
+            }
             assert (union.ravel()[1:] > union.ravel()[:-1]).all()
         assert device.busy.tolist() == device.union_of(COMPUTE | COLLECTIVE | MEMORY).tolist()
 

@@ -19,23 +19,23 @@ from tracekit.timeline.timeline import timeline_of
 LENGTHS = st.integers(1, 9)
 
 
-def collective_of(ran, sorted_rows):
+def collective_of(recording, sorted_rows):
     """The collective of each row, by what the program says."""
-    order = sorted(ran.rows, key=lambda row: (row.thread, row.at))
+    order = sorted(recording.rows, key=lambda row: (row.thread, row.at))
     numbers = sorted({row.do.event for row in order if row.do.kind == "collective"})
-    of = [numbers.index(row.do.event) if row.do.kind == "collective" else -1 for row in order]
-    return np.array(of, np.int64)[sorted_rows.at]
+    collectives = [numbers.index(row.do.event) if row.do.kind == "collective" else -1 for row in order]
+    return np.array(collectives, np.int64)[sorted_rows.at]
 
 
-def graph_of(ran):
-    timeline = timeline_of(ran.trace())
-    return timeline.rows, graph(with_instances(timeline, collective_of(ran, timeline.rows)))
+def graph_of(recording):
+    timeline = timeline_of(recording.trace())
+    return timeline.rows, graph(with_instances(timeline, collective_of(recording, timeline.rows)))
 
 
-def replay_program(ran, *what):
+def replay_program(recording, *what):
     """The length of the whole program, and what it is without each of `what`."""
-    sorted_rows, dag = graph_of(ran)
-    whole = plan(dag, np.array([0]), np.array([ran.end]), np.array([0]))
+    sorted_rows, dag = graph_of(recording)
+    whole = plan(dag, np.array([0]), np.array([recording.end]), np.array([0]))
     names = sorted_rows.labels("name")
     op = np.full(len(dag.start), -1, np.int32)
     op[dag.first[3] : dag.first[4]] = sorted_rows.codes("name")
@@ -114,46 +114,48 @@ CASES = {
 @given(programs(), st.sampled_from([1, 60, 1_000_000]))
 def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program, room):
     """Whether there is room for one column at once, for some, or for all."""
-    ran = run(program)
+    recording = run(program)
     with mock.patch("tracekit.analysis.critical_path.replay._ROOM", room):
-        lengths = replay_program(ran, *(what for what, _ in CASES.values()))
-    assert lengths == [ran.end, *(simulate(program).end for _, simulate in CASES.values())]
+        lengths = replay_program(recording, *(what for what, _ in CASES.values()))
+    assert lengths == [recording.end, *(simulate(program).end for _, simulate in CASES.values())]
 
 
 @settings(max_examples=60, deadline=None)
 @given(programs())
 def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
-    ran = run(program)
-    _, dag = graph_of(ran)
-    path = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
-    assert path.parts.sum() == ran.end
+    recording = run(program)
+    _, dag = graph_of(recording)
+    path = find_paths(dag, plan(dag, np.array([0]), np.array([recording.end]), np.array([0])), np.array([True]))
+    assert path.parts.sum() == recording.end
     assert path.parts[0, Part.UNEXPLAINED] == 0
-    assert path.parts[0].sum() == ran.end
+    assert path.parts[0].sum() == recording.end
     parts_ps = {Part(part).name: int(time) for part, time in enumerate(path.parts[0]) if time}
-    assert tuple(sorted(parts_ps.items())) in longest_chains(ran, program)
-    assert (path.end - path.start).sum() == ran.end
+    assert tuple(sorted(parts_ps.items())) in longest_chains(recording, program)
+    assert (path.end - path.start).sum() == recording.end
     assert path.end[1:].tolist() == path.start[:-1].tolist()
 
 
-def longest_chains(ran, program):
+def longest_chains(recording, program):
     """What each chain that fills the whole time from 0 to the end is made of, found by trying all of them.
 
     A chain is a row of pieces, each of which begins when the one before it ends and could not have begun earlier.
     """
     pieces = []  # (begin, end, part, key)
-    for row in ran.rows:
-        same = [other.start for other in ran.rows if other.do.kind == "collective" and other.do.event == row.do.event]
+    for row in recording.rows:
+        same = [
+            other.start for other in recording.rows if other.do.kind == "collective" and other.do.event == row.do.event
+        ]
         met = max(same) if row.do.kind == "collective" else row.start
         part = row.do.kind.upper()
         if row.do.kind == "collective" and len(same) == 1:
             part = "ALONE_COLLECTIVE"
         pieces.append((met, row.end, part, ("row", row)))
-    for thread, at, start, end, do in ran.calls:
+    for thread, at, start, end, do in recording.calls:
         if do.what in ("copy", "sync"):
             start = end - do.call  # what it waited for was over then
         part = "HOST_LAUNCH" if do.what in ("launch", "copy") else "HOST_WORK"
         pieces.append((start, end, part, ("call", thread, at, do)))
-    for thread, start, end in ran.works:
+    for thread, start, end in recording.works:
         pieces.append((start, end, "HOST_WORK", ("work", thread)))
     compositions = {}
 
@@ -169,20 +171,20 @@ def longest_chains(ran, program):
         return compositions[moment]
 
     compositions[0] = {()}
-    return chains(ran.end)
+    return chains(recording.end)
 
 
 def test_launch_latency_is_found_and_kept_where_a_row_waits_for_its_launch():
     # Every row is awaited before the next is launched, so that each finds its device idle.
     turn = [Do("work", 4), Do("launch", 2, ticks=5, name="a"), Do("sync", 1)]
     program = [[*turn * 10, Do("launch", 2, ticks=7, name="a")]]
-    ran = run(program, latency=3)
-    _, dag = graph_of(ran)
+    recording = run(program, latency=3)
+    _, dag = graph_of(recording)
     assert dag.latency_ps.tolist() == [3, 0]
-    lengths = replay_program(ran, *(CASES[case][0] for case in ("the host", "an op")))
+    lengths = replay_program(recording, *(CASES[case][0] for case in ("the host", "an op")))
     free = run(without(program, lambda do: True, call=0), latency=0).end
-    assert lengths == [ran.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
-    path = find_paths(dag, plan(dag, np.array([0]), np.array([ran.end]), np.array([0])), np.array([True]))
+    assert lengths == [recording.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
+    path = find_paths(dag, plan(dag, np.array([0]), np.array([recording.end]), np.array([0])), np.array([True]))
     assert path.parts[0, [Part.LAUNCH_LATENCY, Part.HOST_WORK, Part.COMPUTE]].tolist() == [33, 50, 57]
 
 
