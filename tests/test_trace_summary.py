@@ -84,7 +84,7 @@ def test_clocks_that_are_not_aligned_are_told_and_never_put_on_one_axis():
     assert [output[at] for at in (8, 13, 14, 19)] == ["a/gpu:0", "100 %", "b/gpu:0", "100 %"]
 
 
-def test_of_many_devices_the_first_are_shown_in_natural_order_and_the_rest_places_by_count():
+def test_of_many_devices_the_first_are_shown_in_natural_order_and_the_rest_counted():
     many_devices = trace(events(*[(f"gpu:{at}", "compute", 0, 5) for at in range(20)]))
     output = words(many_devices._repr_html_())
     assert [cell for cell in output if cell.startswith("gpu:")] == [f"gpu:{at}" for at in range(16)]

@@ -43,7 +43,7 @@ def test_directions_devices_and_collectives_are_apart_and_what_has_no_bytes_is_l
     }
 
 
-def test_rows_that_take_no_time_have_no_rate_but_are_places_by_count():
+def test_rows_that_take_no_time_have_no_rate_but_are_counted():
     (rate,) = throughput(rows(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5)))))
     assert (rate.instant, rate.edges.tolist(), rate.bytes_per_s) == (2, [5, 6], [3 * 10**12, 0])
 

@@ -227,7 +227,7 @@ def test_whatever_is_there_it_is_one_screen(any_trace):
     assert len(screen) <= HEIGHT + MIN_NOTE_LINES
 
 
-def test_notes_without_room_are_places_by_count():
+def test_notes_without_room_are_counted():
     screen = lines(contents(many_devices()))
     note_count = sum("something that takes" in line for line in screen)
     assert note_count > 0

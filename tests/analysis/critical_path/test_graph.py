@@ -81,7 +81,7 @@ def test_a_pair_that_nothing_waited_for_was_in_flight_for_nobody_knows_how_long(
     assert (dag.end - dag.start).tolist() == [0, 7 * US, 2000]
 
 
-def test_a_row_that_starts_before_its_launch_is_not_taken_for_launched_and_is_places_by_count():
+def test_a_row_that_starts_before_its_launch_is_not_taken_for_launched_and_is_counted():
     gpu_trace = trace(
         [
             ("gpu:0", "a", "compute", 5, 9, {"correlation_id": 1}),

@@ -174,7 +174,7 @@ def test_a_narrow_phase_that_repeats_is_named_once():
     assert [text.get_text() for text in gantt(TWO, title="", phases=phases).axes[0].texts] == ["step"]
 
 
-def test_phase_names_without_room_are_places_by_count():
+def test_phase_names_without_room_are_counted():
     phases = phases_of(*[(f"a name {i}", i * 10**7, (i + 1) * 10**7) for i in range(9)])
     assert words(gantt(TWO, title="", phases=phases))[-1] == "8 phase labels omitted."
 

@@ -159,7 +159,7 @@ def test_streams_stand_below_their_device_where_they_are_few_and_threads_of_a_cp
     assert [line.label for line in strips_of(many, 9)[0].lines] == ["gpu:0"]
 
 
-def test_more_devices_and_phases_than_there_is_room_for_are_places_by_count():
+def test_more_devices_and_phases_than_there_is_room_for_are_counted():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_text.MAX_DEVICES + 84)])
     marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_text.MAX_PHASES + 2)])
     lines = drawing(trace(frame, marks))
