@@ -72,6 +72,7 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     of = timeline.inside(report.compared_rounds) if stretches else timeline
     inside = {name: getattr(report, name) for name in _REPORTED}
     inside["verdicts"] = _verdicts(report.verdict, report.verdicts)
+    inside["whole"] = fields(report.whole) | {"name": "whole trace"}
     sections = [_section(section) for section in report.sections]
     return {**inside, "sections": sections, "explanation": _explanation(report.explanation, of, stretches)}
 

@@ -9,6 +9,7 @@ import pytest
 import tracekit
 from tests.frames import events, spans, trace
 from tracekit.errors import TracekitError
+from tracekit.report.html.page import page
 
 MS = 10**9
 MARKS = spans(("one", 0, 10 * MS), ("two", 10 * MS, 20 * MS), ("both", 20 * MS, 30 * MS))
@@ -30,6 +31,15 @@ def test_annotations_become_phases_and_are_compared():
     assert report.verdicts == tracekit.analyse(replace(TRACE, spans=marks)).verdicts
     assert report.headline.startswith("both: ")
     assert tracekit.analyse(TRACE).headline != report.headline
+
+
+def test_a_phase_may_be_called_as_people_call_the_whole():
+    report = tracekit.analyse(replace(TRACE, spans=spans(("whole trace", 0, 15 * MS))))
+    assert (report.verdict, list(report.verdicts)) == (None, ["whole trace"])
+    assert (report.whole.name, report.inside["whole trace"].name) == (None, "whole trace")
+    items = [part for part in page(report).split("<dt>") if part.startswith("<bdi>whole trace</bdi></dt><dd>")]
+    assert len(items) == 1
+    assert report.verdicts["whole trace"] in items[0]
 
 
 def test_whatever_a_user_has_in_hand_gives_the_same_report():

@@ -23,16 +23,22 @@ from tracekit.vocabulary.kinds import Kind
 class Stretch:
     """What ran in one stretch of the trace: the whole, or the windows of one phase.
 
-    `waiting_ratio` is the part of the collectives begun in it that was spent waiting for a peer: the sum of their
-    `wait_ps` over the sum of their durations, None where the trace shows no waits.
+    `name` is that of the phase, None for the whole trace. `waiting_ratio` is the part of the collectives begun in it
+    that was spent waiting for a peer: the sum of their `wait_ps` over the sum of their durations, None where the trace
+    shows no waits.
     """
 
-    name: str
+    name: str | None
     partition: pd.DataFrame
     overlap: pd.DataFrame
     pairs: pd.DataFrame
     concurrency: pd.DataFrame
     waiting_ratio: float | None
+
+    @property
+    def label(self) -> str:
+        """What people read for its name."""
+        return "whole trace" if self.name is None else self.name
 
     @property
     def parallelism(self) -> float | None:
@@ -194,8 +200,8 @@ def concurrency(source: Source, window: Windows | None = None) -> pd.DataFrame:
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
 
 
-def stretch_of(timeline: Timeline, name: str) -> Stretch:
-    """What ran in the windows of a timeline."""
+def stretch_of(timeline: Timeline, name: str | None = None) -> Stretch:
+    """What ran in the windows of a timeline: of the phase called `name`, or the whole trace."""
     return Stretch(
         name,
         partition(timeline),

@@ -50,7 +50,7 @@ def analyse(
     results = run(
         [
             *tasks(looked_at),
-            Task("whole", lambda: stretch_of(timeline, "whole trace")),
+            Task("whole", lambda: stretch_of(timeline)),
             Task("inside", lambda: {name: stretch_of(timeline.inside(at), name) for name, at in marks.windows.items()}),
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),

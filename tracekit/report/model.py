@@ -94,7 +94,7 @@ class Report:
     @property
     def labelled_verdicts(self) -> list[tuple[str, str]]:
         """What each verdict is on, and the verdict: the whole trace first, if it has one, then the phases."""
-        return [*([(self.whole.name, self.verdict)] if self.verdict is not None else []), *self.verdicts.items()]
+        return [*([(self.whole.label, self.verdict)] if self.verdict is not None else []), *self.verdicts.items()]
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

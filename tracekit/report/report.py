@@ -84,7 +84,7 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
         refuse_inside(out, Path(report.trace.source))
     picture = "gantt.png" if timeline else None
     stretches = [report.whole, *report.inside.values()]
-    overlap = pd.concat([stretch.overlap.assign(phase=stretch.name) for stretch in stretches], ignore_index=True)
+    overlap = pd.concat([stretch.overlap.assign(phase=stretch.label) for stretch in stretches], ignore_index=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
         progress("tables")

@@ -78,14 +78,14 @@ class CriticalPath(
 ):
     """The critical paths of the counted steps; times in ps, ratios in 0..1.
 
-    `steps`: one row a step; `replayed_ps` is its length if everything began as soon as what it is proven to wait for
-    had ended, `error_ratio` that over `wall_ps`, less 1, never above 0. What is missing is `unexplained_ps`: times on
-    the path at which nothing tells why it did not go on. `shown` marks the `median` and the `longest` step, of whose
-    paths `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of
-    `steps`. `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is
-    a device or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the
-    second. `what_if`: all counted steps together if `what` took no
-    time; null with a `reason` where too little is explained. `step_what_if`: the same for each step. `edges`: the
+    `steps`: one row a step, the whole trace as one without `step` and `name`; `replayed_ps` is its length if everything
+    began as soon as what it is proven to wait for had ended, `error_ratio` that over `wall_ps`, less 1, never above 0.
+    What is missing is `unexplained_ps`: times on the path at which nothing tells why it did not go on. `shown` marks
+    the `median` and the `longest` step, of whose paths `pieces` are in `path`. `composition`: the parts of each path,
+    which sum to `wall_ps`; `at` is a row of `steps`. `total`: the parts of all paths. `path`: the pieces in order, at
+    most the PIECES longest of a step; `on` is a device or a thread, `place` a row of the trace's `frame`; work of the
+    host between two calls is named `until` the second. `what_if`: all counted steps together if `what` took no time;
+    null with a `reason` where too little is explained. `step_what_if`: the same for each step. `edges`: the
     dependencies that were found, by sort (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out.
     `lacking`: why there is nothing.
     """
@@ -172,7 +172,7 @@ def _counted_steps(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
             device_rows = rows.of(device)
             low, high = windows.get(clock, (int(rows.start[device_rows][0]), int(rows.end[device_rows].max())))
             windows[clock] = min(low, int(rows.start[device_rows][0])), max(high, int(rows.end[device_rows].max()))
-    whole_windows = [(clock, None, "whole trace", low, high) for clock, (low, high) in windows.items() if high > low]
+    whole_windows = [(clock, None, None, low, high) for clock, (low, high) in windows.items() if high > low]
     return pd.DataFrame(whole_windows, columns=columns)
 
 

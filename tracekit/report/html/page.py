@@ -107,7 +107,7 @@ def _verdicts(report: Report) -> Markup:
         for phase, verdict in report.verdicts.items()
     ]
     if report.verdict is not None:
-        items.insert(0, tag("div", tag("dt", name(report.whole.name)), tag("dd", report.verdict)))
+        items.insert(0, tag("div", tag("dt", name(report.whole.label)), tag("dd", report.verdict)))
     return tag("dl", *items, class_="verdicts")
 
 

@@ -57,7 +57,7 @@ def partitions(report: Report) -> Markup:
     ran = {cell for stretch in stretches for cell in CELL_WORDS if (stretch.partition[cell] > 0).any()}
     key = _legend([_segment(cell, 0) for cell in CELL_WORDS if cell in ran])
     whole, *inside = [
-        _bars(_devices(stretch, in_words=not at), f"Time of each device, {stretch.name}", _idlest(stretch))
+        _bars(_devices(stretch, in_words=not at), f"Time of each device, {stretch.label}", _idlest(stretch))
         for at, stretch in enumerate(stretches)
     ]
     if not inside:
@@ -70,7 +70,7 @@ def partitions(report: Report) -> Markup:
 def _title(stretch: Stretch) -> Markup:
     windows = sorted(set(stretch.partition["window_ps"]))
     length = " to ".join(time(window) for window in dict.fromkeys([*windows[:1], *windows[-1:]]))
-    return join([name(stretch.name), tag("small", f" {length}")])
+    return join([name(stretch.label), tag("small", f" {length}")])
 
 
 def _segment(cell: str, time_ps: int) -> Segment:
@@ -107,7 +107,7 @@ def concurrency(report: Report) -> Markup:
             average = figure(mean(stretch.parallelism), stretch.parallelism)
             more = join(["; " if most <= _IN_WORDS else None, average, " busy on average while any was"])
         whole_ps = sum(time_ps for _, time_ps in times)
-        bars.append(_bar(stretch.name, segments, whole_ps, most <= _IN_WORDS, more))
+        bars.append(_bar(stretch.label, segments, whole_ps, most <= _IN_WORDS, more))
     return join([key, _bars(bars, "Devices busy at once")])
 
 
@@ -125,7 +125,7 @@ def matrices(report: Report) -> Markup:
     parts = [tag("div", *_both(report.whole), class_="pairs")]
     for stretch in report.inside.values():
         inside = tag("div", *_both(stretch), class_="pairs")
-        parts.append(tag("details", tag("summary", name(stretch.name)), inside, open=stretch.name in report.compared))
+        parts.append(tag("details", tag("summary", name(stretch.label)), inside, open=stretch.name in report.compared))
     return join(parts)
 
 
@@ -166,7 +166,7 @@ def _matrix(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
         tag("tbody", *rows),
         class_="matrix dense" if dense else "matrix",
     )
-    return wide(table, f"{caption}, {stretch.name}")
+    return wide(table, f"{caption}, {stretch.label}")
 
 
 def _cell(ratio: float, reason: str, dense: bool) -> Markup:

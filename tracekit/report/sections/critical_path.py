@@ -80,7 +80,7 @@ def _name(step: dict[str, Any]) -> str:
     """The step of median length by its number, or the phase that stands for it; without steps the whole trace."""
     wall = time(step["wall_ps"])
     if pd.isna(step["step"]):
-        return f"the whole trace ({wall})" if step["name"] == "whole trace" else f"a round of {step['name']!r} ({wall})"
+        return f"the whole trace ({wall})" if pd.isna(step["name"]) else f"a round of {step['name']!r} ({wall})"
     return f"step {step['step']} (the median, {wall})"
 
 

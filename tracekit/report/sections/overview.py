@@ -182,7 +182,7 @@ def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         len(whole.partition),
     )
     cells = table_of(
-        [row | {"in": stretch.name} for stretch in [whole, *inside.values()] for row in records(stretch.partition)],
+        [row | {"in": stretch.label} for stretch in [whole, *inside.values()] for row in records(stretch.partition)],
         "time.cells",
         "Time of each device; its eight cells add up to the window",
         [
@@ -223,7 +223,7 @@ def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
                 brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
-                place.append(row | {"in": stretch.name, "device": device, "work": work, "behind": behind})
+                place.append(row | {"in": stretch.label, "device": device, "work": work, "behind": behind})
     title = "Hidden behind compute"
     if not first and not rest:
         return Section("hidden", title, ("No collective and no copy ran.",))
@@ -265,7 +265,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         else:
             places = [len(rows) + at for at, there in enumerate(pairs["ratio_min"].notna()) if there]
         brief += places if is_brief else []
-        rows += [row | {"in": stretch.name} for row in records(pairs)]
+        rows += [row | {"in": stretch.label} for row in records(pairs)]
     number = len(whole.pairs)
     about = (
         f"The {_EXTREMES} pairs that overlap least, then the {_EXTREMES} that overlap most; all {count(number)} are in "
@@ -298,7 +298,7 @@ def _concurrency(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     if not stretches:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))
     rows = [
-        row | {"in": stretch.name, "window_ps": int(stretch.concurrency["time_ps"].sum())}
+        row | {"in": stretch.label, "window_ps": int(stretch.concurrency["time_ps"].sum())}
         for stretch in stretches
         for row in records(stretch.concurrency)
         if row["time_ps"]

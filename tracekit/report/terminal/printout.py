@@ -65,7 +65,7 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
     names = sorted(report.verdicts, key=lambda name: name not in report.compared)
     first = set(names if full else names[:MAX_VERDICTS])
     if report.verdict is not None:
-        _sentence(f"{report.whole.name}: {report.verdict}", on)
+        _sentence(f"{report.whole.label}: {report.verdict}", on)
     for name, verdict in report.verdicts.items():
         if name in first:
             _sentence(f"{name}: {verdict}", on)
