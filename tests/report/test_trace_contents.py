@@ -107,7 +107,7 @@ def test_the_screen_says_them_in_words():
         "gpu:1      1        0           0       1       0  50.0 %",
         "gpu:2 without events",
         "",
-        "spans    1 host span of 1 name on 1 thread; phases 'train'; no steps",
+        "spans    1 host span of 1 name on 1 thread; phases 'train'; no annotated steps",
         "launches 2 calls; 1 of 2 events with a correlation id are linked",
         "recorded copies: direction 100 %, bytes 100 %; collectives: bytes 100 %, ranks",
         "         0 %; events: HLO op 0 %",

@@ -227,7 +227,8 @@ def _spans(inventory: Contents) -> str:
     if not spans.count:
         return "none"
     phases = f"phases {_some([repr(name) for name in spans.phases], 4)}" if spans.phases else "no phases"
-    steps = quantity(spans.steps, "step") if spans.steps else "no steps"
+    # Steps that are told by the runs of a program are no spans.
+    steps = quantity(spans.steps, "annotated step") if spans.steps else "no annotated steps"
     return (
         f"{quantity(spans.count, 'host span')} of {quantity(spans.names, 'name')} "
         f"on {quantity(spans.threads, 'thread')}; {phases}; {steps}"
