@@ -9,6 +9,7 @@ from tracekit.vocabulary.host_calls import (
     launches,
     launches_graph,
     says_waiting,
+    step_number,
     sync_call,
 )
 
@@ -150,3 +151,23 @@ def test_launches_ask_a_device_for_work(name, is_launch, graph):
 )
 def test_a_name_proves_what_its_writer_meant(name, what):
     assert activity_of(name) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("ProfilerStep#12", 12),
+        ("ProfilerStep #12", 12),
+        ("PyTorch:ProfilerStep#12", 12),
+        ("train#step_num=3#", 3),
+        ("train#epoch=1,step_num=4,loss=2#", 4),
+        ("TSL:train#step_num=3#", 3),
+        ("MyProfilerStep#12", None),
+        ("ProfilerStep#12 of 20", None),
+        ("ProfilerStep", None),
+        ("step 5", None),
+        ("my_step_num=6", None),
+    ],
+)
+def test_steps_have_their_number_in_the_documented_forms_only(name, number):
+    assert step_number(name) == number

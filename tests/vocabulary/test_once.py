@@ -16,10 +16,13 @@ MODULES = sorted(
 )
 # What only the vocabulary may seek in a name, and what makes a string a pattern.
 WORDS = re.compile(
-    r"all[\W_]*(reduce|gather|to[\W_]*all)|reduce[\W_]*scatter|permute|[nr]ccl(?!:)|nvshmem|synchroni|compil|memcpy|memset|h(2|to)d\b|d(2|to)h\b",
+    r"all[\W_]*(reduce|gather|to[\W_]*all)|reduce[\W_]*scatter|permute|[nr]ccl(?!:)|nvshmem|synchroni|compil|memcpy|memset|h(2|to)d\b|d(2|to)h\b"
+    r"|profilerstep|step_num|rank|worker",
     re.IGNORECASE,
 )
 PATTERN = re.compile(r"[\\^$|*+?]|\(\?|\[[^]]*\]")
+# A call of a program, as profilers write it.
+CALL = re.compile(r"[A-Z]\w*[a-z][A-Z]\w*|\w+::[\w:]+")
 # Those that are no list of what others call things.
 EXCEPTIONS = {
     # Which collectives PyTorch's older annotations count wrongly: they tell only the tensors that go in.
@@ -64,3 +67,12 @@ def test_no_other_module_holds_a_list_of_names(path):
     tree = ast.parse(text)
     assert [text for text in strings(tree) if is_pattern(text) and WORDS.search(text)] == []
     assert set(lists(tree)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())
+
+
+def test_no_two_modules_hold_the_name_of_one_call():
+    modules: dict[str, set[str]] = {}
+    for path in MODULES:
+        if path.suffix == ".py":
+            for text in filter(CALL.fullmatch, strings(ast.parse(path.read_text("utf-8")))):
+                modules.setdefault(text, set()).add(path.relative_to(SOURCES).as_posix())
+    assert {text for text, holders in modules.items() if len(holders) > 1} == {"TensorBoard"}

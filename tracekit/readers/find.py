@@ -10,6 +10,7 @@ from tracekit.errors import TraceError
 from tracekit.readers import formats
 from tracekit.readers.content import description
 from tracekit.readers.formats import CHROME, FILE_TYPES, NSYS, NSYS_REPORT, XSPACE, FileType
+from tracekit.vocabulary.ranks import is_part_of_run
 
 _NEXT = (
     f"Give the directory that `tracekit capture` wrote, or traces of {formats.writers(*FILE_TYPES)}; docs/formats.md "
@@ -18,8 +19,6 @@ _NEXT = (
 # What a viewer writes beside a trace.
 _CACHES = re.compile(r"^\.|^ALL_HOSTS\.|\.SSTABLE$|\.hlo_proto\.pb$|^cache_version\.txt$")
 _JAX_COPY = "perfetto_trace.json.gz"
-# Directories called so hold the parts of one run, others a run each.
-_PART_OF_RUN = re.compile(r"(.*[-_.])?(rank|worker|host|node|process|proc|task)[-_]?\d+", re.IGNORECASE)
 _DEEPEST = 4
 _READABLE = tuple(file_type for file_type in FILE_TYPES if file_type.export_hint is None)
 _TRACE_SUFFIXES = tuple(suffix for file_type in _READABLE for suffix in file_type.suffixes)
@@ -135,7 +134,7 @@ def _by_rank(path: Path, directories: Iterable[Path]) -> list[_Run]:
     runs: dict[tuple[str, ...], list[_Run]] = {}
     for directory in directories:
         if files := _traces(directory):
-            parts = tuple(part for part in directory.relative_to(path).parts if not _PART_OF_RUN.fullmatch(part))
+            parts = tuple(part for part in directory.relative_to(path).parts if not is_part_of_run(part))
             runs.setdefault(parts, []).append(_Run(parts[-1] if parts else path.name, directory, files))
     merged = [_one_run(ranks) for ranks in runs.values() if len(ranks) > 1]
     single = [(parts[:-1], ranks[0]) for parts, ranks in runs.items() if len(ranks) == 1]
@@ -150,7 +149,7 @@ def _paired(path: Path, runs: Sequence[tuple[tuple[str, ...], _Run]]) -> list[_R
     """`runs` of single processes, which name their runs for themselves: the newest ones of all ranks are one run."""
     by_parent: dict[tuple[str, ...], dict[tuple[str, ...], list[_Run]]] = {}
     for parent, run in runs:
-        rank = tuple(part for part in run.directory.relative_to(path).parts if _PART_OF_RUN.fullmatch(part))
+        rank = tuple(part for part in run.directory.relative_to(path).parts if is_part_of_run(part))
         by_parent.setdefault(parent, {}).setdefault(rank, []).append(run)
     pairs: list[_Run] = []
     for ranks in by_parent.values():

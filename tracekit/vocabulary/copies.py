@@ -31,6 +31,9 @@ MXNET_COPY = re.compile(
 )
 """The operators of MXNet's engine that copy; whether between two contexts of a type or within one, no name says."""
 
+XLA_CPU_COPIES = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
+"""The calls of XLA's CPU client that copy an array to another device."""
+
 
 def direction(
     *texts: str, source: str = "", target: str = "", apart: bool | None = None, either: bool = False

@@ -28,6 +28,13 @@ class Activity(StrEnum):
     LOADING = "loading data"
 
 
+TPU_EXECUTE, TPU_ENQUEUE = "tpu::System::Execute", "DoEnqueueProgram"
+"""The calls of the TPU runtime that ask for a program and put it into a core's queue."""
+TPU_ISSUE = f"{TPU_EXECUTE}=>IssueSequencedEvent"
+"""What leads from the one to the other."""
+TPU_LAUNCHES = (TPU_EXECUTE, TPU_ENQUEUE, "EnqueueProgram")
+"""How all calls begin that run a program on a TPU."""
+
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
@@ -46,6 +53,9 @@ _WAITING = re.compile(
     r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*rendezvous|.*blockhostuntil"
     r"|\$.*\b(acquire|join|poll|select)$|\$queue\.py:\d+ get$)"
 )
+# A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
+# its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.
+_STEP = re.compile(r"(?:^|:)ProfilerStep ?#(\d+)\Z|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#\Z")
 # The first pattern that is found in a name decides.
 _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
     (activity, re.compile(pattern))
@@ -113,6 +123,12 @@ def sync_call(name: str) -> SyncCall | None:
 def says_waiting(name: str) -> bool:
     """Whether the name of a call or span says that its thread waits, be it for a device or for another thread."""
     return bool(_WAITING.match(name))
+
+
+def step_number(name: str) -> int | None:
+    """The number of the step that an annotation of this name is: `ProfilerStep#3`, `train#step_num=3#`; else None."""
+    match = _STEP.search(name) if "#" in name else None
+    return int(match[1] or match[2]) if match else None
 
 
 def activity_of(name: str) -> Activity | None:

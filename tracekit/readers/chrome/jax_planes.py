@@ -27,9 +27,9 @@ from tracekit.readers import xspace
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import Trace
+from tracekit.vocabulary.copies import XLA_CPU_COPIES
 
 _HOST = "/host:CPU"
-_COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 # Which call asked for what stands between them, only ids tell.
 _REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
 _PERFORMED = ("X", "i", "I")
@@ -147,7 +147,7 @@ def _planes(document: Document) -> tuple[list[Plane], list[str]]:
         planes.append(plane)
         notes += plane_notes
     accelerated = any(xspace.device_name(plane.name) for plane in planes)
-    copies = sum(int(plane.names.isin(_COPY_CALLS).sum()) for plane in planes if plane.name == _HOST)
+    copies = sum(int(plane.names.isin(XLA_CPU_COPIES).sum()) for plane in planes if plane.name == _HOST)
     if copies and not accelerated:
         notes.append(
             f"{copies} copies between CPU devices are missing: JSON lacks the ids that link a call to the thread that "

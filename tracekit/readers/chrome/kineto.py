@@ -28,7 +28,8 @@ from tracekit.devices import is_known
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
-from tracekit.vocabulary.host_calls import SyncCall, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, step_number, sync_call
+from tracekit.vocabulary.ranks import process_number
 
 Rows = NDArray[np.int64]
 Threads = Mapping[tuple[str | None, str | None], str]
@@ -40,8 +41,6 @@ _HOST_OPS = frozenset({"cpu_op", "operator"})
 _FRAMES = frozenset({"python_function"})
 # Work of devices of which no row is made, for want of an account of what these events mean.
 _OTHER_WORK = frozenset({"mtia_ccp_events", "hpu_op", "glow_runtime", "cuda_profiler_range"})
-_STEP = re.compile(r"ProfilerStep\s?#(\d+)")
-_RANK = re.compile(r"(?:rank|worker)[-_. ]?(\d+)", re.IGNORECASE)
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
@@ -106,8 +105,8 @@ def _host(document: Document, path: Path) -> tuple[str, list[str]]:
     rank = whole(job.get("rank")) if isinstance(job, dict) else None
     if rank is not None:
         return f"rank{rank}", []
-    if match := _RANK.search(path.name):
-        return f"rank{int(match[1])}", [f"The rank, {int(match[1])}, is known from the file name only."]
+    if number := process_number(path.name):
+        return f"rank{number[1]}", [f"The rank, {number[1]}, is known from the file name only."]
     return _SUFFIX.sub("", path.name) or path.name, []
 
 
@@ -162,8 +161,10 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
 
 def _steps(document: Document) -> Rows:
     """The number in the name of every event that is a step of the profiler, -1 for the others."""
-    matches = [_STEP.fullmatch(name) for name in document.name.categories]
-    step: Rows = np.array([int(match[1]) if match else -1 for match in matches] + [-1], np.int64)[document.name.codes]
+    numbers = [step_number(name) for name in document.name.categories]
+    step: Rows = np.array([*(-1 if number is None else number for number in numbers), -1], np.int64)[
+        document.name.codes
+    ]
     return step
 
 

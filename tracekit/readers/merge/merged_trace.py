@@ -26,12 +26,12 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.vocabulary.ranks import process_number
 
 Numbers = NDArray[np.int64]
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000
-_SPELT = {"w": "worker", "proc": "process"}
 _PLURAL = {"process": "processes"}
 _FEW = 2  # so many notes that differ only in their figures are all shown
 _FIGURE = re.compile(r"\d+")
@@ -158,12 +158,12 @@ def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
 def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
     """The note on processes that are not there, by their numbers; none where they are not numbered."""
     for names in ([part.host for part in parts], [Path(part.trace.source).name for part in parts]):
-        numbered = [(match[1].lower(), int(match[2])) for match in map(same_host.NUMBERED.search, names) if match]
+        numbered = [number for number in map(process_number, names) if number]
         if len(numbered) == len(parts) and len({word for word, _ in numbered}) == 1:
             break
     else:
         return []
-    word = _SPELT.get(numbered[0][0], numbered[0][0])
+    word = numbered[0][0]
     numbers = {number for _, number in numbered}
     first = min(0, *numbers) if word == "rank" else min(1, *numbers)
     absent = sorted({*range(first, max(*numbers, (world_size or 0) - 1) + 1)} - numbers)

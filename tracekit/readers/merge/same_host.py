@@ -1,6 +1,5 @@
 """Files that name the same host: one file twice, windows of one process, or processes that must be told apart."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -13,12 +12,10 @@ from pandas.api.types import union_categoricals
 
 from tracekit.columns import distinct
 from tracekit.trace import Trace
+from tracekit.vocabulary.ranks import process_number
 
 # Windows of one process lie nearer to each other: a profiler's schedule skips steps, not hours.
 _ONE_SESSION_PS = 600 * 10**12
-# A number that counts the processes of a job, in the name of a host, a file or a directory; `-w-3` is how TPU workers
-# are called.
-NUMBERED = re.compile(r"(?:^|[^a-z])(rank|worker|process|proc|task|w)[-_ ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 # What two rows have in common, beside their times, if they are one.
 _WHAT = {
     "events": ("device", "lane", "name"),
@@ -98,7 +95,7 @@ def _after_directories(processes: Sequence[Sequence[Part]]) -> list[str] | None:
     Several processes called the same may run on one machine, each with a log directory such as `rank0`.
     """
     numbered = [
-        [part for part in Path(process[0].trace.source).parts[:-1] if NUMBERED.search(part)] for process in processes
+        [part for part in Path(process[0].trace.source).parts[:-1] if process_number(part)] for process in processes
     ]
     labels = [parts[-1] for parts in numbered if parts]
     return labels if len(processes) > 1 and len(set(labels)) == len(processes) else None

@@ -32,6 +32,7 @@ from tracekit.readers.nsys.sqlite_export import (
 )
 from tracekit.trace import OP_COLUMNS
 from tracekit.vocabulary.collectives import OPERATIONS
+from tracekit.vocabulary.host_calls import step_number
 from tracekit.vocabulary.kinds import Kind
 
 _TABLE = "NVTX_EVENTS"
@@ -42,7 +43,6 @@ _PUSHED = (59, 70)
 _DOMAIN = 75
 _UNNAMED = "unnamed range"
 
-_STEP = re.compile(r"ProfilerStep#(\d+)$|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#$")
 _CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
 _XLA = {
     "hlo_op": re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)"),
@@ -75,9 +75,9 @@ class Ranges:
 
     def steps(self) -> pd.Series:
         """The step number in each name (`ProfilerStep#3`, `train#step_num=3#`), null elsewhere, Int64."""
-        matches = [_STEP.search(name) for name in self.names]
-        numbers = np.array([int(match[1] or match[2]) if match else -1 for match in matches], np.int64)[self.name]
-        return pd.Series(numbers, dtype="Int64").where(numbers >= 0)
+        numbers = [step_number(name) for name in self.names]
+        steps = np.array([-1 if number is None else number for number in numbers], np.int64)[self.name]
+        return pd.Series(steps, dtype="Int64").where(steps >= 0)
 
 
 _NOTHING = np.zeros(0, np.int64)
@@ -182,8 +182,10 @@ def _framework(calls: Calls, ranges: Ranges) -> pd.Categorical:
     Steps, and what XLA marks for the profiler, are no operations. PyTorch's names lose the numbers that differ from
     call to call (`aten::mm, op_id = 12, seq = 4`).
     """
-    marks = (_STEP, *_XLA.values())
-    label = [None if any(mark.search(name) for mark in marks) else _CALL.sub("", name) for name in ranges.names]
+    is_mark = [
+        step_number(name) is not None or any(pattern.search(name) for pattern in _XLA.values()) for name in ranges.names
+    ]
+    label = [None if mark else _CALL.sub("", name) for name, mark in zip(ranges.names, is_mark, strict=True)]
     pushed = select(ranges, ranges.pushed & np.array([text is not None for text in label], bool)[ranges.name])
     return categorical([*label, None], np.append(pushed.name, len(label))[_enclosing(calls, pushed)])
 

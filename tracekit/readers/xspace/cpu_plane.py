@@ -38,6 +38,7 @@ from tracekit.readers.xspace.planes import DeviceRows, Lookup
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
+from tracekit.vocabulary.copies import XLA_CPU_COPIES
 from tracekit.vocabulary.kinds import Kind
 
 STATS = (
@@ -49,7 +50,6 @@ STATS = (
 _RENDEZVOUS = re.compile(r"([a-z ]+) RendezvousKey\b")
 
 _AFTER_EXECUTE = "ThunkExecutor::Execute (wait for completion)"
-_COPY_CALLS = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 _HOST_TO_DEVICE = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
 _UNKNOWN = unknown("cpu")
 # `CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice`, `[1] CommonPjRtLoadedExecutable::Execute (jit_f)`; in older
@@ -232,7 +232,7 @@ def _copies(host: str, events: HostEvents) -> tuple[pd.DataFrame, NDArray[np.int
 
 def _device_copies(events: HostEvents) -> tuple[list[_Copy], list[str]]:
     """Every device-to-device copy, of the event of its `StartRegion`, and notes."""
-    is_call = events.with_name(lambda name: name in _COPY_CALLS)
+    is_call = events.with_name(lambda name: name in XLA_CPU_COPIES)
     if not is_call.any():
         return [], []
     starts, stops, closed = events.regions

@@ -29,6 +29,7 @@ from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.units import time
 from tracekit.vocabulary import collectives, kinds
+from tracekit.vocabulary.host_calls import TPU_ENQUEUE, TPU_EXECUTE, TPU_ISSUE
 from tracekit.vocabulary.kinds import Kind
 
 STATS = ("correlation_id", "run_id", "group_id", "hlo_op", "hlo_module", "device_ordinal", "_p", "_c")
@@ -36,9 +37,6 @@ _OPS = ("XLA Ops", "Sparse Core Ops")
 _IN_FLIGHT = ("Async XLA Ops",)
 _MODULES = ("XLA Modules", "Sparse Core Modules")
 LINES = frozenset({*_OPS, *_IN_FLIGHT, *_MODULES})
-_ENQUEUES = "DoEnqueueProgram"
-_EXECUTES = "tpu::System::Execute"
-_ISSUES = "tpu::System::Execute=>IssueSequencedEvent"
 
 # `slice-start.3`, and `reduce-scatter.5.call-start` of what a SparseCore runs.
 _HALF_NAME = re.compile(r"([a-z-]+?)(?:\.\d+|\.call|\.async|\.remat\w*|\.clone)*-(start|update|done)(?:\.\w+)*")
@@ -441,7 +439,7 @@ def program_launches(host: str, hosts: list[HostEvents], first_id: int) -> Progr
     by_run: dict[tuple[int, int], int] = {}
     repeated = set()
     for events in hosts:
-        rows = np.flatnonzero(events.with_name(lambda name: name == _ENQUEUES))
+        rows = np.flatnonzero(events.with_name(lambda name: name == TPU_ENQUEUE))
         if len(rows) == 0:
             continue
         calls = _callers(events, rows)
@@ -463,9 +461,9 @@ def program_launches(host: str, hosts: list[HostEvents], first_id: int) -> Progr
 
 def _callers(events: HostEvents, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The `tpu::System::Execute` that led to each of the events `rows`, else the event itself."""
-    issues = events.around(events.with_name(lambda name: name == _ISSUES), rows)
+    issues = events.around(events.with_name(lambda name: name == TPU_ISSUE), rows)
     consumed = events.plane.numbers("_c")[0][issues]
-    executes = np.flatnonzero(events.with_name(lambda name: name == _EXECUTES))
+    executes = np.flatnonzero(events.with_name(lambda name: name == TPU_EXECUTE))
     by_flow = dict(zip(events.plane.numbers("_p")[0][executes].tolist(), executes.tolist(), strict=True))
     callers = [
         by_flow.get(flow, row) if issue >= 0 and flow != 0 else row

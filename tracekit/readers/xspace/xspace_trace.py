@@ -32,7 +32,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
-from tracekit.vocabulary.host_calls import launches
+from tracekit.vocabulary.host_calls import TPU_LAUNCHES, launches
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
@@ -50,7 +50,6 @@ _CAPTURE_MODULE = "jit_tracekit_end"
 # What no profiler wrote before it wrote `Task Environment`, as planes or as stats of planes.
 _LATER_PLANES = frozenset({"/host:__ScopeRangeCallStack__"})
 _LATER_STATS = frozenset({"gpu_device_name", "core_details", "jax_version", "jaxlib_version"})
-_ENQUEUED = ("tpu::System::Execute", "DoEnqueueProgram", "EnqueueProgram")
 # At the end of a profile some kernels have not run yet; more than this share of the launches is no such remainder.
 _REMAINDER = 0.1
 
@@ -300,7 +299,7 @@ def _missing(space: XSpace) -> list[str]:
     platforms = {type_of(device) for _, device in devices}
     host = next((plane for plane in space.planes if plane.name == _HOST), None)
     notes = _lost_launches(space, [plane for plane, device in devices if type_of(device) == "gpu"])
-    if host is not None and "tpu" not in platforms and _calls(host, _ENQUEUED):
+    if host is not None and "tpu" not in platforms and _calls(host, TPU_LAUNCHES):
         notes.append(
             "The host ran programs on a TPU, but the file contains no TPU plane: it is truncated, or the profiler "
             "could not record the TPU."

@@ -1,0 +1,50 @@
+"""How names number the processes and machines of a job."""
+
+import pytest
+
+from tracekit.vocabulary.ranks import is_part_of_run, process_number
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("rank3", ("rank", 3)),
+        ("rank_3", ("rank", 3)),
+        ("rank-07", ("rank", 7)),
+        ("rank.3", ("rank", 3)),
+        ("rank[3]", ("rank", 3)),
+        ("RANK 3", ("rank", 3)),
+        ("traceRank3.json", ("rank", 3)),
+        ("tp0_rank3.1759276800001000000.pt.trace.json.gz", ("rank", 3)),
+        ("worker5_step.1.pt.trace.json", ("worker", 5)),
+        ("process_3", ("process", 3)),
+        ("proc3", ("process", 3)),
+        ("task-3", ("task", 3)),
+        ("t1v-n-1a2b3c4d-w-3", ("worker", 3)),
+        ("w-3", ("worker", 3)),
+        # A directory of a sweep, a time, other words, and machines.
+        ("w3", None),
+        ("worker.1759276800001000000.pt.trace.json", None),
+        ("crank3", None),
+        ("multitask3", None),
+        ("host-3", None),
+        ("node3", None),
+        ("rank", None),
+    ],
+)
+def test_a_name_numbers_a_process_of_a_job(name, number):
+    assert process_number(name) == number
+
+
+@pytest.mark.parametrize(
+    "name", ["rank3", "rank.3", "rank[3]", "run-rank-3", "process_3", "proc3", "Worker3", "host-3", "node_3", "tpu-w-3"]
+)
+def test_directories_of_processes_and_machines_are_parts_of_a_run(name):
+    assert is_part_of_run(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["step3", "iteration_3", "w3", "rank3-late", "ghost3", "task_20260101", "3", "hosts", "rank3/run"]
+)
+def test_other_directories_are_runs_of_their_own(name):
+    assert not is_part_of_run(name)

@@ -1,0 +1,31 @@
+"""Ranks: how the names of files, directories and hosts number the processes and machines of a job."""
+
+import re
+
+# A letter before it makes it another word (crank, multitask), unless it begins with a capital (traceRank0). Longer
+# numbers are times, dates and ids of jobs. Writers set rank0, rank_0, rank-0, rank.0 and rank[0]; `-w-3` ends the names
+# of TPU workers, and of a directory w3 nobody knows what it counts.
+_PROCESS = r"(?<![a-z])(rank|worker|process|proc|task|\bw(?=-))[-_. \[]?(\d{1,6})(?!\d)"
+_PROCESS_NAME = re.compile(_PROCESS)
+# Machines have numbers too, but those of a job need not follow each other, and one may hold several ranks.
+_PART_OF_RUN = re.compile(rf"{_PROCESS}\]?$|(?<![a-z])(host|node)[-_. \[]?\d{{1,6}}\]?$")
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SPELT = {"w": "worker", "proc": "process"}
+
+
+def process_number(name: str) -> tuple[str, int] | None:
+    """Which process of a job a file, directory or host is called after: what is counted, as `rank`, and its number.
+
+    None where the name does not say so.
+    """
+    match = _PROCESS_NAME.search(_words(name))
+    return (_SPELT.get(match[1], match[1]), int(match[2])) if match else None
+
+
+def is_part_of_run(directory: str) -> bool:
+    """Whether a directory of this name holds the part that one process or machine has in a run: rank0, host-3."""
+    return bool(_PART_OF_RUN.search(_words(directory)))
+
+
+def _words(name: str) -> str:
+    return _CAPITAL.sub(" ", name).lower()
