@@ -19,10 +19,12 @@ MOST_ROWS, MOST_DATA = 40, 1000
 
 
 class Unit(StrEnum):
-    """What the values of a column are: TEXT is tracekit's own words, a NAME may be long and hold anything."""
+    """What the values of a column are: TEXT is tracekit's own words, a NAME may be long and hold anything; that of a
+    DEVICE is left whole where other names are shortened."""
 
     TEXT = "text"
     NAME = "name"
+    DEVICE = "device"
     COUNT = "count"
     MEAN = "mean"
     TIME = "time_ps"
@@ -36,7 +38,7 @@ class Unit(StrEnum):
 
 
 # Units whose cells are words and stand to the left; those of all others are figures.
-WORDS = frozenset({Unit.TEXT, Unit.NAME})
+WORDS = frozenset({Unit.TEXT, Unit.NAME, Unit.DEVICE})
 
 
 @dataclass(frozen=True)
@@ -242,4 +244,4 @@ def _text(cell: Cell, unit: Unit, longest: int) -> str:
         return f">={_text(cell.value, unit, longest)}"
     if isinstance(cell, Instant):
         return units.time(cell.start_ps)
-    return units.short(cell, longest) if unit == Unit.NAME else FORMATS[unit](cell)
+    return units.short(cell, longest) if unit in (Unit.NAME, Unit.DEVICE) else FORMATS[unit](cell)

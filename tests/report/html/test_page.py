@@ -12,7 +12,7 @@ from tests.report.html.pages import HOSTILE, NAMES, report, table, tree, value, 
 from tracekit.columns import records
 from tracekit.report.html.lanes import origins
 from tracekit.report.html.page import page
-from tracekit.report.section import AtLeast, Instant, Missing, Unit
+from tracekit.report.section import WORDS, AtLeast, Instant, Missing, Unit
 from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.report.sections.sections import highlights, in_one_line
 
@@ -126,7 +126,7 @@ def exact(cell, unit: Unit):
         button = cell.find(".//button")
         return int(button.get("data-to")) - int(button.get("data-from"))
     full = cell.find(".//bdi[@title]")
-    return full.get("title") if full is not None else words(cell) if unit in (Unit.NAME, Unit.TEXT) else value(cell)
+    return full.get("title") if full is not None else words(cell) if unit in WORDS else value(cell)
 
 
 def of(cell, unit: Unit):
@@ -137,7 +137,7 @@ def of(cell, unit: Unit):
         return cell.end_ps - cell.start_ps
     if isinstance(cell, AtLeast):
         return cell.value
-    return " ".join(cell.split()) or "(no name)" * (unit == Unit.NAME) if isinstance(cell, str) else cell
+    return " ".join(cell.split()) or "(no name)" * (unit in (Unit.NAME, Unit.DEVICE)) if isinstance(cell, str) else cell
 
 
 @pytest.mark.parametrize("name", FIGURES)

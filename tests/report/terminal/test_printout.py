@@ -142,7 +142,9 @@ def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_
 
     assert heads(80) == (["phase", "wall", "efficiency", "overlap ratio"], "p" * 30, [False, True, True, True])
     assert heads(60) == (["phase", "wall", "overlap ratio"], "p" * 30, [False, True, True])
-    assert heads(42) == (["phase", "wall", "overlap ratio"], "pppppppp…pppppppp", [False, True, True])
+    # The head is wrapped before a name is shortened.
+    assert heads(49) == (["phase", "wall", "overlap ratio"], "p" * 30, [False, True, True])
+    assert heads(36) == (["phase", "wall", "overlap ratio"], "pppppppp…pppppppp", [False, True, True])
     remaining_columns, figures = printout._columns(wide, terminal.console(io.StringIO(), width=20))
     assert printout._widths(remaining_columns, figures, 40) == ([8, 8, 13], 2)
     assert printout._widths(remaining_columns, figures, 29) == ([8, 8, 9], 2)
@@ -157,6 +159,20 @@ def test_names_on_the_right_are_shortened_first():
     assert (kernel[1], len(where[1])) == ("k" * 40, 29)
     (kernel, _, where), _ = printout._columns(long, terminal.console(io.StringIO(), width=50))
     assert (len(kernel[1]), len(where[1])) == (23, 16)
+
+
+def test_names_of_devices_are_left_whole():
+    columns = [Column("kernel", Unit.NAME), Column("device", Unit.DEVICE), Column("time spent", Unit.TIME)]
+    long = table("t", "T", columns, [("k" * 40, "rank10/gpu:10", MS)])
+    for width in (60, 40, 34):
+        (kernel, device, _), _ = printout._columns(long, terminal.console(io.StringIO(), width=width))
+        assert (len(kernel[1]), device[1]) == (width - 13 - 7 - 4, "rank10/gpu:10")
+
+
+def test_the_table_of_devices_fits_a_terminal_with_names_of_ranks():
+    rows = [(f"rank{at}/gpu:{at}", "compute", 0, 5 * MS) for at in range(2)]
+    lines = printout_text(trace(events(*rows)), 80).splitlines()
+    assert [line.split()[0] for line in lines if line.count("%") == 5] == ["rank0/gpu:0", "rank1/gpu:1"]
 
 
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):

@@ -158,7 +158,7 @@ def _cell(cell: Cell, unit: Unit, row: Sequence[Cell], links: TimelineLinks, sha
     if isinstance(cell, Instant):
         return links.button(cell, next((words for words in row if isinstance(words, str)), "it"))
     if isinstance(cell, str):
-        return name(cell) if unit == Unit.NAME else text(cell)
+        return name(cell) if unit in (Unit.NAME, Unit.DEVICE) else text(cell)
     value = figure(FORMATS[unit](cell), cell, f"{cell:,} ps" if unit == Unit.TIME else None)
     if shaded and unit == Unit.RATIO:
         return tag("span", value, class_="heat", style=f"--dark:{cell:.3f}")

@@ -88,7 +88,7 @@ def _copies(copies: pd.DataFrame) -> Table:
         "bandwidth.copies",
         "Copies",
         [
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("direction", Unit.TEXT, "direction"),
             Field("n", Unit.COUNT, "n"),
             Field("time", Unit.TIME, "busy_ps"),
@@ -107,7 +107,7 @@ def _ops(ops: pd.DataFrame) -> Table:
         "Longest ops, against the peaks of the device",
         [
             Field("op", Unit.NAME, "hlo_op"),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("time", Unit.TIME, "busy_ps"),
             Field("FLOP/s", Unit.FLOPS_PER_S, "flops_per_s", reason="reason"),
             Field("of peak", Unit.RATIO, "flops_ratio", reason="reason"),
@@ -124,7 +124,7 @@ def _low(low: pd.DataFrame) -> Table:
         "Longest kernels of low occupancy",
         [
             Field("kernel", Unit.NAME, "name"),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("n", Unit.COUNT, "n"),
             Field("time", Unit.TIME, "time_ps"),
             Field("occupancy", Unit.RATIO, "mean_ratio"),

@@ -122,7 +122,7 @@ def _devices(by_device: pd.DataFrame) -> Table:
         "collectives.devices",
         title,
         [
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("last in", Unit.COUNT, "last"),
             Field("of", Unit.COUNT, "n"),
             Field("cost to others", Unit.TIME, "cost_ps"),
@@ -155,7 +155,7 @@ def _longest(key: str, title: str, instances: pd.DataFrame, brief: int) -> Table
             Field("at", Unit.INSTANT, lambda row: instant(row, clock=row["clock"])),
             Field("operation", Unit.TEXT, lambda row: _operation(row["category"]), brief=False),
             Field("devices", Unit.COUNT, "devices", brief=False),
-            Field("last", Unit.NAME, lambda row: or_missing(row["last"], "no single device was last")),
+            Field("last", Unit.DEVICE, lambda row: or_missing(row["last"], "no single device was last")),
             Field("skew", Unit.TIME, "skew_ps", reason="reason"),
             Field("waited", Unit.TIME, "wait_ps", reason="reason"),
             Field("transfer", Unit.TIME, "transfer_ps", reason="reason"),

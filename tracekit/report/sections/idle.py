@@ -63,7 +63,7 @@ def _tables(result: Idle) -> tuple[Table, ...]:
             "idle.devices",
             "Idle time by device",
             [
-                Field("device", Unit.NAME, "device"),
+                Field("device", Unit.DEVICE, "device"),
                 Field("idle", Unit.TIME, "idle_ps"),
                 Field("of window", Unit.RATIO, "ratio"),
                 Field("main cause", Unit.TEXT, "cause"),
@@ -75,7 +75,7 @@ def _tables(result: Idle) -> tuple[Table, ...]:
             "idle.gaps",
             "Longest idle gaps",
             [
-                Field("device", Unit.NAME, "device"),
+                Field("device", Unit.DEVICE, "device"),
                 Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
                 Field("time", Unit.TIME, "idle_ps"),
                 Field("main cause", Unit.TEXT, "cause"),

@@ -55,7 +55,7 @@ def _tables(result: Launches) -> tuple[Table, ...]:
             "launches.queue",
             "Launch queue depth",
             [
-                Field("device", Unit.NAME, "device"),
+                Field("device", Unit.DEVICE, "device"),
                 Field("mean", Unit.MEAN, "mean"),
                 Field("max", Unit.COUNT, "max"),
                 Field("empty", Unit.RATIO, "empty_ratio"),
@@ -79,7 +79,7 @@ def _tables(result: Launches) -> tuple[Table, ...]:
             "launches.bound",
             "Launch-bound stretches",
             [
-                Field("device", Unit.NAME, "device"),
+                Field("device", Unit.DEVICE, "device"),
                 Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
                 Field("time", Unit.TIME, lambda row: row["end_ps"] - row["start_ps"]),
                 Field("launches", Unit.COUNT, "launches"),

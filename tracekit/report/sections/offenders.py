@@ -75,7 +75,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         "Top offenders, each on the device that loses most to it",
         [
             Field("what", Unit.NAME, _what),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("lost", Unit.TIME, "cost_ps"),
             Field("n", Unit.COUNT, "n"),
             Field("of window", Unit.RATIO, "ratio"),

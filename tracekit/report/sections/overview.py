@@ -147,7 +147,7 @@ def _stretch(stretches: pd.DataFrame) -> Table:
         "Stretch: how much longer each device took than alone",
         [
             Field("phase", Unit.NAME, "name"),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("kind", Unit.TEXT, "kind"),
             Field("busy here", Unit.TIME, "busy_ps"),
             Field("busy alone", Unit.TIME, "alone_ps", reason="reason"),
@@ -171,7 +171,7 @@ def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         "time",
         f"Where the {length} went",
         [
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("busy", Unit.TIME, "busy_ps"),
             Field("compute only", Unit.RATIO, lambda row: _share(row, "compute")),
             Field("exposed comm.", Unit.RATIO, lambda row: _share(row, "collective")),
@@ -187,7 +187,7 @@ def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         "Time of each device; its eight cells add up to the window",
         [
             *_in(inside),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("window", Unit.TIME, "window_ps"),
             Field("busy", Unit.TIME, "busy_ps"),
             *(Field(words, Unit.TIME, cell) for cell, words in CELL_WORDS.items()),
@@ -233,7 +233,7 @@ def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         "Collectives and copies hidden behind compute",
         [
             *_in(inside),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("work", Unit.TEXT, "work"),
             Field("behind", Unit.TEXT, "behind"),
             Field("hidden", Unit.TIME, "hidden_ps"),
@@ -279,8 +279,8 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         "Pairs of devices busy at the same time",
         [
             *_in(inside),
-            Field("device", Unit.NAME, "a"),
-            Field("other device", Unit.NAME, "b"),
+            Field("device", Unit.DEVICE, "a"),
+            Field("other device", Unit.DEVICE, "b"),
             Field("together", Unit.TIME, "overlap_ps", reason="reason"),
             Field("of the shorter", Unit.RATIO, "ratio_min", reason="reason"),
             Field("of either", Unit.RATIO, "ratio_union", reason="reason"),

@@ -129,7 +129,7 @@ def _parts(result: Steps) -> Table:
         title,
         [
             Field("steps of", Unit.NAME, "name", brief=result.summary["name"].nunique() > 1),
-            Field("device", Unit.NAME, "device"),
+            Field("device", Unit.DEVICE, "device"),
             Field("compute", Unit.RATIO, "compute_ratio"),
             Field("exposed comm.", Unit.RATIO, "collective_ratio"),
             Field("exposed copy", Unit.RATIO, "memory_ratio"),

@@ -141,7 +141,7 @@ def _table(table: Table, on: Console, most: int | None) -> None:
 
 def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
     """The columns with their heads, and which hold figures; of a table that is too wide those without a value go, then
-    names are shortened, those on the right first."""
+    heads are wrapped and names shortened, those on the right first, but none of a device."""
     units = [column.unit for column in table.columns if column.brief]
     longest = [_LONGEST_NAME] * len(units)
     columns = _cells(table, longest, on)
@@ -149,7 +149,7 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
     there = [not wide or set(column[1:]) != {DASH} for column in columns]
     for least in _LEAST_NAMES:
         for at in reversed(range(len(units))):
-            over = _width(list(compress(columns, there))) - on.width
+            over = _width(list(compress(columns, there)), wrapped=True) - on.width
             if over > 0 and there[at] and units[at] == Unit.NAME:
                 longest[at] = min(max(max(map(cell_len, columns[at])) - over, least), longest[at])
                 columns = _cells(table, longest, on)
@@ -162,12 +162,20 @@ def _cells(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]
     return [[terminal.printable(cell, on) for cell in column] for column in zip(*lines, strict=True)]
 
 
-def _width(columns: Sequence[Sequence[str]]) -> int:
-    return sum(max(map(cell_len, column)) + _GAP for column in columns) - _GAP
+def _width(columns: Sequence[Sequence[str]], wrapped: bool = False) -> int:
+    """How wide a table is, its heads on one line or wrapped."""
+    widths = [_wrapped_head(column) if wrapped else max(map(cell_len, column)) for column in columns]
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _wrapped_head(column: Sequence[str]) -> int:
+    """The width of a column whose head has a word a line."""
+    return max(map(cell_len, [*column[0].split(), *column[1:]]), default=0)
 
 
 def _widths(columns: Sequence[Sequence[str]], figures: Sequence[bool], width: int) -> tuple[list[int], int]:
-    """How wide each column is, and how far apart they stand: the widest give way first, their words and figures last.
+    """How wide each column is, and how far apart they stand: heads give way first, then the widest columns, their words
+    and figures last.
 
     rich would take from all of them alike, and so cut numbers in two beside a column with room.
     """
@@ -179,7 +187,7 @@ def _widths(columns: Sequence[Sequence[str]], figures: Sequence[bool], width: in
     ]
     least[0] = min(least[0], _LEAST_NAME)
     gap = _GAP if sum(least) + _GAP * (len(least) - 1) <= width else 1
-    for floor in (least, [1] * len(least)):
+    for floor in ([*map(_wrapped_head, columns)], least, [1] * len(least)):
         while sum(widths) + gap * (len(widths) - 1) > width:
             spare = [have - keep for have, keep in zip(widths, floor, strict=True)]
             if max(spare) <= 0:
