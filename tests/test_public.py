@@ -65,6 +65,16 @@ def test_every_public_name_is_documented():
     assert [name for name in tracekit.__all__ if name != "__version__" and f"\n## {name}\n" not in page] == []
 
 
+@pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])
+def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatch, tmp_path):
+    def read(*arguments):
+        raise tracekit.TraceError(repr(arguments))
+
+    monkeypatch.setattr("tracekit.timeline.timeline.read", read)
+    with pytest.raises(tracekit.TraceError, match=r"\('trace', 'second', 'rules.toml'\)"):
+        getattr(tracekit, name)("trace", run="second", kinds="rules.toml")
+
+
 @pytest.mark.parametrize(
     "name", ["analyse", "concurrency", "device_pairs", "explain", "overlap", "partition", "phases"]
 )

@@ -150,7 +150,6 @@ def report(
     import json
 
     from tracekit import console
-    from tracekit.readers import read
     from tracekit.report.report import default_directory, file_names
     from tracekit.report.report import report as make
     from tracekit.report.storage import is_saved
@@ -160,13 +159,15 @@ def report(
     saved = is_saved(trace_dir)
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
-        timeline = None if saved else timeline_of(read(trace_dir, run, kinds))
+        timeline = None if saved else timeline_of(trace_dir, run=run, kinds=kinds)
         result = make(
             timeline or trace_dir,
             out,
             phases=phase or [],
             alone=alone or [],
             baseline=baseline,
+            run=run,
+            kinds=kinds,
             progress=progress,
         )
     if as_json:

@@ -9,6 +9,7 @@ import pytest
 import tracekit
 from tests.frames import events, spans, trace
 from tests.report.html.pages import NAMES, report
+from tracekit.cli import main
 from tracekit.errors import TracekitError
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
@@ -54,8 +55,17 @@ def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_
         "summary.json",
     ]
     assert "timeline-header" not in (tmp_path / "second" / "report.html").read_text("utf-8")
-    with pytest.raises(TracekitError, match="is a saved report, whose phases stand"):
-        tracekit.report(tmp_path / "first", phases=["p"])
+
+
+@pytest.mark.parametrize("option", ["phase", "alone", "baseline", "run", "kinds"])
+def test_a_saved_report_takes_no_option_of_its_making(option, tmp_path, monkeypatch, capsys):
+    report("one").save(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tracekit", "report", str(tmp_path), f"--{option}", "anything"])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"is a saved report, to which --{option} cannot be applied. Give the trace" in err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,11 +58,10 @@ def export(
     that cannot be compared get a file each for Perfetto, which has one time axis. Raises TracekitError where options
     contradict each other, or a file lies inside the trace's own directory, is there already, or cannot be written.
     """
-    from tracekit.readers import read
     from tracekit.timeline.timeline import timeline_of
 
     target = _target(None if out is None else Path(out), to, table, gzip)
-    timeline = timeline_of(read(source, run, kinds) if isinstance(source, str | os.PathLike) else source)
+    timeline = timeline_of(source, run=run, kinds=kinds)
     trace = timeline.trace
     path = target.out or _default_path(target, trace.source)
     files = _perfetto_files(timeline, path) if target.to == PERFETTO else _table_files(trace, path, target)

@@ -1,5 +1,6 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,8 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.analysis.classification import guessed, known_by
-from tracekit.analysis.explain import Task, advise, explanation, run, tasks
+from tracekit.analysis.explain import Task, advise, explanation, tasks
+from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.overlap import stretch_of
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
@@ -25,20 +27,26 @@ CLOCK_COLUMNS = {"host": "str", "origin_ns": "Int64", "clock": "str", "shift_ps"
 
 
 def analyse(
-    source: Source, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None
+    source: Source,
+    phases: Sequence[str] = (),
+    alone: Sequence[str] = (),
+    baseline: str | None = None,
+    *,
+    run: str | None = None,
+    kinds: str | os.PathLike[str] | None = None,
 ) -> Report:
     """The report of a trace: the verdict, and every figure behind it.
 
     `phases` names annotations to take as phases too, the last of them compared with `alone` or with `baseline`, as the
-    options of `tracekit report` do. Raises TracekitError for a name that the trace does not hold, and where something
-    is to be compared, but no phase with it.
+    options of `tracekit report` do. Of a path, `run` and `kinds` are read as `tracekit.read` does. Raises TracekitError
+    for a name that the trace does not hold, and where something is to be compared, but no phase with it.
     """
     if (alone or baseline) and not phases:
         raise TracekitError(
             "alone and baseline (--alone, --baseline) say what the last of the phases is compared with: name it in "
             "phases (--phase NAME)."
         )
-    timeline = timeline_of(source)
+    timeline = timeline_of(source, run=run, kinds=kinds)
     marks = phases_of(timeline, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
         if name not in set(marks.table["name"]):
@@ -47,7 +55,7 @@ def analyse(
     compared = tuple(sorted(set(marks.table.loc[marks.table["compared_with"].notna(), "name"]) & set(marks.windows)))
     rounds = compared_rounds(marks, compared)
     looked_at = timeline if rounds is None else timeline.inside(rounds)
-    results = run(
+    results = run_tasks(
         [
             *tasks(looked_at),
             Task("whole", lambda: stretch_of(timeline)),

@@ -25,14 +25,17 @@ def report(
     phases: Sequence[str] = (),
     alone: Sequence[str] = (),
     baseline: str | None = None,
+    run: str | None = None,
+    kinds: str | os.PathLike[str] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
-    `phases`, `alone` and `baseline` are as `tracekit.analyse` takes them. A `source` that is the directory of a saved
-    report is loaded, and what can be made without its trace is written only where `out` is given. `progress` is called
-    with the name of each step. Raises TracekitError where `out` lies inside the trace's own directory, or cannot be
-    written, and what `tracekit.read` and `tracekit.analyse` raise.
+    `phases`, `alone`, `baseline`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` that is the
+    directory of a saved report is loaded, and what can be made without its trace is written only where `out` is given.
+    `progress` is called with the name of each step. Raises TracekitError where `out` lies inside the trace's own
+    directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
+    `tracekit.analyse` raise.
     """
     from tracekit.report.build import analyse
     from tracekit.report.load import load
@@ -41,14 +44,19 @@ def report(
 
     progress = progress or str
     if isinstance(source, str | os.PathLike) and is_saved(source):
-        if phases or alone or baseline:
-            raise TracekitError(f"{source} is a saved report, whose phases stand. Give the trace to name others.")
+        options = {"phase": phases, "alone": alone, "baseline": baseline, "run": run, "kinds": kinds}
+        unusable = [f"--{name}" for name, value in options.items() if value]
+        if unusable:
+            raise TracekitError(
+                f"{source} is a saved report, to which {', '.join(unusable)} cannot be applied. Give the trace that it "
+                "was made from."
+            )
         loaded = load(source)
         if out is not None:
             write(loaded, None, Path(out), progress)
         return loaded
     progress("reading")
-    timeline = timeline_of(source)
+    timeline = timeline_of(source, run=run, kinds=kinds)
     progress("analysing")
     result = analyse(timeline, phases, alone, baseline)
     write(result, timeline, default_directory(result.trace.source or "trace") if out is None else Path(out), progress)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -175,17 +174,23 @@ class Timeline:
 Source = Timeline | Trace | pd.DataFrame | str | os.PathLike[str]
 
 
-def timeline_of(source: Source, windows: Windows | None = None) -> Timeline:
+def timeline_of(
+    source: Source,
+    windows: Windows | None = None,
+    *,
+    run: str | None = None,
+    kinds: str | os.PathLike[str] | None = None,
+) -> Timeline:
     """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
 
-    With `windows`, only what lies inside them counts (`Timeline.inside`). Raises TraceError where a path holds no
-    trace, or a frame does not keep the contract.
+    With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run` and `kinds` are read as
+    `tracekit.read` does. Raises TraceError where a path holds no trace, or a frame does not keep the contract.
     """
     if isinstance(source, pd.DataFrame):
         # Without the frame of operations, no row can name one.
         source = Trace(source.assign(op=pd.array([pd.NA] * len(source), "Int64")) if "op" in source else source)
     if not isinstance(source, Timeline):
-        source = Timeline(source if isinstance(source, Trace) else read(Path(source)))
+        source = Timeline(source if isinstance(source, Trace) else read(source, run, kinds))
     return source if windows is None else source.inside(windows)
 
 

@@ -1,6 +1,5 @@
 """The figures: each of a trace or a report, all of it or a part; each shows and writes itself."""
 
-import os
 import re
 import zlib
 from collections.abc import Callable, Collection
@@ -16,7 +15,7 @@ from tracekit.readers import read
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
 from tracekit.report.figures.selection import Selection, select
-from tracekit.timeline.timeline import Source
+from tracekit.timeline.timeline import Source, timeline_of
 
 
 class Picture(NamedTuple):
@@ -64,8 +63,7 @@ def figure(
     if what not in FIGURES:
         raise TracekitError(f"There is no figure {what!r}: say {either(FIGURES)}.")
     start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
-    if isinstance(source, str | os.PathLike):
-        source = read(source, run, kinds)
+    source = timeline_of(source, run=run, kinds=kinds)
     selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
     return draw(selection, what, title=title, theme=theme, width=width)
 
