@@ -1,5 +1,6 @@
 """A trace is read, analysed and saved where nothing is installed that only capturing, viewing or drawing needs."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,45 @@ for number, path in enumerate(paths):
     assert process.stdout.split() == ["True"] * len(TRACES)
 
 
+def test_a_report_is_written_without_its_picture_where_nothing_draws_and_says_so(tmp_path):
+    sentence = (
+        "gantt.png is left out: matplotlib is not installed in this Python, and figures need it; `pip install "
+        "matplotlib` brings it."
+    )
+    code = """
+import tracekit
+from tracekit.cli import main
+path, directory = sys.argv[1:]
+print(tracekit.report(path, directory).notes[-1])
+sys.argv = ["tracekit", "report", "--json", "--out", f"{directory}/2", path]
+main()
+"""
+    process = run(code, ("matplotlib",), str(DATA / TRACES[0]), str(tmp_path))
+    assert process.returncode == 0, process.stderr
+    note, document = process.stdout.split("\n", 1)
+    assert note == sentence
+    assert json.loads(document)["notes"][-1] == sentence
+    assert process.stderr == (
+        f"Wrote {tmp_path}/2/ (report.html, report.md, summary.json, overlap.csv, frames/, intervals.parquet)\n"
+    )
+    for directory in (tmp_path, tmp_path / "2"):
+        assert "gantt.png" not in {path.name for path in directory.iterdir()}
+        assert "gantt.png](" not in (directory / "report.md").read_text("utf-8")
+
+
+def test_a_figure_without_matplotlib_is_an_error_that_says_what_to_install():
+    code = """
+import tracekit
+try:
+    tracekit.figure(sys.argv[1])
+except tracekit.TracekitError as error:
+    print(error)
+"""
+    process = run(code, ("matplotlib",), str(DATA / TRACES[0]))
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.startswith("matplotlib is not installed in this Python, and figures need it")
+
+
 COMMANDS = [
     (
         ("capture", "tests/data/two_cpu_devices.py"),
@@ -80,12 +120,17 @@ COMMANDS = [
         "tracekit: TensorBoard and its profile plugin are not installed in this Python; `pip install tensorboard "
         "tensorboard-plugin-profile` brings them.",
     ),
+    (
+        ("figure", "tests/data/view-cpu.xplane.pb"),
+        "tracekit: matplotlib is not installed in this Python, and figures need it; `pip install matplotlib` brings "
+        "it.",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("words", "sentence"), COMMANDS, ids=["capture", "view"])
+@pytest.mark.parametrize(("words", "sentence"), COMMANDS, ids=["capture", "view", "figure"])
 def test_a_command_that_cannot_work_says_in_one_sentence_what_to_install(words, sentence):
-    process = run("from tracekit.cli import main\nmain()", CAPTURING_AND_VIEWING, *words)
+    process = run("from tracekit.cli import main\nmain()", (*CAPTURING_AND_VIEWING, "matplotlib"), *words)
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr.startswith(sentence)
     assert process.stderr.count("\n") == 1

@@ -5,6 +5,7 @@ The package binds `report`, so what is heavy waits inside the functions.
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tracekit.report.model import Report
     from tracekit.timeline.timeline import Source, Timeline
 
+_PICTURE = "gantt.png"
 _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 
 
@@ -59,6 +61,8 @@ def report(
     timeline = timeline_of(source, run=run, kinds=kinds)
     progress("analysing")
     result = analyse(timeline, phases, alone, baseline)
+    if reason := _no_picture():
+        result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
     write(result, timeline, default_directory(result.trace.source or "trace") if out is None else Path(out), progress)
     return result
 
@@ -70,27 +74,36 @@ def default_directory(trace_path: str | os.PathLike[str]) -> Path:
 
 def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
     """The names of the files that `write` makes, with or without the timeline of the trace."""
-    return ("report.html", "gantt.png", *_DATA, "intervals.parquet") if timeline else ("report.html", *_DATA)
+    if not timeline:
+        return ("report.html", *_DATA)
+    return ("report.html", *(() if _no_picture() else (_PICTURE,)), *_DATA, "intervals.parquet")
+
+
+def _no_picture() -> str:
+    """Why no figure can be drawn in this Python; "" where one can."""
+    try:
+        import tracekit.report.figures  # noqa: F401
+    except TracekitError as error:
+        return str(error)
+    return ""
 
 
 def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Callable[[str], object] = str) -> None:
     """Write the files of `report` into `out`; each is complete or not there.
 
     Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
-    without its timeline. `progress` is called with each step. Raises TracekitError if `out` lies in the trace's own
-    directory, where nothing is ever written, or if it cannot be written. A file outside a log directory has no
-    directory of its own, and a trace that came from no file has none.
+    without its timeline. Without matplotlib: no picture. `progress` is called with each step. Raises TracekitError if
+    `out` lies in the trace's own directory, where nothing is ever written, or if it cannot be written. A file outside a
+    log directory has no directory of its own, and a trace that came from no file has none.
     """
     import pandas as pd
 
-    from tracekit.report.figures.figure import draw
-    from tracekit.report.figures.selection import select
     from tracekit.report.html.page import page
     from tracekit.report.markdown import markdown
 
     if report.trace.source:
         refuse_inside(out, Path(report.trace.source))
-    picture = "gantt.png" if timeline else None
+    picture = _PICTURE if timeline and not _no_picture() else None
     stretches = [report.whole, *report.inside.values()]
     overlap = pd.concat([stretch.overlap.assign(phase=stretch.label) for stretch in stretches], ignore_index=True)
     try:
@@ -98,8 +111,12 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
         progress("tables")
         report.save(out)
         replaced(out / "overlap.csv", lambda path: overlap.to_csv(path, index=False))
-        if timeline and picture:
+        if timeline:
             replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))
+        if timeline and picture:
+            from tracekit.report.figures.figure import draw
+            from tracekit.report.figures.selection import select
+
             progress("timeline")
             draw(select(timeline, report), "gantt").save(out / picture)
         replaced(out / "report.md", lambda path: path.write_text(markdown(report, picture), "utf-8"))
