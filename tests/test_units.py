@@ -127,7 +127,7 @@ def test_whole_percents_are_0_or_100_only_where_they_are_exactly_that(ratio, wor
 
 @pytest.mark.parametrize(
     ("ratio", "words"),
-    [(1, "+0.0 %"), (0.72, "-28.0 %"), (1.005, "+0.5 %"), (0.9999, "<0.1 % less"), (1.0001, "<0.1 % more")],
+    [(1, "0 %"), (0.72, "-28.0 %"), (1.005, "+0.5 %"), (0.9999, "<0.1 % less"), (1.0001, "<0.1 % more")],
 )
 def test_a_change_that_is_not_nothing_is_never_told_as_nothing(ratio, words):
     assert units.change(ratio) == words

@@ -68,11 +68,13 @@ def whole_percent(ratio: float) -> str:
 
 
 def change(ratio: Any) -> str:
-    """What a new value over the old one changes: -28.0 %; `<0.1 % less` where it is less than that, but not nothing."""
+    """What a new value over the old one changes: -28.0 %; `<0.1 % less` where it is less than that, `0 %` for nothing."""
     if _is_missing(ratio):
         return DASH
+    if ratio == 1:
+        return "0 %"
     tenths = _nearest(abs(float(ratio) - 1) * 1000)
-    if ratio != 1 and not tenths:
+    if not tenths:
         return "<0.1 % less" if ratio < 1 else "<0.1 % more"
     return f"{'-' if ratio < 1 else '+'}{_point(tenths, 1)} %"
 

@@ -17,7 +17,7 @@ def test_the_median_step_comes_first_and_what_it_would_save():
         "transfer, 9.2 % memcpy.",
         "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 73.00 µs (-16.1 %) "
         "without host time.",
-        "Replaying the dependency graph gives 81.00 µs, an error of -6.9 %.",
+        "Replaying the dependency graph gives 81.00 µs, 6.9 % less than measured.",
     ]
     parts, longest, removed, dependencies = brief(result).values()
     assert parts == (
@@ -68,7 +68,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
         "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of the "
         "critical paths.",
-        "Replaying the dependency graph gives 10 ps, an error of -75.0 %.",
+        "Replaying the dependency graph gives 10 ps, 75.0 % less than measured.",
     ]
     assert [title for title, _, _ in brief(result).values()] == [
         "Critical path by part",

@@ -72,8 +72,9 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
 
 
 def _replay(step: dict[str, Any]) -> str:
-    error = change(1 + step["error_ratio"]) if step["error_ratio"] else "no"
-    return f"Replaying the dependency graph gives {time(step['replayed_ps'])}, an error of {error}."
+    # A replay is never longer than what was measured.
+    error = f"{percent(-step['error_ratio'])} less than" if step["error_ratio"] else "as"
+    return f"Replaying the dependency graph gives {time(step['replayed_ps'])}, {error} measured."
 
 
 def _name(step: dict[str, Any]) -> str:
