@@ -68,7 +68,7 @@ def whole_percent(ratio: float) -> str:
 
 
 def change(ratio: Any) -> str:
-    """What a new value over the old one changes: -28.0 %; `<0.1 % less` where it is less than that, `0 %` for nothing."""
+    """What a new value over the old one changes: -28.0 %, `<0.1 % less` where it is less than that, 0 % for nothing."""
     if _is_missing(ratio):
         return DASH
     if ratio == 1:

@@ -9,10 +9,12 @@ from tracekit.report.sections.offenders import section
 def test_the_first_offender_is_said_with_its_step_source_wait_and_what_ran_meanwhile():
     result = section(offenders_of(step(), gaps(("gpu:0", 230, 260, "host-bound", 3)), STEP, OPS, COLLECTIVES))
     assert result.sentences == (
-        "Largest loss: exposed all-reduce on gpu:0, 100 ps in 1 collective (33.3 % of the window); 1 other device "
-        "loses less.",
-        "The longest took 100 ps in step 5 (m.py:2): it waited 70 ps for gpu:1, the last to arrive; gpu:0 copied "
-        "for 50 ps of it; meanwhile the other device was busy 100 % of the time, mostly with slow.",
+        "Largest loss: exposed all-reduce on gpu:0, 100 ps (33.3 % of the window).",
+        "The collective was exposed for 100 ps in step 5 (m.py:2).",
+        "It waited 70 ps for gpu:1, the last to arrive.",
+        "gpu:0 copied for 50 ps of it.",
+        "Meanwhile the other device was busy 100 % of the time, mostly with slow.",
+        "1 other device loses less to it.",
     )
     assert list(brief(result).values()) == [
         (
@@ -53,12 +55,22 @@ def test_several_idle_devices_beside_are_told():
         ("gpu:2", "compute", 8, 9),
     )
     assert section(offenders_of(table, gaps())).sentences == (
-        "Largest loss: exposed op on gpu:0, 8 ps in 1 collective (88.9 % of the window).",
-        "The longest took 8 ps: meanwhile 0.25 of the 2 other devices were busy on average, mostly with op.",
+        "Largest loss: exposed op on gpu:0, 8 ps (88.9 % of the window).",
+        "The collective was exposed for 8 ps.",
+        "Meanwhile 0.25 of the 2 other devices were busy on average, mostly with op.",
     )
     table = events(("gpu:0", "collective", 0, 8), ("gpu:1", "compute", 8, 9), ("gpu:2", "compute", 8, 9))
-    assert section(offenders_of(table, gaps())).sentences[1] == (
-        "The longest took 8 ps: meanwhile every other device was idle."
+    assert section(offenders_of(table, gaps())).sentences[2] == "Meanwhile every other device was idle."
+    busy = [("gpu:1", "compute", 0, 8), ("gpu:2", "compute", 0, 8)]
+    table = events(("gpu:0", "collective", 0, 8), *busy, ("gpu:0", "compute", 8, 9))
+    assert section(offenders_of(table, gaps())).sentences[2].startswith("Meanwhile every other device was busy, ")
+
+
+def test_the_longest_of_several_is_told_by_what_was_exposed_of_it():
+    table = events(("gpu:0", "collective", 0, 8), ("gpu:0", "compute", 4, 9), ("gpu:0", "collective", 10, 12))
+    assert section(offenders_of(table, gaps())).sentences[:2] == (
+        "Largest loss: exposed op on gpu:0, 6 ps (50.0 % of the window).",
+        "The longest of 2 collectives was exposed for 4 ps.",
     )
 
 

@@ -11,6 +11,8 @@ from tracekit.units import mean, percent, quantity, short, time
 
 # Characters of a name in a sentence.
 _NAME = 60
+# A larger share of the other devices is almost every one.
+_ALL = 0.98
 _NOUNS = {
     "collective": ("collective", "collectives"),
     "memcpy": ("copy", "copies"),
@@ -29,43 +31,52 @@ def section(result: Offenders) -> Section:
 
 
 def _first(row: dict[str, Any]) -> list[str]:
+    """What costs most and how much, then the longest of it: where it is, and what held it up meanwhile."""
     what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
-    cost = f"{time(row['cost_ps'])} in {quantity(row['n'], *_NOUNS[row['kind']])}"
-    sentence = f"Largest loss: {what} on {row['device']}, {cost} ({percent(row['ratio'])} of the window)"
+    cost = f"{time(row['cost_ps'])} ({percent(row['ratio'])} of the window)"
+    sentences = [f"Largest loss: {what} on {row['device']}, {cost}.", _longest(row), _waited(row), _copied(row)]
+    sentences.append(_meanwhile(row))
     if row["devices"] > 1:
         fewer = row["devices"] - 1
-        sentence += f"; {quantity(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less"
-    longest = f"The longest took {time(row['largest_ps'])}"
-    if pd.notna(row["step"]):
-        longest += f" in step {row['step']}"
-    if place := _where(row):
-        longest += f" ({short(place, _NAME)})"
-    details = [detail for detail in (_waited(row), _copied(row), _meanwhile(row)) if detail]
-    return [f"{sentence}.", f"{longest}: {'; '.join(details)}."] if details else [f"{sentence}."]
+        sentences.append(f"{quantity(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less to it.")
+    return [sentence for sentence in sentences if sentence]
+
+
+def _longest(row: dict[str, Any]) -> str:
+    """Of how many it is the longest, how long that is, and where."""
+    one, several = _NOUNS[row["kind"]]
+    subject = f"The longest of {quantity(row['n'], one, several)}" if row["n"] > 1 else f"The {one}"
+    lasted = "lasted" if row["kind"] == IDLE else "was exposed for"
+    step = f" in step {row['step']}" if pd.notna(row["step"]) else ""
+    place = f" ({short(where, _NAME)})" if (where := _where(row)) else ""
+    return f"{subject} {lasted} {time(row['largest_ps'])}{step}{place}."
 
 
 def _waited(row: dict[str, Any]) -> str:
     if pd.isna(row["wait_ps"]) or not row["wait_ps"]:
         return ""
-    return f"it waited {time(row['wait_ps'])} for {row['last']}, the last to arrive"
+    return f"It waited {time(row['wait_ps'])} for {row['last']}, the last to arrive."
 
 
 def _copied(row: dict[str, Any]) -> str:
     if pd.isna(row["memory_ps"]) or not row["memory_ps"]:
         return ""
-    return f"{row['device']} copied for {time(row['memory_ps'])} of it"
+    return f"{row['device']} copied for {time(row['memory_ps'])} of it."
 
 
 def _meanwhile(row: dict[str, Any]) -> str:
     """What the other devices of the clock did while it cost its device something."""
-    if not row["others"]:
+    others, busy = row["others"], row["others_busy"]
+    if not others:
         return ""
-    if not row["others_busy"]:
-        return f"meanwhile {'the other device' if row['others'] == 1 else 'every other device'} was idle"
+    if not busy:
+        return f"Meanwhile {'the other device' if others == 1 else 'every other device'} was idle."
     mostly = f", mostly with {short(row['meanwhile'], _NAME)}" if pd.notna(row["meanwhile"]) else ""
-    if row["others"] == 1:
-        return f"meanwhile the other device was busy {percent(row['others_busy'])} of the time{mostly}"
-    return f"meanwhile {mean(row['others_busy'])} of the {row['others']} other devices were busy on average{mostly}"
+    if others == 1:
+        return f"Meanwhile the other device was busy {percent(busy)} of the time{mostly}."
+    if busy > _ALL * others:
+        return f"Meanwhile {'every' if busy == others else 'almost every'} other device was busy{mostly}."
+    return f"Meanwhile {mean(busy)} of the {others} other devices were busy on average{mostly}."
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
