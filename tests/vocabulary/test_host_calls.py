@@ -6,9 +6,15 @@ from tracekit.vocabulary.host_calls import (
     Activity,
     SyncCall,
     activity_of,
+    calls_program,
+    executes,
+    jitted_function,
     launches,
     launches_graph,
+    records_event,
+    rendezvous_collective,
     says_waiting,
+    serves_cpu_ops,
     step_number,
     sync_call,
 )
@@ -171,3 +177,46 @@ def test_a_name_proves_what_its_writer_meant(name, what):
 )
 def test_steps_have_their_number_in_the_documented_forms_only(name, number):
     assert step_number(name) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "is_program", "function", "is_execution"),
+    [
+        ("PjitFunction(f)", True, "f", False),
+        ("PjitFunction(<lambda>(x))", True, "<lambda>(x)", False),
+        ("PjitFunction(cut off", True, None, False),
+        ("PJRT_LoadedExecutable_Execute", True, None, False),
+        ("PJRT_LoadedExecutable_Execute_linked", False, None, False),
+        ("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice", False, None, True),
+        ("[1] CommonPjRtLoadedExecutable::Execute (jit_f)", False, None, True),
+        ("TfrtCpuExecutable::ExecuteHelper", False, None, True),
+        ("ThunkExecutor::Execute", False, None, False),
+    ],
+)
+def test_jax_calls_functions_and_pjrt_executes_programs(name, is_program, function, is_execution):
+    assert (calls_program(name), jitted_function(name), executes(name)) == (is_program, function, is_execution)
+
+
+def test_the_key_of_a_rendezvous_tells_its_collective():
+    assert rendezvous_collective("all reduce RendezvousKey{run_id=1}") == "all reduce"
+    assert rendezvous_collective("Rendezvous of others") is None
+
+
+def test_events_that_only_serve_the_ops_of_a_cpu_are_known():
+    names = ["ThreadpoolListener::Record", "end: dot.4", "ThunkExecutor::Execute", "Rendezvous", "InvokeRendezvous"]
+    assert all(map(serves_cpu_ops, [*names, "Wait: pending_threads=1/2"]))
+    assert not any(map(serves_cpu_ops, ["dot.4", "end", "PjitFunction(f)", "wait"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        ("cudaEventRecord_v3020", True),
+        ("cuEventRecord", True),
+        ("cudaEventRecordWithFlags_ptsz", True),
+        ("cudaEventRecordAll", False),
+        ("cudaEventQuery", False),
+    ],
+)
+def test_calls_that_record_an_event_are_known_with_any_version(name, records):
+    assert records_event(name) == records

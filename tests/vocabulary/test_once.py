@@ -17,12 +17,13 @@ MODULES = sorted(
 # What only the vocabulary may seek in a name, and what makes a string a pattern.
 WORDS = re.compile(
     r"all[\W_]*(reduce|gather|to[\W_]*all)|reduce[\W_]*scatter|permute|[nr]ccl(?!:)|nvshmem|synchroni|compil|memcpy|memset|h(2|to)d\b|d(2|to)h\b"
-    r"|profilerstep|step_num|rank|worker",
+    r"|profilerstep|step_num|rank|worker|launch|wait|rendezvous|execut|pjit|event_?record",
     re.IGNORECASE,
 )
 PATTERN = re.compile(r"[\\^$|*+?]|\(\?|\[[^]]*\]")
 # A call of a program, as profilers write it.
-CALL = re.compile(r"[A-Z]\w*[a-z][A-Z]\w*|\w+::[\w:]+")
+CALL = re.compile(r"([A-Z]\w*[a-z][A-Z]\w*|\w+::[\w:]*)( \(.*\))?$")
+BEGINNING = re.compile(r"([A-Z]\w+: |Rendezvous)$")
 # Those that are no list of what others call things.
 EXCEPTIONS = {
     # Which collectives PyTorch's older annotations count wrongly: they tell only the tensors that go in.
@@ -67,6 +68,11 @@ def test_no_other_module_holds_a_list_of_names(path):
     tree = ast.parse(text)
     assert [text for text in strings(tree) if is_pattern(text) and WORDS.search(text)] == []
     assert set(lists(tree)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())
+
+
+def test_no_other_module_names_a_call_that_launches_waits_meets_or_executes():
+    texts = {text for path in MODULES if path.suffix == ".py" for text in strings(ast.parse(path.read_text("utf-8")))}
+    assert [text for text in sorted(texts) if (CALL.match(text) or BEGINNING.match(text)) and WORDS.search(text)] == []
 
 
 def test_no_two_modules_hold_the_name_of_one_call():

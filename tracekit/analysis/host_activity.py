@@ -1,6 +1,5 @@
 """What the host's threads did, and what they and the lanes of devices waited for, as far as the trace proves it."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,14 +11,11 @@ from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Timeline
-from tracekit.vocabulary.host_calls import Activity, activity_of
+from tracekit.vocabulary.host_calls import Activity, activity_of, calls_program
 from tracekit.vocabulary.kinds import Kind
 
 # Host and name of a thread.
 Thread = tuple[str, str]
-
-# The calls of jitted functions; a pool's threads may launch what the calling thread dispatched.
-_CALLS = re.compile(r"^(PjitFunction\(|PJRT_LoadedExecutable_Execute$)")
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Int
 
 def dispatchers(spans: pd.DataFrame) -> dict[str, str]:
     """By host: the thread that called the jitted functions, where only one thread did."""
-    calls = np.array([bool(_CALLS.match(str(name))) for name in spans["name"].cat.categories] or [False])
+    calls = np.array([calls_program(str(name)) for name in spans["name"].cat.categories] or [False])
     threads = list(_by_thread(spans, np.flatnonzero(calls[spans["name"].cat.codes.to_numpy()])))
     hosts = [host for host, _ in threads]
     return {host: name for host, name in threads if hosts.count(host) == 1}

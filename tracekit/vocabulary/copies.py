@@ -34,6 +34,9 @@ MXNET_COPY = re.compile(
 XLA_CPU_COPIES = ("CopyToMemorySpace", "CopyToMemorySpace_Direct")
 """The calls of XLA's CPU client that copy an array to another device."""
 
+XLA_CPU_TRANSFERS = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
+"""Its calls that copy an array of the host to a device."""
+
 
 def direction(
     *texts: str, source: str = "", target: str = "", apart: bool | None = None, either: bool = False

@@ -28,14 +28,34 @@ class Activity(StrEnum):
     LOADING = "loading data"
 
 
+RENDEZVOUS, WAIT = "Rendezvous", "Wait: "
+"""Where XLA's participants meet, and how the events begin in which they wait there for each other."""
+THUNKS_WAIT = "ThunkExecutor::Execute (wait for completion)"
+"""Where XLA's CPU client waits for what a program started."""
+END = "end: "
+"""How the event begins at which the work of an op of XLA's CPU client ends; the op's name follows."""
+POOL = "ThreadpoolListener::"
+POOL_RECORD, POOL_START, POOL_STOP = f"{POOL}Record", f"{POOL}StartRegion", f"{POOL}StopRegion"
+"""Where work is put into a pool of XLA's threads, and where a thread of it begins and ends that work."""
 TPU_EXECUTE, TPU_ENQUEUE = "tpu::System::Execute", "DoEnqueueProgram"
 """The calls of the TPU runtime that ask for a program and put it into a core's queue."""
 TPU_ISSUE = f"{TPU_EXECUTE}=>IssueSequencedEvent"
 """What leads from the one to the other."""
+MXNET_ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "SetupExec"})
+"""What MXNet's engine does for itself: it frees memory, waits, or prepares an operator."""
 TPU_LAUNCHES = (TPU_EXECUTE, TPU_ENQUEUE, "EnqueueProgram")
 """How all calls begin that run a program on a TPU."""
 
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
+# A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
+_PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
+_JITTED = re.compile(r"PjitFunction\((.*)\)")
+# `CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice`, `[1] CommonPjRtLoadedExecutable::Execute (jit_f)`; in older
+# versions `PjRtCpuExecutable::ExecuteHelper` and `TfrtCpuExecutable::ExecuteHelper`.
+_EXECUTION = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Portable)?( \(.*\))?")
+# `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
+_KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
+_EVENT_RECORD = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
 # are called alike, and the host's calls in nsys and Kineto.
@@ -109,6 +129,38 @@ def launches(name: str) -> bool:
 def launches_graph(name: str) -> bool:
     """Whether a call of this name launches a CUDA graph."""
     return bool(_GRAPH.match(name))
+
+
+def calls_program(name: str) -> bool:
+    """Whether a call of this name is the program's own for a jitted function, on the thread that dispatches it."""
+    return bool(_PROGRAM.match(name))
+
+
+def jitted_function(name: str) -> str | None:
+    """The function that JAX's call of this name runs, `f` of `PjitFunction(f)`; None of any other."""
+    match = _JITTED.fullmatch(name)
+    return match[1] if match else None
+
+
+def executes(name: str) -> bool:
+    """Whether a call of this name is that of PjRt which starts a compiled program."""
+    return bool(_EXECUTION.fullmatch(name))
+
+
+def rendezvous_collective(key: str) -> str | None:
+    """The collective, in words, in which the threads meet whose rendezvous has this key; None where it tells none."""
+    match = _KEY.match(key)
+    return match[1] if match else None
+
+
+def serves_cpu_ops(name: str) -> bool:
+    """Whether an event of this name only tells how XLA's CPU client runs its ops."""
+    return name.startswith((POOL, END, "ThunkExecutor::", RENDEZVOUS, "InvokeRendezvous", WAIT))
+
+
+def records_event(name: str) -> bool:
+    """Whether a call of this name puts an event on a stream, for which another may wait."""
+    return bool(_EVENT_RECORD.match(name))
 
 
 def sync_call(name: str) -> SyncCall | None:

@@ -28,10 +28,11 @@ from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 from tracekit.trace import Trace
 from tracekit.vocabulary.copies import XLA_CPU_COPIES
+from tracekit.vocabulary.host_calls import END, POOL_START, POOL_STOP
 
 _HOST = "/host:CPU"
 # Which call asked for what stands between them, only ids tell.
-_REGIONS = ("ThreadpoolListener::StartRegion", "ThreadpoolListener::StopRegion")
+_REGIONS = (POOL_START, POOL_STOP)
 _PERFORMED = ("X", "i", "I")
 _ROWS = 1 << 16
 # GetTraceViewerMaxEvents; it was 1,000,000.
@@ -48,7 +49,6 @@ _Stats = msgspec.defstruct(
     gc=False,
 )
 
-_END = "end: "
 # What `_p` and `_c` read where an event has none: two values, so that no two such events look joined.
 _ABSENT = {"_p": -1, "_c": -2}
 Links = dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]]
@@ -321,8 +321,8 @@ def thunk_ends(
     `run` the device that an op ran on and the run of a program there, -1 if the event is no op. An op whose end is not
     found has no `_p`. Guessed are the ops of which several of one name were open, on other threads, when an end came.
     """
-    ends = np.array([*(name.startswith(_END) for name in names.categories), False], bool)[names.codes]
-    bare = [*(name.removeprefix(_END) for name in names.categories), ""]
+    ends = np.array([*(name.startswith(END) for name in names.categories), False], bool)[names.codes]
+    bare = [*(name.removeprefix(END) for name in names.categories), ""]
     op = pd.factorize(pd.Index(bare, dtype="str"))[0].astype(np.int64)[names.codes]
     rows = np.flatnonzero((run >= 0) | ends)
     rows = rows[np.lexsort((ends[rows], start[rows], op[rows], line[rows]))]

@@ -22,6 +22,7 @@ from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, SPAN_COL
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import MXNET_COLLECTIVE, operation
 from tracekit.vocabulary.copies import MXNET_COPY
+from tracekit.vocabulary.host_calls import MXNET_ERRANDS
 from tracekit.vocabulary.kinds import Kind
 
 _YEAR_2000_PS = 946_684_800 * 10**12
@@ -33,9 +34,6 @@ _OPERATOR = "operator"
 _CUSTOM = "Custom Operator"
 _PYTHON = "::pure_python"
 _CLOSES = {"B": "E", "b": "e", "(": ")"}
-
-# The engine's own errands: they free memory, wait, or prepare an operator.
-_ERRANDS = frozenset({"DeleteVariable", "DeleteOperator", "WaitForVar", "SetupExec"})
 
 
 def read(document: Document, path: Path) -> Trace:
@@ -49,7 +47,7 @@ def read(document: Document, path: Path) -> Trace:
     repeats = _passes(process, lambda process_name: process_name in (_OPERATOR, _CUSTOM))
     repeats &= ~_passes(name, lambda operator_name: _PYTHON in operator_name)
     operators = on_context if on_context.any() else repeats
-    errands = operators & _passes(name, lambda operator_name: _bare(operator_name) in _ERRANDS)
+    errands = operators & _passes(name, lambda operator_name: _bare(operator_name) in MXNET_ERRANDS)
     work = operators & ~errands
     host = path.name.removesuffix(".gz").removesuffix(".json")
     events = _events(document, host, pairs[work], process[work])

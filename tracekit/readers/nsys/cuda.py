@@ -18,7 +18,7 @@ from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import SyncCall, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, records_event, sync_call
 from tracekit.vocabulary.kinds import Kind
 
 Integers = NDArray[np.int64]
@@ -51,7 +51,6 @@ _SIDES = {"H": "Host", "D": "Device", "A": "Array", "P": "Peer"}
 # Records of synchronisation, and the calls they are compared with.
 _SYNCS, _EVENTS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 _COLUMNS = ("globalPid", "contextId", "streamId", "correlationId", "eventId", "eventSyncId")
-_RECORDING = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _LANE, _STREAM, _EVENT, _DEVICE = range(4)
 _KINDS = {SyncCall.STREAM_WAIT: _LANE, SyncCall.STREAM: _STREAM, SyncCall.EVENT: _EVENT, SyncCall.DEVICE: _DEVICE}
 # CUPTI's correlation ids are 32 bits wide and count for each process; above them the ids of `Calls` hold the process.
@@ -372,7 +371,7 @@ def _recorded(
     on = _stream(work, streams, process, event_columns)
     which, names = pd.factorize(calls.name_id)
     texts = strings(export, names)
-    recording = np.array([bool(_RECORDING.match(texts.get(name_id, ""))) for name_id in names.tolist()], bool)[which]
+    recording = np.array([records_event(texts.get(name_id, "")) for name_id in names.tolist()], bool)[which]
     order = np.flatnonzero(recording)
     order = order[np.argsort(calls.start_ns[order], kind="stable")]
     recording_ids = (calls.process[order], _numbers(calls.correlation[order]))

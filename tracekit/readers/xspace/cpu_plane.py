@@ -33,12 +33,22 @@ from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.readers import nested
 from tracekit.readers.xspace import host_events, planes
-from tracekit.readers.xspace.host_events import LISTENER, HostEvents
+from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Lookup
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 from tracekit.vocabulary import kinds
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.copies import XLA_CPU_COPIES
+from tracekit.vocabulary.copies import XLA_CPU_COPIES, XLA_CPU_TRANSFERS
+from tracekit.vocabulary.host_calls import (
+    END,
+    POOL,
+    RENDEZVOUS,
+    THUNKS_WAIT,
+    WAIT,
+    executes,
+    jitted_function,
+    rendezvous_collective,
+)
 from tracekit.vocabulary.kinds import Kind
 
 STATS = (
@@ -46,16 +56,7 @@ STATS = (
     *("_pt", "_ct", "group_id"),
 )
 
-# `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
-_RENDEZVOUS = re.compile(r"([a-z ]+) RendezvousKey\b")
-
-_AFTER_EXECUTE = "ThunkExecutor::Execute (wait for completion)"
-_HOST_TO_DEVICE = ("H2D Dispatch", "CommonPjRtClient::LinearizeIntoImpl")
 _UNKNOWN = unknown("cpu")
-# `CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice`, `[1] CommonPjRtLoadedExecutable::Execute (jit_f)`; in older
-# versions `PjRtCpuExecutable::ExecuteHelper` and `TfrtCpuExecutable::ExecuteHelper`.
-_CALL = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Portable)?( \(.*\))?")
-_FUNCTION = re.compile(r"PjitFunction\((.*)\)")
 _NO_LETTER = re.compile(r"\W|_")
 
 
@@ -132,16 +133,16 @@ def _rendezvous_collectives(events: HostEvents, rows: NDArray[np.int64], which: 
 
     The `Rendezvous` inside it says so, which serves where no HLO proto was written.
     """
-    meets = np.flatnonzero(events.with_name(lambda name: name == "Rendezvous"))
+    meets = np.flatnonzero(events.with_name(lambda name: name == RENDEZVOUS))
     holder = events.latest(events.thunk, events.line[meets], events.start[meets] + 1)
     inside = (holder >= 0) & (events.start[meets] < events.end[holder])
     ops_met = which[np.searchsorted(rows, holder[inside])]
     labels = events.plane.strings("name")[meets[inside]]
-    matches = [_RENDEZVOUS.match(str(label)) for label in labels.categories]
+    collectives = [rendezvous_collective(str(label)) for label in labels.categories]
     return {
-        int(op): operation(match[1]) or match[1].replace(" ", "-")
+        int(op): operation(collective) or collective.replace(" ", "-")
         for op, code in zip(ops_met, labels.codes, strict=True)
-        if code >= 0 and (match := matches[code])
+        if code >= 0 and (collective := collectives[code])
     }
 
 
@@ -155,7 +156,7 @@ def _true_end(
     """
     plane = events.plane
     start, closed = events.start[rows], events.end[rows]
-    ends = np.flatnonzero(events.with_name(lambda name: name.startswith("end: ")) & plane.has("_c"))
+    ends = np.flatnonzero(events.with_name(lambda name: name.startswith(END)) & plane.has("_c"))
     keys = plane.numbers("_c")[0][ends]
     order = np.argsort(keys, kind="stable")
     keys, ends = keys[order], ends[order]
@@ -184,8 +185,8 @@ def _rendezvous_wait(
     `collective` indexes the rows of `spans` (n, 2) and `line` (n,).
     """
     wait = pd.Series(pd.NA, index=range(len(line)), dtype="Int64")
-    waits = events.with_name(lambda name: name.startswith("Wait: "))
-    meets = events.with_name(lambda name: name == "Rendezvous")
+    waits = events.with_name(lambda name: name.startswith(WAIT))
+    meets = events.with_name(lambda name: name == RENDEZVOUS)
     for number in np.unique(line[collective]):
         rows = collective[line[collective] == number]
         windows = spans[rows]
@@ -213,7 +214,7 @@ def _copies(host: str, events: HostEvents) -> tuple[pd.DataFrame, NDArray[np.int
     A copy belongs to its source device where the trace proves it, else to `cpu:?`. Bytes are not written, so null.
     """
     copies, notes = _device_copies(events)
-    for row in np.flatnonzero(events.with_name(lambda name: name in _HOST_TO_DEVICE)).tolist():
+    for row in np.flatnonzero(events.with_name(lambda name: name in XLA_CPU_TRANSFERS)).tolist():
         copies.append(_Copy(_UNKNOWN, "H2D", row, int(events.start[row]), int(events.end[row]), -1))
     lanes = planes.line_names(events.plane)
     data = {
@@ -244,10 +245,10 @@ def _device_copies(events: HostEvents) -> tuple[list[_Copy], list[str]]:
     call = events.around(is_call, producer)
     direct = call >= 0
     before = events.latest(
-        ~events.with_name(lambda name: name.startswith(LISTENER)), events.line[producer], events.start[producer]
+        ~events.with_name(lambda name: name.startswith(POOL)), events.line[producer], events.start[producer]
     )
     after_run = (before >= 0) & (
-        events.names.codes[before] == events.names.categories.get_indexer(pd.Index([_AFTER_EXECUTE]))[0]
+        events.names.codes[before] == events.names.categories.get_indexer(pd.Index([THUNKS_WAIT]))[0]
     )
     source = events.plane.numbers("device_ordinal")[0][before]
     # A copy whose source was not ready is queued by the thread that computed it, after the call that asked for it.
@@ -293,7 +294,7 @@ class _Executions:
 def _launching_calls(events: HostEvents, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The row of the call that started the execution of each of the thunks `rows` (n,), -1 where nothing proves it."""
     plane = events.plane
-    is_call = events.with_name(lambda name: bool(_CALL.fullmatch(name)))
+    is_call = events.with_name(executes)
     if len(rows) == 0 or not is_call.any():
         return np.full(len(rows), -1)
     order = np.argsort(events.start[rows], kind="stable")
@@ -399,9 +400,9 @@ def _places_by_count(proven: dict[int, int], runs: NDArray[np.int64], calls: int
 
 def _functions(events: HostEvents, is_call: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[str]]:
     """The calls that hold no other, by start, and the function in whose `PjitFunction` each stands, "" for none."""
-    matches = [_FUNCTION.fullmatch(name) for name in events.names.categories]
-    functions = [_bare(match[1]) if match else "" for match in matches]
-    is_function = np.array([*(match is not None for match in matches), False], bool)[events.names.codes]
+    jitted = [jitted_function(name) for name in events.names.categories]
+    functions = ["" if function is None else _bare(function) for function in jitted]
+    is_function = np.array([*(function is not None for function in jitted), False], bool)[events.names.codes]
     rows = np.flatnonzero(is_call | is_function)
     rows = rows[np.lexsort((-events.end[rows], events.start[rows], events.line[rows]))]
     columns = (rows, *(column[rows] for column in (events.line, events.start, events.end, events.names.codes, is_call)))

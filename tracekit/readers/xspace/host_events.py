@@ -21,14 +21,20 @@ from tracekit import intervals
 from tracekit.columns import categorical, constant, frame
 from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
-from tracekit.vocabulary.host_calls import SyncCall, launches_graph, sync_call
+from tracekit.vocabulary.host_calls import (
+    POOL_RECORD,
+    POOL_START,
+    POOL_STOP,
+    SyncCall,
+    launches_graph,
+    serves_cpu_ops,
+    sync_call,
+)
 
 STATS = ("_p", "_c", "correlation_id")
 
 # A future's wait is two events, and of a stream that waits no XSpace says for which event.
 _WHOLE = (SyncCall.STREAM, SyncCall.EVENT, SyncCall.DEVICE, SyncCall.OTHER)
-
-LISTENER = "ThreadpoolListener::"
 
 
 class HostEvents:
@@ -71,16 +77,15 @@ class HostEvents:
 
     def bookkeeping(self) -> NDArray[np.bool_]:
         """Events that only serve to rebuild the device rows; they are no spans."""
-        internal = (LISTENER, "end: ", "ThunkExecutor::", "Rendezvous", "InvokeRendezvous", "Wait: ")
-        return self.thunk | self.with_name(lambda name: name.startswith(internal))
+        return self.thunk | self.with_name(serves_cpu_ops)
 
     @cached_property
     def regions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """What a pool's threads ran: the rows of `StartRegion`, the time each region ends, and whether it was seen to
         (one that was not ends with the trace)."""
-        edges = np.flatnonzero(self.with_name(lambda name: name in (f"{LISTENER}StartRegion", f"{LISTENER}StopRegion")))
+        edges = np.flatnonzero(self.with_name(lambda name: name in (POOL_START, POOL_STOP)))
         edges = edges[np.lexsort((self.start[edges], self.line[edges]))]
-        begins = self.with_name(lambda name: name == f"{LISTENER}StartRegion")[edges]
+        begins = self.with_name(lambda name: name == POOL_START)[edges]
         follows = np.append(self.line[edges][1:] == self.line[edges][:-1], False)
         times = np.append(self.start[edges][1:], 0)
         ends = np.where(follows, times, self.end.max(initial=0))
@@ -89,7 +94,7 @@ class HostEvents:
     @cached_property
     def queued_by(self) -> NDArray[np.int64]:
         """The row of the `Record` that queued each region (`_p` = `_c`), -1 where none did."""
-        records = np.flatnonzero(self.with_name(lambda name: name == f"{LISTENER}Record"))
+        records = np.flatnonzero(self.with_name(lambda name: name == POOL_RECORD))
         produced = self.plane.numbers("_p")[0][records]
         order = np.argsort(produced, kind="stable")
         consumed = self.plane.numbers("_c")[0][self.regions[0]]
