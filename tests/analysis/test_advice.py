@@ -8,8 +8,11 @@ from tests.frames import events
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
 from tracekit.analysis.overlap import device_pairs, partition
+from tracekit.columns import concat
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import unions
+from tracekit.trace import EVENT_COLUMNS
 
 
 def exposed_waits(ps: int | None) -> pd.DataFrame:
@@ -73,6 +76,15 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     )
     below = two_gpus(9, "memcpy", "H2D")
     assert advice.exposed_copies(partition(below), unions(rows(below))) is None
+
+
+def test_of_some_stretches_only_the_directions_that_occur_in_them_are_named():
+    both = timeline_of(
+        concat(EVENT_COLUMNS, [two_gpus(20, "memcpy", "H2D"), events(("gpu:0", "memcpy", 200, 210, "out", "D2H"))])
+    )
+    inside = both.inside((0, 100))
+    finding = advice.exposed_copies(partition(inside), inside.unions)
+    assert finding.evidence == {"direction": "H2D", "by_direction_ps": {"H2D": 20}}
 
 
 def test_copies_without_a_known_direction_have_none():

@@ -147,9 +147,9 @@ def exposed_copies(partition: pd.DataFrame, unions: Unions) -> Finding | None:
     for device in unions.devices.values():
         other_work = device.union_of(COMPUTE | COLLECTIVE)
         for direction, copies in device.directions.items():
-            by_direction[direction] = (
-                by_direction.get(direction, 0) + iv.total(copies) - iv.sum_exactly(iv.within(other_work, copies))
-            )
+            if len(copies):  # a device has a direction that it used elsewhere in the trace
+                exposed_ps = iv.total(copies) - iv.sum_exactly(iv.within(other_work, copies))
+                by_direction[direction] = by_direction.get(direction, 0) + exposed_ps
     return Finding(
         "exposed_copies",
         cost,
