@@ -171,7 +171,7 @@ def test_busy_time_and_window_differ_where_the_device_stood_idle():
     assert row["busy_flops_per_s"] == 2 * row["window_flops_per_s"] == pytest.approx(1e11)
 
 
-PAST_MEMORY = "more bytes/s than the memory moves: part of them stayed on the chip, or that limit is too low"
+PAST_MEMORY = "more bytes/s than the memory bandwidth: some stayed on the chip, or the limit is too low"
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,7 @@ def test_the_sums_of_a_device_say_which_ops_they_lack():
     row = only(rates(table, ABLE, ops(("a", 7, 1), ("b", None, 1))).by_device)
     assert (row["flops"], row["costed_ps"]) == (7, 20)
     assert row["reason"] == (
-        "left out are 1 of 2 ops without FLOPs or a known number of runs; "
-        "no cost is stated for 50.0 % of the compute time"
+        "1 of 2 ops are left out: their FLOPs or runs are not known; no cost is stated for 50.0 % of the compute time"
     )
 
 

@@ -111,7 +111,7 @@ def test_the_screen_says_them_in_words():
         "launches 2 calls; 1 of 2 events with a correlation id are linked",
         "recorded copies: direction 100 %, bytes 100 %; collectives: bytes 100 %, ranks",
         "         0 %; events: HLO op 0 %",
-        "kinds by unclassified (counted as compute) 100 % of busy time",
+        "kinds    100 % unclassified (counted as compute), of busy time",
         "missing  No event names its HLO op: the program is no XLA program, or CUDA",
         "         graphs hide its ops, which XLA_FLAGS=--xla_gpu_enable_command_buffer=",
         "         turns off.",

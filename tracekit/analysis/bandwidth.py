@@ -260,7 +260,7 @@ def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame,
     reasons = [device_limits.flops.reason] if len(known_ops) else []
     if len(known_ops) < len(ops):
         reasons.append(
-            f"left out are {len(ops) - len(known_ops):,} of {len(ops):,} ops without FLOPs or a known number of runs"
+            f"{len(ops) - len(known_ops):,} of {len(ops):,} ops are left out: their FLOPs or runs are not known"
         )
     if costed_ps < compute:
         reasons.append(f"no cost is stated for {percent(compute - costed_ps, compute)} of the compute time")

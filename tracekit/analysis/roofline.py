@@ -159,7 +159,7 @@ def under_roof(
         "its kernels ran unequally often, so how often it ran is not known": np.isnan(n),
         "it takes no time": np.isnan(positive_seconds),
         "more FLOP/s than the peak: its cost, how often it ran, or the peak is not right": of_peak > 1,
-        "more bytes/s than the memory moves: part of them stayed on the chip, or that limit is too low": of_memory > 1,
+        "more bytes/s than the memory bandwidth: some stayed on the chip, or the limit is too low": of_memory > 1,
         "the trace states its FLOPs or its bytes alone": np.isnan(flops) | np.isnan(bytes_moved),
         "the peak FLOP/s or the memory bandwidth of the device is not known": np.isnan(peak) | np.isnan(memory),
     }

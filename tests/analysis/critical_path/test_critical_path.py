@@ -101,7 +101,7 @@ def test_where_too_little_is_explained_no_what_if_is_told():
     assert critical_path.steps["unexplained_ps"].tolist() == [30]
     assert MOST_UNEXPLAINED * 40 < 30
     assert critical_path.what_if["predicted_ps"].isna().all()
-    assert set(critical_path.what_if["reason"]) == {"no dependency explains 75.0 % of the critical paths"}
+    assert set(critical_path.what_if["reason"]) == {"no dependency explains 75.0 % of the critical path"}
     assert critical_path.step_what_if["predicted_ps"].isna().all()
 
 
@@ -129,16 +129,16 @@ def test_what_the_times_contradict_is_noted():
     )
 
 
-NO_DEVICE = "The trace holds no work of a known device, so no path through it can be told."
+NO_DEVICE = "The trace holds no work of a known device, so it has no critical path."
 
 
 @pytest.mark.parametrize(
     ("events", "why"),
     [
-        ([], "The trace holds no work of a known device, so no path through it can be told."),
+        ([], "The trace holds no work of a known device, so it has no critical path."),
         (
             [("cpu:?", "s", "memcpy", 0, 5)],
-            "The trace holds no work of a known device, so no path through it can be told.",
+            "The trace holds no work of a known device, so it has no critical path.",
         ),
         ([("gpu:0", "s", "compute", 5, 5)], "All work of the trace takes no time, so there is no path through it."),
     ],

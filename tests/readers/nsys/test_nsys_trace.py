@@ -160,7 +160,7 @@ def test_equal_correlation_ids_of_two_processes_do_not_join(read):
     assert rows(pairs, "name_x", "name_y") == [["a", "launchA"], ["b", "launchB"]]
     assert trace.events["correlation_id"].tolist() == [5, 5 + 2**32]
     assert trace.notes[0].startswith(
-        "Correlation ids are unique only within a process: of the 2 processes (7, 8), k * 2^32"
+        "Correlation ids repeat between the 2 processes (7, 8): those of every process but the first"
     )
 
 

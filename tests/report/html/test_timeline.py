@@ -185,9 +185,9 @@ def test_hovering_tells_the_row_and_what_ran_beside_it(page):
         "bytes": "3.81 MiB (4,000,000 B)",
         "rate": "100 GB/s",
         "launched by": "launch, 5.00 µs before the start, on main",
-        "beside compute": "compute 20.00 µs (50.0 %)",
-        "beside collective": "collective 20.00 µs (50.0 %)",
-        "beside gpu:1": "compute 30.00 µs (75.0 %), collective 10.00 µs (25.0 %)",
+        "overlaps compute": "compute 20.00 µs (50.0 %)",
+        "overlaps collective": "collective 20.00 µs (50.0 %)",
+        "overlaps gpu:1": "compute 30.00 µs (75.0 %), collective 10.00 µs (25.0 %)",
     }
 
 

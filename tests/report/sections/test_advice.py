@@ -81,7 +81,7 @@ def test_the_section_holds_the_figures_as_plain_data():
 
 
 def test_without_findings_the_section_says_so():
-    assert section(Advice((), "gpu", True)).lacking.startswith("No finding")
+    assert section(Advice((), "gpu", True)).lacking.startswith("No cost")
 
 
 def test_the_docs_list_every_rule():

@@ -67,7 +67,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     assert list(result.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
         "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of the "
-        "critical paths.",
+        "critical path.",
         "Replaying the dependency graph gives 10 ps, 75.0 % less than measured.",
     ]
     assert [title for title, _, _ in brief(result).values()] == [

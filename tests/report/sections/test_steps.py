@@ -112,7 +112,7 @@ def test_a_device_that_did_nothing_is_told():
 
 def test_work_that_nothing_links_to_its_step_is_told():
     result = section_of(*run([10, 10, 10], ("gpu:0", "memcpy", 12 * MS, 13 * MS)))
-    assert result.sentences[1] == "25.0 % of the events name no step, and count in the step during which they start."
+    assert result.sentences[1] == "25.0 % of the events have no step number, and count in the step in which they start."
 
 
 def test_executions_are_called_so():

@@ -178,7 +178,7 @@ def _counted_steps(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
 
 def _lacking(rows: Rows, table: pd.DataFrame) -> str:
     if not any(rows.placed):
-        return "The trace holds no work of a known device, so no path through it can be told."
+        return "The trace holds no work of a known device, so it has no critical path."
     if len(table) == 0:
         return "All work of the trace takes no time, so there is no path through it."
     return ""

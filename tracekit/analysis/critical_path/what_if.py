@@ -62,7 +62,8 @@ def predictions(
     remaining = wall[:, None] - (lengths[:, :1] - lengths)
     wall_sum, replay_sum = sum_exactly(wall), sum_exactly(lengths[:, 0])
     share = sum_exactly(unexplained) / wall_sum
-    reason = f"no dependency explains {percent(share)} of the critical paths" if share > MOST_UNEXPLAINED else ""
+    paths = "critical path" if len(wall) == 1 else "critical paths"
+    reason = f"no dependency explains {percent(share)} of the {paths}" if share > MOST_UNEXPLAINED else ""
     reasons = [(unknown if work == "copies" else "") or reason or None for work, _ in scenarios]
     sums = [
         (sum_exactly(lengths[:, column]), sum_exactly(remaining[:, column])) for column in range(1, len(scenarios) + 1)

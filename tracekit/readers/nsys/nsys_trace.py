@@ -89,8 +89,8 @@ def _with_unique_ids(work: Work, calls: Calls) -> tuple[Work, Calls, list[str]]:
     if len(order) > 1:
         pids = ", ".join(str(machine.pid(process_id)) for process_id in order.tolist())
         notes.append(
-            f"Correlation ids are unique only within a process: of the {len(order)} processes ({pids}), k * 2^32 was "
-            "added to those of the k-th after the first."
+            f"Correlation ids repeat between the {len(order)} processes ({pids}): those of every process but the first "
+            "were offset by a multiple of 2^32."
         )
     work = replace(work, process=process, correlation=_unique(process, work.correlation, order))
     calls = replace(calls, process=call_process, correlation=_unique(call_process, calls.correlation, order))

@@ -12,12 +12,12 @@
     ]);
     for (const { name, texts } of row.beside) {
       rows.push(
-        element("dt", {}, "beside ", element("bdi", { text: name })),
+        element("dt", {}, "overlaps ", element("bdi", { text: name })),
         element("dd", { text: texts.join(", ") }),
       );
     }
     if (row.more)
-      rows.push(element("dt", { text: "beside" }), element("dd", { text: `${row.more} more lanes and devices` }));
+      rows.push(element("dt", { text: "overlaps" }), element("dd", { text: `${row.more} more lanes and devices` }));
     return element("dl", {}, ...rows);
   }
 

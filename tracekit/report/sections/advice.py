@@ -44,7 +44,7 @@ def section(result: advice.Advice) -> Section:
             }
             for finding, recommendation in zip(result.findings, recommendations, strict=True)
         ],
-        lacking="" if recommendations else "No finding: no cost with a known remedy passes its threshold.",
+        lacking="" if recommendations else "No cost with a known remedy is above its threshold.",
     )
 
 

@@ -84,7 +84,7 @@ def _unnamed(result: Steps) -> list[str]:
     if not unnamed:
         return []
     share = percent(unnamed, int(result.table["rows"].sum()))
-    return [f"{share} of the events name no step, and count in the step during which they start."]
+    return [f"{share} of the events have no step number, and count in the step in which they start."]
 
 
 def _numbers(steps: list[int]) -> str:

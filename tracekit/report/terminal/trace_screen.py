@@ -23,7 +23,7 @@ _STEPS = ("reading", "counting")
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
-_LEVELS = {"rule": "your rules", "stat": "profiler's record", "nothing": "unclassified (counted as compute)"}
+_LEVELS = {"rule": "by your rules", "stat": "by the profiler's record", "nothing": "unclassified (counted as compute)"}
 _TYPES = {"gpu": "GPU", "tpu": "TPU", "sc": "SparseCore", "cpu": "CPU device"}
 _CARRIED = {
     "copy_direction": ("copies", "direction"),
@@ -63,7 +63,7 @@ def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
     screen += _labelled("spans", _spans(inventory), width)
     screen += _labelled("launches", _launches(inventory), width)
     screen += _labelled("recorded", recorded, width) if (recorded := _recorded(inventory)) else []
-    screen += _labelled("kinds by", levels, width) if (levels := _levels(inventory)) else []
+    screen += _labelled("kinds", levels, width) if (levels := _levels(inventory)) else []
     for label, sentences in (("missing", inventory.missing), ("notes", inventory.notes)):
         screen += _sentences(label, sentences, max(HEIGHT - len(screen), MIN_NOTE_LINES), width)
     return screen
@@ -257,8 +257,8 @@ def _recorded(inventory: Contents) -> str:
 def _levels(inventory: Contents) -> str:
     """By what the kinds of the work are known, the most of the busy time first."""
     parts = sorted(inventory.kinds_known_by.items(), key=lambda part: -part[1])
-    levels = [f"{_LEVELS.get(level, level)} {percent(ratio)}" for level, ratio in parts if ratio]
-    return f"{', '.join(levels)} of busy time" if levels else ""
+    levels = [f"{percent(ratio)} {_LEVELS.get(level, f'by {level}')}" for level, ratio in parts if ratio]
+    return f"{', '.join(levels)}, of busy time" if levels else ""
 
 
 def _sentences(label: str, sentences: Sequence[str], room: int, width: int) -> list[str]:
