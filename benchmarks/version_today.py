@@ -168,5 +168,9 @@ WAYS: dict[str, Callable[[Subject], Any]] = {
 # What only changed its name: (today, in 54ffded). The beginning of a key; with globs on keys the columns of frames and
 # the names in data; and values, in the columns and under the names that say it.
 RENAMED_KEYS: tuple[tuple[str, str], ...] = ()
-RENAMED_NAMES: tuple[tuple[str, str, str], ...] = ()  # glob, today, in 54ffded
+RENAMED_NAMES: tuple[tuple[str, str, str], ...] = (  # glob, today, in 54ffded
+    # Of the advice; they are whole sentences now.
+    ("*", "finding", "said"),
+    ("*", "remedy", "next"),
+)
 RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = ()  # glob, name in 54ffded, value today, value in 54ffded

@@ -68,11 +68,11 @@ def test_the_section_holds_the_figures_as_plain_data():
     assert json.loads(json.dumps(result.data)) == [
         {
             "rule": "late_peer",
-            "said": (
+            "finding": (
                 "gpu:3 was the straggler in 14 of 16 collectives: waiting for it cost 25.0 % of the devices' time "
-                "(3.00 ms)"
+                "(3.00 ms)."
             ),
-            "next": ("compare what gpu:3 does before them with the others: more work, a slower input, a lower clock"),
+            "remedy": "compare what gpu:3 does before them with the others: more work, a slower input, a lower clock.",
             "cost_ps": 3 * 10**9,
             "share": 0.25,
             "evidence": {"device": "gpu:3", "last": 14, "n": 16},

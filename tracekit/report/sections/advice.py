@@ -36,8 +36,8 @@ def section(result: advice.Advice) -> Section:
         data=[
             {
                 "rule": finding.rule,
-                "said": recommendation.sentence.removesuffix("."),
-                "next": recommendation.action.removesuffix("."),
+                "finding": recommendation.sentence,
+                "remedy": recommendation.action,
                 "cost_ps": finding.cost_ps,
                 "share": finding.share,
                 "evidence": dict(finding.evidence),
