@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tracekit import cores
 from tracekit.cores import affinity, quota, usable
 
 SECOND, FIRST = "sys/fs/cgroup/{}cpu.max", "sys/fs/cgroup/cpu/{}cpu.cfs_{}_us"
@@ -59,3 +60,16 @@ def test_usable_cores_are_no_more_than_the_machine_has_and_the_cgroup_allows(tmp
     assert usable(write_files(tmp_path, second("", "50000"))) == 0.5
     assert usable(write_files(tmp_path, second("", "9900000"))) == affinity()
     assert isinstance(usable(tmp_path), int)
+
+
+@pytest.mark.parametrize(("most", "usable_cores", "threads"), [(4, 1, 1), (4, 1.5, 2), (4, 4, 4), (4, 16, 4)])
+def test_threads_that_compute_are_as_many_as_usable_cores_up_to_a_limit(monkeypatch, most, usable_cores, threads):
+    monkeypatch.setattr(cores, "usable", lambda: usable_cores)
+    assert cores.threads(most) == threads
+
+
+def test_no_other_module_counts_cores():
+    sources = Path(cores.__file__).parent
+    modules = [path for path in sources.rglob("*.py") if "cpu_count" in path.read_text("utf-8")]
+    # The doctor tells all cores of the machine beside those that are usable.
+    assert sorted(path.relative_to(sources).as_posix() for path in modules) == ["cores.py", "doctor/facts.py"]

@@ -1,5 +1,6 @@
 """How many cores this process may use."""
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,11 @@ def usable(root: Path = Path("/")) -> float:
     allowed = quota(root)
     cores = affinity() if allowed is None else min(affinity(), allowed)
     return int(cores) if cores == int(cores) else cores
+
+
+def threads(most: int) -> int:
+    """How many threads to compute on: one for each core that this process may use, up to `most`."""
+    return min(most, math.ceil(usable()))
 
 
 def affinity() -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from tracekit import cores
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
 from tracekit.readers import chrome, find, formats, merge
@@ -58,7 +59,7 @@ def _each(reader: Callable[[Path], T], files: Sequence[Path]) -> list[T]:
     """What `reader` gives of every file, a few at a time: the decoder of XSpaces, zlib and numpy hold no GIL."""
     if len(files) == 1:
         return [reader(files[0])]
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
         return list(pool.map(reader, files))
 
 

@@ -6,7 +6,6 @@ loops at the end are in numba's subset of Python: plain on small files, compiled
 
 import gzip
 import mmap
-import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tracekit import cores
 from tracekit.columns import distinct
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
@@ -33,7 +33,7 @@ SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 ABSENT, DOUBLE, UINT64, INT64, STR, BYTES, REF = 0, 2, 3, 4, 5, 6, 7
 
 # The compiled loop holds no GIL, and each line writes rows of its own.
-_THREADS = min(4, os.cpu_count() or 1)
+_MOST_THREADS = 4
 
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
@@ -391,7 +391,7 @@ def _decoded(file: _File, lines: list[Span], counts: list[int], stat_rows: StatR
         for job in jobs:
             file.decode_events(*job)
     else:
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(cores.threads(_MOST_THREADS)) as pool:
             list(pool.map(lambda job: file.decode_events(*job), jobs))  # list: the first line's error is raised
     return columns
 
