@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import sys
 import typing
 
 import pytest
@@ -58,6 +59,23 @@ def test_every_command_has_a_function_of_its_name():
     commands = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert commands == COMMANDS
     assert set(tracekit.__all__) >= COMMANDS
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_calls_the_function_of_its_name(name, monkeypatch, capsys):
+    from tracekit.cli import main
+
+    def called(*arguments, **options):
+        raise tracekit.TracekitError(f"{name} was called")
+
+    function = getattr(tracekit, name)
+    monkeypatch.setattr(tracekit, name, called)
+    monkeypatch.setattr(sys.modules[function.__module__], name, called)
+    trace = [] if name == "doctor" else [str(ROOT / "tests" / "data" / "kineto-rank1.pt.trace.json")]
+    monkeypatch.setattr("sys.argv", ["tracekit", name, *trace])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert capsys.readouterr().err == f"tracekit: {name} was called\n"
 
 
 def test_every_public_name_is_documented():

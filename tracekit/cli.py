@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+import tracekit
 from tracekit.errors import TracekitError
 from tracekit.version import __version__
 
@@ -92,11 +93,11 @@ def capture(
     import os
     import shlex
 
-    from tracekit.capture.capture import NothingCapturedError, record
+    from tracekit.capture.capture import NothingCapturedError
 
     sys.excepthook = sys.__excepthook__  # typer's hook is not the script's
     try:
-        captured = record(
+        captured = tracekit.capture(
             script,
             args or [],
             module=module,
@@ -104,6 +105,7 @@ def capture(
             devices=devices,
             host_level=host_level,
             python_tracer=python_tracer,
+            restore=False,
         )
     except NothingCapturedError as error:
         print(f"tracekit: {error}", file=sys.stderr)
@@ -117,17 +119,29 @@ def capture(
     raise typer.Exit(captured.exit_code)
 
 
-@app.command("read")
-def read_trace(
+@app.command()
+def read(
     path: _Trace,
     run: _Run = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
 ) -> None:
     """Show what a trace contains, and what it lacks."""
-    from tracekit.report.terminal.trace_screen import run as show
+    import json
 
-    show(path, run, as_json, kinds)
+    from tracekit import console
+    from tracekit.report.terminal import trace_screen
+    from tracekit.report.trace_contents import contents
+
+    with console.progress(["reading", "counting"]) as progress:
+        progress("reading")
+        trace = tracekit.read(path, run, kinds)
+        progress("counting")
+        inventory = contents(trace)
+    if as_json:
+        print(json.dumps(inventory.data, indent=1))
+    else:
+        trace_screen.show(inventory, console.console())
 
 
 @app.command()
@@ -151,7 +165,6 @@ def report(
 
     from tracekit import console
     from tracekit.report.report import default_directory, file_names
-    from tracekit.report.report import report as make
     from tracekit.report.storage import is_saved
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
@@ -160,7 +173,7 @@ def report(
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         timeline = None if saved else timeline_of(trace_dir, run=run, kinds=kinds)
-        result = make(
+        result = tracekit.report(
             timeline or trace_dir,
             out,
             phases=phase or [],
@@ -249,11 +262,10 @@ def export(
     """Write a trace for Perfetto, or as tables."""
     from tracekit.console import progress
     from tracekit.export import PERFETTO
-    from tracekit.export.export import export as write
 
     with progress(["exporting"]) as step:
         step("exporting")
-        files = write(trace_dir, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
+        files = tracekit.export(trace_dir, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
     if len(files) == 1:
         print(f"Wrote {files[0]}", file=sys.stderr)
         return
@@ -287,9 +299,7 @@ def view(
     ] = None,
 ) -> None:
     """Serve a trace in TensorBoard, or in Perfetto, on this machine."""
-    from tracekit.view.view import view as serve
-
-    serve(trace_dir, port=port, run=run, browser=browser, perfetto=perfetto, perfetto_ui=perfetto_ui)
+    tracekit.view(trace_dir, port=port, run=run, browser=browser, perfetto=perfetto, perfetto_ui=perfetto_ui)
 
 
 @app.command()
@@ -298,12 +308,11 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the check
     import json
 
     from tracekit.console import console
-    from tracekit.doctor.doctor import doctor as diagnose
     from tracekit.doctor.doctor import show
 
     if sys.stderr.isatty():
         print("Querying jax and capturing a test program ...", file=sys.stderr)
-    diagnosis = diagnose()
+    diagnosis = tracekit.doctor()
     if as_json:
         print(json.dumps(diagnosis.to_dict(), indent=1))
     else:

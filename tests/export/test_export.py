@@ -1,11 +1,11 @@
 """What `tracekit export` writes, where, and what it refuses in one sentence."""
 
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import tracekit
 from tests import traces
 from tests.export.frames_of import rows
 from tests.export.perfetto_reader import read
@@ -138,7 +138,7 @@ def test_the_command_says_what_it_wrote(trace_path, capsys):
 
 def test_the_command_says_why_there_are_several_files(tmp_path, monkeypatch, capsys):
     paths = [tmp_path / "x-a.pftrace.gz", tmp_path / "x-b.pftrace.gz"]
-    monkeypatch.setattr(sys.modules["tracekit.export.export"], "export", lambda *_, **__: paths)
+    monkeypatch.setattr(tracekit, "export", lambda *_, **__: paths)
     command(tmp_path / "t")
     assert capsys.readouterr().err.splitlines() == [
         "The clocks of 2 hosts are not aligned, and Perfetto has one time axis: each has a file of its own.",

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -53,6 +53,7 @@ def capture(
     devices: int | None = None,
     host_level: int = 2,
     python_tracer: bool = False,
+    restore: bool = True,
 ) -> Captured:
     """Run `script` in this process under jax.profiler and return where its trace lies.
 
@@ -61,11 +62,11 @@ def capture(
     jax.distributed.initialize() hold; if this process has backends already, it begins at once. `devices` is the number
     of virtual CPU devices, unless the script or XLA_FLAGS say otherwise. Annotations that were open before the profile
     began are not in it. `out` may hold runs already: one is added. `sys.argv`, `sys.path`, `__main__` and the
-    environment are restored afterwards; imported modules stay. Raises NothingCapturedError if no backend was used,
-    CaptureError if the capture cannot start.
+    environment are restored afterwards, unless `restore` is False, for a process that ends right after; imported
+    modules stay. Raises NothingCapturedError if no backend was used, CaptureError if the capture cannot start.
     """
-    with _script.put_back():
-        return record(
+    with _script.put_back() if restore else nullcontext():
+        return _record(
             str(script),
             args,
             module=module,
@@ -76,7 +77,7 @@ def capture(
         )
 
 
-def record(
+def _record(
     script: str,
     args: Sequence[str],
     *,
@@ -86,7 +87,7 @@ def record(
     host_level: int,
     python_tracer: bool,
 ) -> Captured:
-    """Do what `capture` does, but leave the process as the script left it, for a process that ends right after."""
+    """Do what `capture` does, and leave the process as the script left it."""
     if devices is not None and devices < 1:
         raise CaptureError(f"the number of devices must be at least 1, not {devices}.")
     if host_level not in range(4):

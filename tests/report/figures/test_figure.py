@@ -7,7 +7,6 @@ from tests.frames import events, spans, trace
 from tests.report.figures.figure_parts import words
 from tracekit import cli
 from tracekit.errors import TracekitError
-from tracekit.report.figures import figure as module
 from tracekit.report.figures.figure import FIGURES, figure, write_figures
 from tracekit.report.figures.selection import select
 from tracekit.timeline.timeline import timeline_of
@@ -19,7 +18,7 @@ ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     demo = trace(ROWS, spans(("a/b c", 0, 50), ("..", 50, 80), ("é ü", 0, 80), ("con", 10, 20)))
-    monkeypatch.setattr(module, "read", lambda path, run, kinds: demo)
+    monkeypatch.setattr("tracekit.timeline.timeline.read", lambda path, run, kinds: demo)
     return tmp_path
 
 

@@ -11,7 +11,6 @@ from matplotlib import rc_context
 from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, trace_name
-from tracekit.readers import read
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
 from tracekit.report.figures.selection import Selection, select
@@ -111,14 +110,17 @@ def write_figures(
     files = []
     with progress(["reading", *names]) as begin:
         begin("reading")
-        selection = select(read(trace_dir, run, kinds), phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+        timeline = timeline_of(trace_dir, run=run, kinds=kinds)
+        part = select(timeline, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps).name
         try:
             directory.mkdir(parents=True, exist_ok=True)
             for name in names:
                 begin(name)
-                drawing = draw(selection, name, theme=theme, width=width)
+                drawing = figure(
+                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, theme=theme, width=width
+                )
                 for suffix in suffixes:
-                    files.append(directory / f"{'-'.join([name, *_file_part(selection.name)])}.{suffix}")
+                    files.append(directory / f"{'-'.join([name, *_file_part(part)])}.{suffix}")
                     drawing.save(files[-1])
         except OSError as error:
             raise TracekitError(f"The figures cannot be written to {directory}: {error}. Give another --out.") from None

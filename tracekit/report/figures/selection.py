@@ -70,10 +70,10 @@ class Selection:
         """Which trace it is, and which part of it."""
         return ", ".join(part for part in (self.trace.source, self.where) if part)
 
-    @cached_property
+    @property
     def stretch(self) -> Stretch:
         """What the analyses say of it."""
-        return stretch_of(self.timeline, self.name)
+        return self.timeline.once(f"stretch {self.name!r}", lambda: stretch_of(self.timeline, self.name))
 
     @cached_property
     def finding(self) -> str:
@@ -150,13 +150,14 @@ def select(
 
 def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Whole:
     windows = timeline.unions.windows
-    marked = report.phasing if report else phases(timeline)
+    marked = report.phasing if report else timeline.once("phases", lambda: phases(timeline))
     extent = None
     if marked.windows and len(windows) == 1:
         extent = iv.span([window for by_clock in marked.windows.values() for window in by_clock.values()])
     origin = {clock: extent[0] if extent else int(window[0, 0]) for clock, window in windows.items()}
     if phase is not None and phase not in marked.windows:
-        marked = phases(timeline, [*marked.windows, phase])
+        names = [*marked.windows, phase]
+        marked = timeline.once(f"phases {names}", lambda: phases(timeline, names))
     return _Whole(timeline, marked, extent, origin)
 
 

@@ -1,17 +1,16 @@
 """One screen that says what a trace holds: about 24 lines of 80 columns, the same on a terminal and in a pipe."""
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.text import Text
 
 from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
-from tracekit.readers import formats, read
-from tracekit.report.trace_contents import Clock, Contents, Device, contents
+from tracekit.readers import formats
+from tracekit.report.trace_contents import Clock, Contents, Device
 from tracekit.units import compact_count, count, percent, quantity, time
 from tracekit.vocabulary.kinds import Kind
 
@@ -19,7 +18,6 @@ WIDTH, HEIGHT, LABEL = 80, 24, 9
 MAX_DEVICES, MAX_CLOCKS, MAX_NAME = 8, 4, 26
 NUMBERS = range(1, 7)  # columns of the table of devices
 MIN_MODEL, MIN_NAME = 12, 6
-_STEPS = ("reading", "counting")
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
@@ -34,17 +32,8 @@ _CARRIED = {
 }
 
 
-def run(trace_dir: Path, run_name: str | None = None, as_json: bool = False, kinds: Path | None = None) -> None:
-    """Print what the trace at `trace_dir` holds, as a screen or as JSON; `kinds` is a file of rules."""
-    with terminal.progress(_STEPS) as step:
-        step("reading")
-        trace = read(trace_dir, run_name, kinds)
-        step("counting")
-        inventory = contents(trace)
-    if as_json:
-        print(json.dumps(inventory.data, indent=1))
-        return
-    on = terminal.console()
+def show(inventory: Contents, on: Console) -> None:
+    """Print the screen on a console."""
     for line in lines(inventory, min(on.width, WIDTH)):
         on.print(Text(terminal.printable(line, on)), soft_wrap=True)
 
