@@ -173,4 +173,17 @@ RENAMED_NAMES: tuple[tuple[str, str, str], ...] = (  # glob, today, in 54ffded
     ("*", "finding", "said"),
     ("*", "remedy", "next"),
 )
-RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = ()  # glob, name in 54ffded, value today, value in 54ffded
+RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = (  # glob, name in 54ffded, value today, value in 54ffded
+    # Of the critical path: keys, where there was prose.
+    ("*", "edge", "queue_order", "order in a queue"),
+    ("*", "edge", "thread_order", "order on a thread of the host"),
+    ("*", "edge", "collective", "members of a collective"),
+    ("*", "edge", "async_done", "an asynchronous pair's done"),
+    ("*", "edge", "operand", "an operand"),
+    ("*", "edge", "stream_wait", "a lane waits for a lane"),
+    ("*", "edge", "thread_wait", "a thread waits for a lane"),
+    ("*", "edge", "call_return", "a call returns behind its rows"),
+    ("*", "edge", "copy_wait", "a copy that a program waited for"),
+    ("*", "what", "collective_transfers", "collective transfers"),
+    ("*", "what", "host", "the host"),
+)

@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.analysis.advice import Advice, Finding
+from tracekit.analysis.critical_path.graph import Dependency
+from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.overlap import Stretch
 from tracekit.columns import frame
@@ -136,6 +138,20 @@ _LENGTHS = {
     "offenders": {"by_device": "by_device_found"},
     "bandwidth": {"ops": "ops_found", "low_occupancy": "low_occupancy_found"},
 }
+# Where schema 1 has words, of the critical path: the column, and what stands there today.
+_EDGES = {
+    "order in a queue": Dependency.QUEUE_ORDER.value,
+    "order on a thread of the host": Dependency.THREAD_ORDER.value,
+    "members of a collective": Dependency.COLLECTIVE.value,
+    "an asynchronous pair's done": Dependency.ASYNC_DONE.value,
+    "an operand": Dependency.OPERAND.value,
+    "a lane waits for a lane": Dependency.STREAM_WAIT.value,
+    "a thread waits for a lane": Dependency.THREAD_WAIT.value,
+    "a call returns behind its rows": Dependency.CALL_RETURN.value,
+    "a copy that a program waited for": Dependency.COPY_WAIT.value,
+}
+_REMOVED = {"collective transfers": Removed.COLLECTIVE_TRANSFERS.value, "the host": Removed.HOST.value}
+_WORDS = {"edges": ("edge", _EDGES), "what_if": ("what", _REMOVED), "step_what_if": ("what", _REMOVED)}
 
 
 def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) -> Explanation:
@@ -152,6 +168,13 @@ def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) ->
             results[name] = replace(nothing, lacking=missing)
         else:
             values = {field: _value(getattr(nothing, field), data[key]) for field, key in keys.items()}
+            if name == "critical_path":
+                for field, (column, words) in _WORDS.items():
+                    values[field] = values[field].assign(**{column: values[field][column].replace(words)})
+                steps = values["steps"]
+                # What is neither a step nor a phase stands for the whole trace, which has no name today.
+                is_whole = steps["step"].isna() & ~steps["name"].isin(document["compared"])
+                values["steps"] = steps.assign(name=steps["name"].mask(is_whole))
             results[name] = replace(nothing, **values, lacking="")
     # Of the compared phases, no key says how much ran in them.
     intervals = [kind["intervals"] for device in document["devices"] for kind in device["kinds"].values()]

@@ -55,10 +55,10 @@ def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
     # the last kernel follows the copy. Without the gemms the all-reduce begins when it is launched on gpu:1, at 6.
     # Without the last kernel the call that launches it ends last.
     assert predictions_us == {
-        "collective transfers": 77,
+        "collective_transfers": 77,
         "collectives": 77,
         "copies": 79,
-        "the host": 87 - (2 + 3 + 9),
+        "host": 87 - (2 + 3 + 9),
         "gemm": 87 - (42 - 6),
         "all-reduce": 77,
         "copy": 79,
@@ -124,7 +124,7 @@ def test_what_the_times_contradict_is_noted():
         [("gpu:0", "s", "compute", 3, 10, {"correlation_id": 1})], [("t", 5, 6, 1)], [], [("t", 7, 9, *[None] * 5)]
     )
     assert path(contradictory).notes == (
-        "1 of 1 dependencies (launch) contradict the measured times and were dropped.",
+        "1 of 1 dependencies (launch) was dropped: the measured times contradict it.",
         "1 wait of the host could not be attributed: on a critical path that time is unexplained.",
     )
 

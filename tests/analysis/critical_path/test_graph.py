@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.graph_traces import graph_of, trace
+from tracekit.analysis.critical_path.graph import Dependency
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
@@ -68,7 +69,7 @@ def test_an_asynchronous_pair_is_in_flight_beside_the_queue_which_waits_at_its_d
     assert rows(pair_trace.events).end.tolist()[flight] == 9 * US
     assert waits_for(dag) == [(), (0,), (0,), (done_node,), (beside, flight)]
     assert (dag.start[done_node], dag.end[done_node]) == (9 * US, 9 * US)
-    assert edge_counts(dag)["an asynchronous pair's done"] == (1, 0)
+    assert edge_counts(dag)[Dependency.ASYNC_DONE] == (1, 0)
     assert waits_for(dag)[behind] == (done_node,)
 
 
@@ -91,7 +92,7 @@ def test_a_row_that_starts_before_its_launch_is_not_taken_for_launched_and_is_co
     )
     dag = graph_of(gpu_trace)
     assert dag.launch.tolist() == [-1, -1, -1, 1]
-    assert edge_counts(dag)["launch"] == (1, 1)
+    assert edge_counts(dag)[Dependency.LAUNCH] == (1, 1)
 
 
 def test_the_latency_of_a_device_is_told_by_ten_rows_that_found_it_idle():
@@ -174,7 +175,7 @@ def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothi
         syncs=[("t", 5, 15, None, None, "gpu:0", "a", 5)],
     )
     dag = graph_of(wait_trace)
-    assert edge_counts(dag)["a thread waits for a lane"] == (0, 1)
+    assert edge_counts(dag)[Dependency.THREAD_WAIT] == (0, 1)
     assert (dag.start[1], dag.end[1], dag.blank_waits) == (15, 15, 1)
 
 
@@ -199,7 +200,7 @@ def test_ops_of_other_streams_wait_for_their_operands_through_ops_that_left_no_r
     dag = graph_of(trace(rows_of, operands=[(2, 1), (1, 0)], ops=3))
     # Of two rows of the operand the latest counts; another execution's does not.
     assert waits_for(dag) == [(), (0,), (1,), (2,)]
-    assert edge_counts(dag)["an operand"] == (1, 0)
+    assert edge_counts(dag)[Dependency.OPERAND] == (1, 0)
 
 
 def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_before():
@@ -209,7 +210,7 @@ def test_a_cpu_device_begins_when_the_copy_has_arrived_that_its_thread_ran_befor
             ("cpu:1", thread, "compute", 52, 60, {"correlation_id": 2}),
         ]
         dag = graph_of(trace(rows_of, [("t", 0, 3, 1), ("t", launched, launched + 1, 2)]))
-        return edge_counts(dag).get("a copy that a program waited for")
+        return edge_counts(dag).get(Dependency.COPY_WAIT)
 
     assert after_copy(8) == (1, 0)
     assert after_copy(8, thread="q") is None
@@ -227,7 +228,7 @@ def test_members_of_which_one_ended_before_another_started_are_none():
     two_gpus = trace([("gpu:0", "n", "collective", 0, 5), ("gpu:1", "n", "collective", 6, 11)])
     dag = graph_of(two_gpus, [0, 0])
     assert dag.instance.tolist() == [-1, -1]
-    assert edge_counts(dag)["members of a collective"] == (0, 2)
+    assert edge_counts(dag)[Dependency.COLLECTIVE] == (0, 2)
 
 
 def host_work(spans, *calls):

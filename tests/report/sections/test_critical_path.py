@@ -39,9 +39,9 @@ def test_the_median_step_comes_first_and_what_it_would_save():
     ]
     assert removed[2][0] == ["collective transfers", "77.00 µs", "-11.5 %"]
     assert dependencies[2] == [
-        ["a thread waits for a lane", "1", "0"],
-        ["order on a thread of the host", "8", "0"],
-        ["order in a queue", "6", "0"],
+        ["thread waits for a stream or device", "1", "0"],
+        ["order on a host thread", "8", "0"],
+        ["order on a stream or device", "6", "0"],
         ["launch", "8", "0"],
         ["members of a collective", "2", "0"],
     ]

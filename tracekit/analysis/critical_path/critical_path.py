@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import notebook
-from tracekit.analysis.critical_path.graph import Graph, graph
+from tracekit.analysis.critical_path.graph import DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
 from tracekit.analysis.critical_path.replay import plan, replay
 from tracekit.analysis.critical_path.what_if import (
@@ -285,7 +285,8 @@ def _latency(rows: Rows, dag: Graph) -> pd.DataFrame:
 def _notes(dag: Graph) -> tuple[str, ...]:
     """What the times contradicted, and which waits are not understood."""
     notes = [
-        f"{dropped:,} of {edges + dropped:,} dependencies ({edge}) contradict the measured times and were dropped."
+        f"{dropped:,} of {edges + dropped:,} dependencies ({DEPENDENCIES[edge]}) {'was' if dropped == 1 else 'were'} "
+        f"dropped: the measured times contradict {'it' if dropped == 1 else 'them'}."
         for edge, edges, dropped in dag.edges.itertuples(index=False)
         if dropped
     ]

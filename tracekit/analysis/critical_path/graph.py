@@ -1,6 +1,7 @@
 """The graph: rows of devices and calls of the host as nodes, and between them what the trace proves."""
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,36 @@ CALL, WORK = len(CODE), len(CODE) + 1
 # From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
 LATENCY_FROM_ROWS = 10
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
+
+
+class Dependency(StrEnum):
+    """The sorts of edges, as EDGE_COLUMNS and summary.json have them."""
+
+    LAUNCH = "launch"
+    QUEUE_ORDER = "queue_order"
+    THREAD_ORDER = "thread_order"
+    COLLECTIVE = "collective"
+    ASYNC_DONE = "async_done"
+    OPERAND = "operand"
+    STREAM_WAIT = "stream_wait"
+    THREAD_WAIT = "thread_wait"
+    CALL_RETURN = "call_return"
+    COPY_WAIT = "copy_wait"
+
+
+# The same for people.
+DEPENDENCIES = {
+    Dependency.LAUNCH: "launch",
+    Dependency.QUEUE_ORDER: "order on a stream or device",
+    Dependency.THREAD_ORDER: "order on a host thread",
+    Dependency.COLLECTIVE: "members of a collective",
+    Dependency.ASYNC_DONE: "done of an asynchronous pair",
+    Dependency.OPERAND: "operand",
+    Dependency.STREAM_WAIT: "stream waits for a stream",
+    Dependency.THREAD_WAIT: "thread waits for a stream or device",
+    Dependency.CALL_RETURN: "call returns after its work",
+    Dependency.COPY_WAIT: "program waits for a copy",
+}
 
 
 @dataclass(frozen=True)
@@ -105,7 +136,7 @@ def graph(timeline: Timeline) -> Graph:
     waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
     start, end = _times(sources)
     edges = _further_edges(sources)
-    start, has_end = _move_waits(start, end, edges["a thread waits for a lane"], waits)
+    start, has_end = _move_waits(start, end, edges[Dependency.THREAD_WAIT], waits)
     order = _node_order(
         start, end, np.concatenate([host.start, host.start[sources.returns], rows.start, queues.done_ps])
     )
@@ -175,7 +206,7 @@ def _times(sources: _Sources) -> tuple[Column, Column]:
     return start, np.concatenate([call_end, host.end[returns], row_end, done_end])
 
 
-def _further_edges(sources: _Sources) -> dict[str, Edges]:
+def _further_edges(sources: _Sources) -> dict[Dependency, Edges]:
     """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
     timeline, queues, first = sources.timeline, sources.queues, sources.first
     rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
@@ -187,12 +218,12 @@ def _further_edges(sources: _Sources) -> dict[str, Edges]:
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     return {
-        "a lane waits for a lane": (syncs.row[resumed_row >= 0] + row, resumed_row[resumed_row >= 0] + row),
-        "a thread waits for a lane": (syncs.row[of_thread] + row, waits + first[1]),
-        "a call returns behind its rows": (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
-        "an asynchronous pair's done": (queues.pair[held_up] + row, held_up + first[4]),
-        "an operand": (operand_rows + row, reader_rows + row),
-        "a copy that a program waited for": (copies + row, resumed + row),
+        Dependency.STREAM_WAIT: (syncs.row[resumed_row >= 0] + row, resumed_row[resumed_row >= 0] + row),
+        Dependency.THREAD_WAIT: (syncs.row[of_thread] + row, waits + first[1]),
+        Dependency.CALL_RETURN: (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
+        Dependency.ASYNC_DONE: (queues.pair[held_up] + row, held_up + first[4]),
+        Dependency.OPERAND: (operand_rows + row, reader_rows + row),
+        Dependency.COPY_WAIT: (copies + row, resumed + row),
     }
 
 
@@ -227,9 +258,9 @@ class _Tally:
     """Counts edges by sort, those that hold and those that the times contradict."""
 
     def __init__(self) -> None:
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[Dependency, tuple[int, int]] = {}
 
-    def count(self, edge: str, edges: int, valid: int) -> None:
+    def count(self, edge: Dependency, edges: int, valid: int) -> None:
         """Count `edges` of one sort, of which `valid` are kept."""
         if edges:
             valid_before, dropped_before = self._counts.get(edge, (0, 0))
@@ -237,11 +268,11 @@ class _Tally:
 
     def table(self) -> pd.DataFrame:
         """What was counted, as EDGE_COLUMNS."""
-        return frame(EDGE_COLUMNS, [(edge, *counts) for edge, counts in self._counts.items()])
+        return frame(EDGE_COLUMNS, [(edge.value, *counts) for edge, counts in self._counts.items()])
 
 
 def _valid_edges(
-    start: Column, end: Column, rank: NDArray[np.int32], edges: dict[str, Edges], tally: _Tally
+    start: Column, end: Column, rank: NDArray[np.int32], edges: dict[Dependency, Edges], tally: _Tally
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The further predecessors of all nodes, as offsets (N + 1,) and numbers."""
     preds, nodes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -269,8 +300,8 @@ def _order_edges(
     predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
     lag = np.concatenate([host.work_ps, np.zeros(len(returns), np.int64), -queues.lead_ps])
     for name, low, high in (
-        ("order on a thread of the host", 0, first[2]),
-        ("order in a queue", first[3], first[5]),
+        (Dependency.THREAD_ORDER, 0, first[2]),
+        (Dependency.QUEUE_ORDER, first[3], first[5]),
     ):
         count, valid = loop(drop_contradicted, high - low)(start, end, rank, predecessor, lag, int(low), int(high))
         tally.count(name, count, valid)
@@ -318,7 +349,7 @@ def _launch_edges(
             continue
         called_at = call_starts[call[device_rows][launched_rows]]
         delay = rows.start[device_rows][launched_rows] - called_at
-        tally.count("launch", len(launched_rows), int((delay >= 0).sum()))
+        tally.count(Dependency.LAUNCH, len(launched_rows), int((delay >= 0).sum()))
         call[device_rows][launched_rows[delay < 0]] = -1
         reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(rows.end[device_rows])[:-1])
         idle = (reach[launched_rows] <= called_at) & (delay >= 0) & ~waits[device_rows][launched_rows]
@@ -342,7 +373,7 @@ def _collectives(rows: Rows, instance: Column, tally: _Tally) -> tuple[NDArray[n
     is_wrong[collective[rows.end[member_rows] <= gate[collective]]] = True
     is_wrong &= members > 1
     in_several = collective[members[collective] > 1]
-    tally.count("members of a collective", len(in_several), int((~is_wrong[in_several]).sum()))
+    tally.count(Dependency.COLLECTIVE, len(in_several), int((~is_wrong[in_several]).sum()))
     collective_of_row = np.maximum(instance, -1).astype(np.int32)
     collective_of_row[member_rows[is_wrong[collective]]] = -1
     return collective_of_row, gate, members

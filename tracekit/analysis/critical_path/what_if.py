@@ -1,5 +1,7 @@
 """What if some work took no time: what is asked of the steps, and what their replays without it predict."""
 
+from enum import StrEnum
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -14,6 +16,17 @@ from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
+
+
+class Removed(StrEnum):
+    """What is tried without, as WHAT_IF_COLUMNS and summary.json have it; of an op, `name` says which."""
+
+    COLLECTIVE_TRANSFERS = "collective_transfers"
+    COLLECTIVES = "collectives"
+    COPIES = "copies"
+    HOST = "host"
+    OP = "op"
+
 
 WHAT_IF_COLUMNS = {
     "what": "str",
@@ -32,25 +45,25 @@ MOST_UNEXPLAINED = 0.1
 OPS = 5
 
 
-def scenarios(dag: Graph, plan: Plan, paths: Paths, labels: list[str]) -> list[tuple[str, str | None, Without]]:
+def scenarios(dag: Graph, plan: Plan, paths: Paths, labels: list[str]) -> list[tuple[Removed, str | None, Without]]:
     """What is tried: the kinds of work that the steps hold, and the ops that were longest on the paths."""
     kind = dag.kind[plan.node]
     kinds = {part for part in Part if (kind == part).any()}
-    scenarios: list[tuple[str, str | None, Without]] = []
+    scenarios: list[tuple[Removed, str | None, Without]] = []
     if Part.COLLECTIVE in kinds:
         # That nobody waits for a late peer any more is another saving than a faster network.
-        scenarios.append(("collective transfers", None, Without((Part.COLLECTIVE,))))
-        scenarios.append(("collectives", None, Without((Part.COLLECTIVE,), unsynchronised=True)))
+        scenarios.append((Removed.COLLECTIVE_TRANSFERS, None, Without((Part.COLLECTIVE,))))
+        scenarios.append((Removed.COLLECTIVES, None, Without((Part.COLLECTIVE,), unsynchronised=True)))
     if Part.MEMCPY in kinds:
-        scenarios.append(("copies", None, Without((Part.MEMCPY,))))
+        scenarios.append((Removed.COPIES, None, Without((Part.MEMCPY,))))
     if kinds & {Part.HOST_LAUNCH, Part.HOST_WORK}:
-        scenarios.append(("the host", None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
+        scenarios.append((Removed.HOST, None, Without((Part.HOST_LAUNCH, Part.HOST_WORK), prompt=True)))
     longest = np.argsort(-paths.of_op, kind="stable")[:OPS]
-    return scenarios + [("op", labels[op], Without(op=op)) for op in longest.tolist() if paths.of_op[op]]
+    return scenarios + [(Removed.OP, labels[op], Without(op=op)) for op in longest.tolist() if paths.of_op[op]]
 
 
 def predictions(
-    wall: Column, lengths: Column, unexplained: Column, scenarios: list[tuple[str, str | None]], unknown: str
+    wall: Column, lengths: Column, unexplained: Column, scenarios: list[tuple[Removed, str | None]], unknown: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The prediction for all steps together, and for each; null where too little of a path is explained.
 
@@ -64,7 +77,7 @@ def predictions(
     share = sum_exactly(unexplained) / wall_sum
     paths = "critical path" if len(wall) == 1 else "critical paths"
     reason = f"no dependency explains {percent(share)} of the {paths}" if share > MOST_UNEXPLAINED else ""
-    reasons = [(unknown if work == "copies" else "") or reason or None for work, _ in scenarios]
+    reasons = [(unknown if work == Removed.COPIES else "") or reason or None for work, _ in scenarios]
     sums = [
         (sum_exactly(lengths[:, column]), sum_exactly(remaining[:, column])) for column in range(1, len(scenarios) + 1)
     ]
@@ -73,18 +86,18 @@ def predictions(
         for reason, (_, length) in zip(reasons, sums, strict=True)
     ]
     table_rows = [
-        (*scenario, wall_sum, replay_sum, without, *prediction)
+        (scenario[0].value, scenario[1], wall_sum, replay_sum, without, *prediction)
         for scenario, (without, _), prediction in zip(scenarios, sums, predictions, strict=True)
     ]
     table = frame(WHAT_IF_COLUMNS, table_rows)
     steps, tried = len(wall), len(scenarios)
-    refused = [bool(unknown) and work == "copies" for work, _ in scenarios]
+    refused = [bool(unknown) and work == Removed.COPIES for work, _ in scenarios]
     doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
     each_step = frame(
         STEP_WHAT_IF_COLUMNS,
         {
             "at": np.tile(np.arange(steps), tried),
-            "what": np.repeat(np.array([work for work, _ in scenarios], object), steps),
+            "what": np.repeat(np.array([work.value for work, _ in scenarios], object), steps),
             "name": np.repeat(np.array([name for _, name in scenarios], object), steps),
             "predicted_ps": pd.arrays.IntegerArray(remaining[:, 1:].T.ravel(), doubtful),
             "ratio": pd.arrays.FloatingArray((remaining[:, 1:] / wall[:, None]).T.ravel(), doubtful.copy()),

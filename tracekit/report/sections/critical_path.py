@@ -5,6 +5,8 @@ from typing import Any
 import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
+from tracekit.analysis.critical_path.graph import DEPENDENCIES
+from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import change, percent, quantity, time
@@ -13,11 +15,11 @@ from tracekit.units import change, percent, quantity, time
 _WORTH = 0.01
 # So many parts of the path stand in its sentence.
 _PARTS = 4
-_WITHOUT = {
-    "collective transfers": "without collective transfers",
-    "collectives": "without collectives",
-    "copies": "without copies",
-    "the host": "without host time",
+_REMOVED = {
+    Removed.COLLECTIVE_TRANSFERS: "collective transfers",
+    Removed.COLLECTIVES: "collectives",
+    Removed.COPIES: "copies",
+    Removed.HOST: "host time",
 }
 
 
@@ -54,13 +56,15 @@ def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
 def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
     """What the step would take without each kind of work that holds it up; nothing where nothing was tried."""
     tried = [row for row in records(result.step_what_if) if row["at"] == at and not pd.isna(row["predicted_ps"])]
-    saving = [row for row in tried if row["what"] in _WITHOUT and row["ratio"] <= 1 - _WORTH]
+    saving = [row for row in tried if row["what"] in _REMOVED and row["ratio"] <= 1 - _WORTH]
     # That nobody waits any more for a straggler is worth a word of its own only if it saves something.
     ratio = {row["what"]: row["ratio"] for row in saving}
-    if ratio.get("collective transfers", 2) - ratio.get("collectives", 0) < _WORTH:
-        saving = [row for row in saving if row["what"] != "collective transfers"]
+    if ratio.get(Removed.COLLECTIVE_TRANSFERS, 2) - ratio.get(Removed.COLLECTIVES, 0) < _WORTH:
+        saving = [row for row in saving if row["what"] != Removed.COLLECTIVE_TRANSFERS]
     if saving:
-        words = [f"{time(row['predicted_ps'])} ({change(row['ratio'])}) {_WITHOUT[row['what']]}" for row in saving]
+        words = [
+            f"{time(row['predicted_ps'])} ({change(row['ratio'])}) without {_REMOVED[row['what']]}" for row in saving
+        ]
         return [f"It would take {', '.join(words)}."]
     if tried:
         bound = "Compute-bound: r" if _parts(result, at)[0]["part"] == "compute" else "R"
@@ -107,7 +111,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
             "critical_path.dependencies",
             "Dependencies found",
             [
-                Field("dependency", Unit.TEXT, "edge"),
+                Field("dependency", Unit.TEXT, lambda row: DEPENDENCIES[row["edge"]]),
                 Field("found", Unit.COUNT, "edges"),
                 Field("contradicted", Unit.COUNT, "dropped"),
             ],
@@ -146,7 +150,7 @@ def _what_if(result: CriticalPath, title: str) -> Table:
         "critical_path.what_if",
         title,
         [
-            Field("removed", Unit.NAME, lambda row: row["what"] if pd.isna(row["name"]) else row["name"]),
+            Field("removed", Unit.NAME, lambda row: _REMOVED.get(row["what"], row["name"])),
             Field("would take", Unit.TIME, "predicted_ps", reason="reason"),
             Field("change", Unit.CHANGE, "ratio", reason="reason"),
         ],
