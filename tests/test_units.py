@@ -79,6 +79,15 @@ PS = st.one_of(
         st.integers(-1, 1),
     ),
 )
+# Axes: start and length in ps, and about how many ticks.
+AXES = st.tuples(
+    st.one_of(st.just(0), st.integers(0, LARGEST // 2)),
+    st.one_of(
+        st.integers(1, LARGEST // 2),
+        st.builds(lambda digits, power: digits * 10**power, st.integers(1, 99), st.integers(0, 13)),
+    ),
+    st.integers(2, 20),
+)
 SOURCES = Path(units.__file__).parent
 MODULES = sorted(path for path in SOURCES.rglob("*") if path.suffix in (".py", ".js") and path.stem != "units")
 DECIMALS = re.compile(r"(\.\d+[a-zA-Z]?|%)'$")
@@ -201,6 +210,22 @@ def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
     assert evaluate(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.lists(AXES, min_size=50, max_size=100))
+def test_the_axis_of_the_page_has_the_ticks_of_every_figure(page, axes):
+    scales = [units.time_scale(length, start + length, most) for start, length, most in axes]
+    assert evaluate(page, [["timeScale", [length, start + length, most]] for start, length, most in axes]) == [
+        list(scale) for scale in scales
+    ]
+    times = [
+        (multiple * step, size, decimals)
+        for (start, _, _), (step, size, _, decimals, is_absolute) in zip(axes, scales, strict=True)
+        for multiple in range(start // step if is_absolute else 0, (start // step if is_absolute else 0) + 9)
+    ]
+    texts = [units.decimal(*each) for each in times]
+    assert evaluate(page, [["decimal", list(each)] for each in times]) == texts
+
+
 def formatted(tree):
     """What a module's f-strings write as a percentage or with digits behind the point, but for properties of CSS."""
     figures = []
@@ -218,7 +243,7 @@ def formatted(tree):
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
 def test_no_other_module_formats_figures(path):
     text = path.read_text("utf-8")
-    assert (formatted(ast.parse(text)) if path.suffix == ".py" else re.findall(r"\S+\} ?%", text)) == []
+    assert (formatted(ast.parse(text)) if path.suffix == ".py" else re.findall(r"\S+\} ?%|toFixed", text)) == []
 
 
 def test_formatted_figures_are_seen_in_any_text():

@@ -13,6 +13,9 @@ DASH = "-"
 _TIMES = (("ps", 1), ("ns", 10**3), ("µs", 10**6), ("ms", 10**9), ("s", 10**12))
 _BYTES = (("B", 1), ("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("TiB", 2**40))
 _PREFIXES = (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9), ("T", 10**12), ("P", 10**15))
+# How far apart the ticks of an axis may be, and how many digits they may have behind and before the point.
+_STEPS = tuple(digits * 10**power for power in range(19) for digits in (1, 2, 5))
+_MOST_DECIMALS, _MOST_DIGITS = 3, 5
 _SPACES = re.compile(r"[ \t-\r]+")
 # Of a shorter text than this only the beginning is kept: halves of it would say nothing.
 _LEAST_HALVES = 12
@@ -36,6 +39,28 @@ def time(ps: Any) -> str:
 def time_unit(length_ps: int) -> tuple[int, str]:
     """The largest unit of time that is no longer than `length_ps`: its picoseconds and its symbol."""
     return next(((of, symbol) for symbol, of in reversed(_TIMES) if of <= length_ps), (1, "ps"))
+
+
+def time_scale(length_ps: int, largest_ps: int, most: float) -> tuple[int, int, str, int, bool]:
+    """How the ticks of an axis of time are told that shows `length_ps` up to the time `largest_ps`, about `most` ticks.
+
+    Their distance, 1, 2 or 5 times a power of ten; picoseconds and symbol of their unit; their digits behind the point;
+    and whether times themselves fit, or would have too many digits, so that what has passed since the start must do.
+    """
+    step = next(step for step in _STEPS if length_ps // step < most)
+    if step > length_ps:  # could leave the axis without a tick
+        step = max((step for step in _STEPS if step <= length_ps), default=1)
+    for size, symbol in (time_unit(max(largest_ps, 1)), time_unit(max(length_ps, 1))):
+        decimals = next(decimals for decimals in range(len(str(size))) if step * 10**decimals % size == 0)
+        if decimals <= _MOST_DECIMALS and largest_ps // size < 10**_MOST_DIGITS:
+            return step, size, symbol, decimals, True
+    return step, size, symbol, decimals, False
+
+
+def decimal(ps: int, size: int, decimals: int) -> str:
+    """`ps` in units of `size` ps, with so many digits behind the point and no unit."""
+    whole, rest = divmod(abs(ps) * 10**decimals // size, 10**decimals)
+    return f"{'-' if ps < 0 else ''}{whole}{f'.{rest:0{decimals}d}' if decimals else ''}"
 
 
 def exact(ps: int) -> str:

@@ -26,8 +26,6 @@ _SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 1
 _TIME = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµμ]*)", re.IGNORECASE)
 # No trace is longer: its picoseconds are int64.
 _LONGEST = 2**63
-# More digits than these behind or before the point are not read but counted.
-_MOST_DECIMALS, _MOST_DIGITS = 3, 5
 _TIER_PX, _TIERS, _NAME_SIZE, _MAX_NAME_PX = 28, 3, 9.0, 330
 
 
@@ -56,28 +54,11 @@ def ticks(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]],
     from: 0, or `start_ps` itself where the labels would have too many digits.
     """
     length = end_ps - start_ps
-    steps = [digits * 10**power for power in range(19) for digits in (1, 2, 5)]
-    step = next(step for step in steps if length // step < most)
-    if step > length:  # could leave the axis without a tick
-        step = max(step for step in steps if step <= length)
-    for size, symbol in (units.time_unit(max(end_ps, 1)), units.time_unit(max(length, 1))):
-        decimals = _decimals(step, size)
-        if decimals <= _MOST_DECIMALS and end_ps // size < 10**_MOST_DIGITS:
-            round_times = range(-(-start_ps // step) * step, end_ps + 1, step)
-            return [(at - start_ps, _decimal(at, size, decimals)) for at in round_times], symbol, 0
-    # Counted from the start, in the unit of the length, which was tried last.
-    return [(at, _decimal(at, size, decimals)) for at in range(0, length + 1, step)], symbol, start_ps
-
-
-def _decimals(step: int, size: int) -> int:
-    """How many digits behind the point multiples of `step` have in units of `size` ps, a power of ten."""
-    return next(decimals for decimals in range(len(str(size))) if step * 10**decimals % size == 0)
-
-
-def _decimal(ps: int, size: int, decimals: int) -> str:
-    """`ps` in units of `size` ps, with so many digits behind the point."""
-    whole, rest = divmod(abs(ps) * 10**decimals // size, 10**decimals)
-    return f"{'-' if ps < 0 else ''}{whole}{f'.{rest:0{decimals}d}' if decimals else ''}"
+    step, size, symbol, decimals, is_absolute = units.time_scale(length, end_ps, most)
+    if not is_absolute:
+        return [(at, units.decimal(at, size, decimals)) for at in range(0, length + 1, step)], symbol, start_ps
+    round_times = range(-(-start_ps // step) * step, end_ps + 1, step)
+    return [(at - start_ps, units.decimal(at, size, decimals)) for at in round_times], symbol, 0
 
 
 def parse(text: str, option: str) -> int:

@@ -179,21 +179,17 @@
     const { view, size } = app;
     const unit = app.data.unitPs;
     const [from, to] = [view.from * unit, view.to * unit];
-    const step = tracekit.units.tick(((to - from) * 96) / size.width);
     const largest = Math.max(Math.abs(from), Math.abs(to));
-    const long = largest / step > 1e5;
-    const base = long ? Math.floor(from / step) * step : 0;
-    const [scale, name] = tracekit.units.timeUnit(long ? to - from : largest);
-    const digits = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
+    const most = Math.max(size.width / 96, 2);
+    const [step, of, symbol, digits, isAbsolute] = tracekit.units.timeScale(to - from, largest, most);
+    // A multiple of the step, so that ticks move with what they stand at.
+    const base = isAbsolute ? 0 : Math.floor(from / step) * step;
     const labels = [];
     for (let k = Math.ceil(from / step); k * step <= to; k++) {
-      const value = (k * step - base) / scale;
-      labels.push({
-        at: (k * step) / unit,
-        text: `${long ? "+" : ""}${(value === 0 ? 0 : value).toFixed(digits)} ${name}`,
-      });
+      const text = `${isAbsolute ? "" : "+"}${tracekit.units.decimal(k * step - base, of, digits)} ${symbol}`;
+      labels.push({ at: (k * step) / unit, text });
     }
-    return { labels, base: long ? BigInt(Math.round(base)) : null };
+    return { labels, base: isAbsolute ? null : BigInt(Math.round(base)) };
   }
 
   function axis(app, context) {

@@ -23,6 +23,9 @@
     ["T", 1e12],
     ["P", 1e15],
   ];
+  // How far apart the ticks of an axis may be, and how many digits they may have behind and before the point.
+  const STEPS = Array.from({ length: 19 }, (_, power) => [1, 2, 5].map((digits) => digits * 10 ** power)).flat();
+  const [MOST_DECIMALS, MOST_DIGITS] = [3, 5];
   // Of a shorter text than this only the beginning is kept: halves of it would say nothing.
   const LEAST_HALVES = 12;
 
@@ -54,6 +57,28 @@
   function timeUnit(length) {
     const [symbol, size] = TIMES.findLast((each) => each[1] <= length) ?? TIMES[0];
     return [size, symbol];
+  }
+
+  /**
+   * How the ticks of an axis of time are told that shows a length up to a largest time, about `most` of them: [their
+   * distance, picoseconds of their unit, its symbol, digits behind the point, whether times themselves fit].
+   */
+  function timeScale(length, largest, most) {
+    let step = STEPS.find((each) => (length - (length % each)) / each < most);
+    if (step > length) step = STEPS.findLast((each) => each <= length) ?? 1;
+    let scale;
+    for (const [size, symbol] of [timeUnit(Math.max(largest, 1)), timeUnit(Math.max(length, 1))]) {
+      const decimals = [...Array(13).keys()].find((digits) => (step * 10 ** digits) % size === 0);
+      const fits = decimals <= MOST_DECIMALS && largest / size < 10 ** MOST_DIGITS;
+      scale = [step, size, symbol, decimals, fits];
+      if (fits) break;
+    }
+    return scale;
+  }
+
+  /** Picoseconds in units of `size` ps, with so many digits behind the point and no unit. */
+  function decimal(ps, size, decimals) {
+    return ((ps || 0) / size).toFixed(decimals); // -0 would keep its sign
   }
 
   /** A BigInt of picoseconds with every digit, in the largest unit in which they have a whole part: 1.250000001 s. */
@@ -115,11 +140,5 @@
     return `${letters.slice(0, most - 1 - tail).join("")}…${letters.slice(letters.length - tail).join("")}`;
   }
 
-  /** Steps of a time axis: at least `least` apart, 1, 2 or 5 times a power of ten. */
-  function tick(least) {
-    const power = 10 ** Math.floor(Math.log10(least));
-    return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * (1 - 1e-9));
-  }
-
-  tracekit.units = { time, timeUnit, exact, percent, size, rate, count, short, tick };
+  tracekit.units = { time, timeUnit, timeScale, decimal, exact, percent, size, rate, count, short };
 })((globalThis.tracekit ??= {}));
