@@ -83,6 +83,18 @@ def test_every_public_name_is_documented():
     assert [name for name in tracekit.__all__ if name != "__version__" and f"\n## {name}\n" not in page] == []
 
 
+# Of two arguments with one meaning one has to go.
+FORMER = {"window", "within", "names", "path", "trace_dir", "trace_path", "log_dir"}
+
+
+def test_what_means_the_same_has_the_same_name_in_every_function():
+    functions = [value for value in PUBLIC if inspect.isfunction(value)]
+    parameters = {function.__name__: inspect.signature(function).parameters for function in functions}
+    assert {name: sorted(FORMER & {*of}) for name, of in parameters.items() if FORMER & {*of}} == {}
+    first = {name: next(iter(of), None) for name, of in parameters.items()}
+    assert {name for name in parameters if first[name] != "source"} == {"capture", "doctor", "load", "phase"}
+
+
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])
 def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatch, tmp_path):
     def read(*arguments):

@@ -15,7 +15,7 @@ from tracekit.version import __version__
 def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
     """The runs of the trace on the command line, for the shell to complete --run."""
     # An option without its value stops the parser before it knows the arguments.
-    paths = [ctx.params.get("trace_dir"), ctx.params.get("path"), *ctx.args]
+    paths = [ctx.params.get("source"), *ctx.args]
     trace_dir = next((Path(path) for path in paths if path and Path(path).is_dir()), None)
     # Like the rest of a completion, without the readers: only what stands in a log directory.
     runs = trace_dir.glob("**/plugins/profile/*/") if trace_dir else ()
@@ -121,7 +121,7 @@ def capture(
 
 @app.command()
 def read(
-    path: _Trace,
+    source: _Trace,
     run: _Run = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
@@ -135,7 +135,7 @@ def read(
 
     with console.progress(["reading", "counting"]) as progress:
         progress("reading")
-        trace = tracekit.read(path, run, kinds)
+        trace = tracekit.read(source, run, kinds)
         progress("counting")
         inventory = contents(trace)
     if as_json:
@@ -146,7 +146,7 @@ def read(
 
 @app.command()
 def report(
-    trace_dir: _Trace,
+    source: _Trace,
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
     run: _Run = None,
     phase: Annotated[list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")] = None,
@@ -169,12 +169,12 @@ def report(
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
 
-    saved = is_saved(trace_dir)
+    saved = is_saved(source)
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
-        timeline = None if saved else timeline_of(trace_dir, run=run, kinds=kinds)
+        timeline = None if saved else timeline_of(source, run=run, kinds=kinds)
         result = tracekit.report(
-            timeline or trace_dir,
+            timeline or source,
             out,
             phases=phase or [],
             alone=alone or [],
@@ -188,12 +188,12 @@ def report(
     else:
         printout.show(result, console.console(), full, timeline)
     if out or not saved:
-        print(f"Wrote {out or default_directory(trace_dir)}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
+        print(f"Wrote {out or default_directory(source)}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
 
 
 @app.command()
 def figure(
-    trace_dir: _Trace,
+    source: _Trace,
     what: Annotated[
         str | None,
         typer.Option(help="gantt, partition, concurrency, overlap, or a comma-separated list [default: all]."),
@@ -218,7 +218,7 @@ def figure(
     from tracekit.report.figures.figure import write_figures
 
     files = write_figures(
-        trace_dir,
+        source,
         what,
         phase=phase,
         step=step,
@@ -236,7 +236,7 @@ def figure(
 
 @app.command()
 def export(
-    trace_dir: _Trace,
+    source: _Trace,
     to: Annotated[
         str | None,
         typer.Option(
@@ -265,7 +265,7 @@ def export(
 
     with progress(["exporting"]) as step:
         step("exporting")
-        files = tracekit.export(trace_dir, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
+        files = tracekit.export(source, out, to=to, table=table, gzip=gzip, force=force, run=run, kinds=kinds)
     if len(files) == 1:
         print(f"Wrote {files[0]}", file=sys.stderr)
         return
@@ -277,7 +277,7 @@ def export(
 
 @app.command()
 def view(
-    trace_dir: Annotated[
+    source: Annotated[
         Path, typer.Argument(readable=False, help="A trace, one of its runs, or a file; with --perfetto of any format.")
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 picks a free one.")] = 6006,
@@ -299,7 +299,7 @@ def view(
     ] = None,
 ) -> None:
     """Serve a trace in TensorBoard, or in Perfetto, on this machine."""
-    tracekit.view(trace_dir, port=port, run=run, browser=browser, perfetto=perfetto, perfetto_ui=perfetto_ui)
+    tracekit.view(source, port=port, run=run, browser=browser, perfetto=perfetto, perfetto_ui=perfetto_ui)
 
 
 @app.command()

@@ -104,7 +104,7 @@ def test_any_annotation_can_be_made_a_phase_and_compared():
     marks["alone"] = marks["alone"].astype("category")
     assert len(phase_marks(marks)) == 0
     rows = [("gpu:0", "compute", start, start + 10) for start in (0, 10, 20)]
-    table, _ = run(marks, *rows, names=["a", "b", "both"], alone=["a", "b"])
+    table, _ = run(marks, *rows, phases=["a", "b", "both"], alone=["a", "b"])
     assert table["speedup"].isna().tolist() == [True, True, False]
     assert table.loc["both", "speedup"] == 2.0
 

@@ -22,7 +22,7 @@ def nothing_captured(arguments: list[str], directory: Path) -> str:
     [
         ("bash", "tracekit report traces/a --outt b", "--outt"),
         ("bash", "tracekit reprot traces/a", "no command 'reprot'"),
-        ("bash", "tracekit report", "trace_dir"),
+        ("bash", "tracekit report", "source"),
         ("bash", "tracekit view traces/a --port 70000", "70000"),
         ("bash", "echo a && tracekit read traces/a --jsn | head", "--jsn"),
         ("bash", "XLA_FLAGS=--x tracekit capture --devicess 2 a.py", "--devicess"),

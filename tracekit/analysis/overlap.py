@@ -48,7 +48,7 @@ class Stretch:
         return int(self.partition["busy_ps"].sum()) / any_busy if any_busy else None
 
 
-def partition(source: Source, window: Windows | None = None) -> pd.DataFrame:
+def partition(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """One row per device: `window_start_ps`, `window_ps`, `span_ps`, `busy_ps` and the cells in CELLS, int64
     picoseconds.
 
@@ -56,7 +56,7 @@ def partition(source: Source, window: Windows | None = None) -> pd.DataFrame:
     `collective+memory`, and exposed memory time is `memory`. The cells sum to `window_ps`, which is checked here.
     Devices on different clocks have windows of their own.
     """
-    unions = timeline_of(source, window).unions
+    unions = timeline_of(source, windows).unions
     rows = []
     for name, device in unions.devices.items():
         windows = unions.windows[device.clock]
@@ -85,14 +85,14 @@ OVERLAP_COLUMNS = {
 }
 
 
-def overlap(source: Source, window: Windows | None = None) -> pd.DataFrame:
+def overlap(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """How much of each device's collective and memory time ran behind its own compute.
 
     One row per device and `what` (collective, memory, and each copy direction that occurs): `hidden_ps` =
     |what & compute|, `total_ps` = |what|, `ratio` = hidden / total in 0..1, null with a `reason` if
     there was none of it. Work whose device is unknown is set against the compute of any device of its host.
     """
-    unions = timeline_of(source, window).unions
+    unions = timeline_of(source, windows).unions
     rows = []
     for name, device in [*unions.devices.items(), *unions.unplaced.items()]:
         compute, behind = device.compute, "compute"
@@ -122,14 +122,14 @@ PAIR_COLUMNS = {
 }
 
 
-def device_pairs(source: Source, window: Windows | None = None) -> pd.DataFrame:
+def device_pairs(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """How long each two devices were busy at the same time.
 
     One row per pair: `overlap_ps` = |Ba & Bb|, `ratio_min` = that over the shorter busy time, `ratio_union` = that over
     the time either was busy; null with a `reason` where a device did nothing. Where two devices are on clocks that were
     not compared, all three are null: their overlap is not known.
     """
-    unions = timeline_of(source, window).unions
+    unions = timeline_of(source, windows).unions
     lengths = {name: iv.total(device.busy) for name, device in unions.devices.items()}
     overlap_of = _overlaps([device.busy for device in unions.devices.values()])
     rows: list[tuple[str, str, int | None, float | None, float | None, str | None]] = []
@@ -185,13 +185,13 @@ def shared_times(offsets: NDArray[np.int64], start: NDArray[np.int64], end: NDAr
 CONCURRENCY_COLUMNS = {"devices": "int64", "time_ps": "int64"}
 
 
-def concurrency(source: Source, window: Windows | None = None) -> pd.DataFrame:
+def concurrency(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     """For how long exactly k devices were busy: `devices` = k from 0 to all of them, `time_ps`; they sum to the
     window.
 
     No rows where the devices are on several clocks: how many were busy at once is then not known.
     """
-    unions = timeline_of(source, window).unions
+    unions = timeline_of(source, windows).unions
     times: list[int] = []
     if len(unions.windows) < 2:
         edges, count = iv.depth(*(device.busy for device in unions.devices.values()))

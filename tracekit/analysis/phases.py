@@ -171,10 +171,12 @@ def _windows(rounds: pd.DataFrame, rows: Rows) -> dict[str, dict[str, Intervals]
     return windows
 
 
-def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None) -> Phases:
+def phases(
+    source: Source, phases: Sequence[str] = (), alone: Sequence[str] = (), baseline: str | None = None
+) -> Phases:
     """How long each phase took, and what running together bought.
 
-    `tracekit.phase` marks phases; `names` are annotations to take as phases too, and `alone` or `baseline` then say
+    `tracekit.phase` marks phases; `phases` are annotations to take as phases too, and `alone` or `baseline` then say
     what the last of them is compared with. A repeated phase is one row with n and medians. With `alone`,
     speedup = sum of the solo walls / this wall; with `baseline`, baseline wall / this wall, and efficiency = speedup *
     baseline devices / devices. Walls reach to the last end of work begun inside; `unfinished_ps` is how far that is
@@ -182,7 +184,7 @@ def phases(source: Source, names: Sequence[str] = (), alone: Sequence[str] = (),
     equally often. What cannot be said is null with a `reason`.
     """
     timeline = timeline_of(source)
-    marks = phase_marks(timeline.trace.spans, names, alone, baseline)
+    marks = phase_marks(timeline.trace.spans, phases, alone, baseline)
     rounds = _rounds(marks, clock_of_hosts(timeline.rows))
     windows = _windows(rounds, timeline.rows)
     phases_by_name = _measure(rounds, windows, timeline)

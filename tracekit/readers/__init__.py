@@ -21,8 +21,8 @@ T = TypeVar("T")
 _MOST_THREADS = 4  # each holds a whole file
 
 
-def read(path: str | os.PathLike[str], run: str | None = None, kinds: str | os.PathLike[str] | None = None) -> Trace:
-    """The trace at `path`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
+def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os.PathLike[str] | None = None) -> Trace:
+    """The trace at `source`: a file of any format, a run of several hosts or ranks, or a directory that holds runs.
 
     Formats are told by content: XSpace (JAX, TensorFlow), Chrome JSON (PyTorch Kineto, JAX, MXNet), Nsight Systems'
     SQLite export. `run` names one of several runs, else the newest is read and a note says so. The files of a run
@@ -32,26 +32,26 @@ def read(path: str | os.PathLike[str], run: str | None = None, kinds: str | os.P
     """
     own = rules.read(Path(kinds)) if kinds else ()
     try:
-        source = find.find(Path(path), run)
+        origin = find.find(Path(source), run)
     except OSError as error:  # a directory that may not be looked into
-        raise TraceError(f"{error.filename or path} cannot be read: {error.strerror}.") from None
+        raise TraceError(f"{error.filename or source} cannot be read: {error.strerror}.") from None
     notes: list[str] = []
     ranks = None
-    if source.file_type is formats.CHROME:
-        traces, ranks, notes = _chrome(source.files)
+    if origin.file_type is formats.CHROME:
+        traces, ranks, notes = _chrome(origin.files)
     else:
-        (reader,) = (each.reader for each in formats.FORMATS if each.file_type is source.file_type)
+        (reader,) = (each.reader for each in formats.FORMATS if each.file_type is origin.file_type)
         assert not isinstance(reader, Dialect)
-        traces = _each(reader, source.files)
-    trace = merge.merge(traces, ranks if Path(path).is_dir() else None)
+        traces = _each(reader, origin.files)
+    trace = merge.merge(traces, ranks if Path(source).is_dir() else None)
     unused = rules.unused(trace.events, own)
     return replace(
         trace,
         events=rules.apply(trace.events, own) if own else trace.events,
-        source=str(path),
-        runs=source.runs,
-        notes=(*source.notes, *notes, *trace.notes, *unused),
-        capture=_capture(source.directory),
+        source=str(source),
+        runs=origin.runs,
+        notes=(*origin.notes, *notes, *trace.notes, *unused),
+        capture=_capture(origin.directory),
     )
 
 

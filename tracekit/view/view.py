@@ -12,7 +12,7 @@ from tracekit.errors import ViewError
 
 
 def view(
-    trace_dir: str | Path,
+    source: str | Path,
     *,
     port: int = 6006,
     run: str | None = None,
@@ -32,7 +32,7 @@ def view(
     from tracekit.view import perfetto_ui as ui
     from tracekit.view import tensorboard
 
-    trace_dir = Path(trace_dir)
+    trace_dir = Path(source)
     browser = browser and has_screen(os.environ, sys.stdout.isatty())
     if not (perfetto or perfetto_ui):
         tensorboard.serve(trace_dir, port=port, run=run, browser=browser)

@@ -176,7 +176,7 @@ def test_the_power_set_of_pytorchs_own_example_comes_out(tmp_path):
         ("ncclKernel", start, end - start) for start, end in ((0, 75), (16, 32), (160, 235), (162, 1718))
     ]
     trace = trace_of(tmp_path, *(kernel(name, start, length) for name, start, length in work))
-    (row,) = partition(trace.events, window=(0, 235 * 10**6)).to_dict("records")
+    (row,) = partition(trace.events, windows=(0, 235 * 10**6)).to_dict("records")
     cells = [row[cell] // 10**6 for cell in ("compute", "compute+collective", "collective", "idle")]
     assert cells == [30, 75, 75, 55]
 
