@@ -78,7 +78,7 @@ def test_restricted_counters_are_suspected_where_no_row_came(in_container, remed
     assert answer_to(facts, "capture") == Check(
         "capture",
         "missing",
-        "a test program was captured, but the trace has no rows of gpu",
+        "a test program was captured, but the trace has no events of gpu",
         "get permission, see above",
     )
     assert answer_to(replace(facts, may_administer=True), "permission").state == "ok"
@@ -104,7 +104,7 @@ def test_one_silent_device_of_several_is_a_warning():
     answer = answer_to(replace(GPU, read=read(gpu_0=4)), "capture")
     assert (answer.state, answer.finding) == (
         "warning",
-        "a test program was captured and read back: 4 rows on 1 device, none on 1 more",
+        "a test program was captured and read back: 4 events on 1 device, none on 1 more",
     )
 
 

@@ -27,7 +27,7 @@ def test_it_works_here_and_says_so_as_json(tmp_path):
     assert (process.returncode, summary["works"]) == (0, True), summary
     assert {states[name] for name in ("Python", "packages", "devices", "capture", "viewer", "traces")} == {"ok"}
     (capture,) = [check for check in summary["checks"] if check["name"] == "capture"]
-    assert "rows on" in capture["finding"]
+    assert "events on" in capture["finding"]
     assert list(tmp_path.iterdir()) == []
 
 

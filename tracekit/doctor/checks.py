@@ -204,7 +204,7 @@ def permission(facts: Facts) -> Check | None:
         else "as root: echo 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' > "
         "/etc/modprobe.d/nvidia-profiling.conf, then reboot"
     )
-    return Check("permission", "warning", finding, f"if captures hold no GPU rows: {remedy}", needed=False)
+    return Check("permission", "warning", finding, f"if captures hold no GPU events: {remedy}", needed=False)
 
 
 def rocm(facts: Facts) -> Check | None:
@@ -237,10 +237,13 @@ def capture(facts: Facts) -> Check | None:
         return Check("capture", "missing", finding, "reinstall tracekit-jax from its repository or wheel")
     rows = {name: count for name, count in (facts.rows() or {}).items() if is_known(name)}
     if silent := [name for name in facts.platforms() if not _has_rows(facts, _type(name))]:
-        finding = f"a test program was captured, but the trace has no rows of {', '.join(sorted(silent))}"
+        finding = f"a test program was captured, but the trace has no events of {', '.join(sorted(silent))}"
         return Check("capture", "missing", finding, _no_rows(facts))
     fewer = len(facts.jax_devices()) - len([name for name in rows if rows[name]])
-    finding = f"a test program was captured and read back: {sum(rows.values())} rows on {count_of(len(rows), 'device')}"
+    events = sum(rows.values())
+    finding = (
+        f"a test program was captured and read back: {count_of(events, 'event')} on {count_of(len(rows), 'device')}"
+    )
     if fewer > 0:
         finding += f", none on {fewer} more"
         return Check("capture", "warning", finding, "capture your own program, and see", needed=False)
