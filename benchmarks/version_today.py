@@ -172,6 +172,8 @@ RENAMED_NAMES: tuple[tuple[str, str, str], ...] = (  # glob, today, in 54ffded
     # Of the advice; they are whole sentences now.
     ("*", "finding", "said"),
     ("*", "remedy", "next"),
+    ("files/summary.json", "events", "intervals"),
+    ("*guessed", "events", "intervals"),
 )
 RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = (  # glob, name in 54ffded, value today, value in 54ffded
     # Of the critical path: keys, where there was prose.

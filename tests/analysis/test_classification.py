@@ -48,7 +48,7 @@ def test_rows_on_an_unknown_device_are_no_busy_time():
 def test_without_rows_there_are_no_shares():
     assert known_by(events())["busy_ps"].tolist() == [0] * 6
     assert known_by(events())["ratio"].isna().all()
-    assert guessed(events()).columns.tolist() == ["name", "kind", "level", "intervals", "device_time_ps", "ratio"]
+    assert guessed(events()).columns.tolist() == ["name", "kind", "level", "events", "device_time_ps", "ratio"]
     assert len(guessed(events())) == 0
 
 
@@ -62,8 +62,8 @@ def test_a_guessed_name_is_measured_by_its_union_on_each_device_and_the_longest_
         ("gpu:0", "stat", 50, 58, "nccl", "memcpy"),
     )
     assert guessed(frame).to_dict("records") == [
-        {"name": "mine", "kind": "compute", "level": "nothing", "intervals": 1, "device_time_ps": 20, "ratio": 20 / 60},
-        {"name": "nccl", "kind": "collective", "level": "name", "intervals": 3, "device_time_ps": 16, "ratio": 16 / 60},
+        {"name": "mine", "kind": "compute", "level": "nothing", "events": 1, "device_time_ps": 20, "ratio": 20 / 60},
+        {"name": "nccl", "kind": "collective", "level": "name", "events": 3, "device_time_ps": 16, "ratio": 16 / 60},
     ]
 
 
@@ -72,7 +72,7 @@ def test_numbered_copies_of_an_op_are_one_name():
         ("tpu:0", "nothing", 0, 3, "rpa.17"), ("tpu:0", "nothing", 5, 6, "rpa.2.1"), ("tpu:0", "nothing", 6, 7, "rpa")
     )
     guesses = guessed(frame)
-    assert guesses[["name", "intervals", "device_time_ps"]].values.tolist() == [["rpa", 3, 5]]
+    assert guesses[["name", "events", "device_time_ps"]].values.tolist() == [["rpa", 3, 5]]
 
 
 def test_sums_over_many_devices_do_not_overflow():

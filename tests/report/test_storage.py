@@ -122,6 +122,8 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}
     for row in [*path["edges"], *path["what_if"], *path["step_what_if"]]:
         row |= {key: KEYS_OF_WORDS.get(row[key], row[key]) for key in ("edge", "what") if key in row}
+    for counts_of in [*(kind for device in saved["devices"] for kind in device["kinds"].values()), *saved["guessed"]]:
+        counts_of["events"] = counts_of.pop("intervals")
     for key in set(saved) - {"schema", "important", "notes", "findings"}:
         if isinstance(saved[key], dict):
             assert {part: value for part, value in summary[key].items() if part not in counts} == {

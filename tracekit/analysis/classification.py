@@ -40,7 +40,7 @@ def guessed(source: Source) -> pd.DataFrame:
     """The names whose kind was read from the name, or taken for compute since nothing told it; the longest first.
 
     One row per name (without the number that XLA gives it: `fusion.17` is `fusion`), kind and level (NAME or NOTHING):
-    `name`, `kind`, `level`, `intervals` (how many), `device_time_ps` (the union of its intervals on each device, summed
+    `name`, `kind`, `level`, `events` (how many), `device_time_ps` (their union on each device, summed
     over the devices; Python int) and `ratio`, device_time_ps over the busy times of all devices. Names that run at once
     share that time, so the ratios may sum to more than 1.
     """
@@ -63,7 +63,7 @@ def guessed(source: Source) -> pd.DataFrame:
             "name": names[name],
             "kind": kinds.to_numpy(object)[kind],
             "level": np.array([level.value for level in LEVELS], object)[level],
-            "intervals": np.bincount(group_of_guess, minlength=len(group_keys)),
+            "events": np.bincount(group_of_guess, minlength=len(group_keys)),
             "device_time_ps": iv.sums(lengths, np.tile(np.arange(groups), devices), groups),
         },
         _busy_time(rows, level_of_row >= 0),

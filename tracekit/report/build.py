@@ -112,11 +112,11 @@ def _origin(timeline: Timeline) -> Origin:
         runs=trace.runs,
         models=tuple(sorted({str(model) for model in trace.devices["model"].dropna().unique()})),
         clocks=frame(CLOCK_COLUMNS, {column: trace.hosts[column].astype(object) for column in CLOCK_COLUMNS}),
-        intervals=pd.DataFrame(
+        events=pd.DataFrame(
             {
                 "device": counts.index.get_level_values("device").astype("str"),
                 "kind": counts.index.get_level_values("kind").astype("str"),
-                "intervals": counts.to_numpy(np.int64),
+                "events": counts.to_numpy(np.int64),
             }
         ),
     )

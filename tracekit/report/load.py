@@ -42,7 +42,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
     try:
         devices = [{**device, **device["partition"]} for device in document["devices"]]
         counts = [
-            {"device": device["device"], "kind": kind, "intervals": device["kinds"][key]["intervals"]}
+            {"device": device["device"], "kind": kind, "events": device["kinds"][key]["intervals"]}
             for device in devices
             for kind, key in (("compute", "compute"), ("collective", "collective"), ("memcpy", "memory"))
         ]
@@ -59,7 +59,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
                 runs=tuple(document["trace"]["runs"]),
                 models=(),
                 clocks=_like(empty.trace.clocks, document["trace"]["clocks"]),
-                intervals=_like(empty.trace.intervals, counts),
+                events=_like(empty.trace.events, counts),
             ),
             windows={} if window is None else {"": np.array([[start, start + window]], np.int64)},
             clock_of={device["device"]: "" for device in devices},
@@ -81,7 +81,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
             headline=document["headline"],
             notes=(*document["notes"], _note(document, file)),
             known_by=_like(empty.known_by, document["known_by"]),
-            guessed=_like(empty.guessed, document["guessed"]),
+            guessed=_like(empty.guessed, [row | {"events": row["intervals"]} for row in document["guessed"]]),
             explanation=_explanation(empty.explanation, document, file),
             advice=_advice(document),
             compared=tuple(document["compared"]),

@@ -29,7 +29,7 @@ _NOT_ALIGNED = "the hosts' clocks are not aligned"
 
 @dataclass(frozen=True)
 class Origin:
-    """What was read: `clocks` is `Trace.hosts` without its source, `intervals` (device, kind, intervals) counts rows,
+    """What was read: `clocks` is `Trace.hosts` without its source, `events` (device, kind, events) counts rows,
     `models` names those of the devices."""
 
     source: str
@@ -38,7 +38,7 @@ class Origin:
     runs: tuple[str, ...]
     models: tuple[str, ...]
     clocks: pd.DataFrame
-    intervals: pd.DataFrame
+    events: pd.DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +231,7 @@ def _concurrency(stretch: Stretch) -> list[int] | None:
 
 
 def _devices(report: Report) -> list[dict[str, Any]]:
-    counts = report.trace.intervals.set_index(["device", "kind"])["intervals"]
+    counts = report.trace.events.set_index(["device", "kind"])["events"]
     devices = []
     for row in records(report.whole.partition):
         union_ps = {"compute": 0, "collective": 0, "memory": 0}
@@ -245,7 +245,7 @@ def _devices(report: Report) -> list[dict[str, Any]]:
         devices.append(
             {
                 **{key: row[key] for key in ("device", "window_start_ps", "window_ps", "span_ps", "busy_ps")},
-                "kinds": {kind: {"intervals": number[kind], "union_ps": union_ps[kind]} for kind in union_ps},
+                "kinds": {kind: {"events": number[kind], "union_ps": union_ps[kind]} for kind in union_ps},
                 "partition": {cell: row[cell] for cell in CELLS},
             }
         )

@@ -99,7 +99,7 @@ def test_the_summary_holds_the_shares_and_the_guesses():
         "name": "ncclDevKernel_Generic",
         "kind": "collective",
         "level": "name",
-        "intervals": 1,
+        "events": 1,
         "device_time_ps": 3 * US,
         "ratio": 0.015,
     }
@@ -131,7 +131,7 @@ def test_rules_decide_what_the_report_counts_and_a_rule_without_rows_is_noted(tm
     out = tmp_path / "out"
     report(read(path, kinds=rules), out)
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["devices"][0]["kinds"]["collective"] == {"intervals": 1, "union_ps": 3000}
+    assert summary["devices"][0]["kinds"]["collective"] == {"events": 1, "union_ps": 3000}
     assert {level["level"]: level["busy_ps"] for level in summary["known_by"] if level["busy_ps"]} == {
         "rule": 3000,
         "nothing": 1000,

@@ -157,7 +157,7 @@ def _header(report: Report) -> Markup:
     """The finding, and what was traced."""
     trace, hosts, models = report.trace, list(report.trace.hosts), list(report.trace.models)
     devices = list(report.whole.partition["device"])
-    events = int(trace.intervals["intervals"].sum())
+    events = int(trace.events["events"].sum())
     windows = [
         join([f"{clock}: " if clock else None, picoseconds(int(window[0, 1] - window[0, 0]))])
         for clock, window in report.windows.items()
