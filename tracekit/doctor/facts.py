@@ -154,20 +154,20 @@ def gather(traces: Path = Path("traces"), root: Path = Path("/")) -> Facts:
     )
 
 
-def probe(facts: Facts, limit_s: float = LIMIT_S) -> Facts:
+def probe(facts: Facts) -> Facts:
     """`facts` with what the processes say: jax's devices, the viewer, the capture of a small program and its rows."""
-    devices = run([sys.executable, "-P", "-c", _DEVICES], limit_s)
-    viewer = run([sys.executable, "-P", "-c", _VIEWER], limit_s)
+    devices = run([sys.executable, "-P", "-c", _DEVICES])
+    viewer = run([sys.executable, "-P", "-c", _VIEWER])
     facts = replace(facts, devices=devices, viewer=viewer)
     if devices.code != 0:
         return facts
     with tempfile.TemporaryDirectory(prefix="tracekit-doctor-", ignore_cleanup_errors=True) as directory:
         trace = str(Path(directory) / "trace")
         tracekit = [sys.executable, "-m", "tracekit"]
-        capture = run([*tracekit, "capture", "--out", trace, str(_PROGRAM)], limit_s)
+        capture = run([*tracekit, "capture", "--out", trace, str(_PROGRAM)])
         if capture.code != 0:
             return replace(facts, capture=capture)
-        return replace(facts, capture=capture, read=run([*tracekit, "read", "--json", trace], limit_s))
+        return replace(facts, capture=capture, read=run([*tracekit, "read", "--json", trace]))
 
 
 def run(command: Sequence[str], limit_s: float = LIMIT_S) -> Outcome:

@@ -56,6 +56,8 @@ _LONG = re.compile(rb"(\d\.\d{3})\d+")
 _BOX = re.compile(rb"M (\S+) (\S+) \nL (\S+) \2 \nL \3 (\S+) \nL \1 \4 \nz")
 # Where the font is not installed, the one next to it in width.
 _FONT = f"'{FONT}'".encode()
+# About so many characters a lane has at most.
+_MOST_LABEL = 24
 # In pixels: lanes have sharp edges, and a column of coverage is one pixel wide.
 MARGIN, LEGEND_PX, AXIS_PX, GAP = 30, 48, 84, 14
 WIDE, NARROW, WIDEST = 1800, 750, 7200
@@ -383,8 +385,8 @@ def _glyphs() -> frozenset[int]:
     return frozenset(font_manager.get_font(font_manager.findfont(FONT, fallback_to_default=False)).get_charmap())
 
 
-def short_names(names: Sequence[str], limit: int = 24) -> list[str]:
-    """One label for each of the distinct `names`, unique and at most about `limit` characters.
+def short_names(names: Sequence[str]) -> list[str]:
+    """One label for each of the distinct `names`, unique and at most about _MOST_LABEL characters.
 
     A thread's number (`tf_XLAPjRtCpuClient/-321539782615735191`) shrinks to its last digits, and goes where the rest of
     the name is unique without it. Names that still agree are numbered.
@@ -394,7 +396,7 @@ def short_names(names: Sequence[str], limit: int = 24) -> list[str]:
     short: list[str] = []
     for part, base in zip(parts, bases, strict=True):
         tail = f" …{part['number'][-4:]}" if part and bases.count(base) > 1 else ""
-        short.append(units.short(base, limit - len(tail)) + tail)
+        short.append(units.short(base, _MOST_LABEL - len(tail)) + tail)
     return [
         label if short.count(label) == 1 else f"{label} #{1 + short[:i].count(label)}" for i, label in enumerate(short)
     ]
