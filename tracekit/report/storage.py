@@ -123,6 +123,8 @@ def _plain(value: Any, name: str, frames: dict[str, pd.DataFrame]) -> Any:
 def _restored(kind: Any, data: Any, frame: Callable[[str], pd.DataFrame]) -> Any:
     """What `_plain` made `data` of, a value of the type `kind`."""
     origin, inner = get_origin(kind), get_args(kind)
+    # From numpy 2.5 on, NDArray[…] is a named alias, whose own origin is the array.
+    origin = get_origin(getattr(origin, "__value__", None)) or origin
     if kind is pd.DataFrame:
         return frame(data)
     if is_dataclass(kind):
