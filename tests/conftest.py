@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests import browser
 
@@ -27,6 +28,11 @@ SLOW = (
 
 chromium = pytest.fixture(scope="session", name="chromium")(browser.launch_chromium)
 open_page = pytest.fixture(name="open_page")(browser.serve_pages)
+
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("tracekit", deadline=None)
+settings.load_profile("tracekit")
 
 
 @pytest.fixture(scope="session")

@@ -219,7 +219,7 @@ def boundaries(data: bytes) -> set[int]:
     return ends
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(length=st.integers(0, len(SMALL) - 1))
 def test_a_file_cut_anywhere_is_one_sentence_or_holds_whole_planes(cli, tmp_path, length):
     path = tmp_path / "cut.xplane.pb"

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 
 import pandas as pd
 import pytest
@@ -39,7 +40,7 @@ def test_the_committed_figures_are_those_of_the_schedule():
 @needs_xla_parser
 def test_a_committed_export_holds_the_tables_that_are_written(anew):
     def rows(path):
-        with sqlite3.connect(path) as base:
+        with closing(sqlite3.connect(path)) as base:
             return [*base.iterdump()]
 
     assert rows(GENERATED / "gpu.sqlite") == rows(anew / "gpu.sqlite")

@@ -31,7 +31,7 @@ def summary_of(any_trace: Trace) -> list[tuple]:
     return [tuple(row) for row in columns.itertuples(index=False)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(rows, max_size=20))
 def test_a_device_is_busy_where_any_of_its_rows_is_inside_the_window_of_its_clock(device_rows):
     frame = events(*[(device, kind, start, start + length) for device, kind, start, length in device_rows])

@@ -260,7 +260,7 @@ some_rows = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(some_rows)
 def test_rates_count_points(row_tuples):
     kinds = ["memcpy" if op is None else "compute" for *_, op, _ in row_tuples]

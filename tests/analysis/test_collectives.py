@@ -368,7 +368,7 @@ def programs(draw):
     return row_dicts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs())
 def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
     result = analyse(*row_dicts)

@@ -25,7 +25,7 @@ some_rows = st.lists(
 ).map(lambda row_tuples: [(device, kind, start, start + size) for device, kind, start, size in row_tuples])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some_rows)
 def test_every_exposed_picosecond_belongs_to_the_row_that_started_first(row_tuples):
     timeline = timeline_of(events(*row_tuples))
@@ -63,7 +63,7 @@ def test_costs_beyond_2_to_53_stay_exact():
 spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda span: (span[0], sum(span))), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spans, spans)
 def test_what_remains_of_each_span_is_what_the_blocks_do_not_hold(some, blocks):
     blocked = iv.union(iv.intervals([a for a, _ in blocks], [b for _, b in blocks]))

@@ -510,7 +510,7 @@ def cause_at(p, device, events, launches, spans, syncs):
     return "between queued work" if e - until <= PROMPT else "unexplained"
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(traces())
 def test_every_picosecond_has_the_cause_that_the_definitions_give_it(trace):
     events, launches, spans, syncs = trace

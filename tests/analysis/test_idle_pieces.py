@@ -39,7 +39,7 @@ def points_in(spans):
     return {p for start, end in spans.tolist() for p in range(start, end)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some_pieces(), sets, sets)
 def test_the_first_claim_takes_its_points_and_no_point_is_lost(pieces, first, second):
     cut_pieces = cut(pieces, [(5, first), (6, second)])
@@ -52,7 +52,7 @@ def test_the_first_claim_takes_its_points_and_no_point_is_lost(pieces, first, se
     assert after == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some_pieces(), sets)
 def test_clipping_keeps_the_points_inside_the_windows(pieces, windows):
     clipped = clip(pieces, windows)

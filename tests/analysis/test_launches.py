@@ -183,7 +183,7 @@ def traces(draw):
     return draw(st.lists(row_tuple, min_size=1, max_size=12)), call_tuples, draw(st.sampled_from([3, 7, 1000]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(traces())
 def test_every_figure_counts_points(trace):
     row_tuples, call_tuples, slots = trace
@@ -308,7 +308,7 @@ def none(value):
 def test_the_compiled_queue_is_the_plain_one():
     pairs = st.lists(st.tuples(st.integers(-5, 40), st.integers(0, 9)), max_size=12)
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(pairs, st.integers(0, 9))
     def check(launch_delays, low):
         begun = np.sort(np.array([at for at, _ in launch_delays], np.int64))

@@ -159,7 +159,7 @@ some_rows = st.lists(
 ).map(lambda row_tuples: [(device, kind, start, start + size, name) for device, kind, start, size, name in row_tuples])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(some_rows)
 def test_the_offenders_of_a_device_sum_to_its_exposed_and_idle_time(row_tuples):
     table = events(*row_tuples)

@@ -19,7 +19,7 @@ some_rows = st.lists(
 some_parts = st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some_rows, some_parts, st.sampled_from(DEVICES))
 def test_busy_times_and_names_of_the_others_count_points(row_tuples, stretches, device):
     sorted_rows = rows(events(*[(name, "compute", start, start + size, op) for name, op, start, size in row_tuples]))

@@ -20,7 +20,7 @@ def edges(rows):
     return min(row[2] for row in rows), max(row[3] for row in rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     some_rows(), st.one_of(st.none(), st.tuples(st.integers(-3, 20), st.integers(0, 25)).map(lambda w: (w[0], sum(w))))
 )

@@ -69,7 +69,7 @@ def test_the_frame_is_left_as_it_was(swap):
     assert frame.equals(before)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=6), min_size=1, max_size=5))
 def test_the_shared_times_of_sets_count_points_compiled_or_not(many):
     sets = [iv.union(np.array([(at, at + size) for at, size in spans], np.int64).reshape(-1, 2)) for spans in many]

@@ -128,7 +128,7 @@ def test_a_device_whose_copies_are_unplaced_counts_for_no_device():
     assert table.loc["copy", "devices"] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

@@ -186,7 +186,7 @@ def windows_of(marks, row_tuples):
     return windows, step_of
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(a_run())
 def test_windows_rows_and_cells_are_those_of_the_definition(run):
     marks, row_tuples = run

@@ -55,7 +55,7 @@ def test_rates_beyond_int64_are_exact():
 
 
 @pytest.mark.parametrize("what", ["H2D", "collective"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 2**40)), min_size=1, max_size=8))
 def test_at_every_moment_it_is_the_sum_of_the_rows_that_run(what, row_tuples):
     columns = COPY if what == "H2D" else {"kind": "collective"}

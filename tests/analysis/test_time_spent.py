@@ -12,7 +12,7 @@ from tracekit.timeline.timeline import timeline_of
 from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(some_rows(), st.lists(st.tuples(st.integers(-5, 45), st.integers(0, 30)), max_size=5))
 def test_every_cell_counts_points(rows, some):
     windows = [(start, start + size) for start, size in some]

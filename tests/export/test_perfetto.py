@@ -311,7 +311,7 @@ CALL = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(ROW, max_size=12), st.lists(CALL, max_size=8), st.lists(CALL, max_size=4))
 def test_any_trace_comes_back(device_rows, host_spans, calls):
     trace = Trace(rows(*device_rows), spans(*host_spans), launches(*(call | {"correlation_id": 1} for call in calls)))

@@ -12,7 +12,7 @@ from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (pair[0], sum(pair)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(INTERVAL, min_size=1, max_size=8), st.lists(INTERVAL, max_size=4))
 def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
     pieces, places = events_inside(

@@ -321,7 +321,7 @@ def programs(draw):
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(programs())
 def test_what_random_programs_ran_together_is_found_and_nothing_else(program):
     row_dicts, truth, identified_by, complete = program

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frames import events
@@ -33,7 +33,6 @@ def test_rows_stand_by_device_start_and_end_whatever_their_order():
     assert [sorted_rows.labels("direction")[code] for code in sorted_rows.codes("direction") if code >= 0] == ["H2D"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.integers(0, 3)), min_size=1))
 def test_rows_stand_by_device_start_end_and_place(some):
     sorted_rows = rows(events(*((f"gpu:{device}", "compute", start, start + size) for device, start, size in some)))

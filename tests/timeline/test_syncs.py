@@ -80,7 +80,7 @@ some_waits = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some_rows, some_waits)
 def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
     rows = [row(start, end, id, lane, device) for id, (device, lane, start, end, _) in enumerate(row_tuples)]

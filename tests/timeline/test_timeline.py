@@ -277,7 +277,7 @@ STRETCHES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(LINES, STRETCHES)
 def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_them(lines, stretches):
     table = concat(

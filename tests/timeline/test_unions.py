@@ -54,7 +54,6 @@ def test_the_cells_of_a_device_say_what_ran_at_once():
     assert device.busy.tolist() == [[0, 12], [15, 16]]
 
 
-@settings(deadline=None)
 @given(some_rows)
 def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
     full = [(device, kind, start, start + size) for device, kind, start, size in some]
@@ -77,7 +76,7 @@ def test_cells_and_busy_hold_the_points_at_which_the_kinds_run(some):
         assert device.busy.tolist() == device.union_of(COMPUTE | COLLECTIVE | MEMORY).tolist()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(-1, 3)), max_size=12))
 def test_the_lengths_of_keys_are_those_of_their_unions_compiled_or_not(some):
     start, size, key = np.array(sorted(some), np.int64).reshape(-1, 3).T.copy()

@@ -115,7 +115,7 @@ def lengths(dag, s, e, op, what):
     return max((end_of(i) for i in nodes), default=0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(traces())
 def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
     dag, start, end, op = graph_and_windows(case)
@@ -125,7 +125,7 @@ def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
     ]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(traces())
 def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplained(case):
     dag, start, end, op = graph_and_windows(case)
@@ -147,7 +147,7 @@ def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplaine
         assert (until[own] <= dag.end[node[own]]).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 2), spans(), st.booleans()), max_size=12))
 def test_the_predecessor_in_a_queue_is_what_ended_last_before(works):
     works.sort(key=lambda work: work[:2])

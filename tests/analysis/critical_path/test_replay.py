@@ -110,7 +110,7 @@ CASES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs(), st.sampled_from([1, 60, 1_000_000]))
 def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(program, room):
     """Whether there is room for one column at once, for some, or for all."""
@@ -120,7 +120,7 @@ def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(progra
     assert lengths == [recording.end, *(simulate(program).end for _, simulate in CASES.values())]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(programs())
 def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
     recording = run(program)

@@ -161,7 +161,7 @@ ENTRY %main (x: f32[]) -> f32[] {{
     assert operands(program(text), ["v.0", "last"]) == [("last", "v.0")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.booleans()), min_size=1, max_size=12))
 def test_any_graph_gives_what_a_walk_over_all_paths_gives(ops):
     lines, before = ["  %v.0 = f32[] parameter(0)"], {0: set()}

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frames import events
@@ -236,7 +236,6 @@ def test_many_corrected_clocks_are_told_in_one_sentence():
     )
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(500, 5000), min_size=4, max_size=8, unique=True),
     st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=4),

@@ -273,7 +273,7 @@ def test_what_all_files_say_is_said_once_and_else_with_the_host():
 ENDS = st.lists(st.integers(101, 9000), min_size=3, max_size=10, unique=True)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(ENDS, st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=3), st.randoms())
 def test_no_clock_and_no_order_of_files_changes_the_merged_trace(gaps, ahead_ns, random):
     ends = [sum(gaps[: at + 1]) for at in range(len(gaps))]
@@ -400,7 +400,7 @@ def row_at(table, number):
     return tuple(None if pd.isna(value) else value for value in table.iloc[int(number)].astype(object))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(traces(), min_size=2, max_size=4))
 def test_joining_keeps_what_every_row_and_every_operand_is(inputs):
     merged = operations(inputs)
@@ -425,7 +425,7 @@ def of_rows(trace):
     return [(str(host), start, None if pd.isna(op) else row_at(trace.ops, op)) for host, start, op in table]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(traces(), min_size=2, max_size=3, unique_by=lambda trace: trace.source))
 def test_merged_rows_are_of_the_operations_that_they_were_of_before(inputs):
     assert sorted(of_rows(merge(inputs)), key=str) == sorted(

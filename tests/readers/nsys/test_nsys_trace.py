@@ -177,7 +177,7 @@ def test_rows_that_name_no_process_among_several_have_no_launch(read):
     assert trace.notes == ("The process of 1 device rows is unknown, and with it their launches.",)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kernels=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), min_size=1, max_size=12),
     calls=st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4)), max_size=12),

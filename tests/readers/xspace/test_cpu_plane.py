@@ -246,7 +246,7 @@ def test_before_the_first_call_that_is_known_as_many_runs_may_stem_from_before_t
     assert starts(tmp_path, plane) == [(22, 20), (60, None)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_what_counting_tells_of_any_part_of_any_order_of_calls_is_true(data):
     # Programs of one name are called in some order. The profile sees some of the calls, and of each program the runs

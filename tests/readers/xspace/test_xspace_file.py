@@ -128,7 +128,7 @@ def test_a_file_cut_anywhere_inside_its_plane_is_an_error(path, loop):
             xspace_file.read(path, STATS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_mangled_bytes_raise_only_trace_errors_and_both_loops_agree(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("mangled") / "host.xplane.pb"

@@ -51,7 +51,7 @@ DEVICE = st.sampled_from([f"gpu:{i}" for i in range(6)])
 ROW = st.tuples(DEVICE, st.integers(0, 5000), st.integers(1, 900)).map(lambda row: (row[0], row[1], row[1] + row[2]))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.lists(ROW, min_size=2, max_size=40))
 def test_the_area_is_the_busy_time_however_many_steps_there_are(rows):
     figure = concurrency(select(trace(events(*[(name, "compute", *when) for name, *when in rows]))), width=5)

@@ -308,7 +308,7 @@ def test_a_crowded_column_of_one_kind_shows_no_other():
     assert np.abs(right - (TRACK + share[:, :, None] * (full - TRACK))).max() < 2
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(interval_sets, interval_sets, interval_sets)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
@@ -319,7 +319,7 @@ def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     assert keys_at == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(interval_sets, interval_sets, interval_sets)
 def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     bins = [(1, 1), (2, 3)]
@@ -328,7 +328,7 @@ def test_levels_hold_the_points_with_that_many_sets(a, b, c):
     assert levels == [{p for p in count if low <= count[p] <= high} for low, high in bins]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(interval_sets, interval_sets, st.integers(1, 60))
 def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
     lane = gantt_figure.layers({"a": a, "b": b})

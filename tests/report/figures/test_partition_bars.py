@@ -80,7 +80,7 @@ KINDS = st.sampled_from(["compute", "collective", "memcpy", "memset"])
 ROW = st.tuples(st.sampled_from(["gpu:0", "gpu:1", "gpu:2"]), KINDS, st.integers(0, 90), st.integers(1, 40))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(ROW, min_size=1, max_size=12), st.integers(0, 50), st.integers(1, 60))
 def test_the_parts_of_every_bar_are_counted_point_by_point(rows, start, length):
     given_rows = events(*[(device, kind, begin, begin + long) for device, kind, begin, long in rows])

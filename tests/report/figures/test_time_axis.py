@@ -50,7 +50,7 @@ def test_a_number_without_a_unit_is_ambiguous():
         time_axis.parse("12", "--from")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(-(2**63), 2**63))
 def test_a_time_told_exactly_is_read_back_exactly(ps):
     assert time_axis.parse(units.exact(ps), "--from") == ps
@@ -73,7 +73,7 @@ def test_an_axis_has_round_times_or_counts_from_its_start_where_they_are_too_lon
     assert ([label for _, label in ticks], unit, counted_from) == (labels, symbol, zero)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(-(10**15), 10**18), st.integers(1, 10**17), st.integers(2, 14))
 def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
     ticks, unit, zero = time_axis.ticks(start, start + length, most)
@@ -83,7 +83,7 @@ def test_the_ticks_of_an_axis_are_where_their_labels_say(start, length, most):
     assert 1 <= len(ticks) <= most + 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(interval_sets, interval_sets)
 def test_windows_laid_end_to_end_hold_the_points_inside_them_in_order(intervals, windows):
     inside = sorted(points(windows))

@@ -38,7 +38,7 @@ def drawing(any_trace, width=60, encoding="utf-8"):
     return [line.plain for line in timeline_text.timeline(analyse(timeline), timeline, console)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(interval, min_size=1, max_size=12), st.integers(1, 30))
 def test_every_cell_is_what_a_count_of_every_picosecond_gives(intervals, cells):
     rows_of = [(device, kind.value, start, start + length) for device, kind, start, length in intervals]
