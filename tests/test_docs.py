@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import tracekit
+
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = ("capture", "read", "report", "figure", "export", "view", "doctor")
 
@@ -46,6 +48,14 @@ def test_links_between_the_pages_lead_somewhere():
     for path in (*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text("utf-8")):
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_readme_names_every_file_of_a_report(tmp_path):
+    trace = Path(__file__).parent / "data" / "two-cpu-devices-jax0.10.2.xplane.pb"
+    tracekit.report(trace, tmp_path)
+    text = (DOCS.parent / "README.md").read_text("utf-8")
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in tmp_path.iterdir()}
+    assert {name for name in names if f"`{name}`" not in text} == set()
 
 
 if __name__ == "__main__":
