@@ -15,7 +15,7 @@ SCRIPT = ROOT / "workloads" / "autoparallel.py"
 def test_eight_devices_give_the_losses_of_one_with_donated_buffers(python):
     process = python(SCRIPT, "--steps", "2", "--batch", "256", "--donate")
     assert process.returncode == 0, process.stderr
-    assert re.search(r"^1 device: [\d.]+ s\n8 devices: [\d.]+ s$", process.stdout, re.MULTILINE)
+    assert re.search(r"^1 device: [\d.]+ m?s\n8 devices: [\d.]+ m?s$", process.stdout, re.MULTILINE)
     losses = re.search(r"last step: ([\d.]+) on 1 device, ([\d.]+) on 8 devices", process.stdout)
     on_one, on_eight = map(float, losses.groups())
     assert on_one == pytest.approx(on_eight, rel=1e-4)  # float32 sums in another order
@@ -26,7 +26,7 @@ def test_the_users_own_number_of_devices_holds_and_the_batch_is_split_evenly_wit
     process = python(SCRIPT, "--steps", "1", "--batch", "100", XLA_FLAGS="--xla_force_host_platform_device_count=3")
     assert process.returncode == 0, process.stderr
     assert "batch 99 instead of 100" in process.stdout
-    assert re.search(r"^3 devices: [\d.]+ s$", process.stdout, re.MULTILINE)
+    assert re.search(r"^3 devices: [\d.]+ m?s$", process.stdout, re.MULTILINE)
 
 
 def test_one_device_shows_what_it_can_and_says_what_it_lacks(python):

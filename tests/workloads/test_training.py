@@ -157,14 +157,14 @@ def test_by_default_a_few_steps_run_on_one_and_on_two_devices(python, small_set)
     process = python(SCRIPT, "--data", small_set, "--steps", "2")
     assert process.returncode == 0, process.stderr
     assert re.search(
-        r"^1 device: [\d.]+ s\n2 devices: [\d.]+ s\nreplicas hold the same bits", process.stdout, re.MULTILINE
+        r"^1 device: [\d.]+ m?s\n2 devices: [\d.]+ m?s\nreplicas hold the same bits", process.stdout, re.MULTILINE
     )
 
 
 def test_one_device_shows_what_it_can_and_says_what_it_lacks(python, small_set):
     process = python(SCRIPT, "--data", small_set, "--steps", "1", JAX_NUM_CPU_DEVICES="1")
     assert (process.returncode, process.stderr) == (0, "")
-    assert re.search(r"^1 device: [\d.]+ s$", process.stdout, re.MULTILINE)
+    assert re.search(r"^1 device: [\d.]+ m?s$", process.stdout, re.MULTILINE)
     assert 'Phase "2 devices" needs two devices, and there is one' in process.stdout
 
 
