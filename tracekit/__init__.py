@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tracekit.timeline.rows import Rows
     from tracekit.timeline.step_boundaries import StepBoundaries
     from tracekit.timeline.syncs import Syncs
-    from tracekit.timeline.timeline import Timeline, timeline_of
+    from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
     from tracekit.timeline.unions import DeviceUnions, Unions
     from tracekit.trace import Trace
     from tracekit.vocabulary.kinds import Kind
@@ -74,6 +74,7 @@ _WHERE = {
     "Report": "report.model",
     "Rows": "timeline.rows",
     "Section": "report.section",
+    "Source": "timeline.timeline",
     "StepBoundaries": "timeline.step_boundaries",
     "Steps": "analysis.steps",
     "Stretch": "analysis.overlap",
@@ -86,6 +87,7 @@ _WHERE = {
     "Unions": "timeline.unions",
     "Unit": "report.section",
     "ViewError": "errors",
+    "Windows": "timeline.timeline",
     "analyse": "report.build",
     "concurrency": "analysis.overlap",
     "device_pairs": "analysis.overlap",
@@ -127,6 +129,7 @@ __all__ = [
     "Report",
     "Rows",
     "Section",
+    "Source",
     "StepBoundaries",
     "Steps",
     "Stretch",
@@ -139,6 +142,7 @@ __all__ = [
     "Unions",
     "Unit",
     "ViewError",
+    "Windows",
     "__version__",
     "analyse",
     "capture",

@@ -146,7 +146,13 @@ def read(
 
 @app.command()
 def report(
-    source: _Trace,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            readable=False,
+            help="A trace file of any format, a directory of runs, hosts or ranks, or that of a saved report.",
+        ),
+    ],
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
     run: _Run = None,
     phase: Annotated[list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")] = None,

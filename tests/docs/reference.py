@@ -18,11 +18,16 @@ HEAD = """# The Python interface
 
 Generated from the docstrings by `python -m tests.docs.reference`. The frames and their columns are described in
 [`Trace`](events-frame.md), the terms in [concepts](concepts.md).
-
-In the signatures, `Source` is what you have in hand: the path of a trace, a `Trace`, its events frame or a `Timeline`.
-`Windows` is one pair (start_ps, end_ps), an int64 array of shape (n, 2) of them, such arrays by clock, or a frame of
-named stretches with the columns clock, name, start_ps and end_ps; all half-open, in picoseconds.
 """
+# What has no docstring of its own.
+_TEXTS = {
+    "Source": "What a function takes a trace from: its path, a `Trace`, its events frame or a `Timeline`.",
+    "Windows": (
+        "The part of a trace that counts: one pair (start_ps, end_ps), an int64 array of shape (n, 2) of them, such "
+        "arrays by clock, or a frame of named stretches with the columns clock, name, start_ps and end_ps; all "
+        "half-open, in picoseconds."
+    ),
+}
 # Types that signatures show by name.
 _ALIASES: dict[str, Any] = {
     "Source": Source,
@@ -61,7 +66,7 @@ def entry(name: str) -> str:
     lines = [f"## {name}", ""]
     if inspect.isfunction(value):
         lines += ["```python", _signature(name, value), "```", ""]
-    lines.append(_prose(value.__doc__ or ""))
+    lines.append(_prose(_TEXTS.get(name) or value.__doc__ or ""))
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if not field.name.startswith("_")]
         lines += ["", "Fields: " + ", ".join(f"`{field.name}`" for field in fields) + "."]

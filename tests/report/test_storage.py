@@ -1,6 +1,7 @@
 """A report that was saved and loaded is the same report, for everything that compares, gates or renders it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -84,6 +85,34 @@ def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, senten
     damage(tmp_path)
     with pytest.raises(TracekitError, match=sentence):
         tracekit.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ['{"accuracy": 0.9}', "[1]", "{}", "no JSON"])
+def test_the_summary_of_another_program_beside_a_trace_makes_it_no_saved_report(text, tmp_path):
+    (tmp_path / "trace").mkdir()
+    shutil.copy(DATA / "kineto-rank1.pt.trace.json", tmp_path / "trace")
+    (tmp_path / "trace" / "summary.json").write_text(text)
+    report = tracekit.report(tmp_path / "trace", tmp_path / "out")
+    assert report == tracekit.load(tmp_path / "out")
+    with pytest.raises(tracekit.TracekitError):
+        tracekit.load(tmp_path / "trace")
+
+
+def test_a_report_in_hand_is_written_without_its_trace(tmp_path):
+    report = tracekit.analyse(DATA / "kineto-rank1.pt.trace.json")
+    assert tracekit.report(report, tmp_path) is report
+    assert (tmp_path / "report.html").is_file()
+    assert tracekit.load(tmp_path) == report
+    with pytest.raises(tracekit.TracekitError, match="This is a saved report, to which --phase cannot be applied"):
+        tracekit.report(report, tmp_path, phases=["a"])
+
+
+def test_a_saved_report_is_not_written_over_itself(tmp_path):
+    tracekit.report(DATA / "kineto-rank1.pt.trace.json", tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_bytes()
+    with pytest.raises(tracekit.TracekitError, match=r"is the saved report itself.* Give another --out\."):
+        tracekit.report(tmp_path / "out", tmp_path / "out")
+    assert (tmp_path / "out" / "report.html").read_bytes() == page
 
 
 def test_times_above_2_to_the_53_and_nulls_come_back_exactly(tmp_path):

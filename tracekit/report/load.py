@@ -31,7 +31,9 @@ def load(directory: str | os.PathLike[str]) -> Report:
     where there is none, or where it is of a schema that this version does not know.
     """
     document = read(directory)
-    return _of_schema_1(document, Path(directory)) if document["schema"] == 1 else restore(Report, document, directory)
+    return (
+        _of_schema_1(document, Path(directory)) if document.get("schema") == 1 else restore(Report, document, directory)
+    )
 
 
 def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:

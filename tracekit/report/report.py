@@ -21,7 +21,7 @@ _DATA = ("report.md", "summary.json", "overlap.csv", "frames/")
 
 
 def report(
-    source: "Source",
+    source: "Source | Report",
     out: str | os.PathLike[str] | None = None,
     *,
     phases: Sequence[str] = (),
@@ -33,30 +33,33 @@ def report(
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
-    `phases`, `alone`, `baseline`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` that is the
-    directory of a saved report is loaded, and what can be made without its trace is written only where `out` is given.
+    `phases`, `alone`, `baseline`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` may also be a
+    Report, or the directory of a saved one: what can be made without its trace is then written where `out` is given.
     `progress` is called with the name of each step. Raises TracekitError where `out` lies inside the trace's own
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
     `tracekit.analyse` raise.
     """
     from tracekit.report.build import analyse
     from tracekit.report.load import load
+    from tracekit.report.model import Report
     from tracekit.report.storage import is_saved
     from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
-    if isinstance(source, str | os.PathLike) and is_saved(source):
+    if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved(source)):
+        name = "This" if isinstance(source, Report) else source
         options = {"phase": phases, "alone": alone, "baseline": baseline, "run": run, "kinds": kinds}
-        unusable = [f"--{name}" for name, value in options.items() if value]
-        if unusable:
+        if unusable := [f"--{option}" for option, value in options.items() if value]:
             raise TracekitError(
-                f"{source} is a saved report, to which {', '.join(unusable)} cannot be applied. Give the trace that it "
+                f"{name} is a saved report, to which {', '.join(unusable)} cannot be applied. Give the trace that it "
                 "was made from."
             )
-        loaded = load(source)
+        result = source if isinstance(source, Report) else load(source)
         if out is not None:
-            write(loaded, None, Path(out), progress)
-        return loaded
+            if not isinstance(source, Report) and Path(out).resolve() == Path(source).resolve():
+                raise TracekitError(f"{name} is the saved report itself, which stays as it is. Give another --out.")
+            write(result, None, Path(out), progress)
+        return result
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds)
     progress("analysing")

@@ -49,8 +49,12 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
 
 
 def is_saved(directory: str | os.PathLike[str]) -> bool:
-    """Whether a report was saved into `directory`."""
-    return (Path(directory) / SUMMARY).is_file()
+    """Whether a report was saved into `directory`: a summary.json there may be that of another program."""
+    try:
+        document = read(directory)
+    except TracekitError:
+        return (Path(directory) / FRAMES).is_dir()
+    return {"schema", "headline"} <= document.keys()
 
 
 def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
         raise TracekitError(f"{place} holds no report: {SUMMARY} is not there.") from None
     except (OSError, ValueError) as error:
         raise TracekitError(f"{place / SUMMARY} cannot be read: {error}. {REMEDY}") from None
-    return document if isinstance(document, dict) else {"schema": None}
+    return document if isinstance(document, dict) else {}
 
 
 def restore(kind: type[T], document: Mapping[str, Any], directory: str | os.PathLike[str]) -> T:

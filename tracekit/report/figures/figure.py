@@ -1,4 +1,4 @@
-"""The figures: each of a trace or a report, all of it or a part; each shows and writes itself."""
+"""The figures: each of a trace, all of it or a part; each shows and writes itself."""
 
 import re
 import zlib

@@ -110,7 +110,7 @@ def _lacking(report: Report, on: Console, full: bool) -> None:
         on.print()
     elif lacking:
         titles = ", ".join(section.title for section in lacking)
-        _sentence(f"Not available from this trace (--full says why): {titles}.", on)
+        _sentence(f"Not in this report (--full says why): {titles}.", on)
         on.print()
 
 
