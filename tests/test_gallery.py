@@ -25,7 +25,12 @@ spec.loader.exec_module(gallery)
 ENTRIES = pytest.mark.parametrize("entry", gallery.ENTRIES, ids=lambda entry: entry.name)
 COMMITTED = ["results.json", *(f"{entry.name}.png" for entry in gallery.ENTRIES)]
 # A report's own files, where `make gallery` has built them.
-BUILT = [path for entry in gallery.ENTRIES for path in (GALLERY / entry.name).glob("*") if path.suffix != ".parquet"]
+BUILT = [
+    path
+    for entry in gallery.ENTRIES
+    for path in (GALLERY / entry.name).glob("*")
+    if path.is_file() and path.suffix != ".parquet"
+]
 
 
 def page() -> str:
