@@ -185,3 +185,10 @@ def test_a_stray_trace_beside_runs_is_left_out_with_a_note(tmp_path):
         run,
         ("Skipped exported.json, which is in none of the runs.",),
     )
+
+
+def test_a_single_file_is_no_run_but_the_one_that_it_lies_in(tmp_path):
+    path = write_file(tmp_path / "monday" / "rank0.json", KINETO)
+    assert find(path, "monday") == find(path)
+    with pytest.raises(TraceError, match="is one file, and not the run 'tuesday'"):
+        find(path, "tuesday")

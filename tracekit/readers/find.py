@@ -64,6 +64,8 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     if not path.exists():
         raise TraceError(f"{path} does not exist. {_NEXT}")
     if path.is_file():
+        if run not in (None, path.parent.name):
+            raise TraceError(f"{path} is one file, and not the run {run!r}. Give the directory of the runs.")
         return TraceFiles(path.parent, (path,), _type_of_named_file(path), (path.parent.name,))
     candidates = _runs(path)
     runs = [candidate for candidate in candidates if candidate.readable]

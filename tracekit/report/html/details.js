@@ -119,7 +119,8 @@
     ];
     if (row < data.device_rows) facts.push(...workFacts(app, row));
     const { overlaps, more } = beside(app, row);
-    return { name: data.names[data.name[row]], kind: kindOf(app, row), lane, facts, beside: overlaps, more };
+    const colour = data.classes[data.kind[row]][0];
+    return { name: data.names[data.name[row]], kind: kindOf(app, row), colour, lane, facts, beside: overlaps, more };
   }
 
   tracekit.details = { picoseconds, whereOf, describe, peersOf, startedBy };

@@ -25,7 +25,7 @@
     return element(
       "p",
       { className: "tl-name" },
-      element("span", { className: `tl-square tl-${row.kind.split(" ")[0]}`, "aria-hidden": "true" }),
+      element("span", { className: `tl-square tl-${row.colour}`, "aria-hidden": "true" }),
       element("b", {}, element("bdi", { text: row.name })),
       ` ${row.kind}`,
     );
