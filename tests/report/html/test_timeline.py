@@ -178,6 +178,7 @@ def test_hovering_tells_the_row_and_what_ran_beside_it(page):
         zip(page.locator(".tl-tip dt").all_inner_texts(), page.locator(".tl-tip dd").all_inner_texts(), strict=True)
     )
     assert page.locator(".tl-tip .tl-name").inner_text().split() == ["copy", "memcpy", "H2D"]
+    assert page.locator(".tl-tip .tl-square").get_attribute("class") == "tl-square tl-memcpy"
     assert facts == {
         "on": "gpu:0, memcpy",
         "start": "20 µs",
