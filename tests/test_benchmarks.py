@@ -212,6 +212,20 @@ def test_the_benchmark_of_what_if_predicts_from_the_program_with_it_the_one_with
     assert "error of the prediction" in output
 
 
+def test_the_benchmark_of_reasons_holds_answers_against_the_truth(tmp_path):
+    process = subprocess.run(
+        [sys.executable, BENCHMARKS / "reasons.py", "--jobs", "1", "--seed", "3", "--json", tmp_path / "result.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    for trace_format, figures in json.loads((tmp_path / "result.json").read_text()).items():
+        assert trace_format in process.stdout
+        assert figures["jobs"] == 1
+        assert 0 <= figures["composition"]["worst"] < 1
+
+
 def test_the_benchmark_of_exports_writes_the_same_trace_with_every_peer(tmp_path):
     result, output = run("export.py", tmp_path / "result.json", "--intervals", "300", "--only", "Parquet")
     assert set(result["peers"]) == {"tracekit, Parquet", "pandas.to_parquet"}

@@ -1,0 +1,212 @@
+"""How far tracekit's answers on a trace are from the truth of its job."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import tracekit
+from tests.simulator.job import DEVICE_SORTS, Part
+from tests.simulator.simulate import Recording
+from tests.simulator.truth import Idle, Piece, Truth, Window
+from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
+from tracekit.analysis.idle import Cause, idle
+from tracekit.analysis.steps import steps
+from tracekit.timeline.timeline import Timeline, timeline_of
+
+# What tracekit may call each part. A wake is the end of a wait, so it may count as the host's call.
+_NAMES = {
+    Part.COMPUTE: "compute",
+    Part.TRANSFER: "collective transfer",
+    Part.MEMCPY: "memcpy",
+    Part.MEMSET: "memset",
+    Part.WORK: "host",
+    Part.CALL: "host",
+    Part.WAKE: "host",
+    Part.LATENCY: "launch latency",
+    Part.GAP: "queue gap",
+}
+_SAME = {"host work": "host", "host launch": "host", "sync wake": "host"}
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What was wrong, ratios in 0..1, null where there is no answer.
+
+    `composition`: the largest absolute difference of a class's share of the critical path, and `of_class` which;
+    `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
+    `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
+    `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
+    """
+
+    composition: float | None
+    of_class: str
+    what_if: dict[str, float]
+    refused: int
+    asked: int
+    idle: float | None
+    idle_wrong: dict[tuple[str, str], int]
+    steps: bool
+    wall: float | None
+    lines: list[str] = field(default_factory=list)
+
+
+def compare(truth: Truth, path: Path) -> Errors:
+    """Ask tracekit of the trace in `path`, and hold its answers against the truth."""
+    timeline = timeline_of(tracekit.read(path))
+    table = steps(timeline).table
+    answer = critical_path(timeline, table)
+    true_steps = truth.steps()
+    numbers = _numbers(answer.steps, len(true_steps))
+    window = _window(truth, numbers)
+    lines: list[str] = []
+    shares = _shares(truth, window)
+    told = _told(answer)
+    differences = {name: told.get(name, 0.0) - shares.get(name, 0.0) for name in {*told, *shares}}
+    worst = max(differences, key=lambda name: abs(differences[name]), default="")
+    lines += [f"  path over steps {numbers[:1]}..{numbers[-1:]}, {window[1] - window[0]:,} ns:"]
+    lines += [
+        f"    {name:22} true {shares.get(name, 0):7.2%}  told {told.get(name, 0):7.2%}" for name in sorted(differences)
+    ]
+    what_if, refused = {}, 0
+    for what, name, told_ratio, reason in records(answer.what_if, "what", "name", "ratio", "reason"):
+        ratio = truth.what_if(window, what, name)
+        lines.append(f"    without {name or what:38.38} true {ratio:7.4f}  told {told_ratio or reason}")
+        if told_ratio is None:
+            refused += 1
+        else:
+            what_if[name or what] = told_ratio - ratio
+    wrong, total, wrong_by = _idle(truth, timeline)
+    lines += [
+        f"    idle {true:26.26} told {cause:30.30} {ns:,} ns"
+        for (true, cause), ns in sorted(wrong_by.items(), key=lambda entry: -entry[1])
+    ]
+    return Errors(
+        abs(differences[worst]) if worst else None,
+        worst,
+        what_if,
+        refused,
+        len(answer.what_if),
+        wrong / total if total else None,
+        wrong_by,
+        table["step"].tolist() == list(range(len(true_steps))),
+        _wall(answer.steps, true_steps, numbers),
+        lines,
+    )
+
+
+def records(table: pd.DataFrame, *columns: str) -> list[list[Any]]:
+    """Some columns of a table by row, null as None."""
+    cells = table[list(columns)].astype(object)
+    return cells.where(cells.notna(), None).to_numpy().tolist()
+
+
+def _numbers(counted: pd.DataFrame, steps_: int) -> list[int]:
+    """The job's steps that tracekit counts; all, if it found none."""
+    numbers = [int(step) for step in counted["step"].dropna() if 0 <= int(step) < steps_]
+    return numbers or list(range(steps_))
+
+
+def _window(truth: Truth, numbers: list[int]) -> Window:
+    """From the end of the step before the first to the end of the last."""
+    windows = truth.steps()
+    return windows[min(numbers)][0], windows[max(numbers)][1]
+
+
+def _wall(counted: pd.DataFrame, windows: list[Window], numbers: list[int]) -> float | None:
+    """The largest error of a step's length; the first step's begin is a matter of what is in the file."""
+    if counted["step"].isna().any():
+        return None
+    walls = dict(zip(numbers, counted["wall_ps"].tolist(), strict=False))
+    errors = [
+        abs(wall / 1000 / (windows[step][1] - windows[step][0]) - 1)
+        for step, wall in walls.items()
+        if step and windows[step][1] > windows[step][0]
+    ]
+    return max(errors, default=None)
+
+
+def _shares(truth: Truth, window: Window) -> dict[str, float]:
+    """The true shares by the names that tracekit uses."""
+    shares: dict[str, float] = {}
+    for part, ns in truth.composition(window).items():
+        shares[_NAMES[part]] = shares.get(_NAMES[part], 0.0) + ns / (window[1] - window[0])
+    return {name: share for name, share in shares.items() if share}
+
+
+def _told(answer: CriticalPath) -> dict[str, float]:
+    """The shares that tracekit tells."""
+    told: dict[str, float] = {}
+    for part, ratio in records(answer.total, "part", "ratio"):
+        name = _SAME.get(part, part)
+        told[name] = told.get(name, 0.0) + ratio
+    return told
+
+
+def _idle(truth: Truth, timeline: Timeline) -> tuple[int, int, dict[tuple[str, str], int]]:
+    """Wrong and total idle time in ns, and the wrong by true and told cause.
+
+    Devices are matched by their number, and their times on the first start of each, as clocks may differ.
+    """
+    gaps, events = idle(timeline).gaps, timeline.trace.events
+    wrong, total = 0, 0
+    wrong_by: dict[tuple[str, str], int] = {}
+    for device in events["device"].cat.categories:
+        rank = int(re.findall(r"\d+", str(device))[-1])
+        first = int(events.loc[events["device"] == device, "start_ps"].min())
+        origin = _first_start(truth, rank)
+        of_device = gaps[gaps["device"] == device]
+        told = list(
+            zip(
+                ((of_device["start_ps"] - first) / 1000 + origin).round().astype(int),
+                ((of_device["end_ps"] - first) / 1000 + origin).round().astype(int),
+                of_device["cause"].astype(str),
+                strict=True,
+            )
+        )
+        place = 0
+        for stretch in truth.idle(rank):
+            total += stretch.end - stretch.start
+            for piece in reversed(stretch.pieces):
+                cause, allowed = _cause(truth, stretch, piece)
+                while place < len(told) and told[place][1] <= piece.start:
+                    place += 1
+                at, right = place, 0
+                while at < len(told) and told[at][0] < piece.end:
+                    length = min(told[at][1], piece.end) - max(told[at][0], piece.start)
+                    if told[at][2] in allowed:
+                        right += length
+                    elif length > 0:
+                        wrong_by[cause, told[at][2]] = wrong_by.get((cause, told[at][2]), 0) + length
+                    at += 1
+                wrong += piece.end - piece.start - right
+    return wrong, total, wrong_by
+
+
+def _first_start(truth: Truth, rank: int) -> int:
+    recording: Recording = truth.recording
+    return min(recording.times(row)[0] for row in truth.job.rows if row.rank == rank and row.sort in DEVICE_SORTS)
+
+
+def _cause(truth: Truth, stretch: Idle, piece: Piece) -> tuple[str, set[str]]:
+    """What tracekit should call a piece of idle time, and what else is as right.
+
+    The call that launches what comes is part of its latency; without a row that names it, loading data is the host's.
+    """
+    activity = truth.job.activities[piece.activity]
+    if piece.part in (Part.COMPUTE, Part.TRANSFER, Part.MEMCPY, Part.MEMSET):
+        return str(Cause.OTHERS), {str(Cause.OTHERS)}
+    if piece.part == Part.LATENCY:
+        return str(Cause.LATENCY), {str(Cause.LATENCY)}
+    if piece.part == Part.GAP:
+        return str(Cause.QUEUED), {str(Cause.QUEUED)}
+    if piece.part == Part.WAKE or any(wait.part == Part.WAKE for wait in activity.waits):
+        return "sync wake", {str(Cause.HOST), str(Cause.COPY)}
+    if piece.part == Part.CALL:
+        launches = len(stretch.pieces) > 1 and stretch.pieces[1] == piece
+        return ("launching call", {str(Cause.LATENCY)}) if launches else (str(Cause.HOST), {str(Cause.HOST)})
+    if activity.loads and not piece.is_lag:
+        return str(Cause.INPUT), {str(Cause.INPUT)} if truth.job.reads_named else {str(Cause.HOST)}
+    return str(Cause.HOST), {str(Cause.HOST)}

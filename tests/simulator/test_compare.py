@@ -1,0 +1,38 @@
+"""tracekit's answers on jobs of the simulator: what is exact stays exact, and errors stay below what they are today."""
+
+import pytest
+
+from tests.simulator.compare import compare
+from tests.simulator.random_jobs import random_job
+from tests.simulator.test_simulate import three_kernels
+from tests.simulator.truth import Truth
+from tests.simulator.writers import FORMATS
+from tracekit.readers import read
+
+# Errors of these jobs, which synchronise each step and leave no time without evidence, are small.
+SEEDS = (3, 7)
+
+
+@pytest.mark.parametrize("trace_format", FORMATS)
+def test_a_written_job_has_the_rows_that_the_simulator_knows(tmp_path, trace_format):
+    truth = Truth(three_kernels())
+    events = read(FORMATS[trace_format](truth, tmp_path / "trace")).events
+    starts = (events["start_ps"] - events["start_ps"].min()) // 1000
+    ends = (events["end_ps"] - events["start_ps"].min()) // 1000
+    assert list(zip(events["name"], starts, ends, strict=True)) == [("a", 0, 30), ("b", 31, 35), ("c", 36, 56)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("trace_format", FORMATS)
+def test_errors_on_random_jobs_stay_as_small_as_they_are(tmp_path, trace_format, seed):
+    truth = Truth(random_job(seed))
+    errors = compare(truth, FORMATS[trace_format](truth, tmp_path / "trace"))
+    assert errors.steps
+    assert errors.wall is not None
+    assert errors.wall < 0.001
+    assert errors.composition is not None
+    assert errors.composition < 0.03
+    assert errors.refused == 0
+    assert max(abs(error) for error in errors.what_if.values()) < 0.03
+    assert errors.idle is not None
+    assert errors.idle < 0.1

@@ -1,0 +1,10 @@
+"""The formats in which a job can be written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.simulator import kineto
+from tests.simulator.truth import Truth
+
+# Each writes a job, whose truth is given, to a path, and says where tracekit finds the trace.
+FORMATS: dict[str, Callable[[Truth, Path], Path]] = {"kineto": kineto.write}
