@@ -29,6 +29,12 @@ _NAMES = {
     Part.GAP: "queue gap",
 }
 _SAME = {"host work": "host", "host launch": "host", "sync wake": "host"}
+# What Nsight Systems calls what has no name of its own.
+_NSYS_NAMES = {
+    "CUDA memcpy Host-to-Device (Pinned to Device)": "Memcpy HtoD (Pinned -> Device)",
+    "CUDA memcpy Device-to-Host (Device to Pageable)": "Memcpy DtoH (Device -> Pageable)",
+    "CUDA memset": "Memset (Device)",
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def compare(truth: Truth, path: Path) -> Errors:
     ]
     what_if, refused = {}, 0
     for what, name, told_ratio, reason in records(answer.what_if, "what", "name", "ratio", "reason"):
-        ratio = truth.what_if(window, what, name)
+        ratio = truth.what_if(window, what, _NSYS_NAMES.get(name, name))
         lines.append(f"    without {name or what:38.38} true {ratio:7.4f}  told {told_ratio or reason}")
         if told_ratio is None:
             refused += 1
@@ -104,13 +110,14 @@ def records(table: pd.DataFrame, *columns: str) -> list[list[Any]]:
 
 
 def _numbers(counted: pd.DataFrame, steps_: int) -> list[int]:
-    """The job's steps that tracekit counts; all, if it found none."""
-    numbers = [int(step) for step in counted["step"].dropna() if 0 <= int(step) < steps_]
-    return numbers or list(range(steps_))
+    """The job's steps that tracekit counts."""
+    return [int(step) for step in counted["step"].dropna() if 0 <= int(step) < steps_]
 
 
 def _window(truth: Truth, numbers: list[int]) -> Window:
-    """From the end of the step before the first to the end of the last."""
+    """From the end of the step before the first to the end of the last; that of the devices, if none is counted."""
+    if not numbers:
+        return truth.devices()
     windows = truth.steps()
     return windows[min(numbers)][0], windows[max(numbers)][1]
 

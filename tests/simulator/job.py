@@ -7,6 +7,7 @@ made, so that the same job can be simulated again without some of its work. Time
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 MAIN, BACKWARD = 0, 1
 COMPUTE_STREAM, COMMUNICATION_STREAM, COPY_STREAM = 7, 20, 24
@@ -104,7 +105,7 @@ class Job:
     """The activities of all ranks, and their rows; `steps` are numbered from 0.
 
     `reads_named`: data loading has rows. `has_sync_records`: what is waited for is said even where a format
-    may leave it out.
+    may leave it out. `step_label`: what NVTX ranges of steps are called.
     """
 
     ranks: int
@@ -113,6 +114,7 @@ class Job:
     rows: list[Row]
     reads_named: bool = True
     has_sync_records: bool = True
+    step_label: str = "ProfilerStep#{}"
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,9 @@ class Builder:
     _held: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     _correlations: dict[int, int] = field(default_factory=dict)
 
-    def job(self, reads_named: bool = True, has_sync_records: bool = True) -> Job:
-        """What was built."""
-        return Job(self.ranks, self.step + 1, self.activities, self.rows, reads_named, has_sync_records)
+    def job(self, **more: Any) -> Job:
+        """What was built; `more` are further fields of Job."""
+        return Job(self.ranks, self.step + 1, self.activities, self.rows, **more)
 
     def work(self, rank: int, ns: int, thread: int = MAIN, *, loads: bool = False) -> int:
         """The thread works without a call."""

@@ -51,6 +51,7 @@ class Habits:
     backward_thread: bool
     has_memset: bool
     has_sync_records: bool
+    step_label: str
 
 
 def habits(seed: int) -> Habits:
@@ -85,6 +86,7 @@ def habits(seed: int) -> Habits:
         backward_thread=draw.random() < 0.4,
         has_memset=draw.random() < 0.5,
         has_sync_records=draw.random() < 0.8,
+        step_label=draw.choice(["ProfilerStep#{}", "ProfilerStep#{}", "step {}", "iteration {}"]),
     )
 
 
@@ -110,7 +112,10 @@ class _Loop:
             for rank in range(self.habits.ranks):
                 self.collective = first
                 self._step(rank, step)
-        return self.builder.job(self.habits.reads_named, self.habits.has_sync_records)
+        habits = self.habits
+        return self.builder.job(
+            reads_named=habits.reads_named, has_sync_records=habits.has_sync_records, step_label=habits.step_label
+        )
 
     def _step(self, rank: int, step: int) -> None:
         """One step of one rank."""

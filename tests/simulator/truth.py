@@ -87,12 +87,32 @@ class Truth:
         return parts
 
     def what_if(self, window: Window, what: str, name: str | None = None) -> float:
-        """How long the window would be without `what`, over how long it is; `name` is that of an "op"."""
+        """How long the window would be without `what`, over how long it is; `name` is that of an "op".
+
+        The window ends with a step, or else with the last work of all devices.
+        """
         start, end = window
+        if name is not None and all(activity.name != name for activity in self.job.activities):
+            raise ValueError(f"nothing in the job is called {name!r}")
         parts, apart = REMOVED[what] if name is None else (frozenset(), False)
         again = simulate(self.job, Removal(parts, name, apart, start))
-        last = self.steps().index(next(step for step in self.steps() if step[1] == end))
-        return (step_ends(self.job, again)[last] - start) / (end - start)
+        ends = step_ends(self.job, self.recording)
+        if end in ends:
+            return (step_ends(self.job, again)[ends.index(end)] - start) / (end - start)
+        return (self._devices_end(again) - start) / (end - start)
+
+    def devices(self) -> Window:
+        """From the first start to the last end of all devices."""
+        items = [number for number, activity in enumerate(self.job.activities) if activity.part in DEVICE_PARTS]
+        return min(self.recording.start[number] for number in items), self._devices_end(self.recording)
+
+    def _devices_end(self, recording: Recording) -> int:
+        """When the last work of all devices has ended."""
+        return max(
+            end
+            for end, activity in zip(recording.end, self.job.activities, strict=True)
+            if activity.part in DEVICE_PARTS
+        )
 
     def collectives(self) -> list[Collective]:
         """All of them, in the order in which their transfers began."""

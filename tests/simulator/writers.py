@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.simulator import kineto
+from tests.simulator import kineto, nsys, xspace
 from tests.simulator.truth import Truth
 
 # Each writes a job, whose truth is given, to a path, and says where tracekit finds the trace.
-FORMATS: dict[str, Callable[[Truth, Path], Path]] = {"kineto": kineto.write}
+FORMATS: dict[str, Callable[[Truth, Path], Path]] = {
+    "kineto": kineto.write,
+    "nsys": nsys.write,
+    "xspace": xspace.write,
+}
