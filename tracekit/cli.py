@@ -170,12 +170,12 @@ def report(
     import json
 
     from tracekit import console
+    from tracekit.files import is_saved_report
     from tracekit.report.report import default_directory, file_names
-    from tracekit.report.storage import is_saved
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
 
-    saved = is_saved(source)
+    saved = is_saved_report(source)
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
         timeline = None if saved else timeline_of(source, run=run, kinds=kinds)

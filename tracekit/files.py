@@ -1,11 +1,16 @@
 """Where a command's files go: their names, what is never written to, and files that are never half-written."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TraceError, TracekitError
 
+# The files of a saved report: figures and sentences, and the frames beside them.
+SUMMARY, FRAMES = "summary.json", "frames"
+# How a report's summary.json begins; that of another program does not.
+_REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 # What the names of trace files end in, from the outside in.
 _SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
 
@@ -33,6 +38,26 @@ def refuse_inside(out: Path, trace_path: Path) -> None:
     home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
     if out.resolve() == home or home in out.resolve().parents:
         raise TracekitError(f"{out} lies inside the trace {trace_path}, where nothing is written. Give another --out.")
+
+
+def is_saved_report(place: Path) -> bool:
+    """Whether a report was saved into the directory `place`, also where its summary.json is damaged or gone."""
+    try:
+        with (place / SUMMARY).open("rb") as file:
+            is_summary = bool(_REPORT.match(file.read(100)))
+    except OSError:
+        is_summary = False
+    return is_summary or (place / FRAMES / "whole.partition.parquet").is_file()
+
+
+def refuse_saved_report(path: Path) -> None:
+    """Raise TraceError if `path` is the directory of a saved report, or a file in it: neither is a trace."""
+    place = path.parent if path.is_file() else path
+    if is_saved_report(place):
+        raise TraceError(
+            f"{place} is a saved report, which holds the figures of a trace and not its events. Give the trace that it "
+            f"was made from; `tracekit report {place}` prints the report."
+        )
 
 
 def replaced(path: Path, fill: Callable[[Path], object]) -> None:

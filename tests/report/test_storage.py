@@ -10,8 +10,10 @@ import pytest
 import tracekit
 from tests.frames import events, spans, trace
 from tests.report.html.pages import NAMES, report
+from tracekit import cli
 from tracekit.cli import main
 from tracekit.errors import TracekitError
+from tracekit.report import storage
 from tracekit.report.html.page import page
 from tracekit.report.markdown import markdown
 
@@ -85,6 +87,111 @@ def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, senten
     damage(tmp_path)
     with pytest.raises(TracekitError, match=sentence):
         tracekit.load(tmp_path)
+
+
+def _without(document, name):
+    """Drop a field, whose place is named as in the report, from a summary.json."""
+    *parts, last = name.split(".")
+    data = document["report"]["fields"]
+    for part in parts:
+        data = data[int(part) if isinstance(data, list) else part]
+    del data[last]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes",
+        "trace.clocks",
+        "whole.waiting_ratio",
+        "inside.both.pairs",
+        "explanation.rows",
+        "explanation.idle",
+        "explanation.idle.largest",
+        "advice.findings.0.share",
+    ],
+)
+def test_what_an_earlier_version_did_not_write_is_null_and_a_note_says_so(name, tmp_path):
+    document = json.loads((report("phases").save(tmp_path) / "summary.json").read_text("utf-8"))
+    _without(document, name)
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    loaded = tracekit.load(tmp_path)
+    assert loaded.notes[-1] == (
+        f"{tmp_path}/summary.json, of another version of tracekit, does not hold {name}. "
+        "Make the report again from its trace: tracekit report TRACE."
+    )
+    assert markdown(loaded).count("of another version of tracekit") == 1
+    if name == "explanation.idle":
+        assert loaded.explanation.idle.lacking.startswith(f"{tmp_path}/summary.json holds no idle. ")
+    assert tracekit.load(loaded.save(tmp_path / "again")) == loaded
+
+
+def test_a_column_that_an_earlier_version_did_not_write_is_null(tmp_path):
+    saved = report("phases")
+    file = saved.save(tmp_path) / "frames" / "explanation.idle.largest.parquet"
+    pd.read_parquet(file).drop(columns=["idle_ps", "cause"]).to_parquet(file)
+    document = json.loads((tmp_path / "summary.json").read_text("utf-8"))
+    for column in ("idle_ps", "cause"):
+        del document["report"]["frames"]["explanation.idle.largest"][column]
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    loaded = tracekit.load(tmp_path)
+    assert "does not hold explanation.idle.largest.idle_ps, explanation.idle.largest.cause." in loaded.notes[-1]
+    largest = loaded.explanation.idle.largest
+    assert largest[["idle_ps", "cause"]].isna().all(axis=None)
+    assert [*largest.columns[-2:]] == ["idle_ps", "cause"]
+    kept = saved.explanation.idle.largest.drop(columns=["idle_ps", "cause"])
+    assert largest[kept.columns].equals(kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda fields: fields.update(headline=5), "headline is 5"),
+        (lambda fields: fields["explanation"].update(devices=None), "explanation.devices is None"),
+        (lambda fields: fields["explanation"]["idle"].update(largest="other"), r"frames/other\.parquet"),
+        (lambda fields: fields.update(trace="a"), "trace is 'a'"),
+        (lambda fields: fields.update(windows=[]), r"windows is \[\]"),
+        (lambda fields: fields.pop("verdicts"), "verdicts is absent"),
+        (lambda fields: fields["verdicts"].pop("both"), "its parts do not fit together"),
+        (lambda fields: fields["explanation"]["collectives"].pop("total"), "does not hold explanation.collectives.tot"),
+    ],
+)
+def test_what_is_malformed_or_cannot_be_absent_is_damage_in_one_sentence(change, fault, tmp_path):
+    document = json.loads((report("phases").save(tmp_path) / "summary.json").read_text("utf-8"))
+    change(document["report"]["fields"])
+    (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(
+        TracekitError, match=rf"^The report in .* is damaged: .*{fault}.*\. Make the report again .*\.$"
+    ):
+        tracekit.load(tmp_path)
+
+
+def test_the_command_parses_the_summary_of_a_saved_report_once(tmp_path, monkeypatch, capsys):
+    report("one").save(tmp_path)
+    texts = []
+    loads = json.loads
+    monkeypatch.setattr(storage.json, "loads", lambda text: texts.append(text) or loads(text))
+    cli.report(tmp_path)
+    assert report("one").headline in capsys.readouterr().out
+    assert [text for text in texts if "headline" in text] == [(tmp_path / "summary.json").read_text("utf-8")]
+
+
+@pytest.mark.parametrize(("command", "name"), [("read", ""), ("read", "summary.json"), ("figure", ""), ("export", "")])
+def test_commands_that_need_events_say_that_a_saved_report_has_none(command, name, tmp_path, monkeypatch, capsys):
+    report("one").save(tmp_path)
+    monkeypatch.setattr("sys.argv", ["tracekit", command, str(tmp_path / name)])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"tracekit: {tmp_path} is a saved report, which holds the figures of a trace and not its events. "
+        f"Give the trace that it was made from; `tracekit report {tmp_path}` prints the report."
+    )
+
+
+def test_view_names_the_page_of_a_saved_report(tmp_path):
+    report("one").save(tmp_path)
+    with pytest.raises(TracekitError, match=r"is a saved report, and view serves traces\. Open .*/report\.html in"):
+        tracekit.view(tmp_path)
 
 
 @pytest.mark.parametrize("text", ['{"accuracy": 0.9}', "[1]", "{}", "no JSON"])

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tracekit.errors import TraceError
+from tracekit.files import SUMMARY, refuse_saved_report
 from tracekit.readers import formats
 from tracekit.readers.content import description
 from tracekit.readers.formats import CHROME, FILE_TYPES, NSYS, NSYS_REPORT, XSPACE, FileType
@@ -70,6 +71,7 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
     candidates = _runs(path)
     runs = [candidate for candidate in candidates if candidate.readable]
     if not runs:
+        refuse_saved_report(path)
         raise TraceError(_nothing(path, candidates))
     runs.sort(key=_age, reverse=True)
     names = [each.name for each in runs]
@@ -93,6 +95,8 @@ def find(path: Path, run: str | None = None) -> TraceFiles:
 
 def _type_of_named_file(path: Path) -> FileType:
     file_type = _file_type(path, sure=True)
+    if file_type is None or path.name == SUMMARY:
+        refuse_saved_report(path)
     if file_type is None:
         raise TraceError(f"{path} is not a supported trace: it is {description(path)}. {_NEXT}")
     if file_type.export_hint:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +18,50 @@ from tracekit.analysis.overlap import Stretch
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
+from tracekit.files import SUMMARY
 from tracekit.readers import formats
 from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
-from tracekit.report.storage import REMEDY, SUMMARY, dtypes, read, restore
+from tracekit.report.storage import REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
 
 
 def load(directory: str | os.PathLike[str]) -> Report:
     """The report that was saved into `directory`: equal to the one that was saved.
 
-    A summary.json of schema 1 gives what it holds; what it lacks is empty, and `lacking` says why. Raises TracekitError
-    where there is none, or where it is of a schema that this version does not know.
+    What a summary.json of schema 1 or of an earlier version lacks is empty, and `lacking` or a note says why. Raises
+    TracekitError where there is none, or where it is damaged or of a schema that this version does not know.
     """
-    document = read(directory)
-    return (
-        _of_schema_1(document, Path(directory)) if document.get("schema") == 1 else restore(Report, document, directory)
-    )
+    document, file = read(directory), Path(directory) / SUMMARY
+    if document.get("schema") == 1:
+        return _of_schema_1(document, file)
+    report, absent = restore(_empty(), document, directory)
+    if absent:
+        holds = {
+            name: replace(getattr(report.explanation, name), lacking=f"{file} holds no {name}. {REMEDY}")
+            for name in _KEYS
+            if {"explanation", f"explanation.{name}"} & {*absent}
+        }
+        note = f"{file}, of another version of tracekit, does not hold {', '.join(absent)}. {REMEDY}"
+        report = replace(report, explanation=replace(report.explanation, **holds), notes=(*report.notes, note))
+    try:
+        report.summary(), report.overview  # which look at every part, and at one beside the other
+    except (LookupError, TypeError, ValueError):
+        fault = f"it does not hold {', '.join(absent)}" if absent else "its parts do not fit together"
+        raise TracekitError(f"The report in {directory} is damaged: {fault}. {REMEDY}") from None
+    return report
 
 
-def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
+@cache
+def _empty() -> Report:
+    """The report of a trace without rows, which has every table."""
+    return analyse(Trace(frame(EVENT_COLUMNS)))
+
+
+def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
     """The report in a summary.json of schema 1, which has no frames: all that its keys hold, and a note of what they
     lack."""
-    empty = analyse(Trace(frame(EVENT_COLUMNS)))
-    file = place / SUMMARY
+    empty = _empty()
     try:
         devices = [{**device, **device["partition"]} for device in document["devices"]]
         counts = [
@@ -89,7 +110,7 @@ def _of_schema_1(document: Mapping[str, Any], place: Path) -> Report:
             compared=tuple(document["compared"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TracekitError(f"{place / SUMMARY} is damaged: {error!r}. {REMEDY}") from None
+        raise TracekitError(f"{file} is damaged: {error!r}. {REMEDY}") from None
 
 
 # Of each analysis the fields, and the keys of schema 1 that hold them; what is not here, no key held.

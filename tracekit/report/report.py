@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.files import refuse_inside, replaced, trace_name
+from tracekit.files import is_saved_report, refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
     from tracekit.report.model import Report
@@ -42,11 +42,10 @@ def report(
     from tracekit.report.build import analyse
     from tracekit.report.load import load
     from tracekit.report.model import Report
-    from tracekit.report.storage import is_saved
     from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
-    if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved(source)):
+    if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved_report(Path(source))):
         name = "This" if isinstance(source, Report) else source
         options = {"phase": phases, "alone": alone, "baseline": baseline, "run": run, "kinds": kinds}
         if unusable := [f"--{option}" for option, value in options.items() if value]:

@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 
 from tracekit.errors import TracekitError
-from tracekit.files import replaced
+from tracekit.files import FRAMES, SUMMARY, replaced
 
 SCHEMA = 2
-SUMMARY, FRAMES = "summary.json", "frames"
 # The key of summary.json that holds what `restore` needs and no other key says.
 _STATE = "report"
 REMEDY = "Make the report again from its trace: tracekit report TRACE."
@@ -48,15 +47,6 @@ def write(summary: Mapping[str, Any], value: Any, directory: str | os.PathLike[s
     return out
 
 
-def is_saved(directory: str | os.PathLike[str]) -> bool:
-    """Whether a report was saved into `directory`: a summary.json there may be that of another program."""
-    try:
-        document = read(directory)
-    except TracekitError:
-        return (Path(directory) / FRAMES).is_dir()
-    return {"schema", "headline"} <= document.keys()
-
-
 def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The summary.json in `directory`, with its `schema`. Raises TracekitError where there is none."""
     place = Path(directory)
@@ -69,21 +59,21 @@ def read(directory: str | os.PathLike[str]) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def restore(kind: type[T], document: Mapping[str, Any], directory: str | os.PathLike[str]) -> T:
-    """The value of the dataclass `kind` that was written into `directory`, of which `document` is the summary.json.
+def restore(empty: T, document: Mapping[str, Any], directory: str | os.PathLike[str]) -> tuple[T, list[str]]:
+    """The dataclass that was written into `directory`, of which `document` is the summary.json, and what is absent.
 
-    Raises TracekitError where it is of a schema that this version does not know, or damaged.
+    What an earlier version did not write has its default, or is null, a column of nulls, or no items; a frame is that
+    of `empty`, a value of the same type. Raises TracekitError where the file is of a schema that this version does not
+    know, or damaged: where something is malformed, or a figure, text or mapping without a default is absent.
     """
     place, schema = Path(directory), document.get("schema")
     if schema != SCHEMA or not isinstance(document.get(_STATE), dict):
         raise TracekitError(f"{place / SUMMARY} has schema {schema}, this version of tracekit reads {SCHEMA}. {REMEDY}")
     try:
-        frames = document[_STATE]["frames"]
-        value = _restored(kind, document[_STATE]["fields"], lambda name: _frame(place, name, frames[name]))
-    except (OSError, KeyError, TypeError, ValueError) as error:
+        saved = _Saved(place, document[_STATE]["frames"], empty)
+        return saved.value(type(empty), document[_STATE]["fields"], ""), saved.absent
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         raise TracekitError(f"The report in {place} is damaged: {error}. {REMEDY}") from None
-    assert isinstance(value, kind)
-    return value
 
 
 def dtypes(frame: pd.DataFrame) -> dict[str, str | list[str]]:
@@ -92,16 +82,6 @@ def dtypes(frame: pd.DataFrame) -> dict[str, str | list[str]]:
         str(name): list(dtype.categories) if isinstance(dtype, pd.CategoricalDtype) else str(dtype)
         for name, dtype in frame.dtypes.items()
     }
-
-
-def _frame(place: Path, name: str, dtypes: Mapping[str, str | list[str]]) -> pd.DataFrame:
-    frame = pd.read_parquet(place / FRAMES / f"{name}.parquet")
-    return frame.astype(
-        {
-            column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))
-            for column, dtype in dtypes.items()
-        }
-    )
 
 
 def _plain(value: Any, name: str, frames: dict[str, pd.DataFrame]) -> Any:
@@ -124,24 +104,86 @@ def _plain(value: Any, name: str, frames: dict[str, pd.DataFrame]) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _restored(kind: Any, data: Any, frame: Callable[[str], pd.DataFrame]) -> Any:
-    """What `_plain` made `data` of, a value of the type `kind`."""
-    origin, inner = get_origin(kind), get_args(kind)
-    # From numpy 2.5 on, NDArray[…] is a named alias, whose own origin is the array.
-    origin = get_origin(getattr(origin, "__value__", None)) or origin
-    if kind is pd.DataFrame:
-        return frame(data)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{field.name: _restored(hints[field.name], data[field.name], frame) for field in fields(kind)})  # type: ignore[operator]
-    if origin in (UnionType, Union):
-        (some,) = (part for part in inner if part is not NoneType)
-        return None if data is None else _restored(some, data, frame)
-    if origin is np.ndarray:
-        return np.array(data, np.int64).reshape(-1, 2)
-    if origin is tuple:
-        kinds = [inner[0]] * len(data) if inner[-1] is Ellipsis else inner
-        return tuple(_restored(part, value, frame) for part, value in zip(kinds, data, strict=True))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: _restored(inner[1], value, frame) for key, value in data.items()}
-    return data
+class _Saved:
+    """What `_plain` made of a value, read back; what the files lack is as in `empty`, and `absent` names it."""
+
+    def __init__(self, place: Path, dtypes: Mapping[str, Mapping[str, str | list[str]]], empty: Any) -> None:
+        self.place, self.dtypes = place, dtypes
+        self.absent: list[str] = []
+        self._empty = {type(value): value for value in _dataclasses(empty)}
+
+    def value(self, kind: Any, data: Any, name: str, empty: Any = None) -> Any:
+        """The value of the type `kind`, called `name` in the whole, of which `data` was made."""
+        origin, inner = get_origin(kind), get_args(kind)
+        # From numpy 2.5 on, NDArray[…] is a named alias, whose own origin is the array.
+        origin = get_origin(getattr(origin, "__value__", None)) or origin
+        if origin in (UnionType, Union):
+            (some,) = (part for part in inner if part is not NoneType)
+            return None if data is None else self.value(some, data, name)
+        form: Any = str if kind is pd.DataFrame else dict if is_dataclass(kind) else _FORMS.get(origin or kind, object)
+        if not isinstance(data, form):
+            raise ValueError(f"{name} is {data!r}")
+        if kind is pd.DataFrame:
+            return self._frame(data, name, empty)
+        if is_dataclass(kind):
+            return kind(**{field.name: self._field(kind, field, data, name) for field in fields(kind)})  # type: ignore[operator]
+        if origin is np.ndarray:
+            return np.array(data, np.int64).reshape(-1, 2)
+        if origin is tuple:
+            kinds = [inner[0]] * len(data) if inner[-1] is Ellipsis else inner
+            return tuple(self.value(*part, f"{name}.{at}") for at, part in enumerate(zip(kinds, data, strict=True)))
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {key: self.value(inner[1], value, f"{name}.{key}") for key, value in data.items()}
+        return data
+
+    def _field(self, kind: Any, field: Field[Any], data: Mapping[str, Any], name: str) -> Any:
+        part, hint = f"{name}.{field.name}".lstrip("."), get_type_hints(kind)[field.name]
+        empty = getattr(self._empty.get(kind), field.name, None)
+        if field.name in data:
+            return self.value(hint, data[field.name], part, empty)
+        self.absent.append(part)
+        if field.default is not MISSING:
+            return field.default
+        if field.default_factory is not MISSING:
+            return field.default_factory()
+        if get_origin(hint) in (UnionType, Union):
+            return None
+        if hint is pd.DataFrame or is_dataclass(hint):
+            return empty
+        if get_origin(hint) is tuple:
+            return ()
+        raise ValueError(f"{part} is absent")
+
+    def _frame(self, stem: str, name: str, empty: pd.DataFrame) -> pd.DataFrame:
+        frame = pd.read_parquet(self.place / FRAMES / f"{stem}.parquet")
+        frame = frame.astype(
+            {
+                column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))
+                for column, dtype in self.dtypes[stem].items()
+            }
+        )
+        for column, dtype in empty.dtypes.items():
+            if column not in frame:
+                self.absent.append(f"{name}.{column}")
+                frame[column] = pd.array([pd.NA] * len(frame), _NULLABLE.get(str(dtype), dtype))
+        return frame
+
+
+# What JSON has for values of a type.
+_FORMS: Mapping[Any, Any] = {
+    str: str,
+    bool: bool,
+    int: int,
+    float: (int, float),
+    np.ndarray: list,
+    tuple: list,
+    Mapping: dict,
+}
+# The dtypes that hold nulls for those that do not.
+_NULLABLE = {"int64": "Int64", "bool": "boolean"}
+
+
+def _dataclasses(value: Any) -> list[Any]:
+    """`value` and the dataclasses in its fields."""
+    parts = [getattr(value, field.name) for field in fields(value)]
+    return [value, *(inner for part in parts if is_dataclass(part) for inner in _dataclasses(part))]

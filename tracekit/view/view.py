@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tracekit.errors import ViewError
+from tracekit.files import is_saved_report
 
 
 def view(
@@ -33,6 +34,11 @@ def view(
     from tracekit.view import tensorboard
 
     trace_dir = Path(source)
+    if is_saved_report(trace_dir):
+        raise ViewError(
+            f"{trace_dir} is a saved report, and view serves traces. Open {trace_dir / 'report.html'} in a browser, or "
+            "give the trace that the report was made from."
+        )
     browser = browser and has_screen(os.environ, sys.stdout.isatty())
     if not (perfetto or perfetto_ui):
         tensorboard.serve(trace_dir, port=port, run=run, browser=browser)

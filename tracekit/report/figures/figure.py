@@ -10,7 +10,7 @@ from matplotlib import rc_context
 
 from tracekit.console import progress
 from tracekit.errors import TracekitError
-from tracekit.files import refuse_inside, trace_name
+from tracekit.files import refuse_inside, refuse_saved_report, trace_name
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
 from tracekit.report.figures.selection import Selection, select
@@ -106,6 +106,7 @@ def write_figures(
         raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.")
     start_ps, end_ps = _ps(start, "--from"), _ps(end, "--to")
     directory = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
+    refuse_saved_report(trace_dir)
     refuse_inside(directory, trace_dir)
     files = []
     with progress(["reading", *names]) as begin:
