@@ -100,7 +100,7 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
         "Compute hid 0 % of the collective time (40 ps). Speedup 1.25x over one, efficiency 62.5 %. "
         "Of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % idle."
     )
-    assert report.stretch["stretch"].isna().all()
+    assert report.phases.stretch["stretch"].isna().all()
 
 
 def test_work_left_unfinished_is_told():

@@ -47,19 +47,27 @@ def analyse(
             "phases (--phase NAME)."
         )
     timeline = timeline_of(source, run=run, kinds=kinds)
-    marks = phases_of(timeline, phases, alone, baseline)
+    phase_results = phases_of(timeline, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
-        if name not in set(marks.table["name"]):
+        if name not in set(phase_results.table["name"]):
             raise TracekitError(_no_phase(name, timeline.trace.source, phases))
     # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
-    compared = tuple(sorted(set(marks.table.loc[marks.table["compared_with"].notna(), "name"]) & set(marks.windows)))
-    rounds = compared_rounds(marks, compared)
+    compared = tuple(
+        sorted(
+            set(phase_results.table.loc[phase_results.table["compared_with"].notna(), "name"])
+            & set(phase_results.windows)
+        )
+    )
+    rounds = compared_rounds(phase_results, compared)
     looked_at = timeline if rounds is None else timeline.inside(rounds)
     results = run_tasks(
         [
             *tasks(looked_at),
             Task("whole", lambda: stretch_of(timeline)),
-            Task("inside", lambda: {name: stretch_of(timeline.inside(at), name) for name, at in marks.windows.items()}),
+            Task(
+                "inside",
+                lambda: {name: stretch_of(timeline.inside(at), name) for name, at in phase_results.windows.items()},
+            ),
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),
         ]
@@ -67,8 +75,10 @@ def analyse(
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
     cores = too_few_cores(timeline.trace, timeline.unions)
     verdicts = {
-        row["name"]: verdict.phase(row, inside[row["name"]], marks.stretch[marks.stretch["name"] == row["name"]], cores)
-        for row in records(marks.table)
+        row["name"]: verdict.phase(
+            row, inside[row["name"]], phase_results.stretch[phase_results.stretch["name"] == row["name"]], cores
+        )
+        for row in records(phase_results.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
@@ -78,19 +88,19 @@ def analyse(
         windows=timeline.unions.windows,
         clock_of={name: device.clock for name, device in timeline.unions.devices.items()},
         whole=whole,
-        phasing=marks,
+        phases=phase_results,
         inside=inside,
         verdict=of_whole if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=lacking or verdict.headline(marks.table, inside, cores) or of_whole,
+        headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
-        shown=iv.span([window for by_clock in marks.windows.values() for window in by_clock.values()])
+        shown=iv.span([window for by_clock in phase_results.windows.values() for window in by_clock.values()])
         if len(timeline.unions.windows) < 2
         else None,
         known_by=results["known_by"],
         guessed=results["guessed"],
         explanation=why,
-        advice=advise(looked_at, why, whole, marks, inside),
+        advice=advise(looked_at, why, whole, phase_results, inside),
         compared=compared,
     )
 

@@ -87,10 +87,10 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
             windows={} if window is None else {"": np.array([[start, start + window]], np.int64)},
             clock_of={device["device"]: "" for device in devices},
             whole=replace(_stretch_of(empty.whole, document), partition=_like(empty.whole.partition, devices)),
-            phasing=replace(
-                empty.phasing,
-                table=_like(empty.phasing.table, document["phases"]),
-                stretch=_like(empty.phasing.stretch, stretches),
+            phases=replace(
+                empty.phases,
+                table=_like(empty.phases.table, document["phases"]),
+                stretch=_like(empty.phases.stretch, stretches),
             ),
             inside={
                 phase["name"]: replace(

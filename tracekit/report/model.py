@@ -48,17 +48,17 @@ class Report:
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `clock_of` names the clock of each known device with rows. `shown` is the part of the trace that the timeline shows,
     [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases or
-    several clocks. `verdict` is that on the whole trace, which is then the headline too; None where there are phases,
-    which have `verdicts` of their own, and device work. `known_by` and `guessed` say how the kind of the work is known
-    (analysis.classification). The `explanation` and the `advice` are those of the `compared` phases, or of the whole
-    trace without any.
+    several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, which is then the
+    headline too; None where there are phases, which have `verdicts` of their own, and device work. `known_by` and
+    `guessed` say how the kind of the work is known (analysis.classification). The `explanation` and the `advice` are
+    those of the `compared` phases, or of the whole trace without any.
     """
 
     trace: Origin
     windows: Mapping[str, Intervals]
     clock_of: Mapping[str, str]
     whole: Stretch
-    phasing: Phases
+    phases: Phases
     inside: Mapping[str, Stretch]
     verdict: str | None
     verdicts: Mapping[str, str]
@@ -72,24 +72,9 @@ class Report:
     compared: tuple[str, ...]
 
     @property
-    def phases(self) -> pd.DataFrame:
-        """Wall, speedup and efficiency of each phase (analysis.phases.PHASE_COLUMNS)."""
-        return self.phasing.table
-
-    @property
-    def stretch(self) -> pd.DataFrame:
-        """Busy time and stretch of each phase by device and kind (analysis.phases.STRETCH_COLUMNS)."""
-        return self.phasing.stretch
-
-    @property
-    def marks(self) -> pd.DataFrame:
-        """The rounds of the phases (analysis.phases.ROUND_COLUMNS)."""
-        return self.phasing.rounds
-
-    @property
     def compared_rounds(self) -> pd.DataFrame | None:
         """The rounds of the compared phases (clock, name, start_ps, end_ps), which the explanation is about."""
-        return compared_rounds(self.phasing, self.compared)
+        return compared_rounds(self.phases, self.compared)
 
     @property
     def labelled_verdicts(self) -> list[tuple[str, str]]:
@@ -104,7 +89,7 @@ class Report:
     @property
     def overview(self) -> tuple[Section, ...]:
         """What stands before the sections that explain it: phases, time and overlap."""
-        return overview(self.whole, self.inside, self.phasing, self.compared)
+        return overview(self.whole, self.inside, self.phases, self.compared)
 
     @property
     def classification(self) -> Section | None:
@@ -149,7 +134,7 @@ class Report:
             "concurrency": _concurrency(whole),
             "concurrency_reason": None if aligned else _NOT_ALIGNED,
             "parallelism": whole.parallelism,
-            "phases": [_phase(self, row) for row in records(self.phases)],
+            "phases": [_phase(self, row) for row in records(self.phases.table)],
             "verdict": self.verdict,
             "verdicts": self.verdicts,
             "important": [*map(in_one_line, highlights(self.sections))],
@@ -255,7 +240,7 @@ def _devices(report: Report) -> list[dict[str, Any]]:
 def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
     name = row["name"]
     inside: Stretch = report.inside[name]
-    stretch = report.stretch[report.stretch["name"] == name].drop(columns="name")
+    stretch = report.phases.stretch[report.phases.stretch["name"] == name].drop(columns="name")
     return {
         **{key: plain_value(value) for key, value in row.items()},
         "busy": plain(inside.partition[["device", "busy_ps"]]),

@@ -346,7 +346,7 @@ def test_rounds_of_phases_and_collectives_lead_to_their_place():
     zero = page_report.shown[0]
     links = within(root, "phases").iter("button")
     assert [target_of(link, zero)[:2] for link in links] == [
-        (mark["start_ps"], mark["end_ps"]) for mark in records(page_report.marks)
+        (mark["start_ps"], mark["end_ps"]) for mark in records(page_report.phases.rounds)
     ]
     _, ((_, at, *_),) = table(within(root, "collectives"), "Longest waits")
     (collective,) = records(page_report.explanation.collectives.table)

@@ -150,7 +150,7 @@ def select(
 
 def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Whole:
     windows = timeline.unions.windows
-    marked = report.phasing if report else timeline.once("phases", lambda: phases(timeline))
+    marked = report.phases if report else timeline.once("phases", lambda: phases(timeline))
     extent = None
     if marked.windows and len(windows) == 1:
         extent = iv.span([window for by_clock in marked.windows.values() for window in by_clock.values()])

@@ -154,6 +154,6 @@ def origins(report: Report) -> dict[str, int]:
 
     Clocks that no device is on start at their first phase. There is at least one clock.
     """
-    phases = report.marks.groupby("clock", sort=False)["start_ps"].min()
+    phases = report.phases.rounds.groupby("clock", sort=False)["start_ps"].min()
     devices = {clock: int(window[0, 0]) for clock, window in report.windows.items() if len(window)}
     return {str(clock): int(start) for clock, start in phases.items()} | devices or {"": 0}

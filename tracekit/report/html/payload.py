@@ -82,7 +82,7 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
 
 def _elements(report: Report, rows: Lanes) -> str:
     zero = origins(report)
-    phases, steps = report.marks, report.explanation.steps.table
+    phases, steps = report.phases.rounds, report.explanation.steps.table
     counts = np.array([count for _, _, count in rows.lanes], np.int64)
     from_zero = np.repeat(np.array([zero[rows.groups[group].clock] for group, _, _ in rows.lanes], np.int64), counts)
     start, end = rows.start - from_zero, rows.end - from_zero

@@ -77,11 +77,11 @@ def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     """The lines of the timeline of `report`, as wide as the console; none without device work of any length."""
     rows = ordered.rows
     names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), MAX_DEVICES)))]
-    names += [str(name) for name in report.marks["name"].unique()]
+    names += [str(name) for name in report.phases.rounds["name"].unique()]
     longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
     cells = min(max(on.width - label - 2 - _SHARE, MIN_CELLS), MAX_CELLS)
-    by_clock = strips(rows, report.windows, report.marks, report.shown, cells)
+    by_clock = strips(rows, report.windows, report.phases.rounds, report.shown, cells)
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
         lines += _text(strip, on, label, cells, report.shown is not None)
