@@ -13,6 +13,7 @@ from rich.console import Console
 import tracekit
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
+from tests.report.html import pages
 from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
@@ -165,21 +166,26 @@ def test_the_summary_holds_the_figures_of_the_phases():
     assert summary["concurrency"] == [0, 20 * MS, 10 * MS]
 
 
-def test_every_key_of_the_summary_is_documented():
-    words = set(re.findall(r"`([^`]+)`", (Path(__file__).parents[2] / "docs" / "summary.md").read_text("utf-8")))
+# Mappings whose keys are names, or depend on what was found.
+NAMED = {"verdicts", "lacking", "findings.evidence", "bandwidth.reasons", "report"}
 
-    def keys(value, inside):
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                if inside != "verdicts":
-                    yield key
-                yield from keys(inner, key)
-        elif isinstance(value, list):
-            for inner in value:
-                yield from keys(inner, inside)
 
-    missing = {key for key in keys(analyse(PARALLEL).summary(), "") if key not in words}
-    assert missing == set()
+def places(value, place=""):
+    """The place of every key in plain data; the entries of a list are at its own."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from places(entry, place)
+    elif isinstance(value, dict) and place not in NAMED:
+        for key, part in value.items():
+            yield f"{place}.{key}".lstrip(".")
+            yield from places(part, f"{place}.{key}".lstrip("."))
+
+
+@pytest.mark.parametrize("name", ["phases", "launched", "stepped"])
+def test_every_key_of_a_saved_summary_is_documented_by_its_place(name, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "summary.md").read_text("utf-8")
+    saved = json.loads((pages.report(name).save(tmp_path) / "summary.json").read_text("utf-8"))
+    assert {*places(saved)} - {*re.findall(r"`([^`]+)`", page)} == set()
 
 
 def test_every_column_of_the_tables_is_defined_in_the_docs():
