@@ -3,7 +3,9 @@
 Random training jobs of the tests' simulator are written as traces, tracekit is asked of each, and its answers are held
 against what the simulator knows: the share of each class on the critical path (the largest difference, in percentage
 points of the path), the what-ifs (predicted less true ratio, in percentage points), and the causes of idle time (the
-share with a wrong cause). `--show SEED` prints truth and answer of one job.
+share with a wrong cause). `--world` records the jobs otherwise: each rank on a host with a clock of its own (Kineto
+alone), devices whose clocks are not the host's, or without one of the ranks. `--show SEED` prints truth and answer of
+one job.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.simulator.clocks import WORLDS, recorder
 from tests.simulator.compare import Errors, compare
 from tests.simulator.random_jobs import habits, random_job
 from tests.simulator.truth import Truth
@@ -27,12 +30,13 @@ from tests.simulator.writers import FORMATS
 WORST = 5
 
 
-def errors_of(seed: int, trace_format: str) -> Errors:
+def errors_of(seed: int, trace_format: str, world: str) -> Errors:
     """What is wrong in tracekit's answers on the job of a seed."""
     truth = Truth(random_job(seed))
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return compare(truth, FORMATS[trace_format](truth, Path(folder) / "trace"))
+            recorded = recorder(world, seed, truth.job.ranks)
+            return compare(truth, FORMATS[trace_format](truth, Path(folder) / "trace", recorded))
         except Exception as error:
             error.add_note(f"in the job of seed {seed} as {trace_format}")
             raise
@@ -69,6 +73,7 @@ def figures(jobs: dict[int, Errors]) -> dict[str, Any]:
         "idle": distribution(list(idle.values())),
         "idle_wrong_ns": dict(wrong.most_common(WORST)),
         "steps_wrong": sum(not job.steps for job in jobs.values()) / max(len(jobs), 1),
+        "clock_us": distribution([job.clock_ns / 1000 for job in jobs.values() if job.clock_ns is not None]),
         "wall": distribution([job.wall for job in jobs.values() if job.wall is not None]),
         "worst_seeds": {
             measure: sorted(errors, key=lambda seed: -errors[seed])[:WORST]
@@ -93,6 +98,8 @@ def print_figures(trace_format: str, result: dict[str, Any]) -> None:
         measure = {"path composition": "composition", "what-if": "what_if", "idle time, wrong cause": "idle"}.get(name)
         print(f"  {name:40}{cells}   {' '.join(map(str, result['worst_seeds'][measure])) if measure else ''}")
     print(f"  refused {result['refused']:.1%} of the what-ifs; steps wrong in {result['steps_wrong']:.1%} of the jobs")
+    clocks = ", ".join(f"{name} {us:.3f}" for name, us in result["clock_us"].items() if us is not None)
+    print(f"  devices' clocks are off by {clocks} us")
     print("  largest error of a path is in:", ", ".join(f"{name} {n}" for name, n in result["worst_class"].items()))
     print("  wrong idle time:", "; ".join(f"{name} {ns / 1e6:.2f} ms" for name, ns in result["idle_wrong_ns"].items()))
 
@@ -103,17 +110,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=100, help="how many jobs")
     parser.add_argument("--seed", type=int, default=0, help="the first job's seed; the others follow")
     parser.add_argument("--formats", nargs="+", choices=list(FORMATS), default=list(FORMATS))
+    parser.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="how the jobs are recorded")
     parser.add_argument("--show", type=int, metavar="SEED", help="print truth and answer of one job")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
     if options.show is not None:
         print(habits(options.show))
         for trace_format in options.formats:
-            print(f"{trace_format}\n" + "\n".join(errors_of(options.show, trace_format).lines))
+            print(f"{trace_format}\n" + "\n".join(errors_of(options.show, trace_format, options.world).lines))
         return
     results = {}
     for trace_format in options.formats:
-        jobs = {seed: errors_of(seed, trace_format) for seed in range(options.seed, options.seed + options.jobs)}
+        seeds = range(options.seed, options.seed + options.jobs)
+        jobs = {seed: errors_of(seed, trace_format, options.world) for seed in seeds}
         results[trace_format] = figures(jobs)
         print_figures(trace_format, results[trace_format])
     if options.json:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 import tracekit
-from tests.simulator.job import DEVICE_SORTS, Part
+from tests.simulator.job import DEVICE_SORTS, Part, Sort
 from tests.simulator.simulate import Recording
 from tests.simulator.truth import Idle, Piece, Truth, Window
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
@@ -45,6 +45,8 @@ class Errors:
     `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
     `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
     `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
+    `clock_ns`: how far a device's first start or last end is off against the first launch, null where clocks are left
+    apart.
     """
 
     composition: float | None
@@ -56,6 +58,7 @@ class Errors:
     idle_wrong: dict[tuple[str, str], int]
     steps: bool
     wall: float | None
+    clock_ns: float | None
     lines: list[str] = field(default_factory=list)
 
 
@@ -99,6 +102,7 @@ def compare(truth: Truth, path: Path) -> Errors:
         wrong_by,
         table["step"].tolist() == list(range(len(true_steps))),
         _wall(answer.steps, true_steps, numbers),
+        _clock(truth, timeline),
         lines,
     )
 
@@ -135,6 +139,29 @@ def _wall(counted: pd.DataFrame, windows: list[Window], numbers: list[int]) -> f
     return max(errors, default=None)
 
 
+def _clock(truth: Truth, timeline: Timeline) -> float | None:
+    """The largest error of a device's clock."""
+    if len(set(timeline.rows.clocks)) > 1:
+        return None
+    events, rows = timeline.trace.events, truth.job.rows
+    ranks = {str(device): _rank(str(device)) for device in events["device"].cat.categories}
+    calls = (Sort.LAUNCH, Sort.RECORD, Sort.HOLD, Sort.SYNC)
+    first = min(truth.recording.times(row)[0] for row in rows if row.sort in calls and row.rank in ranks.values())
+    late = int(timeline.trace.launches["start_ps"].min()) / 1000 - first
+    errors = []
+    for device, rank in ranks.items():
+        told = events[events["device"] == device]
+        times = [truth.recording.times(row) for row in rows if row.rank == rank and row.sort in DEVICE_SORTS]
+        errors.append(int(told["start_ps"].min()) / 1000 - min(start for start, _ in times) - late)
+        errors.append(int(told["end_ps"].max()) / 1000 - max(end for _, end in times) - late)
+    return max(map(abs, errors))
+
+
+def _rank(device: str) -> int:
+    """The rank whose device this is: their numbers are the same."""
+    return int(re.findall(r"\d+", device)[-1])
+
+
 def _shares(truth: Truth, window: Window) -> dict[str, float]:
     """The true shares by the names that tracekit uses."""
     shares: dict[str, float] = {}
@@ -161,7 +188,7 @@ def _idle(truth: Truth, timeline: Timeline) -> tuple[int, int, dict[tuple[str, s
     wrong, total = 0, 0
     wrong_by: dict[tuple[str, str], int] = {}
     for device in events["device"].cat.categories:
-        rank = int(re.findall(r"\d+", str(device))[-1])
+        rank = _rank(str(device))
         first = int(events.loc[events["device"] == device, "start_ps"].min())
         origin = _first_start(truth, rank)
         of_device = gaps[gaps["device"] == device]

@@ -1,11 +1,10 @@
 """A job as PyTorch's profiler writes it: one JSON file a rank."""
 
 import json
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.simulator.clocks import EXACT, Clock
+from tests.simulator.clocks import WHOLE, Recorder
 from tests.simulator.job import Row, Sort
 from tests.simulator.truth import Truth
 
@@ -22,18 +21,18 @@ _CATEGORIES = {
 _NONE = 4294967295
 
 
-def write(truth: Truth, folder: Path, clocks: Mapping[int, Clock] | None = None, missing: Collection[int] = ()) -> Path:
-    """The files of all ranks but the `missing` ones; a rank's clock is exact unless told otherwise."""
+def write(truth: Truth, folder: Path, recorder: Recorder = WHOLE) -> Path:
+    """The files of all ranks that were recorded."""
     events: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(truth.job.ranks)}
     for row in truth.job.rows:
-        start, end = (clocks or {}).get(row.rank, EXACT).times(truth.recording, row)
+        start, end = recorder.times(truth.recording, row)
         place = {"ts": (_BASE_NS + start) / 1000, "dur": (end - start) / 1000}
         events[row.rank].append({"ph": "X", **_event(truth, row), **place})
         if row.sort in (Sort.HOLD, Sort.SYNC) and truth.job.has_sync_records:
             events[row.rank].append({"ph": "X", **_sync(row), **place})
     folder.mkdir(parents=True, exist_ok=True)
     for rank, rank_events in events.items():
-        if rank not in missing:
+        if rank not in recorder.missing:
             document = {
                 "schemaVersion": 1,
                 "deviceProperties": [{"id": rank, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 80 << 30}],

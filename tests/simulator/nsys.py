@@ -1,10 +1,9 @@
 """A job as Nsight Systems exports it: all ranks in one SQLite file, each a process."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.readers.nsys.exports import Tables, pid
-from tests.simulator.clocks import EXACT, Clock
+from tests.simulator.clocks import WHOLE, Recorder
 from tests.simulator.job import Row, Sort
 from tests.simulator.truth import Truth
 
@@ -16,14 +15,16 @@ _EVENT, _STREAM_WAIT, _STREAM, _CONTEXT = 1, 2, 3, 4
 _NO_EVENT = 2**32 - 1
 
 
-def write(truth: Truth, path: Path, clocks: Mapping[int, Clock] | None = None) -> Path:
-    """The export; all processes share the host's clock, so only the devices of the `clocks` may be late."""
+def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
+    """The export; all processes share the host's clock, so only devices may be late."""
     tables = Tables()
     for row in truth.job.rows:
-        start, end = (clocks or {}).get(row.rank, EXACT).times(truth.recording, row)
+        if row.rank in recorder.missing:
+            continue
+        start, end = recorder.times(truth.recording, row)
         _add(tables, truth, row, _BASE_NS + start, _BASE_NS + end)
     tables.add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=1_700_000_000_000_000_000, utcTime="", localTime="")
-    for rank in range(truth.job.ranks):
+    for rank in sorted({*range(truth.job.ranks)} - recorder.missing):
         tables.add("TARGET_INFO_GPU", id=rank, name="NVIDIA H100 80GB HBM3", uuid=str(rank))
     return tables.write(path.with_suffix(".sqlite"))
 

@@ -1,11 +1,10 @@
 """A job as JAX's profiler writes it: all ranks in one XSpace, a plane for each GPU and one for the host."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests.readers.xspaces import PlaneText
 from tests.readers.xspaces import write as write_text
-from tests.simulator.clocks import EXACT, Clock
+from tests.simulator.clocks import WHOLE, Recorder
 from tests.simulator.job import BACKWARD, DEVICE_SORTS, Row, Sort
 from tests.simulator.truth import Truth
 
@@ -13,17 +12,19 @@ from tests.simulator.truth import Truth
 _IDS = 100_000
 
 
-def write(truth: Truth, path: Path, clocks: Mapping[int, Clock] | None = None) -> Path:
-    """The file; all threads share the host's clock, so only the devices of the `clocks` may be late."""
-    gpus = [
-        PlaneText(f"/device:GPU:{rank}", device_vendor="Nvidia", gpu_device_name="NVIDIA H100 80GB HBM3")
-        for rank in range(truth.job.ranks)
-    ]
+def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
+    """The file; all threads share the host's clock, so only devices may be late."""
+    gpus = {
+        rank: PlaneText(f"/device:GPU:{rank}", device_vendor="Nvidia", gpu_device_name="NVIDIA H100 80GB HBM3")
+        for rank in sorted({*range(truth.job.ranks)} - recorder.missing)
+    }
     host = PlaneText("/host:CPU")
     lines = _lines(truth)
     threads: dict[str, int] = {}
     for row in truth.job.rows:
-        start, end = (clocks or {}).get(row.rank, EXACT).times(truth.recording, row)
+        if row.rank in recorder.missing:
+            continue
+        start, end = recorder.times(truth.recording, row)
         if row.sort in DEVICE_SORTS:
             _work(gpus[row.rank], lines[row.rank, row.lane], row, start, end)
             continue
@@ -38,7 +39,8 @@ def write(truth: Truth, path: Path, clocks: Mapping[int, Clock] | None = None) -
             host.event(thread, row.name, start, end - start, correlation_id=row.rank * _IDS + row.correlation)
     streams = {line: stream for (_, stream), line in lines.items()}
     text = "".join(
-        plane.text(lines={line: number for line, number in streams.items() if line in plane.lines}) for plane in gpus
+        plane.text(lines={line: number for line, number in streams.items() if line in plane.lines})
+        for plane in gpus.values()
     )
     return write_text(path.with_suffix(".xplane.pb"), text + host.text(lines=threads) + 'hostnames: "host"')
 
