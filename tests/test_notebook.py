@@ -126,7 +126,7 @@ def test_a_report_shows_the_verdicts_then_what_matters_most_then_everything_else
     report = analyse(everything("k")[0])
     output = words(report._repr_html_())
     begins = ["Report", f": {report.headline}", *(f"{name}: {verdict}" for name, verdict in report.labelled_verdicts)]
-    begins += ["What matters most", *map(in_one_line, highlights(report.sections)), "Phases"]
+    begins += ["What matters most", f"Here, {report.scope}", *map(in_one_line, highlights(report.sections)), "Phases"]
     assert output[: len(begins)] == begins
     assert [section.title for section in report.sections if not section.lacking and section.title not in output] == []
     lacking = [f"{section.title}: {section.lacking}" for section in report.sections if section.lacking]

@@ -36,6 +36,11 @@ def time(ps: Any) -> str:
     return f"{sign}{_point(number, decimals)} {symbol}"
 
 
+def device_time(ps: Any, devices: int | None) -> str:
+    """A time that is the sum over so many devices, which says so: 1.46 s summed over 4 devices; None for some."""
+    return time(ps) if devices == 1 else f"{time(ps)} summed over {'the' if devices is None else devices} devices"
+
+
 def time_unit(length_ps: int) -> tuple[int, str]:
     """The largest unit of time that is no longer than `length_ps`: its picoseconds and its symbol."""
     return next(((of, symbol) for symbol, of in reversed(_TIMES) if of <= length_ps), (1, "ps"))

@@ -98,10 +98,43 @@ def test_what_stood_in_the_way_of_several_devices_is_told():
     assert together.startswith("gpu:0 and gpu:1 ")
     assert "100 %" in together
     assert rest == (
-        "Compute hid 0 % of the collective time (40 ps). Speedup 1.25x over one, efficiency 62.5 %. "
-        "Of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % idle."
+        "Compute hid 0 % of the collective time (40 ps summed over 2 devices). Speedup 1.25x over one, efficiency "
+        "62.5 %. Of the devices' time, 25.0 % in exposed collectives (25.0 % of it waiting for other devices), 25.0 % "
+        "idle."
     )
     assert report.phases.stretch["stretch"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("busy", "verdict"),
+    [
+        ([(0, 10), (0, 10), (0, 5)], "2.50 of 3 devices were busy on average while any was."),
+        ([(0, 10), (10, 20), (20, 30)], "No two of 3 devices were ever busy at the same time."),
+        ([(0, 10), (0, 10), (0, 10)], "All 3 devices were busy together whenever any was."),
+        ([(0, 1000), (0, 1000), (0, 999)], "All 3 devices were busy together practically whenever any was."),
+    ],
+)
+def test_more_than_two_devices_are_told_by_how_many_were_busy_on_average(busy, verdict):
+    rows = events(*((f"gpu:{at}", "compute", start, end) for at, (start, end) in enumerate(busy)))
+    assert analyse(trace(rows)).verdict == verdict
+
+
+def test_copies_of_devices_that_are_not_known_are_not_summed_over_a_number_of_devices():
+    rows = events(
+        *((device, "memcpy", 0, 10, "copy", "P2P") for device in ("cpu:0", "cpu:?")), ("cpu:0", "compute", 0, 5)
+    )
+    assert analyse(trace(rows)).verdict.endswith("of the copy time (20 ps summed over the devices).")
+
+
+def test_of_many_pairs_it_says_which_two_are_shown():
+    report = analyse(
+        trace(events(*((f"gpu:{at}", "compute", 0, 10 + at) for at in range(4)), ("gpu:4", "compute", 5, 9)))
+    )
+    lines = full_text(trace(events(*((f"gpu:{at}", "compute", 0, 10 + at) for at in range(5))))).splitlines()
+    assert lines.count("Of the 10 pairs, the least and the most overlapped.") == 1
+    (together,) = [table for section in report.overview for table in section.tables if table.key == "together"]
+    assert (len(together.rows), len(together.brief)) == (10, 2)
+    assert together.extract in markdown(report)
 
 
 def test_work_left_unfinished_is_told():

@@ -15,11 +15,12 @@ def markdown(report: Report, figure: str | None = None) -> str:
     lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.labelled_verdicts] + [""]
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
-        lines += ["## What matters most", "", *numbered, ""]
+        scope = [f"Here, {_escaped(report.scope)}", ""] if report.scope else []
+        lines += ["## What matters most", "", *scope, *numbered, ""]
     for section in report.overview:
         lines += [line for table in section.tables for line in _table(table, "##")]
     if report.scope:
-        lines += [_escaped(report.scope), ""]
+        lines += [f"From here on, {_escaped(report.scope)}", ""]
     for section in report.evidence:
         lines += _section(section)
     lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
@@ -48,7 +49,7 @@ def _table(table: Table, level: str) -> list[str]:
     head, *rows = brief_text(table, _NAME)
     lines = [f"{level} {table.title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(map(_escaped, row)) + " |" for row in rows]
-    return [*lines, ""]
+    return [*lines, "", *([_escaped(table.extract), ""] if table.extract else [])]
 
 
 def _escaped(text: str) -> str:

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.overlap import Stretch
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
-from tracekit.intervals import Intervals, total
+from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
 from tracekit.timeline.unions import CELLS
+from tracekit.units import time
 
 _MOST_GUESSES = 20  # in summary.json
 _NO_ROWS = "the trace holds no device rows"
@@ -104,9 +106,14 @@ class Report:
 
     @property
     def scope(self) -> str:
-        """What the sections are about, where that is not the whole trace."""
-        names = ", ".join(self.compared)
-        return f"From here on, only what ran in the compared phases counts: {names}." if names else ""
+        """What the sections, and so what matters most, are about, where that is not the whole trace: the end of a
+        sentence, with the length of the compared phases on the clock where they are longest."""
+        rounds = self.compared_rounds
+        if rounds is None:
+            return ""
+        windows = [iv.union(iv.intervals(its["start_ps"], its["end_ps"])) for _, its in rounds.groupby("clock")]
+        length = time(max(map(iv.total, windows)))
+        return f"only what ran in the compared phases counts: {', '.join(self.compared)} ({length} in all)."
 
     def summary(self) -> dict[str, Any]:
         """What summary.json says: integers are picoseconds, ratios in 0..1, a missing figure None with its reason.
@@ -122,7 +129,7 @@ class Report:
                 "source": trace.source,
                 "format": trace.format,
                 "hosts": list(trace.hosts),
-                "window_ps": total(windows[0]) if len(windows) == 1 else None,
+                "window_ps": iv.total(windows[0]) if len(windows) == 1 else None,
                 "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
                 "runs": list(trace.runs),
                 "clocks": plain(trace.clocks),
@@ -169,10 +176,11 @@ class Report:
             notebook.heading("Report", self.headline),
             notebook.bullets([f"{name}: {verdict}" for name, verdict in self.labelled_verdicts]),
             notebook.heading("What matters most") if first else "",
+            notebook.sentence(f"Here, {self.scope}") if first and self.scope else "",
             notebook.bullets([*map(in_one_line, first)], numbered=True),
             *map(_notebook_table, tables[:2]),
             *(notebook.folded(table.title, _notebook_table(table, titled=False)) for table in tables[2:]),
-            notebook.sentence(self.scope),
+            notebook.sentence(f"From here on, {self.scope}" if self.scope else ""),
             *map(_notebook_section, self.evidence),
             notebook.folded("Not in this report", notebook.bullets(lacking)) if lacking else "",
             notebook.noted(self.notes),
@@ -263,4 +271,4 @@ def _notebook_section(section: Section) -> str:
 def _notebook_table(table: Table, titled: bool = True) -> str:
     head, *rows = brief_text(table, notebook.MOST_NAME)
     right = [column.unit not in WORDS for column in table.columns if column.brief]
-    return notebook.table(table.title if titled else "", head, rows, right)
+    return notebook.table(table.title if titled else "", head, rows, right) + notebook.sentence(table.extract)

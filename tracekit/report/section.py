@@ -16,6 +16,8 @@ from tracekit.columns import records
 
 # Rows of a long table that a face without limits shows, and rows of a long list in summary.json.
 MOST_ROWS, MOST_DATA = 40, 1000
+# The kinds of work of a frame, in a sentence.
+WORK = {"compute": "compute", "collective": "collectives", "memory": "copies"}
 
 
 class Unit(StrEnum):
@@ -82,7 +84,7 @@ class Table:
     """A table; `key` names it within the report.
 
     `brief` are the places of the rows that a face with little room shows; where there are none, it leaves the table
-    out. `about` is a sentence on how to read it.
+    out. `about` is a sentence on how to read it, `extract` one on which rows are `brief` where that is not plain.
     """
 
     key: str
@@ -91,6 +93,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     brief: tuple[int, ...]
     about: str = ""
+    extract: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,9 @@ class Section:
     """One question as a report answers it.
 
     `key` names it in summary.json, whose value is `data`, plain data in integers of picoseconds and ratios in 0..1.
-    `sentences` and `findings` stand before the `tables`. `lacking` says why the trace has no evidence for it, and then
-    there is nothing else.
+    `sentences` and `findings` stand before the `tables`. Of the first sentence, `share` is that of the window for which
+    it stands, None where it stands for no time, and `cause` that of the idle time which it tells, "" of other time.
+    `lacking` says why the trace has no evidence for it, and then there is nothing else.
     """
 
     key: str
@@ -125,6 +129,8 @@ class Section:
     tables: tuple[Table, ...] = ()
     data: Any = None
     lacking: str = ""
+    share: float | None = None
+    cause: str = ""
 
 
 def table(
@@ -134,12 +140,13 @@ def table(
     rows: Iterable[Sequence[Any]],
     brief: int | Sequence[int] = 8,
     about: str = "",
+    extract: str = "",
 ) -> Table:
     """A table of values as the frames have them, nulls included; `brief` is how many rows, or which, are shown where
     there is little room."""
     cells = tuple(tuple(map(_cell, row)) for row in rows)
     places = range(min(brief, len(cells))) if isinstance(brief, int) else brief
-    return Table(key, title, tuple(columns), cells, tuple(places), about)
+    return Table(key, title, tuple(columns), cells, tuple(places), about, extract)
 
 
 class Field(NamedTuple):
@@ -167,11 +174,13 @@ def table_of(
     fields: Sequence[Field],
     brief: int | Sequence[int] = 8,
     about: str = "",
+    extract: str = "",
 ) -> Table:
     """A table of the rows of a frame, or of rows as dicts."""
     by_row = records(rows) if isinstance(rows, pd.DataFrame) else rows
     cells = [[field.of(row) for field in fields] for row in by_row]
-    return table(key, title, [Column(field.head, field.unit, field.brief) for field in fields], cells, brief, about)
+    columns = [Column(field.head, field.unit, field.brief) for field in fields]
+    return table(key, title, columns, cells, brief, about, extract)
 
 
 def or_missing(value: Any, reason: Any = None) -> Any:

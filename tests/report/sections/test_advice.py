@@ -30,16 +30,39 @@ def advice_of(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
 @pytest.mark.parametrize("rule", FINDINGS)
 @pytest.mark.parametrize("xla", [True, False])
 def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
-    (finding,) = section(advice_of(rule, xla=xla)).findings
+    (finding,) = section(advice_of(rule, xla=xla), 2).findings
     assert (finding.rule, finding.cost_ps, finding.share) == (rule, 3 * 10**9, 0.25)
     assert any(letter.isdigit() for letter in finding.sentence)
     assert finding.sentence.endswith(".")
     assert finding.action.endswith(".")
-    assert len(finding.sentence) + len(finding.action) < 260
+    assert len(finding.sentence) + len(finding.action) < 280
+
+
+def test_the_time_of_one_device_is_no_sum():
+    (finding,) = section(advice_of("host_bound"), 1).findings
+    assert (
+        finding.sentence
+        == "Late launches by the host kept devices idle for 25.0 % of their time (3.00 ms), in 12 gaps."
+    )
+
+
+def test_devices_that_never_overlap_are_told_so():
+    never = Finding("took_turns", 1, 0.1, {"devices": 3, "ratio_min": 0.0})
+    (finding,) = section(Advice((never,), "gpu", True), 3).findings
+    assert finding.sentence == "3 devices were serialized: no two were ever busy at the same time."
+
+
+def test_contention_says_what_slowed_down_in_the_words_of_the_verdict():
+    slow = FINDINGS["contention"] | {"kind": "memory"}
+    (finding,) = section(Advice((Finding("contention", 1, None, slow),), "gpu", True), 2).findings
+    assert finding.sentence == (
+        "In both, copies on cpu:1 took 1.90x as long as alone, while devices overlapped 98.0 %."
+    )
+    assert finding.action.startswith("give each fewer threads")
 
 
 def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():
-    where = {rule: section(advice_of(rule)).findings[0].where for rule in FINDINGS}
+    where = {rule: section(advice_of(rule), 2).findings[0].where for rule in FINDINGS}
     assert {rule: place for rule, place in where.items() if place} == {
         "exposed_collectives": "gpu:1",
         "late_peer": "gpu:3",
@@ -56,7 +79,7 @@ def test_every_rule_has_words_and_no_words_lack_a_rule():
 def test_the_scheduler_flag_is_for_xla_on_gpus_alone():
     flag = "xla_gpu_enable_latency_hiding_scheduler"
     names_flag = {
-        (backend, xla): flag in section(advice_of("exposed_collectives", backend, xla)).findings[0].action
+        (backend, xla): flag in section(advice_of("exposed_collectives", backend, xla), 2).findings[0].action
         for backend in ("gpu", "tpu")
         for xla in (True, False)
     }
@@ -64,13 +87,13 @@ def test_the_scheduler_flag_is_for_xla_on_gpus_alone():
 
 
 def test_the_section_holds_the_figures_as_plain_data():
-    result = section(advice_of("late_peer"))
+    result = section(advice_of("late_peer"), 4)
     assert json.loads(json.dumps(result.data)) == [
         {
             "rule": "late_peer",
             "finding": (
                 "gpu:3 was the straggler in 14 of 16 collectives: waiting for it cost 25.0 % of the devices' time "
-                "(3.00 ms)."
+                "(3.00 ms summed over 4 devices)."
             ),
             "remedy": "compare what gpu:3 does before them with the others: more work, a slower input, a lower clock.",
             "cost_ps": 3 * 10**9,
@@ -81,7 +104,7 @@ def test_the_section_holds_the_figures_as_plain_data():
 
 
 def test_without_findings_the_section_says_so():
-    assert section(Advice((), "gpu", True)).lacking.startswith("No cost")
+    assert section(Advice((), "gpu", True), 2).lacking.startswith("No cost")
 
 
 def test_the_docs_list_every_rule():

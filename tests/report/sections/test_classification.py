@@ -47,13 +47,13 @@ def test_the_shares_are_one_sentence_and_the_guesses_one_table():
     report = analyse(mixed_trace())
     section = report.classification
     assert section.sentences == (
-        "Of the busy time: 40.0 % by HLO opcode, 50.0 % by the profiler's record, 9.5 % by name, 0.5 % unclassified "
+        "40.0 % of the busy time by HLO opcode, 50.0 % by the profiler's record, 9.5 % by name, 0.5 % unclassified "
         "(counted as compute). Rules (--kinds) correct a wrong classification.",
     )
     assert list(brief(section).values()) == [
         (
             "Largest kernels classified by name only, or unclassified",
-            ["name", "counted as", "by", "time", "of busy"],
+            ["name", "counted as", "by", "device time", "of busy"],
             [
                 [SHORT, "compute", "name", "16.00 µs", "8.0 %"],
                 ["ncclDevKernel_Generic", "collective", "name", "3.00 µs", "1.5 %"],
@@ -84,7 +84,7 @@ def test_where_everything_is_known_no_guess_is_shown_and_without_work_nothing_is
     rows["known_by"] = pd.Categorical(["opcode"])
     without_guesses = analyse(trace(rows))
     section = without_guesses.classification
-    assert section.sentences == ("Of the busy time: 100 % by HLO opcode.",)
+    assert section.sentences == ("100 % of the busy time by HLO opcode.",)
     assert brief(section) == {}
     assert analyse(trace(events())).classification is None
 

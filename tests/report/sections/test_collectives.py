@@ -35,9 +35,9 @@ def test_the_finding_comes_first_how_much_was_waiting_and_for_whom():
     result = section_of(*steps(4, 16, late=3))
     assert (result.key, result.title, result.lacking) == ("collectives", "Collectives", "")
     assert result.sentences == (
-        "16 all-reduces on 4 devices took 256.0 ms, 100 % of it exposed and 75.0 % of it waiting for the last device "
-        "to arrive.",
-        "rank3/gpu:3 was the straggler in 16 of 16 collectives: the others waited 192.0 ms for it.",
+        "16 all-reduces took 256.0 ms summed over 4 devices, 100 % of it exposed and 75.0 % of it waiting for the last "
+        "device to arrive.",
+        "rank3/gpu:3 was the straggler in 16 of 16 collectives: together, the others waited 192.0 ms for it.",
     )
 
 
@@ -45,7 +45,7 @@ def test_the_tables_tell_operations_devices_and_the_longest_waits():
     operations, devices, longest = brief(section_of(*steps(4, 16, late=3))).values()
     assert operations == (
         "Collectives by operation and message size",
-        ["operation", "size", "n", "median", "waiting", "algbw", "busbw", "exposed"],
+        ["operation", "size", "n", "median", "waiting", "algbw", "busbw", "total exposed"],
         [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1.00 GB/s", "1.50 GB/s", "256.0 ms"]],
     )
     assert devices[0] == "Stragglers"
@@ -77,7 +77,7 @@ def test_few_collectives_do_not_tell_a_straggler():
 def test_one_rank_alone_has_lower_bounds_and_no_tables_of_waiting():
     result = section_of(*(record for record in steps(4, 3, late=3) if record["host"] == "rank0"))
     assert result.sentences == (
-        "3 all-reduces on 1 device took 15.00 ms, 100 % of it exposed.",
+        "3 all-reduces took 15.00 ms, 100 % of it exposed.",
         "The trace shows the collectives of one device only: waiting, skew and stragglers cannot be computed "
         "from one rank alone.",
     )
@@ -91,8 +91,8 @@ def test_what_could_not_be_matched_is_said():
     lone = row("rank0/gpu:0", 900 * MS, 901 * MS, "all-gather", host="rank0", ranks="{{0,4},{1,5}}")
     result = section_of(*steps(4, 8, late=3), lone)
     assert result.sentences[0].startswith(
-        "8 all-reduces and 1 all-gather on 4 devices took 129.0 ms, 100 % of it exposed. Of the time of the 8 seen "
-        "on several devices, 75.0 % was waiting"
+        "8 all-reduces and 1 all-gather took 129.0 ms summed over 4 devices, 100 % of it exposed. Of the time of the 8 "
+        "seen on several devices, 75.0 % was waiting"
     )
     assert result.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
     assert result.data["notes"] == [result.sentences[-1]]

@@ -13,7 +13,7 @@ def test_the_median_step_comes_first_and_what_it_would_save():
     result = section(path(known_trace(), step_table((0, 87 * US))))
     assert (result.key, result.title, result.lacking) == ("critical_path", "Critical path", "")
     assert list(result.sentences) == [
-        "The critical path of step 0 (the median, 87.00 µs) is 56.3 % compute, 13.8 % host work, 11.5 % collective "
+        "The critical path of step 0 (87.00 µs) is 56.3 % compute, 13.8 % host work, 11.5 % collective "
         "transfer, 9.2 % memcpy.",
         "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 73.00 µs (-16.1 %) "
         "without host time.",
@@ -66,7 +66,7 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     result = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
     assert list(result.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
-        "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of the "
+        "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of its "
         "critical path.",
         "Replaying the dependency graph gives 10 ps, 75.0 % less than measured.",
     ]

@@ -12,12 +12,13 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
     events = work(FIRST, row("gpu:0", 1000, 1100, 2, name="late"), row("gpu:1", 0, 800))
     result = section(idle(events, calls(CALLED, call(2, 950, 990))))
     assert list(result.sentences) == [
-        "gpu:0 was idle for 81.8 % of the window, 94.4 % of that host-bound (the next launch came late).",
-        "The idle time of the 2 devices is 70.8 % host-bound, 25.0 % after last work.",
+        "gpu:0 was idle for 81.8 % of the window, mainly host-bound (94.4 % of the idle time): the next launch came "
+        "late.",
+        "Idle time of all 2 devices: 70.8 % host-bound, 25.0 % after last work.",
     ]
     causes, devices, gaps = brief(result).values()
     assert causes == (
-        "Idle time by cause",
+        "Idle time by cause, summed over 2 devices",
         ["cause", "gaps", "time", "of idle"],
         [
             ["host-bound", "1", "850.0 µs", "70.8 %"],

@@ -57,13 +57,17 @@ def test_several_idle_devices_beside_are_told():
     assert section(offenders_of(table, gaps())).sentences == (
         "Largest loss: exposed op on gpu:0, 8 ps (88.9 % of the window).",
         "The collective was exposed for 8 ps.",
-        "Meanwhile 0.25 of the 2 other devices were busy on average, mostly with op.",
+        "Meanwhile the 2 other devices were busy 12.5 % of the time on average, mostly with op.",
     )
     table = events(("gpu:0", "collective", 0, 8), ("gpu:1", "compute", 8, 9), ("gpu:2", "compute", 8, 9))
     assert section(offenders_of(table, gaps())).sentences[2] == "Meanwhile every other device was idle."
     busy = [("gpu:1", "compute", 0, 8), ("gpu:2", "compute", 0, 8)]
     table = events(("gpu:0", "collective", 0, 8), *busy, ("gpu:0", "compute", 8, 9))
-    assert section(offenders_of(table, gaps())).sentences[2].startswith("Meanwhile every other device was busy, ")
+    assert (
+        section(offenders_of(table, gaps()))
+        .sentences[2]
+        .startswith("Meanwhile every other device was busy 100 % of the time, ")
+    )
 
 
 def test_the_longest_of_several_is_told_by_what_was_exposed_of_it():

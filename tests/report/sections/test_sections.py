@@ -45,8 +45,10 @@ def test_the_verdict_and_at_most_five_lines_come_first(any_trace):
     assert 0 <= len(first) <= MOST
     assert " ".join(lines[:blank]).startswith(report.labelled_verdicts[0][0])
     if first:
-        assert lines[blank + 1 : blank + 3][0] == "What matters most"
-        assert lines[blank + 2].startswith(f"1. {in_one_line(first[0])[:40]}")
+        scope = [f"Here, {report.scope}"] if report.scope else []
+        begins = ["What matters most", *scope, f"1. {in_one_line(first[0])}"]
+        words = " ".join(" ".join(lines[blank + 1 :]).split())
+        assert words.startswith(" ".join(begins))
 
 
 @pytest.mark.parametrize("any_trace", [TURNS, PHASES, trace(events())])
@@ -90,10 +92,36 @@ def test_three_findings_leave_room_for_what_else_matters():
     assert highlights([Section("steps", "Steps", lacking="none")]) == []
 
 
+def test_idle_time_of_one_cause_is_told_once():
+    finding = Recommendation("host_bound", "Late launches.", "launch more.", share=0.5)
+    sections = [
+        Section("findings", "What to try", findings=(finding,)),
+        Section(
+            "offenders", "Top offenders", ("Largest loss: idle time (host-bound).",), share=0.4, cause="host-bound"
+        ),
+        Section("idle", "Idle time", ("Mainly compiling.",), share=0.5, cause="compiling"),
+        Section("collectives", "Collectives", ("Exposed.",), share=0.3),
+    ]
+    assert [line.sentence for line in highlights(sections)] == ["Late launches.", "Mainly compiling.", "Exposed."]
+
+
+def test_what_stands_for_less_than_a_thousandth_matters_only_where_nothing_is_larger():
+    small = Section("offenders", "Top offenders", ("Little.",), share=0.0009)
+    assert [line.sentence for line in highlights([small])] == ["Little."]
+    path = Section("critical_path", "Critical path", ("The path.",))
+    assert [line.sentence for line in highlights([small, path])] == ["The path."]
+
+
+def test_the_shares_of_what_matters_are_those_of_the_window():
+    shares = {section.key: section.share for section in analyse(TURNS).sections}
+    assert (shares["offenders"], shares["collectives"], shares["critical_path"]) == (0.4, 0.2, None)
+
+
 def test_with_compared_phases_the_reasons_are_told_of_them_alone():
     report = analyse(PHASES)
     assert report.compared == ("both",)
-    assert "From here on, only what ran in the compared phases counts: both." in lines_of(report)
+    scope = "only what ran in the compared phases counts: both (10 ps in all)."
+    assert [line for line in lines_of(report) if line.endswith(scope)] == [f"Here, {scope}", f"From here on, {scope}"]
     assert report.explanation.rows == 2
     assert timeline_of(PHASES).inside(report.compared_rounds).rows.start.tolist() == [20, 20]
     assert report.summary()["compared"] == ["both"]

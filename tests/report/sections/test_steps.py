@@ -30,7 +30,7 @@ def run(walls, *more, idle=(), name="train"):
 
 def test_steps_alike_are_one_sentence_and_one_table():
     result = section_of(*run([10, 10, 10, 10, 10]))
-    assert result.sentences == ("5 steps (train): median 10.00 ms, IQR 0 % of it.",)
+    assert result.sentences == ("5 steps (train): median 10.00 ms (IQR 0 % of it).",)
     assert list(brief(result).values()) == [
         (
             "Time of a typical step",
@@ -43,7 +43,7 @@ def test_steps_alike_are_one_sentence_and_one_table():
 def test_a_slow_step_is_named_with_its_reason():
     result = section_of(*run([10, 10, 10, 40, 10, 30, 10], idle=(3,)))
     assert result.sentences == (
-        "7 steps (train): median 10.00 ms, IQR 100 % of it. Step 3 took 40.00 ms: gpu:0 idled 38.00 ms longer; 1 more "
+        "7 steps (train): median 10.00 ms (IQR 100 % of it). Step 3 took 40.00 ms: gpu:0 idled 38.00 ms longer; 1 more "
         "slow step.",
     )
     assert brief(result)["steps.each"] == (
@@ -65,7 +65,7 @@ def test_steps_left_out_are_told_with_the_reason():
     frames, spans = run([90, 40, 10, 10, 10, 10, 10, 10])
     (sentence,) = section_of(frames, join([spans, annotations(("backend_compile", None, 0, 50 * MS))])).sentences
     assert sentence.startswith("6 steps (train): ")
-    assert sentence.endswith(" of it. Left out: step 0 (compiling), step 1 (warm-up).")
+    assert sentence.endswith(" of it). Left out: step 0 (compiling), step 1 (warm-up).")
 
 
 def test_steps_of_two_names_are_told_apart():
@@ -82,8 +82,8 @@ def test_steps_of_two_names_are_told_apart():
             marks[-2:] = [("train", step, start, start + 30 * MS), ("eval", step, start + 30 * MS, start + 100 * MS)]
     result = section_of(work(*rows), annotations(*marks))
     assert result.sentences == (
-        "6 steps (train): median 60.00 ms, IQR 0 % of it.",
-        "6 steps (eval): median 40.00 ms, IQR 0 % of it. Step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
+        "6 steps (train): median 60.00 ms (IQR 0 % of it).",
+        "6 steps (eval): median 40.00 ms (IQR 0 % of it). Step 4 took 70.00 ms: gpu:0 idled 30.00 ms longer.",
     )
     assert [row[:2] for row in brief(result)["steps.parts"][2]] == [["train", "gpu:0"], ["eval", "gpu:0"]]
     assert [row[0] for row in brief(result)["steps.each"][2]] == ["eval 4", "train 4"]
@@ -121,7 +121,7 @@ def test_executions_are_called_so():
         run_id=[1, 2, 3],
         hlo_module=["jit_f"] * 3,
     )
-    assert section_of(frames).sentences == ("3 steps (executions of jit_f): median 10.00 ms, 9.00 ms to 10.00 ms.",)
+    assert section_of(frames).sentences == ("3 steps (executions of jit_f): median 10.00 ms (9.00 ms to 10.00 ms).",)
 
 
 def test_of_many_devices_those_that_idle_most_are_shown():

@@ -74,7 +74,8 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
     parts = [("verdict", "Verdict", _verdicts(report))]
     if lines := highlights(report.sections):
         items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
-        parts.append(("important", "What matters most", tag("ol", *items)))
+        scope = tag("p", f"Here, {report.scope}") if report.scope else None
+        parts.append(("important", "What matters most", join([scope, tag("ol", *items)])))
     # The phases are compared by what stands before them.
     before = sorted(report.overview, key=lambda section: section.key == "phases")
     by_key = {section.key: section for section in report.sections if not section.lacking}

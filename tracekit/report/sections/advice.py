@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracekit.analysis import advice
-from tracekit.report.section import Recommendation, Section
-from tracekit.units import factor, percent, quantity, time
+from tracekit.report.section import WORK, Recommendation, Section
+from tracekit.units import device_time, factor, percent, quantity
 
 _BY_DIRECTION = {
     "H2D": "copy the next batch while this one computes: jax.device_put ahead of its use, two batches in flight",
@@ -26,9 +26,9 @@ _BY_DIRECTION_WITHOUT_XLA = {
 }
 
 
-def section(result: advice.Advice) -> Section:
-    """The findings, the costliest first."""
-    recommendations = tuple(_recommendation(finding, result) for finding in result.findings)
+def section(result: advice.Advice, devices: int) -> Section:
+    """The findings on so many devices, the costliest first."""
+    recommendations = tuple(_recommendation(finding, result, devices) for finding in result.findings)
     return Section(
         "findings",
         "What to try",
@@ -48,10 +48,11 @@ def section(result: advice.Advice) -> Section:
     )
 
 
-def _recommendation(finding: advice.Finding, result: advice.Advice) -> Recommendation:
+def _recommendation(finding: advice.Finding, result: advice.Advice, devices: int) -> Recommendation:
+    cost = device_time(finding.cost_ps, devices)
     return Recommendation(
         rule=finding.rule,
-        sentence=f"{_SENTENCES[finding.rule](finding, finding.evidence)}.",
+        sentence=f"{_SENTENCES[finding.rule](finding, cost)}.",
         action=f"{_ACTIONS[finding.rule](finding.evidence, result)}.",
         cost_ps=finding.cost_ps,
         share=finding.share,
@@ -59,56 +60,62 @@ def _recommendation(finding: advice.Finding, result: advice.Advice) -> Recommend
     )
 
 
-def _of_time(finding: advice.Finding) -> str:
-    return f"{percent(finding.share)} of the devices' time ({time(finding.cost_ps)})"
+def _of_time(finding: advice.Finding, cost: str) -> str:
+    return f"{percent(finding.share)} of the devices' time ({cost})"
 
 
-def _idle(cause: str) -> Callable[[advice.Finding, Mapping[str, Any]], str]:
-    return lambda finding, evidence: (
-        f"{cause} kept devices idle for {percent(finding.share)} of their time ({time(finding.cost_ps)}), in "
-        f"{quantity(evidence['gaps'], 'gap')}"
+def _idle(cause: str) -> Callable[[advice.Finding, str], str]:
+    return lambda finding, cost: (
+        f"{cause} kept devices idle for {percent(finding.share)} of their time ({cost}), in "
+        f"{quantity(finding.evidence['gaps'], 'gap')}"
     )
 
 
-_SENTENCES: Mapping[str, Callable[[advice.Finding, Mapping[str, Any]], str]] = {
-    "exposed_collectives": lambda finding, evidence: (
-        f"Collectives were exposed (not overlapped with compute) for {_of_time(finding)}, most on {evidence['device']} "
-        f"({percent(evidence['most'])})"
+def _took_turns(finding: advice.Finding, cost: str) -> str:
+    devices, ratio = finding.evidence["devices"], finding.evidence["ratio_min"]
+    most = f" for more than {percent(ratio)} of the shorter busy time" if ratio else ""
+    return f"{devices} devices were serialized: no two were {'' if ratio else 'ever '}busy at the same time{most}"
+
+
+# What each rule found, from the finding and its cost in words.
+_SENTENCES: Mapping[str, Callable[[advice.Finding, str], str]] = {
+    "exposed_collectives": lambda finding, cost: (
+        f"Collectives were exposed (not overlapped with compute) for {_of_time(finding, cost)}, most on "
+        f"{finding.evidence['device']} ({percent(finding.evidence['most'])})"
     ),
-    "late_peer": lambda finding, evidence: (
-        f"{evidence['device']} was the straggler in {evidence['last']} of {evidence['n']} collectives: waiting "
-        f"for it cost {_of_time(finding)}"
+    "late_peer": lambda finding, cost: (
+        f"{finding.evidence['device']} was the straggler in {finding.evidence['last']} of {finding.evidence['n']} "
+        f"collectives: waiting for it cost {_of_time(finding, cost)}"
     ),
-    "exposed_copies": lambda finding, evidence: (
-        f"Copies{', mostly ' + evidence['direction'] + ',' if evidence['direction'] else ''} were exposed for "
-        f"{_of_time(finding)}"
+    "exposed_copies": lambda finding, cost: (
+        f"Copies{', mostly ' + direction + ',' if (direction := finding.evidence['direction']) else ''} were exposed "
+        f"for {_of_time(finding, cost)}"
     ),
-    "copies_in_compute_lane": lambda finding, evidence: (
-        f"{percent(evidence['ratio'])} of the copy time was on streams that also run kernels, where neither can hide "
-        "the other"
+    "copies_in_compute_lane": lambda finding, cost: (
+        f"{percent(finding.evidence['ratio'])} of the copy time was on streams that also run kernels, where neither "
+        "can hide the other"
     ),
-    "pageable_copies": lambda finding, evidence: (
-        f"{percent(evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks the host"
+    "pageable_copies": lambda finding, cost: (
+        f"{percent(finding.evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks "
+        "the host"
     ),
     "host_bound": _idle("Late launches by the host"),
     "input_bound": _idle("Waiting for input on the host"),
     "compiling": _idle("Compiling on the host"),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
-    "contention": lambda finding, evidence: (
-        f"{evidence['kind'].capitalize()} on {evidence['device']} took {factor(evidence['stretch'])} as long as alone "
-        f"in {evidence['phase']}, where devices overlapped {percent(evidence['overlap_ratio'])}"
+    "contention": lambda finding, cost: (
+        f"In {finding.evidence['phase']}, {WORK[finding.evidence['kind']]} on {finding.evidence['device']} took "
+        f"{factor(finding.evidence['stretch'])} as long as alone, while devices overlapped "
+        f"{percent(finding.evidence['overlap_ratio'])}"
     ),
-    "took_turns": lambda finding, evidence: (
-        f"{evidence['devices']} devices were serialized: no two were busy at the same time for more than "
-        f"{percent(evidence['ratio_min'])} of the shorter busy time"
-    ),
+    "took_turns": _took_turns,
 }
 
 
 def _hide_collectives(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     if result.xla and result.backend == "gpu":
-        return "let XLA overlap compute with them, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true"
+        return "let XLA overlap them with compute: XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true"
     if result.xla:
         return "give each device more to compute per collective (a larger batch per device), so that some can hide it"
     return "start them earlier and wait for them later (async_op=True, smaller gradient buckets)"
@@ -146,7 +153,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "launch_latency": lambda evidence, result: "launch fewer and larger programs, or many at once as a CUDA graph",
     "waits_for_copies": lambda evidence, result: "start those copies earlier, while the device still computes",
     "contention": lambda evidence, result: (
-        "they share cores, memory bandwidth or a link: give each fewer threads, or place them apart"
+        "give each fewer threads, or place them apart: they share cores, memory bandwidth or a link"
     ),
     "took_turns": lambda evidence, result: "start the work of all devices before waiting for any of it",
 }

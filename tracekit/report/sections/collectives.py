@@ -19,7 +19,7 @@ from tracekit.report.section import (
     plain,
     table_of,
 )
-from tracekit.units import percent, quantity, time
+from tracekit.units import device_time, percent, quantity, time
 
 # Rows of the longest waits where there is little room.
 _WAITS = 5
@@ -27,12 +27,13 @@ _WAITS = 5
 _FEW = 9
 
 
-def section(result: Collectives) -> Section:
-    """What the collectives' time went to, the device for which the others waited, and the tables of both."""
+def section(result: Collectives, windows_ps: int = 0) -> Section:
+    """What the collectives' time went to, the device for which the others waited, and the tables of both; `windows_ps`
+    is the sum of the devices' windows, 0 where it is not known."""
     if result.lacking:
         return Section("collectives", "Collectives", lacking=result.lacking)
     total = records(result.total)[0]
-    took = f"{_kinds(result.table)} on {quantity(total['devices'], 'device')} took {time(total['device_time_ps'])}"
+    took = f"{_kinds(result.table)} took {device_time(total['device_time_ps'], total['devices'])}"
     exposed = f"{percent(total['exposed_ps'], total['device_time_ps'])} of it exposed"
     operations, instances = _operations(result.by_op), _instances(result.table)
     if result.alone:
@@ -48,7 +49,14 @@ def section(result: Collectives) -> Section:
         sentences = [first, *_stragglers(result.by_device)]
         tables = [operations, _devices(result.by_device), *instances]
     sentences += result.notes
-    return Section("collectives", "Collectives", tuple(sentences), tables=tuple(tables), data=_data(result))
+    return Section(
+        "collectives",
+        "Collectives",
+        tuple(sentences),
+        tables=tuple(tables),
+        data=_data(result),
+        share=total["exposed_ps"] / windows_ps if windows_ps else None,
+    )
 
 
 def _kinds(instances: pd.DataFrame) -> str:
@@ -76,7 +84,7 @@ def _stragglers(by_device: pd.DataFrame) -> list[str]:
 
 def _straggler(row: dict[str, Any]) -> str:
     sentence = (
-        f"{row['device']} was the straggler in {row['last']} of {row['n']} collectives: the others waited "
+        f"{row['device']} was the straggler in {row['last']} of {row['n']} collectives: together, the others waited "
         f"{time(row['cost_ps'])} for it"
     )
     exposed = "" if row["exposed_cost_ps"] == row["cost_ps"] else f", {time(row['exposed_cost_ps'])} of it exposed"
@@ -98,7 +106,7 @@ def _operations(by_op: pd.DataFrame) -> Table:
             Field("waiting", Unit.RATIO, "wait_ratio"),
             Field("algbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["algorithm_bytes_per_s"], row["at_least"])),
             Field("busbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["bus_bytes_per_s"], row["at_least"])),
-            Field("exposed", Unit.TIME, "exposed_ps"),
+            Field("total exposed", Unit.TIME, "exposed_ps"),
         ],
         about="Messages are grouped by powers of two; the size is the lower end of the group.",
     )
@@ -157,9 +165,9 @@ def _longest(key: str, title: str, instances: pd.DataFrame, brief: int) -> Table
             Field("devices", Unit.COUNT, "devices", brief=False),
             Field("last", Unit.DEVICE, lambda row: or_missing(row["last"], "no single device was last")),
             Field("skew", Unit.TIME, "skew_ps", reason="reason"),
-            Field("waited", Unit.TIME, "wait_ps", reason="reason"),
+            Field("total wait", Unit.TIME, "wait_ps", reason="reason"),
             Field("transfer", Unit.TIME, "transfer_ps", reason="reason"),
-            Field("exposed", Unit.TIME, "exposed_ps", brief=False),
+            Field("total exposed", Unit.TIME, "exposed_ps", brief=False),
         ],
         brief,
     )

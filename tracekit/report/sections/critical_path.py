@@ -6,7 +6,7 @@ import pandas as pd
 
 from tracekit.analysis.critical_path.critical_path import CriticalPath
 from tracekit.analysis.critical_path.graph import DEPENDENCIES
-from tracekit.analysis.critical_path.what_if import Removed
+from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import change, percent, quantity, time
@@ -50,7 +50,7 @@ def _parts(result: CriticalPath, at: int) -> list[dict[str, Any]]:
 
 def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
     parts = [f"{percent(row['ratio'])} {row['part']}" for row in _parts(result, at) if row["ratio"] >= _WORTH]
-    return f"The critical path of {_name(step)} is {', '.join(parts[:_PARTS])}."
+    return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}."
 
 
 def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
@@ -71,6 +71,9 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
         return [f"{bound}emoving collectives, copies or host time would not shorten it."]
     if len(result.what_if):
         reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
+        unexplained = [row["ratio"] for row in _parts(result, at) if row["part"] == "unexplained"]
+        if unexplained and unexplained[0] > MOST_UNEXPLAINED:
+            reason = f"no dependency explains {percent(unexplained[0])} of its critical path"
         return [f"Its time without collectives, copies or host time cannot be estimated: {reason}."]
     return []
 
@@ -81,17 +84,19 @@ def _replay(step: dict[str, Any]) -> str:
     return f"Replaying the dependency graph gives {time(step['replayed_ps'])}, {error} measured."
 
 
-def _name(step: dict[str, Any]) -> str:
-    """The step of median length by its number, or the phase that stands for it; without steps the whole trace."""
-    wall = time(step["wall_ps"])
+def _name(step: dict[str, Any], steps: int) -> str:
+    """The step of median length of so many by its number, or the phase that stands for it; without steps the whole
+    trace."""
+    name = f"step {step['step']}"
     if pd.isna(step["step"]):
-        return f"the whole trace ({wall})" if pd.isna(step["name"]) else f"a round of {step['name']!r} ({wall})"
-    return f"step {step['step']} (the median, {wall})"
+        name = "the whole trace" if pd.isna(step["name"]) else f"a round of {step['name']!r}"
+    return f"{name} ({f'the median of {steps:,}, ' if steps > 1 else ''}{time(step['wall_ps'])})"
 
 
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
     several = len(result.steps) > 1
-    steps = quantity(len(result.steps), "step")
+    kind = "round" if pd.isna(step["step"]) else "step"
+    steps = quantity(len(result.steps), kind)
     return [
         table_of(
             result.total,
@@ -104,7 +109,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
             ],
             len(result.total),
         ),
-        _pieces(result, at, step),
+        _pieces(result, at, step, f" of the median {kind}" if several else ""),
         _what_if(result, f"What-if: cost removed, {steps} together" if several else "What-if: cost removed"),
         table_of(
             result.edges,
@@ -120,7 +125,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
     ]
 
 
-def _pieces(result: CriticalPath, at: int, step: dict[str, Any]) -> Table:
+def _pieces(result: CriticalPath, at: int, step: dict[str, Any], of_step: str) -> Table:
     """The longest pieces of one step's path; what is on no device is on a thread of the host."""
 
     def place(row: dict[str, Any]) -> Instant:
@@ -128,7 +133,6 @@ def _pieces(result: CriticalPath, at: int, step: dict[str, Any]) -> Table:
 
     mine = result.path[(result.path["at"] == at) & result.path["name"].notna()]
     ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(MOST_ROWS)
-    of_step = " of the median step" if pd.notna(step["step"]) else ""
     return table_of(
         ordered,
         "critical_path.pieces",

@@ -1,5 +1,7 @@
 """Idle time as the report shows it: the idlest device, then causes, devices and the longest gaps."""
 
+from typing import Any
+
 from tracekit.analysis.idle import Idle
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
@@ -26,30 +28,39 @@ def section(result: Idle) -> Section:
     """The idlest device in a sentence, then causes, devices and gaps."""
     if result.lacking:
         return Section("idle", "Idle time", lacking=result.lacking)
-    return Section("idle", "Idle time", _sentences(result), tables=_tables(result), data=_data(result))
+    devices = sorted((row for row in records(result.devices) if row["idle_ps"]), key=lambda row: -row["ratio"])
+    return Section(
+        "idle",
+        "Idle time",
+        _sentences(result, devices),
+        tables=_tables(result),
+        data=_data(result),
+        share=devices[0]["ratio"] if devices else 0.0,
+        cause=devices[0]["cause"] if devices else "",
+    )
 
 
-def _sentences(result: Idle) -> tuple[str, ...]:
-    devices = [row for row in records(result.devices) if row["idle_ps"]]
+def _sentences(result: Idle, devices: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Of the devices that were idle at all, the idlest first, what was the cause."""
     if not devices:
         return ("No device was ever idle.",)
-    idlest = max(devices, key=lambda row: row["ratio"])
-    main, *_ = (row for row in records(result.by_device) if row["device"] == idlest["device"])
-    cause = f"{percent(main['ratio'])} of that {main['cause']} ({_MEANING[main['cause']]})"
+    idlest = devices[0]
+    cause = f"mainly {idlest['cause']} ({percent(idlest['cause_ratio'])} of the idle time): {_MEANING[idlest['cause']]}"
     first = f"{idlest['device']} was idle for {percent(idlest['ratio'])} of the window, {cause}."
     if len(devices) == 1:
         return (first,)
     worth = [row for row in records(result.by_cause)[:3] if row["ratio"] >= _WORTH]
     causes = ", ".join(f"{percent(row['ratio'])} {row['cause']}" for row in worth)
-    return first, f"The idle time of the {len(result.devices)} devices is {causes}."
+    return first, f"Idle time of all {len(result.devices)} devices: {causes}."
 
 
 def _tables(result: Idle) -> tuple[Table, ...]:
+    devices = len(result.devices)
     return (
         table_of(
             result.by_cause,
             "idle.causes",
-            "Idle time by cause",
+            "Idle time by cause" + (f", summed over {devices} devices" if devices > 1 else ""),
             [
                 Field("cause", Unit.TEXT, "cause"),
                 Field("gaps", Unit.COUNT, "gaps"),

@@ -25,7 +25,7 @@ def _sentences(result: Launches) -> tuple[str, ...]:
     if worst and worst["starved_ratio"] >= _WORTH:
         sentences.append(
             f"{worst['device']} was starved (idle, with an empty launch queue) for {percent(worst['starved_ratio'])} "
-            f"of its time. Its queue held {mean(worst['mean'])} launches on average, at most {count(worst['max'])}."
+            f"of its time. {_queue(worst)}"
         )
     elif worst:
         sentences.append(f"The host kept up: no device was starved for more than {percent(_WORTH)} of its time.")
@@ -46,9 +46,17 @@ def _sentences(result: Launches) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def _queue(row: dict[str, Any]) -> str:
+    if not row["max"]:
+        return "Nothing ever waited in its queue."
+    average = "fewer than 0.01" if mean(row["mean"]) == "0.00" else mean(row["mean"])
+    return f"Its queue held {average} launches on average, at most {count(row['max'])}."
+
+
 def _tables(result: Launches) -> tuple[Table, ...]:
     bound = result.bound.sort_values("starved_ps", ascending=False, kind="stable").head(MOST_ROWS)
     small = result.tiny.head(MOST_ROWS)
+    summed = ", summed over devices" if len(result.tiny_by_device) > 1 else ""
     return (
         table_of(
             result.queue.sort_values("starved_ps", ascending=False, kind="stable"),
@@ -90,7 +98,7 @@ def _tables(result: Launches) -> tuple[Table, ...]:
         table_of(
             small[small["cost_ps"].astype(bool)],
             "launches.small",
-            "Kernels shorter than their launch",
+            f"Kernels shorter than their launch{summed}",
             [
                 Field("kernel", Unit.NAME, "name"),
                 Field("n", Unit.COUNT, "kernels"),

@@ -7,12 +7,10 @@ import pandas as pd
 from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import mean, percent, quantity, short, time
+from tracekit.units import percent, quantity, short, time
 
 # Characters of a name in a sentence.
 _NAME = 60
-# A larger share of the other devices is almost every one.
-_ALL = 0.98
 _NOUNS = {
     "collective": ("collective", "collectives"),
     "memcpy": ("copy", "copies"),
@@ -26,8 +24,15 @@ def section(result: Offenders) -> Section:
     if result.lacking:
         return Section("offenders", "Top offenders", lacking=result.lacking)
     rows = records(result.table)
-    sentences = _first(rows[0]) if rows else ["No collective, copy or idle gap costs any time."]
-    return Section("offenders", "Top offenders", tuple(sentences), tables=(_table(rows),), data=_data(result))
+    return Section(
+        "offenders",
+        "Top offenders",
+        tuple(_first(rows[0])) if rows else ("No collective, copy or idle gap costs any time.",),
+        tables=(_table(rows),),
+        data=_data(result),
+        share=rows[0]["ratio"] if rows else 0.0,
+        cause=rows[0]["what"] if rows and rows[0]["kind"] == IDLE else "",
+    )
 
 
 def _first(row: dict[str, Any]) -> list[str]:
@@ -69,14 +74,13 @@ def _meanwhile(row: dict[str, Any]) -> str:
     others, busy = row["others"], row["others_busy"]
     if not others:
         return ""
+    who = "the other device" if others == 1 else "every other device"
     if not busy:
-        return f"Meanwhile {'the other device' if others == 1 else 'every other device'} was idle."
+        return f"Meanwhile {who} was idle."
     mostly = f", mostly with {short(row['meanwhile'], _NAME)}" if pd.notna(row["meanwhile"]) else ""
-    if others == 1:
-        return f"Meanwhile the other device was busy {percent(busy)} of the time{mostly}."
-    if busy > _ALL * others:
-        return f"Meanwhile {'every' if busy == others else 'almost every'} other device was busy{mostly}."
-    return f"Meanwhile {mean(busy)} of the {others} other devices were busy on average{mostly}."
+    if others == 1 or busy == others:
+        return f"Meanwhile {who} was busy {percent(busy, others)} of the time{mostly}."
+    return f"Meanwhile the {others} other devices were busy {percent(busy, others)} of the time on average{mostly}."
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -56,15 +56,14 @@ def overview(
 def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | None:
     """How the kinds of the work are known, by share of the busy time, and the largest kernels known by name only; None
     without work."""
-    levels = [
-        f"{percent(row['ratio'])} {'unclassified (counted as compute)' if row['level'] == 'nothing' else by}"
-        for row in records(known_by)
-        if row["busy_ps"]
-        for by in [f"by {_LEVELS[row['level']]}"]
-    ]
+    levels = [row for row in records(known_by) if row["busy_ps"]]
     if not levels:
         return None
-    sentence = f"Of the busy time: {', '.join(levels)}."
+    shares = [
+        f"{percent(row['ratio'])}{'' if at else ' of the busy time'} "
+        + ("unclassified (counted as compute)" if row["level"] == "nothing" else f"by {_LEVELS[row['level']]}")
+        for at, row in enumerate(levels)
+    ]
     more = " Rules (--kinds) correct a wrong classification." if len(guessed) else ""
     largest = table_of(
         guessed.head(_GUESSES),
@@ -74,11 +73,11 @@ def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | N
             Field("name", Unit.NAME, "name"),
             Field("counted as", Unit.TEXT, "kind"),
             Field("by", Unit.TEXT, lambda row: _LEVELS[row["level"]]),
-            Field("time", Unit.TIME, "device_time_ps"),
+            Field("device time", Unit.TIME, "device_time_ps"),
             Field("of busy", Unit.RATIO, "ratio"),
         ],
     )
-    return Section("known", "How kernels were classified", (f"{sentence}{more}",), tables=(largest,))
+    return Section("known", "How kernels were classified", (f"{', '.join(shares)}.{more}",), tables=(largest,))
 
 
 def _in(inside: Mapping[str, Stretch]) -> list[Field]:
@@ -267,6 +266,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         brief += places if is_brief else []
         rows += [row | {"in": stretch.label} for row in records(pairs)]
     number = len(whole.pairs)
+    where = " of each phase" if inside else ""
     about = (
         f"The {_EXTREMES} pairs that overlap least, then the {_EXTREMES} that overlap most; all {count(number)} are in "
         "summary.json (device_pairs)."
@@ -287,6 +287,7 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
         ],
         brief,
         about,
+        f"Of the {count(number)} pairs{where}, the least and the most overlapped." if number > _FEW_PAIRS else "",
     )
     return Section("together", title, sentences, tables=(both,))
 

@@ -50,7 +50,7 @@ def _length(row: dict[str, Any], result: Steps) -> str:
         spread = f"{time(row['min_ps'])} to {time(row['max_ps'])}"
         if pd.notna(row["spread"]):
             spread = f"IQR {percent(row['spread'])} of it"
-        length = f"median {length}, {spread}"
+        length = f"median {length} ({spread})"
     sentence = f"{what}{where}: {length}"
     mine = result.table[(result.table["clock"] == row["clock"]) & (result.table["name"] == row["name"])]
     slow = mine[mine["slow_part"].notna()]

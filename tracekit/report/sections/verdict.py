@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tracekit.columns import records
-from tracekit.units import factor, mean, percent, time
+from tracekit.devices import is_known
+from tracekit.report.section import WORK
+from tracekit.units import device_time, factor, mean, percent, time
 
 if TYPE_CHECKING:
     from tracekit.analysis.overlap import Stretch
@@ -19,8 +21,6 @@ GAIN = 1.1
 WORTH_TELLING = 0.05
 # A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
 EDGE = 0.01
-
-_WORDS = {"compute": "compute", "collective": "collectives", "memory": "copies"}
 
 
 def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: float | None = None) -> str:
@@ -51,14 +51,14 @@ def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float
         if pd.isna(row["speedup"]):
             continue
         best = inside[row["name"]].pairs["ratio_min"].dropna()
-        hidden = _hidden(inside[row["name"]], "memory")
+        hidden, total, _ = _hidden(inside[row["name"]], "memory")
         words = ""
         if _sharing(inside[row["name"]], cores):
             words = f"time-sharing on {cores:g} cores, "
         elif len(best):
             words = f"devices overlapped {percent(best.max())}, "
-        elif hidden:
-            words = f"{percent(hidden[0] / hidden[1])} of the copies hidden, "
+        elif total:
+            words = f"{percent(hidden / total)} of the copies hidden, "
         findings.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}")
     return " | ".join(findings[:3])
 
@@ -93,7 +93,12 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
         if pair["overlap_ps"] == 0:
             return f"{names} were never busy at the same time"
         return f"{names} were busy at the same time for {percent(pair['ratio_min'])} of the shorter busy time"
-    return f"{mean(inside.parallelism)} of {len(busy)} devices were busy at the same time on average (while any was)"
+    if inside.parallelism == 1:
+        return f"No two of {len(busy)} devices were ever busy at the same time"
+    if mean(inside.parallelism) == mean(len(busy)):
+        practically = "" if inside.parallelism == len(busy) else "practically "
+        return f"All {len(busy)} devices were busy together {practically}whenever any was"
+    return f"{mean(inside.parallelism)} of {len(busy)} devices were busy on average while any was"
 
 
 def _copies(inside: "Stretch") -> list[str]:
@@ -103,18 +108,19 @@ def _copies(inside: "Stretch") -> list[str]:
     window = int(inside.partition["window_ps"].max())
     parts = [(words, _hidden(inside, what)) for what, words in (("memory", "copy"), ("collective", "collective"))]
     shares = [
-        f"{percent(*part)} of the {words} time ({time(part[1])})"
-        for words, part in parts
-        if part and part[1] > EDGE * window
+        f"{percent(hidden, total)} of the {words} time ({device_time(total, devices)})"
+        for words, (hidden, total, devices) in parts
+        if total > EDGE * window
     ]
     return [f"Compute hid {' and '.join(shares)}"] if shares else []
 
 
-def _hidden(inside: "Stretch", what: str) -> tuple[int, int] | None:
-    """The hidden and the total time of `what` in ps, summed over the devices; None if there was none."""
-    rows = inside.overlap[inside.overlap["what"] == what]
-    total = int(rows["total_ps"].sum())
-    return (int(rows["hidden_ps"].sum()), total) if total else None
+def _hidden(inside: "Stretch", what: str) -> tuple[int, int, int | None]:
+    """The hidden and the total time of `what` in ps, summed over the devices, and how many devices had any, None where
+    some are unknown."""
+    rows = inside.overlap[(inside.overlap["what"] == what) & (inside.overlap["total_ps"] > 0)]
+    devices = len(rows) if all(map(is_known, rows["device"])) else None
+    return int(rows["hidden_ps"].sum()), int(rows["total_ps"].sum()), devices
 
 
 def _gain(row: dict[str, Any]) -> str:
@@ -154,6 +160,6 @@ def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
     if worst["stretch"] < CONTENTION:
         return []
     return [
-        f"{_WORDS[worst['kind']].capitalize()} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
+        f"{WORK[worst['kind']].capitalize()} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
         "the overlapping work contends for a shared resource"
     ]

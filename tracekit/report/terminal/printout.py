@@ -33,6 +33,8 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     first = highlights(report.sections)
     if first:
         _heading("What matters most", on)
+        if report.scope:
+            _sentence(f"Here, {report.scope}", on)
         for number, line in enumerate(first, 1):
             _sentence(in_one_line(line), on, f"{number}. ")
         on.print()
@@ -43,7 +45,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     for section in report.overview:
         _tables(section.tables, on, None if full else MAX_ROWS)
     if report.scope:
-        _sentence(report.scope, on)
+        _sentence(f"From here on, {report.scope}", on)
         on.print()
     there = report.evidence
     if full:
@@ -134,6 +136,8 @@ def _table(table: Table, on: Console, most: int | None) -> None:
     for row in zip(*(column[1:] for column in columns), strict=True):
         grid.add_row(*map(Text, row))
     on.print(grid)
+    if table.extract:
+        _sentence(table.extract, on)
     if hidden:
         _sentence(f"… and {quantity(hidden, 'more row')}: --full prints them.", on)
     on.print()
