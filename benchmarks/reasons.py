@@ -15,6 +15,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.simulator.clocks import WORLDS, recorder
 from tests.simulator.compare import Errors, compare
 from tests.simulator.random_jobs import habits, random_job
-from tests.simulator.truth import Truth
+from tests.simulator.truth import REMOVED, Truth
 from tests.simulator.writers import FORMATS
 
 # So many of the worst jobs are named.
@@ -53,50 +55,52 @@ def distribution(errors: Sequence[float]) -> dict[str, float | None]:
 
 def figures(jobs: dict[int, Errors]) -> dict[str, Any]:
     """What a format's jobs come to, ratios in 0..1."""
-    composition = {seed: job.composition for seed, job in jobs.items() if job.composition is not None}
-    what_if = {seed: max(map(abs, job.what_if.values())) for seed, job in jobs.items() if job.what_if}
-    idle = {seed: job.idle for seed, job in jobs.items() if job.idle is not None}
+    worst = {
+        "composition": {seed: job.composition for seed, job in jobs.items() if job.composition is not None},
+        "what_if": {seed: max(map(abs, job.what_if.values())) for seed, job in jobs.items() if job.what_if},
+        "idle": {seed: job.idle for seed, job in jobs.items() if job.idle is not None},
+    }
     by_what: dict[str, list[float]] = {}
     wrong: Counter[str] = Counter()
     for job in jobs.values():
         for what, error in job.what_if.items():
-            by_what.setdefault(what if what in ("collectives", "collective_transfers", "copies", "host") else "op", [])
-            by_what[what if what in by_what else "op"].append(abs(error))
+            by_what.setdefault(what if what in REMOVED else "op", []).append(abs(error))
         wrong.update({f"{true}, told: {told}": ns for (true, told), ns in job.idle_wrong.items()})
     return {
         "jobs": len(jobs),
-        "composition": distribution(list(composition.values())),
+        "composition": distribution(list(worst["composition"].values())),
+        "claimed": distribution([job.claimed for job in jobs.values() if job.claimed is not None]),
         "worst_class": dict(Counter(job.of_class for job in jobs.values()).most_common()),
         "what_if": distribution([abs(error) for job in jobs.values() for error in job.what_if.values()]),
         "what_if_by": {what: distribution(errors) for what, errors in sorted(by_what.items())},
         "refused": sum(job.refused for job in jobs.values()) / max(sum(job.asked for job in jobs.values()), 1),
-        "idle": distribution(list(idle.values())),
+        "idle": distribution(list(worst["idle"].values())),
         "idle_wrong_ns": dict(wrong.most_common(WORST)),
         "steps_wrong": sum(not job.steps for job in jobs.values()) / max(len(jobs), 1),
         "clock_us": distribution([job.clock_ns / 1000 for job in jobs.values() if job.clock_ns is not None]),
         "wall": distribution([job.wall for job in jobs.values() if job.wall is not None]),
         "worst_seeds": {
-            measure: sorted(errors, key=lambda seed: -errors[seed])[:WORST]
-            for measure, errors in (("composition", composition), ("what_if", what_if), ("idle", idle))
+            measure: sorted(errors, key=lambda seed: -errors[seed])[:WORST] for measure, errors in worst.items()
         },
     }
 
 
-def print_figures(trace_format: str, result: dict[str, Any]) -> None:
-    """A format's table."""
-    print(f"\n{trace_format}, {result['jobs']} jobs, in percentage points   median     p95   worst   worst jobs")
-    what_ifs = [(f"what-if: {what}", values) for what, values in result["what_if_by"].items()]
-    for name, values in (
-        ("path composition", result["composition"]),
-        ("what-if", result["what_if"]),
-        *what_ifs,
-        ("idle time, wrong cause", result["idle"]),
-        ("length of a step", result["wall"]),
-    ):
-        numbers = [values[measure] for measure in ("median", "p95", "worst")]
+def print_figures(title: str, result: dict[str, Any]) -> None:
+    """The table of some jobs."""
+    print(f"\n{title}, {result['jobs']} jobs; percentage points".ljust(60) + "  median     p95   worst   worst jobs")
+    lines = [
+        ("path: difference of a class", result["composition"], "composition"),
+        ("path: a class told too large", result["claimed"], ""),
+        ("what-if", result["what_if"], "what_if"),
+        *((f"what-if: {what}", values, "") for what, values in result["what_if_by"].items()),
+        ("idle time with a wrong cause", result["idle"], "idle"),
+        ("length of a step", result["wall"], ""),
+    ]
+    for name, values, measure in lines:
+        numbers = [values[place] for place in ("median", "p95", "worst")]
         cells = "".join(f"{'-' if number is None else f'{100 * number:.2f}':>8}" for number in numbers)
-        measure = {"path composition": "composition", "what-if": "what_if", "idle time, wrong cause": "idle"}.get(name)
-        print(f"  {name:40}{cells}   {' '.join(map(str, result['worst_seeds'][measure])) if measure else ''}")
+        seeds = " ".join(map(str, result["worst_seeds"].get(measure, [])))
+        print(f"  {name:57}{cells}   {seeds}".rstrip())
     print(f"  refused {result['refused']:.1%} of the what-ifs; steps wrong in {result['steps_wrong']:.1%} of the jobs")
     clocks = ", ".join(f"{name} {us:.3f}" for name, us in result["clock_us"].items() if us is not None)
     print(f"  devices' clocks are off by {clocks} us")
@@ -111,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first job's seed; the others follow")
     parser.add_argument("--formats", nargs="+", choices=list(FORMATS), default=list(FORMATS))
     parser.add_argument("--world", choices=WORLDS, default=WORLDS[0], help="how the jobs are recorded")
+    parser.add_argument("--workers", type=int, default=1, help="how many jobs at once")
     parser.add_argument("--show", type=int, metavar="SEED", help="print truth and answer of one job")
     parser.add_argument("--json", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
@@ -122,9 +127,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = {}
     for trace_format in options.formats:
         seeds = range(options.seed, options.seed + options.jobs)
-        jobs = {seed: errors_of(seed, trace_format, options.world) for seed in seeds}
-        results[trace_format] = figures(jobs)
+        if options.workers > 1:
+            with ProcessPoolExecutor(options.workers) as pool:
+                errors = list(pool.map(errors_of, seeds, repeat(trace_format), repeat(options.world)))
+        else:
+            errors = [errors_of(seed, trace_format, options.world) for seed in seeds]
+        jobs = dict(zip(seeds, errors, strict=True))
+        evident = {seed: job for seed, job in jobs.items() if habits(seed).has_evidence}
+        results[trace_format] = {**figures(jobs), "with_evidence": figures(evident)}
         print_figures(trace_format, results[trace_format])
+        print_figures(f"{trace_format}, with rows for all that the host does", results[trace_format]["with_evidence"])
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -42,6 +42,7 @@ class Errors:
     """What was wrong, ratios in 0..1, null where there is no answer.
 
     `composition`: the largest absolute difference of a class's share of the critical path, and `of_class` which;
+    `claimed`: by how much a class was told too large, unexplained aside.
     `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
     `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
     `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
@@ -51,6 +52,7 @@ class Errors:
 
     composition: float | None
     of_class: str
+    claimed: float | None
     what_if: dict[str, float]
     refused: int
     asked: int
@@ -95,6 +97,7 @@ def compare(truth: Truth, path: Path) -> Errors:
     return Errors(
         abs(differences[worst]) if worst else None,
         worst,
+        max((error for name, error in differences.items() if name != "unexplained"), default=None),
         what_if,
         refused,
         len(answer.what_if),

@@ -25,7 +25,8 @@ US = 1000
 class Habits:
     """What all ranks and steps of a job have in common; times in ns.
 
-    `waits`: how the host waits for its device at a step's end, "" for never, every `each` steps. `kernel_ns`: the
+    `waits`: how the host waits for its device at a step's end every `each` steps, "" for never ("item": an
+    asynchronous copy of the loss and then its stream, "copy": a copy whose call returns after it). `kernel_ns`: the
     median length of each layer's kernel, backward twice that. `straggler`: how much longer kernels of each rank take.
     `bucket`: so many layers share an all-reduce. `work_ns`: the median work between two calls. `has_ops`: the host's
     work has rows; `reads_named`: data loading has; `has_sync_records`: Kineto says what is waited for.
@@ -53,6 +54,11 @@ class Habits:
     has_sync_records: bool
     step_label: str
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether the trace shows what the host did, and what it and the streams waited for."""
+        return self.has_ops and self.reads_named and self.has_sync_records
+
 
 def habits(seed: int) -> Habits:
     """The habits of the job of a seed."""
@@ -65,7 +71,7 @@ def habits(seed: int) -> Habits:
     straggler = [1.0] * ranks
     if draw.random() < 0.5:
         straggler[draw.randrange(ranks)] = draw.uniform(1.05, 1.6)
-    waits = draw.choice(["", "", "item", "item", "device", "stream", "event"])
+    waits = draw.choice(["", "", "item", "item", "copy", "device", "stream", "event"])
     return Habits(
         ranks=ranks,
         steps=steps,
@@ -92,7 +98,12 @@ def habits(seed: int) -> Habits:
 
 def random_job(seed: int) -> Job:
     """The job of a seed."""
-    return _Loop(habits(seed), random.Random(seed)).job()
+    return job_with(habits(seed), seed)
+
+
+def job_with(habits: Habits, seed: int = 0) -> Job:
+    """A job of these habits; the seed draws the lengths of everything in it."""
+    return _Loop(habits, random.Random(seed)).job()
 
 
 class _Loop:
@@ -206,12 +217,14 @@ class _Loop:
         """What the host does at a step's end to wait for its device."""
         habits, builder = self.habits, self.builder
         wake = self._ns(3 * US, 0.3)
-        if habits.waits == "item":
+        if habits.waits in ("item", "copy"):
             self._launch(
-                rank, Sort.MEMCPY, "Memcpy DtoH (Device -> Pageable)", self._ns(2 * US, 0.1), call="cudaMemcpyAsync",
-                op="aten::_local_scalar_dense", size=4, direction="D2H",
+                rank, Sort.MEMCPY, "Memcpy DtoH (Device -> Pageable)", self._ns(2 * US, 0.1),
+                call="cudaMemcpyAsync" if habits.waits == "item" else "cudaMemcpy", op="aten::_local_scalar_dense",
+                size=4, direction="D2H", wake_ns=None if habits.waits == "item" else wake,
             )  # fmt: skip
-            builder.sync(rank, stream=COMPUTE_STREAM, wake_ns=wake)
+            if habits.waits == "item":
+                builder.sync(rank, stream=COMPUTE_STREAM, wake_ns=wake)
         elif habits.waits == "event":
             builder.sync(rank, mark=builder.record(rank, COMPUTE_STREAM), wake_ns=wake)
         else:

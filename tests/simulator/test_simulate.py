@@ -150,6 +150,12 @@ def test_the_truth_of_random_jobs_adds_up(seed):
         ratios = {what: truth.what_if(window, what) for what in REMOVED}
         assert all(0 <= ratio <= 1 for ratio in ratios.values())
         assert ratios["collectives"] <= ratios["collective_transfers"]
+        # What is on the path is a chain of waits, whatever else takes no time; only peers may no longer be waited for.
+        path = truth.composition(window)
+        for what, (parts, apart) in REMOVED.items():
+            if not apart:
+                remaining = sum(ns for part, ns in path.items() if part not in parts)
+                assert remaining <= ratios[what] * (window[1] - window[0]) + 1e-6
     for rank in range(truth.job.ranks):
         for stretch in truth.idle(rank):
             assert sum(piece.end - piece.start for piece in stretch.pieces) == stretch.end - stretch.start
