@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.frames import events
-from tracekit.columns import categorical, check, concat, constant, distinct, frame, records
+from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, records
 from tracekit.errors import TraceError
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, KIND_DTYPE, Trace
 
@@ -133,3 +133,10 @@ def test_rows_are_equal_where_all_columns_are(rows):
     which, first = distinct(np.array([a for a, _ in rows], np.int64), np.array([b for _, b in rows], np.uint64))
     assert [rows[first[code]] for code in which] == rows
     assert len(first) == len(set(rows))
+
+
+def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():
+    asked = []
+    column = categorical(["a", "bb", None], np.array([1, 0, 2, 1]))
+    lengths = by_label(column, lambda label: asked.append(label) or len(label), -1)
+    assert (lengths.tolist(), asked) == ([2, 1, -1, 2], ["a", "bb"])

@@ -3,7 +3,7 @@
 Rows that are equal in some columns are found here too, with whole columns at a time: no Python object a row.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -64,6 +64,11 @@ def categorical(labels: Sequence[str | None], which: NDArray[np.int64]) -> pd.Ca
     place = {label: code for code, label in enumerate(dict.fromkeys(label for label in labels if label is not None))}
     codes = np.array([-1 if label is None else place[label] for label in labels], np.int64)
     return pd.Categorical.from_codes(codes[which], categories=pd.Index(list(place), dtype="str"))
+
+
+def by_label(column: pd.Categorical, value_of: Callable[[str], Any], null: Any = False) -> NDArray[Any]:
+    """`value_of` the text in every row of a categorical column, asked once for each text; `null` where it is null."""
+    return np.take([*map(value_of, column.categories), null], column.codes, axis=0)
 
 
 def constant(value: str, length: int) -> pd.Categorical:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical
+from tracekit.columns import by_label, categorical
 from tracekit.errors import TracekitError
 from tracekit.vocabulary.copies import DIRECTIONS
 from tracekit.vocabulary.kinds import Kind, KnownBy
@@ -143,5 +143,4 @@ def _matches(events: pd.DataFrame, rules: Sequence[Rule]) -> list[NDArray[np.boo
 
 def _matching(pattern: re.Pattern[str], column: pd.Series) -> NDArray[np.bool_]:
     """In which rows of a categorical column the pattern is found; in a null it is not."""
-    matches = [pattern.search(str(value)) is not None for value in column.cat.categories]
-    return np.array([*matches, False])[column.cat.codes]
+    return by_label(column.array, lambda value: pattern.search(str(value)) is not None)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical
+from tracekit.columns import by_label, categorical
 from tracekit.errors import TraceError
 from tracekit.readers.chrome.json_text import BROKEN, Event, Text, repaired
 from tracekit.readers.content import Content
@@ -72,9 +72,7 @@ class Document:
 
     def of(self, *names: str) -> NDArray[np.bool_]:
         """Whether each event, shape (n,), is of one of the categories `names`, which are in lower case."""
-        matches = np.array([category.lower() in names for category in self.cat.categories] + [False], np.bool_)
-        mask: NDArray[np.bool_] = matches[self.cat.codes]
-        return mask
+        return by_label(self.cat, lambda category: category.lower() in names)
 
     @cached_property
     def processes(self) -> dict[str, str]:

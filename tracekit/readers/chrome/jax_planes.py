@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, distinct
+from tracekit.columns import by_label, categorical, distinct
 from tracekit.readers import xspace
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
@@ -102,15 +102,12 @@ class JsonPlane:
             return self.links[stat]
         if stat not in self.texts:
             return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
-        codes = self.texts[stat].codes
-        values = [_integer(text) for text in [*self.texts[stat].categories, ""]]
-        bits = np.array([(value or 0) & 2**64 - 1 for value in values], np.uint64).view(np.int64)
-        return bits[codes], np.array([value is not None for value in values], bool)[codes]
+        bits = by_label(self.texts[stat], lambda text: np.uint64((_integer(text) or 0) & 2**64 - 1), np.uint64(0))
+        return bits.view(np.int64), by_label(self.texts[stat], lambda text: _integer(text) is not None)
 
     def reals(self, stat: str) -> NDArray[np.float64]:
         """The numeric stat of every event, shape (n,), nan where absent or no number."""
-        texts = self.strings(stat)
-        return np.asarray(np.array([*map(_real, texts.categories), np.nan])[texts.codes])
+        return by_label(self.strings(stat), _real, np.nan)
 
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat."""
@@ -321,7 +318,7 @@ def thunk_ends(
     `run` the device that an op ran on and the run of a program there, -1 if the event is no op. An op whose end is not
     found has no `_p`. Guessed are the ops of which several of one name were open, on other threads, when an end came.
     """
-    ends = np.array([*(name.startswith(END) for name in names.categories), False], bool)[names.codes]
+    ends = by_label(names, lambda name: name.startswith(END))
     bare = [*(name.removeprefix(END) for name in names.categories), ""]
     op = pd.factorize(pd.Index(bare, dtype="str"))[0].astype(np.int64)[names.codes]
     rows = np.flatnonzero((run >= 0) | ends)

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
@@ -161,11 +161,7 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
 
 def _steps(document: Document) -> Rows:
     """The number in the name of every event that is a step of the profiler, -1 for the others."""
-    numbers = [step_number(name) for name in document.name.categories]
-    step: Rows = np.array([*(-1 if number is None else number for number in numbers), -1], np.int64)[
-        document.name.codes
-    ]
-    return step
+    return by_label(document.name, lambda name: -1 if (number := step_number(name)) is None else number, -1)
 
 
 def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threads) -> pd.DataFrame:

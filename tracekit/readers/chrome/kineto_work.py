@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import unknown
 from tracekit.readers.chrome import Document
 from tracekit.readers.nested import innermost
@@ -190,8 +190,7 @@ def _annotations(document: Document, rows: Rows, launch: Rows, annotations: Rows
 
     Older files tell only there what a collective is: their kernels may all be called SendRecv, whatever they do.
     """
-    names_collective = [bool(_ANNOTATION.match(name)) for name in document.name.categories]
-    annotations = annotations[np.array([*names_collective, False], bool)[document.name.codes[annotations]]]
+    annotations = annotations[by_label(document.name[annotations], lambda name: _ANNOTATION.match(name) is not None)]
     rows = rows[launch[rows] >= 0]
     annotation = around(document, launch[rows], annotations)
     rows, annotation = rows[annotation >= 0], annotation[annotation >= 0]

@@ -7,14 +7,13 @@ operators' names: src/profiler/profiler.h, src/ndarray/ndarray.cc and src/kvstor
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known, type_of, unknown
 from tracekit.readers import nested
 from tracekit.readers.chrome import Dialect, Document
@@ -43,11 +42,10 @@ def read(document: Document, path: Path) -> Trace:
     """
     pairs, notes = _pairs(document)
     process, name = _processes(document, pairs[:, 0]), document.name[pairs[:, 0]]
-    on_context = _passes(process, lambda context: bool(_CONTEXT.fullmatch(context)))
-    repeats = _passes(process, lambda process_name: process_name in (_OPERATOR, _CUSTOM))
-    repeats &= ~_passes(name, lambda operator_name: _PYTHON in operator_name)
+    on_context = by_label(process, lambda context: _CONTEXT.fullmatch(context) is not None)
+    repeats = np.asarray(process.isin([_OPERATOR, _CUSTOM])) & ~by_label(name, lambda operator: _PYTHON in operator)
     operators = on_context if on_context.any() else repeats
-    errands = operators & _passes(name, lambda operator_name: _bare(operator_name) in MXNET_ERRANDS)
+    errands = operators & by_label(name, lambda operator: _bare(operator) in MXNET_ERRANDS)
     work = operators & ~errands
     host = path.name.removesuffix(".gz").removesuffix(".json")
     events = _events(document, host, pairs[work], process[work])
@@ -71,12 +69,6 @@ def read(document: Document, path: Path) -> Trace:
     )
 
 
-def _passes(column: pd.Categorical, test: Callable[[str], bool]) -> NDArray[np.bool_]:
-    """Which values of `column` pass `test`, asked once per distinct one; null does not."""
-    passed: NDArray[np.bool_] = np.array([*map(test, column.categories), False], bool)[column.codes]
-    return passed
-
-
 def _processes(document: Document, rows: NDArray[np.int64]) -> pd.Categorical:
     """The name of the process of each of the events `rows`."""
     names = [document.processes.get(pid, "") for pid in document.pid.categories]
@@ -89,10 +81,8 @@ def _pairs(document: Document) -> tuple[NDArray[np.int64], list[str]]:
     An end closes the last open begin of its process, thread and name: the file's order tells, not time, since
     asynchronous operators overlap on the thread that reports them done.
     """
-    codes = document.ph.codes
     sides = {text: (at, step) for at, (a, b) in enumerate(_CLOSES.items()) for text, step in ((a, 1), (b, -1))}
-    kind = np.array([*(sides.get(text, (0, 0))[0] for text in document.ph.categories), 0], np.int64)[codes]
-    step = np.array([*(sides.get(text, (0, 0))[1] for text in document.ph.categories), 0], np.int64)[codes]
+    kind, step = by_label(document.ph, lambda text: sides.get(text, (0, 0)), (0, 0)).T
     rows = np.flatnonzero((step != 0) & document.timed)
     key = distinct(kind[rows], document.pid.codes[rows], document.tid.codes[rows], document.name.codes[rows])[0]
     order = np.argsort(key, kind="stable")

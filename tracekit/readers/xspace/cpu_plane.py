@@ -402,8 +402,7 @@ def _functions(events: HostEvents, is_call: NDArray[np.bool_]) -> tuple[NDArray[
     """The calls that hold no other, by start, and the function in whose `PjitFunction` each stands, "" for none."""
     jitted = [jitted_function(name) for name in events.names.categories]
     functions = ["" if function is None else _bare(function) for function in jitted]
-    is_function = np.array([*(function is not None for function in jitted), False], bool)[events.names.codes]
-    rows = np.flatnonzero(is_call | is_function)
+    rows = np.flatnonzero(is_call | events.with_name(lambda name: jitted_function(name) is not None))
     rows = rows[np.lexsort((-events.end[rows], events.start[rows], events.line[rows]))]
     columns = (rows, *(column[rows] for column in (events.line, events.start, events.end, events.names.codes, is_call)))
     around: list[tuple[int, int, str, int]] = []  # line, end, function, the call's row or -1

@@ -17,7 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.devices import number
 from tracekit.readers.hlo.instruction import MOVES, Op
 from tracekit.readers.xspace import planes
 from tracekit.readers.xspace.host_events import Calls
@@ -55,17 +56,6 @@ _ROCM = ("kind:", "__amd_rocclr")
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """What is known of a GPU beside its plane: `alone` if the file has no other, so that no copy leads to one."""
-
-    host: str
-    device: str
-    ordinal: int
-    alone: bool
-    calls: Calls
-
-
-@dataclass(frozen=True)
 class CopyRecord:
     """The memories at both ends of a copy as CUPTI names them (GetMemoryKindName), "" where the text does not; its
     size, None if that is not known; `leaves` if it goes to another GPU, should it go from device to device."""
@@ -90,16 +80,18 @@ class _Evidence(NamedTuple):
     leaves: bool
 
 
-def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
-    """The rows of a GPU, of those of the events that have a time."""
+def read(
+    host: str, device: str, events: PlaneEvents, lookup: planes.Lookup, calls: Calls, is_alone: bool
+) -> DeviceRows:
+    """The rows of a GPU, of those of the events that have a time; `is_alone` if no other GPU is there to copy to."""
     plane = events.plane
     events, notes = _work(events)
     rows = events.rows
-    data = planes.event_columns(gpu.host, plane, rows)
+    data = planes.event_columns(host, plane, rows)
     hlo = planes.hlo_ops(plane, rows, lookup)
     details = plane.strings("memcpy_details")[rows]
     is_memset = plane.has("Memset_details")[rows]
-    copy_records = [*(copy_record(str(text), gpu.ordinal) for text in details.categories), CopyRecord()]
+    copy_records = [*(copy_record(str(text), number(device) or 0) for text in details.categories), CopyRecord()]
     # Rows that are alike in all of this are classified once.
     which, first = distinct(hlo.which, data["name"].codes, data["lane"].codes, details.codes, is_memset)
     ops = [hlo.ops[at][1] for at in hlo.which[first]]
@@ -111,14 +103,14 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
     data |= planes.hlo_columns(ops, classes, which)
     data["host_memory"] = categorical([copy.host_memory for copy in copy_records], details.codes)
     data["direction"], unproven = _directions(
-        gpu, events, [_evidence(*row) for row in zip(classes, ops, records, strict=True)], which
+        events, [_evidence(*row) for row in zip(classes, ops, records, strict=True)], which, calls, is_alone
     )
     sizes = np.array([-1 if copy.bytes is None else copy.bytes for copy in copy_records], np.int64)[details.codes]
     # The record's own size, else that of the HLO op.
     data["bytes"] = pd.arrays.IntegerArray(
         np.where(sizes >= 0, sizes, data["bytes"].to_numpy(np.int64, na_value=-1)), (sizes < 0) & data["bytes"].isna()
     )
-    data["device"] = constant(gpu.device, len(rows))
+    data["device"] = constant(device, len(rows))
     data["start_ps"], data["end_ps"] = events.start[rows], events.end[rows]
     data["op"] = pd.arrays.IntegerArray(hlo.which, hlo.mask(lambda name, op: name == ""))
     data["occupancy_ratio"] = _occupancy(plane, rows)
@@ -127,7 +119,11 @@ def read(gpu: Gpu, events: PlaneEvents, lookup: planes.Lookup) -> DeviceRows:
             f"{unproven} device-to-device copies have no direction: ROCm does not record whether they stay within one "
             "device or go to another."
         )
-    notes += _hlo_notes(hlo) + _graph_notes(gpu, events, hlo)
+    if missing := sum(name != "" and op is None for name, op in hlo.ops):
+        notes.append(
+            f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."
+        )
+    notes += _graph_notes(events, hlo, calls)
     return DeviceRows(frame(EVENT_COLUMNS, data), hlo.operations, notes)
 
 
@@ -148,8 +144,7 @@ def _evidence(classification: kinds.Classification, op: Op | None, copy: CopyRec
 
 def waits(plane: Plane) -> NDArray[np.int64]:
     """The events that record waiting: they are no work."""
-    codes = np.flatnonzero([sync_call(name) is not None for name in plane.names.categories])
-    return np.flatnonzero(np.isin(plane.names.codes, codes)) if len(codes) else codes
+    return np.flatnonzero(by_label(plane.names, lambda name: sync_call(name) is not None))
 
 
 def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
@@ -165,11 +160,7 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
         rows = rows[stream | (overhead & plane.numbers("correlation_id")[1][rows])]
         if unknown:
             notes.append(f"lines of unknown meaning were skipped: {', '.join(unknown)}.")
-    waits = [
-        sync_call(name) is not None or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
-        for name in plane.names.categories
-    ]
-    idle = np.isin(plane.names.codes[rows], np.flatnonzero(waits)) if any(waits) else np.zeros(len(rows), bool)
+    idle = by_label(plane.names, _is_no_work)[rows]
     for stat in _MEMORY_STATS:
         idle |= plane.has(stat)[rows]
     if idle.any():
@@ -178,38 +169,44 @@ def _work(events: PlaneEvents) -> tuple[PlaneEvents, list[str]]:
     return replace(events, rows=rows), notes
 
 
+def _is_no_work(name: str) -> bool:
+    """Whether events of this name record waiting, or of unified memory what is no copy."""
+    return sync_call(name) is not None or (name.startswith(_UNIFIED) and not name.startswith(_UNIFIED_COPY))
+
+
 def _occupancy(plane: Plane, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """The theoretical occupancy of each row, 0..1, nan where it was not computed (a copy, and all of ROCm)."""
     percent = plane.reals("theoretical_occupancy_pct")[rows]
     if np.isnan(percent).all():
         details = plane.strings("kernel_details")[rows]
-        texts = [_OCCUPANCY.search(str(text)) for text in details.categories]
-        percent = np.array([*(float(text[1]) if text else np.nan for text in texts), np.nan])[details.codes]
+        percent = by_label(
+            details, lambda text: float(match[1]) if (match := _OCCUPANCY.search(text)) else np.nan, np.nan
+        )
     return np.where((percent > 0) & (percent <= 100), percent / 100, np.nan)
 
 
 def _directions(
-    gpu: Gpu, events: PlaneEvents, evidence: list[_Evidence | None], which: NDArray[np.int64]
+    events: PlaneEvents, evidence: list[_Evidence | None], which: NDArray[np.int64], calls: Calls, is_alone: bool
 ) -> tuple[pd.Categorical, int]:
     """The direction of each row, and how many copies between devices have none for being of ROCm.
 
-    `which` (n,) tells the evidence of each row. A copy of which that tells nothing has the direction of the call that
-    launched it.
+    `which` (n,) tells the evidence of each row. A copy of which that tells nothing has the direction of the one of the
+    `calls` that launched it.
     """
     plane = events.plane
     moves = np.flatnonzero(np.array([each is not None for each in evidence], bool)[which])
     mute = np.array([each is not None and not any(each.texts) for each in evidence], bool)[which[moves]]
-    code, calls = np.full(len(moves), -1), [""]
+    code, call_names = np.full(len(moves), -1), [""]
     if mute.any():
         ids, has_id = plane.numbers("correlation_id")
-        call = gpu.calls.of(ids[events.rows[moves[mute]]], has_id[events.rows[moves[mute]]])
-        code[mute], calls = call.codes, [*map(str, call.categories), ""]
+        call = calls.of(ids[events.rows[moves[mute]]], has_id[events.rows[moves[mute]]])
+        code[mute], call_names = call.codes, [*map(str, call.categories), ""]
     pair, first = distinct(which[moves], code)
-    of_rocm = not gpu.alone and _of_rocm(plane)
+    of_rocm = not is_alone and _of_rocm(plane)
     ways, unproven = [], []
     for at in first:
         if (of_copy := evidence[which[moves[at]]]) is not None:
-            texts, apart = (*of_copy.texts, calls[code[at]]), True if of_copy.leaves else None
+            texts, apart = (*of_copy.texts, call_names[code[at]]), True if of_copy.leaves else None
             ways.append(copies.direction(*texts, apart=apart, either=of_rocm and not of_copy.within))
             unproven.append(ways[-1] is None and copies.direction(*texts, apart=apart) is not None)
     of_row = np.full(len(which), len(ways))
@@ -223,23 +220,12 @@ def _of_rocm(plane: Plane) -> bool:
     return plane.stats.get("device_vendor") == "AMD" or any(text.startswith(_ROCM) for text in texts)
 
 
-def _hlo_notes(hlo: planes.HloOps) -> list[str]:
-    """The note on ops that no proto describes."""
-    missing = sum(name != "" and op is None for name, op in hlo.ops)
-    if not missing:
-        return []
-    return [f"{missing} of {len(hlo.ops)} distinct ops have no HLO proto: their kernels are classified by name."]
-
-
-def _graph_notes(gpu: Gpu, events: PlaneEvents, hlo: planes.HloOps) -> list[str]:
+def _graph_notes(events: PlaneEvents, hlo: planes.HloOps, calls: Calls) -> list[str]:
     """The note on what CUDA graphs hide: their kernels, which then are one row, or the HLO names of these."""
     plane, rows = events.plane, events.rows
     ids, _ = plane.numbers("correlation_id")
-    is_whole = np.array([*(name.startswith(_GRAPH_AS_A_WHOLE) for name in plane.names.categories), False], bool)
-    whole = is_whole[plane.names.codes[rows]]
-    in_graph = whole | (plane.numbers("cuda_graph_id")[0][rows] > 0)
-    if len(gpu.calls.graphs):
-        in_graph |= np.isin(ids[rows], gpu.calls.graphs)
+    whole = by_label(plane.names, lambda name: name.startswith(_GRAPH_AS_A_WHOLE))[rows]
+    in_graph = whole | (plane.numbers("cuda_graph_id")[0][rows] > 0) | np.isin(ids[rows], calls.graphs)
     hidden = in_graph & hlo.mask(lambda name, op: op is None or op.does in kinds.CONTROL_FLOW)
     if not hidden.any():
         return []

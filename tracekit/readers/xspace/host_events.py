@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import union_categoricals
 
 from tracekit import intervals
-from tracekit.columns import categorical, constant, frame
+from tracekit.columns import by_label, categorical, constant, frame
 from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
 from tracekit.vocabulary.host_calls import (
@@ -50,8 +51,7 @@ class HostEvents:
 
     def with_name(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which events have a name that passes `test`, asked once per distinct name."""
-        passes = np.array([*map(test, self.names.categories), False], bool)
-        return np.asarray(passes[self.names.codes])
+        return by_label(self.names, test)
 
     def rows(self, mask: NDArray[np.bool_]) -> intervals.Intervals:
         """The intervals of the events in `mask`."""
@@ -117,59 +117,45 @@ def host_columns(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls of the host planes of one file; nothing is looked at until it is asked for."""
+    """The n calls of the host in one file that have a correlation id: the `ids` (n,), and the `names`."""
 
-    planes: tuple[Plane, ...]
+    ids: NDArray[np.int64]
+    names: pd.Categorical
 
     def of(self, ids: NDArray[np.int64], has_id: NDArray[np.bool_]) -> pd.Categorical:
         """The name of the first call with each correlation id, null where there is none; both (n,), as the result."""
-        call_ids, names = self._first
-        if len(call_ids) == 0:
-            return pd.Categorical.from_codes(np.full(len(ids), -1), dtype=names.dtype)
-        at = np.minimum(np.searchsorted(call_ids, ids), len(call_ids) - 1)
-        codes = np.where(has_id & (call_ids[at] == ids), names.codes[at], -1)
-        return pd.Categorical.from_codes(codes, dtype=names.dtype)
+        call_ids, first = self._first
+        # The place after the last stands for no call.
+        at = np.searchsorted(call_ids, ids)
+        has_call = has_id & (np.append(call_ids, 0)[at] == ids) & (at < len(call_ids))
+        codes = np.where(has_call, np.append(self.names.codes[first], -1)[at], -1)
+        return pd.Categorical.from_codes(codes, dtype=self.names.dtype)
 
-    def ids(self, test: Callable[[str], bool]) -> NDArray[np.int64]:
+    def ids_of(self, test: Callable[[str], bool]) -> NDArray[np.int64]:
         """The correlation ids of the calls whose name passes `test`, asked once per distinct name."""
-        parts = [np.zeros(0, np.int64)]
-        for plane in self.planes:
-            codes = np.flatnonzero([test(name) for name in plane.names.categories])
-            if len(codes):
-                values, there = plane.numbers("correlation_id")
-                parts.append(values[there & np.isin(plane.names.codes, codes)])
-        return np.concatenate(parts)
+        return np.asarray(self.ids[by_label(self.names, test)])
 
     @cached_property
     def graphs(self) -> NDArray[np.int64]:
         """The correlation ids of the calls that launch a CUDA graph, which its kernels share."""
-        return self.ids(launches_graph)
-
-    @property
-    def highest(self) -> int:
-        """The highest correlation id of any call, 0 if there is none."""
-        highest_ids = [0]
-        for plane in self.planes:
-            ids, there = plane.numbers("correlation_id")
-            highest_ids.append(int(ids[there].max(initial=0)))
-        return max(highest_ids)
+        return self.ids_of(launches_graph)
 
     @cached_property
-    def _first(self) -> tuple[NDArray[np.int64], pd.Categorical]:
-        """The correlation ids in rising order and the name of the first call of each."""
-        ids: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
-        names: list[pd.Categorical] = [pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))]
-        for plane in self.planes:
-            values, there = plane.numbers("correlation_id")
-            ids.append(values[there])
-            names.append(plane.names[there])
-        call_ids, first = np.unique(np.concatenate(ids), return_index=True)
-        return call_ids, pd.api.types.union_categoricals(names)[first]
+    def _first(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The correlation ids in rising order and the place of the first call of each."""
+        ids, first = np.unique(self.ids, return_index=True)
+        return ids, first
 
 
 def calls(space: XSpace) -> Calls:
     """The calls on all host planes of a file."""
-    return Calls(tuple(plane for plane in space.planes if is_host(plane)))
+    ids: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+    names: list[pd.Categorical] = [pd.Categorical.from_codes([], categories=pd.Index([], dtype="str"))]
+    for plane in filter(is_host, space.planes):
+        values, has_id = plane.numbers("correlation_id")
+        ids.append(values[has_id])
+        names.append(plane.names[has_id])
+    return Calls(np.concatenate(ids), union_categoricals(names))
 
 
 def is_host(plane: Plane) -> bool:

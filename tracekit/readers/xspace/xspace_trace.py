@@ -7,22 +7,21 @@ with either was not cut.
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import concat, frame
-from tracekit.devices import is_sparse_core, number, type_of
+from tracekit.columns import by_label, concat, frame
+from tracekit.devices import is_sparse_core, type_of
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, tpu_plane, xspace_file
-from tracekit.readers.xspace.host_events import Calls, HostEvents
-from tracekit.readers.xspace.planes import DeviceRows, Lookup, Plane, PlaneEvents, XSpace, line_names
+from tracekit.readers.xspace.host_events import HostEvents
+from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents, XSpace, line_names
 from tracekit.readers.xspace.programs import METADATA, programs, with_operations
-from tracekit.readers.xspace.tpu_plane import ProgramLaunches
 from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
@@ -82,9 +81,19 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     first_id = _free_id(calls, unix_ns)
     program_launches = tpu_plane.program_launches(host, hosts, first_id)
     devices = _devices(space)
-    gpus = sum(type_of(device) == "gpu" for _, device in devices)
-    context = _Context(host, gpus, _longest_ps(space), of_file.op, calls, program_launches)
-    read_devices = [_device_rows(plane, device, plane.start_ps(base_ns) - zero, context) for plane, device in devices]
+    is_alone = sum(type_of(device) == "gpu" for _, device in devices) == 1
+
+    def device_rows(plane: Plane, device: str) -> DeviceRows:
+        events, notes = _timed(plane, plane.start_ps(base_ns) - zero, _longest_ps(space))
+        if len(plane) == 0:
+            rows = DeviceRows(frame(EVENT_COLUMNS), [], [])
+        elif type_of(device) == "gpu":
+            rows = gpu_plane.read(host, device, events, of_file.op, calls, is_alone)
+        else:
+            rows = tpu_plane.read(host, device, events, of_file.op, program_launches)
+        return replace(rows, notes=[*notes, *rows.notes])
+
+    read_devices = [device_rows(plane, device) for plane, device in devices]
     threads = [events for events in hosts if events.plane.name == _HOST]
     free_id = first_id + len(program_launches.launches)
     read_threads = [cpu_plane.read(host, events, of_file.op, bool(devices), free_id) for events in threads]
@@ -143,36 +152,13 @@ def _devices(space: XSpace) -> list[tuple[Plane, str]]:
     return [(plane, device) for plane in space.planes if (device := device_name(plane.name))]
 
 
-@dataclass(frozen=True)
-class _Context:
-    """What is known of a file beside the plane that is read: the host's name, the number of its GPUs, how long an
-    event can be, what HLO says of its ops, the calls of its host, and those that started programs on TPUs."""
-
-    host: str
-    gpus: int
-    longest_ps: int
-    lookup: Lookup
-    calls: Calls
-    program_launches: ProgramLaunches
-
-
-def _device_rows(plane: Plane, device: str, start: NDArray[np.int64], context: _Context) -> DeviceRows:
-    """The rows of one device plane; `start` (n,) holds the events' starts in ps."""
-    if len(plane) == 0:
-        return DeviceRows(frame(EVENT_COLUMNS), [], [])
+def _timed(plane: Plane, start: NDArray[np.int64], longest_ps: int) -> tuple[PlaneEvents, list[str]]:
+    """The events of a device plane that have a time, and a note on others; `start` (n,) is in ps."""
     end = start + plane.duration_ps
     # Aggregated events have no time, and an overflowed duration is none: neither can be a row.
-    valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start)
-    valid &= plane.duration_ps <= context.longest_ps
-    events = PlaneEvents(plane, start, end, np.flatnonzero(valid))
-    if type_of(device) == "gpu":
-        gpu = gpu_plane.Gpu(context.host, device, number(device) or 0, alone=context.gpus == 1, calls=context.calls)
-        rows = gpu_plane.read(gpu, events, context.lookup)
-    else:
-        rows = tpu_plane.read(context.host, device, events, context.lookup, context.program_launches)
-    if valid.all():
-        return rows
-    return replace(rows, notes=[f"{(~valid).sum()} events without a valid time were skipped.", *rows.notes])
+    valid = (plane.occurrences < 0) & (plane.duration_ps >= 0) & (end >= start) & (plane.duration_ps <= longest_ps)
+    notes = [] if valid.all() else [f"{(~valid).sum()} events without a valid time were skipped."]
+    return PlaneEvents(plane, start, end, np.flatnonzero(valid)), notes
 
 
 def _device_notes(devices: list[tuple[Plane, str]], read_devices: list[DeviceRows]) -> list[str]:
@@ -289,7 +275,7 @@ def _free_id(calls: host_events.Calls, unix_ns: int | None) -> int:
     It is the microsecond at which the file begins, if that is known: windows of one process, read from several files,
     then share no ids, since a call takes longer than that.
     """
-    return max(calls.highest + 1, (unix_ns or 0) // 1000)
+    return max(int(calls.ids.max(initial=0)) + 1, (unix_ns or 0) // 1000)
 
 
 def _missing(space: XSpace) -> list[str]:
@@ -299,7 +285,11 @@ def _missing(space: XSpace) -> list[str]:
     platforms = {type_of(device) for _, device in devices}
     host = next((plane for plane in space.planes if plane.name == _HOST), None)
     notes = _lost_launches(space, [plane for plane, device in devices if type_of(device) == "gpu"])
-    if host is not None and "tpu" not in platforms and _calls(host, TPU_LAUNCHES):
+    if (
+        host is not None
+        and "tpu" not in platforms
+        and by_label(host.names, lambda name: name.startswith(TPU_LAUNCHES)).any()
+    ):
         notes.append(
             "The host ran programs on a TPU, but the file contains no TPU plane: it is truncated, or the profiler "
             "could not record the TPU."
@@ -321,7 +311,7 @@ def _missing(space: XSpace) -> list[str]:
 
 def _lost_launches(space: XSpace, gpus: list[Plane]) -> list[str]:
     """The note on launches of the host that no event of a GPU answers."""
-    launched = host_events.calls(space).ids(launches)
+    launched = host_events.calls(space).ids_of(launches)
     executed = [np.zeros(0, np.int64)]
     for plane in gpus:
         ids, has_id = plane.numbers("correlation_id")
@@ -334,9 +324,3 @@ def _lost_launches(space: XSpace, gpus: list[Plane]) -> list[str]:
         f"{unanswered} of {len(launched)} kernels and copies that the host launched are missing ({what}): the file is "
         "truncated, or the profiler dropped them."
     ]
-
-
-def _calls(host: Plane, prefixes: tuple[str, ...]) -> bool:
-    """Whether the host called any function whose name starts so."""
-    codes = np.flatnonzero([name.startswith(prefixes) for name in host.names.categories])
-    return bool(np.isin(host.names.codes, codes).any())
