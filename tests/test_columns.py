@@ -136,7 +136,7 @@ def test_rows_are_equal_where_all_columns_are(rows):
 
 
 def test_each_label_is_asked_once_and_null_has_an_answer_of_its_own():
-    asked = []
+    questions = []
     column = categorical(["a", "bb", None], np.array([1, 0, 2, 1]))
-    lengths = by_label(column, lambda label: asked.append(label) or len(label), -1)
-    assert (lengths.tolist(), asked) == ([2, 1, -1, 2], ["a", "bb"])
+    lengths = by_label(column, lambda label: questions.append(label) or len(label), -1)
+    assert (lengths.tolist(), questions) == ([2, 1, -1, 2], ["a", "bb"])

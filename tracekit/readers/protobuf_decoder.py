@@ -11,6 +11,9 @@ from typing import Any
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
+Span = tuple[int, int]
+
+
 class Broken(Exception):
     """Bytes that are no valid message; `args[0]` is the offset in the buffer."""
 
@@ -80,3 +83,47 @@ def fields(buf: Any, start: int, end: int) -> Iterator[tuple[int, int, int, int]
 def text(buf: Any, start: int, end: int) -> str:
     """The string in [start, end); bytes that are no UTF-8 stay visible as `\\xNN`."""
     return bytes(buf[start:end]).decode("utf-8", errors="backslashreplace")
+
+
+class Fields:
+    """The fields of the message that fills a span of `buf`, bytes or a memory map, to be asked for by number."""
+
+    def __init__(self, buf: Any, span: Span) -> None:
+        self.buf = buf
+        self._values: dict[int, list[tuple[int, int, int]]] = {}
+        for number, wire_type, start, end in fields(buf, *span):
+            self._values.setdefault(number, []).append((wire_type, start, end))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._values
+
+    def numbers(self, number: int) -> list[int]:
+        """The integers of a field, packed or not."""
+        values = []
+        for wire_type, at, end in self._values.get(number, []):
+            if wire_type not in (VARINT, LENGTH):
+                continue
+            while at < end:
+                value, at = varint(self.buf, at, end)
+                values.append(value)
+        return values
+
+    def number(self, number: int, absent: int = 0) -> int:
+        """The integer of a field, `absent` if it is not written."""
+        return next(iter(self.numbers(number)), absent)
+
+    def messages(self, number: int) -> list[Span]:
+        """The spans of a message or string field."""
+        return [(start, end) for wire_type, start, end in self._values.get(number, []) if wire_type == LENGTH]
+
+    def of(self, number: int) -> "list[Fields]":
+        """The fields of each message in a field."""
+        return [Fields(self.buf, span) for span in self.messages(number)]
+
+    def texts(self, number: int) -> list[str]:
+        """The strings of a field."""
+        return [text(self.buf, *span) for span in self.messages(number)]
+
+    def text(self, number: int) -> str:
+        """The string of a field, "" if it is not written."""
+        return next((text(self.buf, *span) for span in self.messages(number)), "")

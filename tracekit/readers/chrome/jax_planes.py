@@ -55,33 +55,12 @@ Links = dict[str, tuple[NDArray[np.int64], NDArray[np.bool_]]]
 
 
 @dataclass(frozen=True)
-class JsonPlane:
-    """One process of the file as a plane (planes.Plane); no event is aggregated, and the plane has no stats."""
+class JsonPlane(Plane):
+    """One process of the file as a plane; no event is aggregated, and the plane has no stats."""
 
-    name: str
-    lines: list[Line]
-    line: NDArray[np.int64]
-    names: pd.Categorical
-    metadata_id: NDArray[np.int64]
-    duration_ps: NDArray[np.int64]
     metadata: list[EventMetadata]
-    base_ns: int
-    offset_ps: NDArray[np.int64]
     texts: dict[str, pd.Categorical]
     links: Links
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    @property
-    def occurrences(self) -> NDArray[np.int64]:
-        """No event is aggregated: -1 for all."""
-        return np.full(len(self), -1, np.int64)
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """None: the format has no stats of planes."""
-        return {}
 
     @property
     def event_ids(self) -> list[int]:
@@ -91,10 +70,6 @@ class JsonPlane:
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`."""
         return self.metadata[event_id]
-
-    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
-        """Start of every event in picoseconds since `base_ns`."""
-        return self.offset_ps + (self.base_ns - base_ns) * 1000
 
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one; text that is no 64 bit integer is none."""
@@ -202,28 +177,26 @@ def _plane(
     which, first = distinct(name_codes, long.codes, category.codes)
     names_by_code, long_names = [*map(str, document.name.categories), ""], [*map(str, long.categories), ""]
     short, full = [names_by_code[code] for code in name_codes[first]], [long_names[code] for code in long.codes[first]]
-    names = categorical([text or label for text, label in zip(full, short, strict=True)], which)
-    start, duration = document.start_ps[rows], document.duration_ps[rows]
-    # JAX writes an event without duration as one picosecond; no clock is that fine.
-    duration = np.where(duration == 1, 0, duration)
-    links, notes = _ends(texts, names, line, start, duration) if name == _HOST else ({}, [])
+    duration = document.duration_ps[rows]
     plane = JsonPlane(
         name=name,
         lines=lines,
         line=line,
-        names=names,
         metadata_id=which,
-        duration_ps=duration,
+        offset_ps=document.start_ps[rows] + (document.base_ps - base_ns * 1000),
+        # JAX writes an event without duration as one picosecond; no clock is that fine.
+        duration_ps=np.where(duration == 1, 0, duration),
+        occurrences=np.broadcast_to(np.int64(-1), len(rows)),
+        stats={},
         metadata=[
             EventMetadata(text or label, label if text else "", _values(args))
             for text, label, args in zip(full, short, document.args(rows[first], dict), strict=True)
         ],
-        base_ns=base_ns,
-        offset_ps=start + (document.base_ps - base_ns * 1000),
         texts=texts,
-        links=links,
+        links={},
     )
-    return plane, notes
+    links, notes = _ends(plane) if name == _HOST else ({}, [])
+    return replace(plane, links=links), notes
 
 
 def _lines(
@@ -243,20 +216,15 @@ def _lines(
     )
 
 
-def _ends(
-    texts: dict[str, pd.Categorical],
-    names: pd.Categorical,
-    line: NDArray[np.int64],
-    start: NDArray[np.int64],
-    duration: NDArray[np.int64],
-) -> tuple[Links, list[str]]:
+def _ends(plane: JsonPlane) -> tuple[Links, list[str]]:
     """The ids that join CPU ops with their `end:` events, which JSON lacks, and a note if any was guessed."""
+    texts, start = plane.texts, plane.offset_ps
     if {"_p", "_c"} & texts.keys() or not {"hlo_op", "device_ordinal"} <= texts.keys():
         return {}, []
     device = np.where(texts["hlo_op"].codes >= 0, texts["device_ordinal"].codes, -1)
     runs = texts["run_id"].codes if "run_id" in texts else np.zeros(len(device), np.int64)
     run = np.where(device >= 0, distinct(device, runs)[0], -1)
-    links, guessed = thunk_ends(names, line, start, start + duration, device, run)
+    links, guessed = thunk_ends(plane.names, plane.line, start, start + plane.duration_ps, device, run)
     if not guessed:
         return links, []
     return links, [

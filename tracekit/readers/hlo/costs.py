@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tracekit.readers import protobuf_decoder as protobuf
-from tracekit.readers.hlo.hlo_proto import Fields, Program, Span, shape_of
+from tracekit.readers.hlo.hlo_proto import Program, shape_of
 from tracekit.readers.hlo.instruction import Array, arrays, total
+from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.vocabulary import collectives, kinds
 
 _PRODUCTS = frozenset({"dot", "convolution", "custom-call", "ragged-dot"})
@@ -99,7 +99,7 @@ class Costs:
         frames: dict[int, tuple[str, int]] = {}
         for module in self.program.modules:
             for index in Fields(self.program.proto, module).of(17):
-                files = [protobuf.text(self.program.proto, *at) for at in index.messages(1)]
+                files = index.texts(1)
                 places = [(location.number(1), location.number(3)) for location in index.of(3)]
                 for number, frame in enumerate(index.of(4), 1):
                     place = frame.number(1)

@@ -12,10 +12,8 @@ LayoutProto.element_size_in_bits = 7, memory_space = 8.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo.instruction import (
@@ -33,9 +31,8 @@ from tracekit.readers.hlo.instruction import (
     mesh_groups,
     pair_text,
 )
+from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.vocabulary import collectives, kinds
-
-Span = tuple[int, int]
 
 # xla.PrimitiveType, as HLO text writes it.
 _TYPES = {
@@ -96,7 +93,7 @@ class Program:
     @cached_property
     def modules(self) -> list[Span]:
         """Where the module stands: one place, or none if the proto is empty."""
-        return _messages(self.proto, (0, len(self.proto)), 1)
+        return Fields(self.proto, (0, len(self.proto))).messages(1)
 
     @property
     def entries(self) -> list[int]:
@@ -108,18 +105,11 @@ class Program:
         places: dict[str, tuple[Span, int]] = {}
         computations: dict[int, Computation] = {}
         for module in self.modules:
-            for at in _messages(self.proto, module, 3):
-                spans, computation, root = [], 0, 0
-                for number, wire_type, start, end in protobuf.fields(self.proto, *at):
-                    if number == 2 and wire_type == protobuf.LENGTH:
-                        spans.append((start, end))
-                    elif number == 5 and wire_type == protobuf.VARINT:
-                        computation = protobuf.varint(self.proto, start, end)[0]
-                    elif number == 6 and wire_type == protobuf.VARINT:
-                        root = protobuf.varint(self.proto, start, end)[0]
-                computations[computation] = Computation(spans, root)
+            for computation in Fields(self.proto, module).of(3):
+                spans, computation_id = computation.messages(2), computation.number(5)
+                computations[computation_id] = Computation(spans, computation.number(6))
                 for span in spans:
-                    places[head(self.proto, *span)[0]] = span, computation
+                    places[head(self.proto, *span)[0]] = span, computation_id
         return places, computations
 
     @cached_property
@@ -131,8 +121,7 @@ class Program:
         """Where the instruction with an id stands in a computation, None if it holds none of that id."""
         if computation not in self._by_id:
             self._by_id[computation] = {
-                next((protobuf.varint(self.proto, at, to)[0] for _, at, to in _numbered(self.proto, span, 35)), 0): span
-                for span in self.computations[computation].spans
+                Fields(self.proto, span).number(35): span for span in self.computations[computation].spans
             }
         return self._by_id[computation].get(instruction)
 
@@ -141,7 +130,7 @@ class Program:
         fields = Fields(proto, span)
         name, opcode = head(proto, *span)
         operands = [self.span(computation, operand) for operand in fields.numbers(36)]
-        shapes = [None if at is None else Fields(proto, at).shape(3) for at in operands]
+        shapes = [None if at is None else _result(Fields(proto, at)) for at in operands]
         base = kinds.base_opcode(opcode)
         channel = fields.number(26)
         inner = self._inside(span, base) if base in _WRAPPERS else None
@@ -150,10 +139,10 @@ class Program:
         return Instruction(
             name,
             opcode,
-            shape=fields.shape(3),
+            shape=_result(fields),
             operands=tuple(operand_shape for operand_shape in shapes if operand_shape is not None),
             operand_names=tuple(head(proto, *at)[0] for at in operands if at is not None),
-            ranks=fields.ranks(),
+            ranks=_ranks(fields),
             channel=channel if channel > 0 else None,
             host_transfer=any(fields.numbers(47)),
             target=fields.text(28),
@@ -180,63 +169,20 @@ class Program:
         return None
 
 
-class Fields:
-    """The fields of one message, to be asked for by number."""
-
-    def __init__(self, proto: bytes, span: Span) -> None:
-        self.proto = proto
-        self._values: dict[int, list[tuple[int, int, int]]] = {}
-        for number, wire_type, start, end in protobuf.fields(proto, *span):
-            self._values.setdefault(number, []).append((wire_type, start, end))
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._values
-
-    def numbers(self, number: int) -> list[int]:
-        """The integers of a field, packed or not."""
-        values = []
-        for wire_type, at, end in self._values.get(number, []):
-            if wire_type not in (protobuf.VARINT, protobuf.LENGTH):
-                continue
-            while at < end:
-                value, at = protobuf.varint(self.proto, at, end)
-                values.append(value)
-        return values
-
-    def messages(self, number: int) -> list[Span]:
-        """The spans of a message or string field."""
-        return [(start, end) for wire_type, start, end in self._values.get(number, []) if wire_type == protobuf.LENGTH]
-
-    def of(self, number: int) -> "list[Fields]":
-        """The fields of each message in a field."""
-        return [Fields(self.proto, span) for span in self.messages(number)]
-
-    def shape(self, number: int) -> Shape | None:
-        """The ShapeProto in a field, None if there is none."""
-        return next((shape_of(fields) for fields in self.of(number)), None)
-
-    def text(self, number: int) -> str:
-        """The string of a field, "" if it is not written."""
-        return next((protobuf.text(self.proto, *span) for span in self.messages(number)), "")
-
-    def number(self, number: int, absent: int = 0) -> int:
-        """The integer of a field, `absent` if it is not written."""
-        return next(iter(self.numbers(number)), absent)
-
-    def ranks(self) -> str | None:
-        """The replica groups or the source and target pairs, in whichever form they were written."""
-        groups, iotas = self.of(49), self.of(92)
-        for device_list in self.of(87):
-            groups += device_list.of(1)
-            iotas += device_list.of(2)
-        for iota in iotas:
-            shape = iota.number(1), iota.number(2), iota.numbers(3), iota.numbers(4)
-            return group_text(iota_groups(*shape))
-        for mesh_axes in self.of(93):
-            return group_text(_along_mesh(mesh_axes))
-        if 52 in self:
-            return pair_text([[pair.number(1), pair.number(2)] for pair in self.of(52)])
-        return group_text([group.numbers(1) for group in groups])
+def _ranks(instruction: Fields) -> str | None:
+    """The replica groups or the source and target pairs, in whichever form they were written."""
+    groups, iotas = instruction.of(49), instruction.of(92)
+    for device_list in instruction.of(87):
+        groups += device_list.of(1)
+        iotas += device_list.of(2)
+    for iota in iotas:
+        shape = iota.number(1), iota.number(2), iota.numbers(3), iota.numbers(4)
+        return group_text(iota_groups(*shape))
+    for mesh_axes in instruction.of(93):
+        return group_text(_along_mesh(mesh_axes))
+    if 52 in instruction:
+        return pair_text([[pair.number(1), pair.number(2)] for pair in instruction.of(52)])
+    return group_text([group.numbers(1) for group in groups])
 
 
 def _along_mesh(fields: Fields) -> Groups:
@@ -256,6 +202,11 @@ def _along_mesh(fields: Fields) -> Groups:
         part = next(iter(axis.of(2)), None)
         axes.append((at, part.number(1, 1), part.number(2)) if part else (at, 1, sizes[at]))
     return mesh_groups(sizes, ids, axes)
+
+
+def _result(instruction: Fields) -> Shape | None:
+    """The shape of what an instruction computes, None if there is none."""
+    return next((shape_of(shape) for shape in instruction.of(3)), None)
 
 
 def shape_of(fields: Fields) -> Shape:
@@ -287,14 +238,3 @@ def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
         if number in (1, 2) and wire_type == protobuf.LENGTH:
             texts[number - 1] = protobuf.text(proto, at, to)
     return texts[0], texts[1]
-
-
-def _numbered(buf: Any, span: Span, number: int) -> Iterator[tuple[int, int, int]]:
-    """Wire type and span of each field of this number in the message that fills `span`."""
-    fields = protobuf.fields(buf, *span)
-    return ((wire_type, start, end) for field_number, wire_type, start, end in fields if field_number == number)
-
-
-def _messages(buf: Any, span: Span, number: int) -> list[Span]:
-    """The spans of the message fields of this number."""
-    return [(start, end) for wire_type, start, end in _numbered(buf, span, number) if wire_type == protobuf.LENGTH]

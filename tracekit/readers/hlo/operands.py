@@ -6,8 +6,8 @@ Field numbers, beside those of hlo_proto.py: HloInstructionProto.parameter_numbe
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tracekit.readers import protobuf_decoder as protobuf
-from tracekit.readers.hlo.hlo_proto import Program, head
+from tracekit.readers.hlo.hlo_proto import Program
+from tracekit.readers.protobuf_decoder import Fields, Span
 
 _CALLERS = frozenset({"while", "conditional", "call", "async-start"})
 # An instruction by the id of its computation and its own; of a tuple the part that is meant.
@@ -62,7 +62,7 @@ class _Graph:
         """The instructions of a computation by id; none if there is no such computation."""
         if computation not in self._nodes:
             place = self._program.computations.get(computation)
-            self._nodes[computation] = dict(_node(self._program.proto, *span) for span in place.spans) if place else {}
+            self._nodes[computation] = dict(_node(self._program.proto, span) for span in place.spans) if place else {}
         return self._nodes[computation]
 
     def node(self, name: str, computation: int) -> _Node:
@@ -147,21 +147,9 @@ class _Graph:
         return self._callers
 
 
-def _node(proto: bytes, start: int, end: int) -> tuple[int, _Node]:
+def _node(proto: bytes, span: Span) -> tuple[int, _Node]:
     """An instruction by its id."""
-    name, opcode = head(proto, start, end)
-    instruction_id = 0
-    number = 0
-    operands: list[int] = []
-    calls: list[int] = []
-    for field, wire_type, at, to in protobuf.fields(proto, start, end):
-        if field == 35:
-            instruction_id = protobuf.varint(proto, at, to)[0]
-        elif field in (9, 13) and wire_type == protobuf.VARINT:
-            number = protobuf.varint(proto, at, to)[0]
-        elif field in (36, 38):
-            values = operands if field == 36 else calls
-            while at < to:
-                value, at = protobuf.varint(proto, at, to)
-                values.append(value)
-    return instruction_id, _Node(name, opcode, tuple(operands), tuple(calls), number)
+    fields = Fields(proto, span)
+    operands, calls = (tuple(fields.numbers(number)) for number in (36, 38))
+    node = _Node(fields.text(1), fields.text(2), operands, calls, fields.number(9) or fields.number(13))
+    return fields.number(35), node

@@ -5,10 +5,12 @@ xspace_file.py reads it from protobuf, chrome/jax_planes.py from JAX's `trace.js
 ops its events are; with what HLO says of these, rows are made of them.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,61 +46,61 @@ class EventMetadata:
     stats: dict[str, Any] = field(default_factory=dict)
 
 
-class Plane(Protocol):
-    """One XPlane: its n events as columns, all int64 of shape (n,) unless said otherwise."""
+@dataclass(frozen=True)
+class Plane(ABC):
+    """One XPlane: its n events as columns, all int64 of shape (n,) unless said otherwise.
+
+    `name` is `/device:GPU:0` or `/host:CPU`, `lines` are the headers of the lines that were kept, and `line` is the
+    index into them of every event. `metadata_id`: what `event_metadata` is asked with. `offset_ps` counts from the
+    timestamp of the line. `occurrences`: `num_occurrences` of an aggregated event, which then has no offset, else -1.
+    `stats`: the plane's own stats by name.
+    """
+
+    name: str
+    lines: list[Line]
+    line: NDArray[np.int64]
+    metadata_id: NDArray[np.int64]
+    offset_ps: NDArray[np.int64]
+    duration_ps: NDArray[np.int64]
+    occurrences: NDArray[np.int64]
+    stats: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
+        """Start of every event in picoseconds since `base_ns`, shape (n,); rebased in ns, so that epoch times fit."""
+        stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
+        return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
+
+    @cached_property
+    def names(self) -> pd.Categorical:
+        """The name of every event, shape (n,)."""
+        places, event_ids = pd.factorize(self.metadata_id)
+        return categorical([self.event_metadata(event_id).name for event_id in event_ids.tolist()], places)
 
     @property
-    def name(self) -> str:
-        """The plane's name: `/device:GPU:0`, `/host:CPU`."""
-
-    @property
-    def lines(self) -> list[Line]:
-        """The headers of the lines that were kept."""
-
-    @property
-    def line(self) -> NDArray[np.int64]:
-        """Index into `lines` of every event."""
-
-    @property
-    def metadata_id(self) -> NDArray[np.int64]:
-        """What `event_metadata` is asked with."""
-
-    @property
-    def duration_ps(self) -> NDArray[np.int64]:
-        """Duration of every event."""
-
-    @property
-    def occurrences(self) -> NDArray[np.int64]:
-        """`num_occurrences` of an aggregated event, which then has no offset, else -1."""
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """The plane's own stats by name."""
-
-    @property
+    @abstractmethod
     def event_ids(self) -> list[int]:
         """The ids of all event metadata in the plane, used by an event or not."""
 
-    @property
-    def names(self) -> pd.Categorical:
-        """The name of every event, shape (n,)."""
-
-    def __len__(self) -> int: ...
+    @abstractmethod
     def event_metadata(self, event_id: int) -> EventMetadata:
         """The metadata of `event_id`; an id without metadata gives empty strings."""
 
-    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
-        """Start of every event in picoseconds since `base_ns`, shape (n,)."""
-
+    @abstractmethod
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
 
+    @abstractmethod
     def reals(self, stat: str) -> NDArray[np.float64]:
         """The numeric stat of every event, shape (n,), nan where absent."""
 
+    @abstractmethod
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
 
+    @abstractmethod
     def strings(self, stat: str) -> pd.Categorical:
         """The string stat of every event, shape (n,), null where absent."""
 

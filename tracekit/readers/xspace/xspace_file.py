@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,10 +21,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tracekit import cores
-from tracekit.columns import distinct
+from tracekit.columns import categorical, distinct
 from tracekit.errors import TraceError
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.content import Content
+from tracekit.readers.protobuf_decoder import Fields, Span
 from tracekit.readers.xspace.planes import EventMetadata, Line, Plane, XSpace
 
 SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
@@ -38,7 +39,6 @@ _MOST_THREADS = 4
 # Stat ids below this are looked up in a table.
 _TABLE = 4096
 
-Span = tuple[int, int]
 Keep = Callable[[str, str, int], bool]
 
 # Below this the plain loops (0.7 s a MB) are done before numba is imported and its code loaded (0.8 s, 3 s at first).
@@ -46,37 +46,20 @@ COMPILE_FROM_BYTES = 2_000_000
 
 
 @dataclass(frozen=True)
-class ProtobufPlane:
-    """A `planes.Plane` over the bytes of its file.
+class ProtobufPlane(Plane):
+    """A plane over the bytes of its file.
 
     `values` and `types` have shape (k, n) for the k wanted stats in `stat_rows`: the type is one of the constants
     above (uint8), and the value is the number's 64 bits, a stat metadata id (REF) or the offset of a length prefix
     (STR, BYTES). Of a stat that stands twice on one event the last value counts, as protobuf has it for a field.
     """
 
-    id: int
-    name: str
-    lines: list[Line]
-    line: NDArray[np.int64]
-    metadata_id: NDArray[np.int64]
-    offset_ps: NDArray[np.int64]
-    duration_ps: NDArray[np.int64]
-    occurrences: NDArray[np.int64]
     stat_rows: dict[str, int]
     values: NDArray[np.int64]
     types: NDArray[np.uint8]
     stat_names: dict[int, str]
     _buf: Any = field(repr=False)
     _event_spans: dict[int, Span] = field(repr=False)
-    _stat_spans: list[Span] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-    @cached_property
-    def stats(self) -> dict[str, Any]:
-        """The plane's own stats by name."""
-        return dict(_stat(self._buf, *at, self.stat_names) for at in self._stat_spans)
 
     @property
     def event_ids(self) -> list[int]:
@@ -87,61 +70,47 @@ class ProtobufPlane:
         """The metadata of `event_id`, decoded now; an id without metadata gives empty strings."""
         if event_id not in self._event_spans:
             return EventMetadata()
-        name, display, stats = "", "", {}
-        for number, _, start, end in protobuf.fields(self._buf, *self._event_spans[event_id]):
-            if number == 2:
-                name = protobuf.text(self._buf, start, end)
-            elif number == 4:
-                display = protobuf.text(self._buf, start, end)
-            elif number == 5:
-                key, value = _stat(self._buf, start, end, self.stat_names)
-                stats[key] = value
-        return EventMetadata(name, display, stats)
-
-    def start_ps(self, base_ns: int) -> NDArray[np.int64]:
-        """Start of every event in picoseconds since `base_ns`, shape (n,); rebased in ns, so that epoch times fit."""
-        stamps = np.array([line.timestamp_ns for line in self.lines], np.int64)
-        return (stamps[self.line] - base_ns) * 1000 + self.offset_ps
+        metadata = Fields(self._buf, self._event_spans[event_id])
+        stats = dict(_stat(self._buf, *span, self.stat_names) for span in metadata.messages(5))
+        return EventMetadata(metadata.text(2), metadata.text(4), stats)
 
     def numbers(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The integer stat of every event and whether it has one, both of shape (n,); uint64 keeps its 64 bits."""
-        if stat not in self.stat_rows:
-            return np.zeros(len(self), np.int64), np.zeros(len(self), np.bool_)
-        row = self.stat_rows[stat]
-        return self.values[row], (self.types[row] == INT64) | (self.types[row] == UINT64)
+        values, types = self._column(stat)
+        return values, (types == INT64) | (types == UINT64)
 
     def reals(self, stat: str) -> NDArray[np.float64]:
         """The numeric stat of every event, shape (n,), nan where absent."""
-        if stat not in self.stat_rows:
-            return np.full(len(self), np.nan)
-        row = self.stat_rows[stat]
-        values, types = self.values[row], self.types[row]
+        values, types = self._column(stat)
         numbers = np.where(types == DOUBLE, values.view(np.float64), values)
         numbers[types == UINT64] = values[types == UINT64].view(np.uint64)
         return np.where((types == DOUBLE) | (types == UINT64) | (types == INT64), numbers, np.nan)
 
     def has(self, stat: str) -> NDArray[np.bool_]:
         """Whether each event has the stat, in whatever type, shape (n,)."""
-        return self.types[self.stat_rows[stat]] != ABSENT if stat in self.stat_rows else np.zeros(len(self), np.bool_)
+        return np.asarray(self._column(stat)[1] != ABSENT)
 
     def strings(self, stat: str) -> pd.Categorical:
         """The string stat of every event, shape (n,), null where absent; `str` and `ref` stats give the same text."""
-        if stat not in self.stat_rows:
-            return pd.Categorical.from_codes(np.full(len(self), -1), categories=pd.Index([], dtype="str"))
-        row = self.stat_rows[stat]
-        values, types = self.values[row], self.types[row]
-        categories: dict[str, int] = {}
-        codes = np.full(len(self), -1, np.int64)
+        values, types = self._column(stat)
+        label = np.zeros(len(self), np.int64)
         refs = types == REF
         places, stat_ids = pd.factorize(values[refs])
-        texts = [self.stat_names.get(stat_id, "") for stat_id in stat_ids.tolist()]
-        codes[refs] = _codes(texts, categories)[places]
+        labels = [None, *(self.stat_names.get(stat_id, "") for stat_id in stat_ids.tolist())]
+        label[refs] = 1 + places
         inline = np.flatnonzero((types == STR) | (types == BYTES))
         if len(inline):
             which, first = self._distinct_strings(values[inline])
+            label[inline] = len(labels) + which
             raws = map(self.bytes_at, values[inline[first]].tolist())
-            codes[inline] = _codes([protobuf.text(raw, 0, len(raw)) for raw in raws], categories)[which]
-        return pd.Categorical.from_codes(codes, categories=pd.Index(list(categories), dtype="str"))
+            labels += [protobuf.text(raw, 0, len(raw)) for raw in raws]
+        return categorical(labels, label)
+
+    def _column(self, stat: str) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """The value and the type of a stat for every event; all ABSENT where the plane does not know it."""
+        if stat not in self.stat_rows:
+            return np.zeros(len(self), np.int64), np.zeros(len(self), np.uint8)
+        return self.values[self.stat_rows[stat]], self.types[self.stat_rows[stat]]
 
     def _distinct_strings(self, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Which distinct string stands at each offset of a length prefix (n,), and the first row of each."""
@@ -150,14 +119,6 @@ class ProtobufPlane:
         for row in np.flatnonzero(sizes >= 0x80):  # a prefix of more than one byte
             sizes[row], starts[row] = protobuf.varint(self._buf, int(offsets[row]), len(self._buf))
         return distinct_strings(buf, starts, sizes)
-
-    @cached_property
-    def names(self) -> pd.Categorical:
-        """The name of every event, shape (n,)."""
-        places, event_ids = pd.factorize(self.metadata_id)
-        categories: dict[str, int] = {}
-        codes = _codes([self.event_metadata(event_id).name for event_id in event_ids.tolist()], categories)
-        return pd.Categorical.from_codes(codes[places], categories=pd.Index(list(categories), dtype="str"))
 
     def bytes_at(self, offset: int) -> bytes:
         """The string or bytes whose length prefix stands at `offset` (a STR or BYTES value)."""
@@ -202,11 +163,6 @@ def is_xspace(content: Content, sure: bool) -> bool:
         at += 1
     part = head[at + 1 : at + 2]
     return head[:1] == b"\x0a" and part in (b"\x08", b"\x12", b"\x1a") and not content.printable(64)
-
-
-def _codes(texts: Sequence[str], categories: dict[str, int]) -> NDArray[np.int64]:
-    """The number of each text in `categories`, to which new ones are added."""
-    return np.array([categories.setdefault(text, len(categories)) for text in texts], np.int64)
 
 
 def read(path: str | Path, stats: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
@@ -281,85 +237,46 @@ class _File:
     decode_events: Callable[..., None]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The parts of a plane: its id and name, where its lines and its own stats stand, where the metadata of its events
-    by id, and the names of stats by id."""
-
-    id: int
-    name: str
-    lines: list[Span]
-    events: dict[int, Span]
-    stat_names: dict[int, str]
-    stats: list[Span]
-
-
 def _space(buf: Any, stats: frozenset[str], keep: Keep) -> XSpace:
-    spans: list[Span] = []
-    texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
-    for number, wire_type, start, end in protobuf.fields(buf, 0, len(buf)):
-        if number == 1 and wire_type == protobuf.LENGTH:
-            spans.append((start, end))
-        elif number in texts and wire_type == protobuf.LENGTH:
-            texts[number].append(protobuf.text(buf, start, end))
-    if not spans:
+    space = Fields(buf, (0, len(buf)))
+    if not space.messages(1):
         raise protobuf.Broken(0)
     file = _file(buf)
-    planes: list[Plane] = [_plane(file, span, stats, keep) for span in spans]
-    return XSpace(planes, texts[2], texts[3], texts[4])
+    planes: list[Plane] = [_plane(file, span, stats, keep) for span in space.messages(1)]
+    return XSpace(planes, *(space.texts(number) for number in (2, 3, 4)))
 
 
 def _plane(file: _File, span: Span, stats: frozenset[str], keep: Keep) -> ProtobufPlane:
-    parts = _parts(file.buf, *span)
-    stat_rows, rows_by_id = _stat_rows(parts.stat_names, stats)
+    plane = Fields(file.buf, span)
+    name = plane.text(2)
+    stat_names = {
+        key: Fields(file.buf, value).text(2) for key, value in (_entry(file.buf, *entry) for entry in plane.messages(5))
+    }
+    stat_rows, rows_by_id = _stat_rows(stat_names, stats)
     lines, spans, counts = [], [], []
-    for start, end in parts.lines:
+    for start, end in plane.messages(3):
         where = np.full(16, -1, np.int64)
         count = file.count_events(file.view, start, end, where)
         line = _line(file.buf, end, where)
-        if keep(parts.name, line.name, line.id):
+        if keep(name, line.name, line.id):
             lines.append(line)
             spans.append((start, end))
             counts.append(count)
     columns = _decoded(file, spans, counts, rows_by_id, len(stat_rows))
+    own_stats = dict(_stat(file.buf, *stat, stat_names) for stat in plane.messages(6))
+    event_spans = dict(_entry(file.buf, *entry) for entry in plane.messages(4))
     _release(file.buf, *span)
     return ProtobufPlane(
-        id=parts.id,
-        name=parts.name,
+        name=name,
         lines=lines,
         line=np.repeat(np.arange(len(lines), dtype=np.int64), counts) if lines else np.empty(0, np.int64),
+        stats=own_stats,
         **columns._asdict(),
         stat_rows=stat_rows,
-        stat_names=parts.stat_names,
+        stat_names=stat_names,
         _buf=file.buf,
-        _event_spans=parts.events,
-        _stat_spans=parts.stats,
+        _event_spans=event_spans,
     )
-
-
-def _parts(buf: Any, start: int, end: int) -> _Parts:
-    """The parts of the plane in [start, end)."""
-    plane_id, name = 0, ""
-    lines: list[Span] = []
-    stats: list[Span] = []
-    events: dict[int, Span] = {}
-    stat_names: dict[int, str] = {}
-    for number, _, at, to in protobuf.fields(buf, start, end):
-        if number == 1:
-            plane_id = protobuf.varint(buf, at, to)[0]
-        elif number == 2:
-            name = protobuf.text(buf, at, to)
-        elif number == 3:
-            lines.append((at, to))
-        elif number == 4:
-            key, value = _entry(buf, at, to)
-            events[key] = value
-        elif number == 5:
-            key, value = _entry(buf, at, to)
-            stat_names[key] = _stat_name(buf, *value)
-        elif number == 6:
-            stats.append((at, to))
-    return _Parts(plane_id, name, lines, events, stat_names, stats)
 
 
 def _stat_rows(stat_names: dict[int, str], stats: frozenset[str]) -> tuple[dict[str, int], StatRows]:
@@ -405,26 +322,14 @@ def _release(buf: Any, start: int, end: int) -> None:
 
 def _entry(buf: Any, start: int, end: int) -> tuple[int, Span]:
     """Key and value span of one `map<int64, message>` entry."""
-    key, value = 0, (end, end)
     if start < end and buf[start] == 0x08:  # as every writer has it: key, value, nothing else
         key, at = protobuf.varint(buf, start + 1, end)
         if at < end and buf[at] == 0x12:
             size, at = protobuf.varint(buf, at + 1, end)
             if size == end - at:
                 return key, (at, end)
-    for number, _, at, to in protobuf.fields(buf, start, end):
-        if number == 1:
-            key = protobuf.varint(buf, at, to)[0]
-        elif number == 2:
-            value = (at, to)
-    return key, value
-
-
-def _stat_name(buf: Any, start: int, end: int) -> str:
-    for number, _, at, to in protobuf.fields(buf, start, end):
-        if number == 2:
-            return protobuf.text(buf, at, to)
-    return ""
+    entry = Fields(buf, (start, end))
+    return entry.number(1), next(iter(entry.messages(2)), (end, end))
 
 
 def _stat(buf: Any, start: int, end: int, stat_names: dict[int, str]) -> tuple[str, Any]:
