@@ -5,6 +5,7 @@ Python, so that the same source runs plain on small files and compiled on large 
 bytes, a memory map or a uint8 array, and raise `Broken` instead of reading past `end`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,9 +91,9 @@ class Fields:
 
     def __init__(self, buf: Any, span: Span) -> None:
         self.buf = buf
-        self._values: dict[int, list[tuple[int, int, int]]] = {}
+        self._values: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for number, wire_type, start, end in fields(buf, *span):
-            self._values.setdefault(number, []).append((wire_type, start, end))
+            self._values[number].append((wire_type, start, end))
 
     def __contains__(self, number: int) -> bool:
         return number in self._values
@@ -100,7 +101,7 @@ class Fields:
     def numbers(self, number: int) -> list[int]:
         """The integers of a field, packed or not."""
         values = []
-        for wire_type, at, end in self._values.get(number, []):
+        for wire_type, at, end in self._values.get(number, ()):
             if wire_type not in (VARINT, LENGTH):
                 continue
             while at < end:
@@ -114,7 +115,7 @@ class Fields:
 
     def messages(self, number: int) -> list[Span]:
         """The spans of a message or string field."""
-        return [(start, end) for wire_type, start, end in self._values.get(number, []) if wire_type == LENGTH]
+        return [(start, end) for wire_type, start, end in self._values.get(number, ()) if wire_type == LENGTH]
 
     def of(self, number: int) -> "list[Fields]":
         """The fields of each message in a field."""

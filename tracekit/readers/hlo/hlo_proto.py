@@ -221,20 +221,15 @@ def shape_of(fields: Fields) -> Shape:
 
 def head(proto: bytes, start: int, end: int) -> tuple[str, str]:
     """Name and opcode of an instruction; they stand first, as every writer has it, or are looked for."""
-    texts = ["", ""]
+    texts: list[str] = []
     at = start
     for number in (1, 2):
-        if at < end and proto[at] == number << 3 | protobuf.LENGTH:
-            size, at = protobuf.varint(proto, at + 1, end)
-            if not 0 <= size <= end - at:
-                raise protobuf.Broken(at)
-            texts[number - 1] = protobuf.text(proto, at, at + size)
-            at += size
-        else:
-            break
-    else:
-        return texts[0], texts[1]
-    for number, wire_type, at, to in protobuf.fields(proto, start, end):
-        if number in (1, 2) and wire_type == protobuf.LENGTH:
-            texts[number - 1] = protobuf.text(proto, at, to)
+        if at == end or proto[at] != number << 3 | protobuf.LENGTH:
+            fields = Fields(proto, (start, end))
+            return fields.text(1), fields.text(2)
+        size, at = protobuf.varint(proto, at + 1, end)
+        if not 0 <= size <= end - at:
+            raise protobuf.Broken(at)
+        texts.append(protobuf.text(proto, at, at + size))
+        at += size
     return texts[0], texts[1]
