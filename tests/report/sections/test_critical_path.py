@@ -77,6 +77,14 @@ def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
 
 
+def test_of_two_steps_the_shorter_is_told():
+    result = section(path(known_trace(), step_table((0, 40 * US), (40 * US, 87 * US))))
+    assert result.sentences[0].startswith("The critical path of step 0 (the shorter of 2, 40.00 µs) is ")
+    assert "Longest pieces of the critical path of the shorter step" in [
+        title for title, _, _ in brief(result).values()
+    ]
+
+
 def test_what_contradicts_the_times_is_told():
     result = section(replace(path(known_trace(), step_table((0, 87 * US))), notes=("Something was dropped.",)))
     assert result.sentences[-1] == "Something was dropped."

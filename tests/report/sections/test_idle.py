@@ -14,7 +14,7 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
     assert list(result.sentences) == [
         "gpu:0 was idle for 81.8 % of the window, mainly host-bound (94.4 % of the idle time): the next launch came "
         "late.",
-        "Idle time of all 2 devices: 70.8 % host-bound, 25.0 % after last work.",
+        "Idle time of the 2 devices: 70.8 % host-bound, 25.0 % after last work.",
     ]
     causes, devices, gaps = brief(result).values()
     assert causes == (

@@ -49,10 +49,9 @@ def section(result: advice.Advice, devices: int) -> Section:
 
 
 def _recommendation(finding: advice.Finding, result: advice.Advice, devices: int) -> Recommendation:
-    cost = device_time(finding.cost_ps, devices)
     return Recommendation(
         rule=finding.rule,
-        sentence=f"{_SENTENCES[finding.rule](finding, cost)}.",
+        sentence=f"{_SENTENCES[finding.rule](finding, devices)}.",
         action=f"{_ACTIONS[finding.rule](finding.evidence, result)}.",
         cost_ps=finding.cost_ps,
         share=finding.share,
@@ -60,42 +59,44 @@ def _recommendation(finding: advice.Finding, result: advice.Advice, devices: int
     )
 
 
-def _of_time(finding: advice.Finding, cost: str) -> str:
-    return f"{percent(finding.share)} of the devices' time ({cost})"
+def _of_time(finding: advice.Finding, devices: int) -> str:
+    whose = "the device's" if devices == 1 else "the devices'"
+    return f"{percent(finding.share)} of {whose} time ({device_time(finding.cost_ps, devices)})"
 
 
-def _idle(cause: str) -> Callable[[advice.Finding, str], str]:
-    return lambda finding, cost: (
-        f"{cause} kept devices idle for {percent(finding.share)} of their time ({cost}), in "
+def _idle(cause: str) -> Callable[[advice.Finding, int], str]:
+    return lambda finding, devices: (
+        f"{cause} kept {'the device' if devices == 1 else 'devices'} idle for {percent(finding.share)} of "
+        f"{'its' if devices == 1 else 'their'} time ({device_time(finding.cost_ps, devices)}), in "
         f"{quantity(finding.evidence['gaps'], 'gap')}"
     )
 
 
-def _took_turns(finding: advice.Finding, cost: str) -> str:
-    devices, ratio = finding.evidence["devices"], finding.evidence["ratio_min"]
+def _took_turns(finding: advice.Finding, devices: int) -> str:
+    busy, ratio = finding.evidence["devices"], finding.evidence["ratio_min"]
     most = f" for more than {percent(ratio)} of the shorter busy time" if ratio else ""
-    return f"{devices} devices were serialized: no two were {'' if ratio else 'ever '}busy at the same time{most}"
+    return f"{busy} devices were serialized: no two were {'' if ratio else 'ever '}busy at the same time{most}"
 
 
-# What each rule found, from the finding and its cost in words.
-_SENTENCES: Mapping[str, Callable[[advice.Finding, str], str]] = {
-    "exposed_collectives": lambda finding, cost: (
-        f"Collectives were exposed (not overlapped with compute) for {_of_time(finding, cost)}, most on "
-        f"{finding.evidence['device']} ({percent(finding.evidence['most'])})"
+# What each rule found on so many devices.
+_SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
+    "exposed_collectives": lambda finding, devices: (
+        f"Collectives were exposed (not overlapped with compute) for {_of_time(finding, devices)}"
+        + (f", most on {finding.evidence['device']} ({percent(finding.evidence['most'])})" if devices > 1 else "")
     ),
-    "late_peer": lambda finding, cost: (
+    "late_peer": lambda finding, devices: (
         f"{finding.evidence['device']} was the straggler in {finding.evidence['last']} of {finding.evidence['n']} "
-        f"collectives: waiting for it cost {_of_time(finding, cost)}"
+        f"collectives: waiting for it cost {_of_time(finding, devices)}"
     ),
-    "exposed_copies": lambda finding, cost: (
+    "exposed_copies": lambda finding, devices: (
         f"Copies{', mostly ' + direction + ',' if (direction := finding.evidence['direction']) else ''} were exposed "
-        f"for {_of_time(finding, cost)}"
+        f"for {_of_time(finding, devices)}"
     ),
-    "copies_in_compute_lane": lambda finding, cost: (
+    "copies_in_compute_lane": lambda finding, devices: (
         f"{percent(finding.evidence['ratio'])} of the copy time was on streams that also run kernels, where neither "
         "can hide the other"
     ),
-    "pageable_copies": lambda finding, cost: (
+    "pageable_copies": lambda finding, devices: (
         f"{percent(finding.evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks "
         "the host"
     ),
@@ -104,7 +105,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, str], str]] = {
     "compiling": _idle("Compiling on the host"),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
-    "contention": lambda finding, cost: (
+    "contention": lambda finding, devices: (
         f"In {finding.evidence['phase']}, {WORK[finding.evidence['kind']]} on {finding.evidence['device']} took "
         f"{factor(finding.evidence['stretch'])} as long as alone, while devices overlapped "
         f"{percent(finding.evidence['overlap_ratio'])}"

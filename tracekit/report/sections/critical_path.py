@@ -90,7 +90,13 @@ def _name(step: dict[str, Any], steps: int) -> str:
     name = f"step {step['step']}"
     if pd.isna(step["step"]):
         name = "the whole trace" if pd.isna(step["name"]) else f"a round of {step['name']!r}"
-    return f"{name} ({f'the median of {steps:,}, ' if steps > 1 else ''}{time(step['wall_ps'])})"
+    which = f"the {_rank(steps)} of {steps:,}, " if steps > 1 else ""
+    return f"{name} ({which}{time(step['wall_ps'])})"
+
+
+def _rank(steps: int) -> str:
+    """What the step shown is among so many: of an even number, the shorter of the two in the middle is shown."""
+    return "shorter" if steps == 2 else "median"
 
 
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
@@ -109,7 +115,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
             ],
             len(result.total),
         ),
-        _pieces(result, at, step, f" of the median {kind}" if several else ""),
+        _pieces(result, at, step, f" of the {_rank(len(result.steps))} {kind}" if several else ""),
         _what_if(result, f"What-if: cost removed, {steps} together" if several else "What-if: cost removed"),
         table_of(
             result.edges,

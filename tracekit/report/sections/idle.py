@@ -51,7 +51,7 @@ def _sentences(result: Idle, devices: list[dict[str, Any]]) -> tuple[str, ...]:
         return (first,)
     worth = [row for row in records(result.by_cause)[:3] if row["ratio"] >= _WORTH]
     causes = ", ".join(f"{percent(row['ratio'])} {row['cause']}" for row in worth)
-    return first, f"Idle time of all {len(result.devices)} devices: {causes}."
+    return first, f"Idle time of the {len(result.devices)} devices: {causes}."
 
 
 def _tables(result: Idle) -> tuple[Table, ...]:

@@ -1,6 +1,6 @@
 """One screen that says what a trace holds: about 24 lines of 80 columns, the same on a terminal and in a pipe."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -178,15 +178,14 @@ def _cells(group: Sequence[Device]) -> list[str]:
 def _numbers(numbers: Sequence[int]) -> str:
     """The number, or of several the least and the largest, short."""
     low, high = min(numbers), max(numbers)
-    return count(low) if low == high else _range([compact_count(low), compact_count(high)])
+    return count(low) if low == high else _range(compact_count(low), compact_count(high))
 
 
 def _busy(ratios: Sequence[float]) -> str:
-    return _range([percent(min(ratios)), percent(max(ratios))]) if ratios else "-"
+    return _range(percent(min(ratios)), percent(max(ratios))) if ratios else "-"
 
 
-def _range(ends: Iterable[str]) -> str:
-    low, high = ends
+def _range(low: str, high: str) -> str:
     return low if low == high else f"{low.removesuffix(' %')}-{high}"
 
 
