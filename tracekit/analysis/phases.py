@@ -57,6 +57,11 @@ class Phases:
     rounds: pd.DataFrame
     windows: Mapping[str, Mapping[str, Intervals]]
 
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """From the first start to the last end of all windows, in ps; None without any."""
+        return iv.span([window for by_clock in self.windows.values() for window in by_clock.values()])
+
 
 @dataclass(frozen=True)
 class _Phase:

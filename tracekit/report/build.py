@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tracekit import intervals as iv
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.explain import Task, advise, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
@@ -94,9 +93,7 @@ def analyse(
         verdicts=verdicts,
         headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
-        shown=iv.span([window for by_clock in phase_results.windows.values() for window in by_clock.values()])
-        if len(timeline.unions.windows) < 2
-        else None,
+        extent=phase_results.extent if len(timeline.unions.windows) < 2 else None,
         known_by=results["known_by"],
         guessed=results["guessed"],
         explanation=why,

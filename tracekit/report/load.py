@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pandas as pd
 from tracekit.analysis.advice import Advice, Finding
 from tracekit.analysis.critical_path.graph import Dependency
 from tracekit.analysis.critical_path.what_if import Removed
-from tracekit.analysis.explain import Explanation
+from tracekit.analysis.explain import ANALYSES, Explanation
 from tracekit.analysis.overlap import Stretch
 from tracekit.columns import frame
 from tracekit.devices import type_of
@@ -24,6 +24,8 @@ from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
 from tracekit.report.storage import REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
+
+_ANALYSES = [task.name for task in ANALYSES]
 
 
 def load(directory: str | os.PathLike[str]) -> Report:
@@ -37,13 +39,13 @@ def load(directory: str | os.PathLike[str]) -> Report:
         return _of_schema_1(document, file)
     report, absent = restore(_empty(), document, directory)
     if absent:
-        holds = {
+        unknown = {
             name: replace(getattr(report.explanation, name), lacking=f"{file} holds no {name}. {REMEDY}")
-            for name in _KEYS
+            for name in _ANALYSES
             if {"explanation", f"explanation.{name}"} & {*absent}
         }
         note = f"{file}, of another version of tracekit, does not hold {', '.join(absent)}. {REMEDY}"
-        report = replace(report, explanation=replace(report.explanation, **holds), notes=(*report.notes, note))
+        report = replace(report, explanation=replace(report.explanation, **unknown), notes=(*report.notes, note))
     try:
         report.summary(), report.overview  # which look at every part, and at one beside the other
     except (LookupError, TypeError, ValueError):
@@ -113,45 +115,13 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
         raise TracekitError(f"{file} is damaged: {error!r}. {REMEDY}") from None
 
 
-# Of each analysis the fields, and the keys of schema 1 that hold them; what is not here, no key held.
-_KEYS: Mapping[str, Mapping[str, str]] = {
-    "steps": {
-        "table": "steps",
-        "by_device": "by_device",
-        "summary": "summary",
-        "typical": "devices",
-        "nested": "nested",
-    },
-    "collectives": {
-        "table": "instances",
-        "by_device": "by_device",
-        "by_op": "by_operation",
-        "total": "total",
-        "alone": "alone",
-        "notes": "notes",
-    },
-    "idle": {"by_device": "by_device", "by_cause": "by_cause", "devices": "devices", "largest": "largest"},
-    "launches": {key: key for key in ("by_device", "by_call", "queue", "bound", "threads", "tiny", "tiny_by_device")},
-    "critical_path": {
-        key: key
-        for key in ("steps", "composition", "total", "path", "what_if", "step_what_if", "edges", "latency", "notes")
-    },
-    "offenders": {
-        "table": "table",
-        "by_device": "by_device",
-        "instances": "instances",
-        "totals": "totals",
-        "groups": "groups",
-        "found": "instances_found",
-    },
-    "bandwidth": {
-        "copies": "copies",
-        "ops": "ops",
-        "by_device": "by_device",
-        "occupancy": "occupancy",
-        "low": "low_occupancy",
-        "reasons": "reasons",
-    },
+# What schema 1 does not hold of an analysis, and the keys of what it holds under another name than that of the field.
+_UNKNOWN = {"gaps", "depth", "lacking"}
+_KEYS = {
+    "steps": {"table": "steps", "typical": "devices"},
+    "collectives": {"table": "instances", "by_op": "by_operation"},
+    "offenders": {"found": "instances_found"},
+    "bandwidth": {"low": "low_occupancy"},
 }
 # The lists that schema 1 cut, and the keys that say how long they were.
 _LENGTHS = {
@@ -181,7 +151,7 @@ def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) ->
     """The explanation with every table of schema 1, and where it has none the reason why."""
     reasons = document["lacking"]
     results = {}
-    for name, keys in _KEYS.items():
+    for name in _ANALYSES:
         nothing, data = getattr(empty, name), document.get(name)
         if data is None:
             missing = f"{file}, of schema 1, holds no {name}. {REMEDY}"
@@ -190,6 +160,8 @@ def _explanation(empty: Explanation, document: Mapping[str, Any], file: Path) ->
             missing = f"{file}, of schema 1, does not hold the step of median length among its first steps. {REMEDY}"
             results[name] = replace(nothing, lacking=missing)
         else:
+            keys = {field.name: field.name for field in fields(nothing) if field.name not in _UNKNOWN}
+            keys |= _KEYS.get(name, {})
             values = {field: _value(getattr(nothing, field), data[key]) for field, key in keys.items()}
             if name == "critical_path":
                 for field, (column, words) in _WORDS.items():

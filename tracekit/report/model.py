@@ -24,6 +24,8 @@ from tracekit.report.sections.sections import highlights, in_one_line, sections
 from tracekit.timeline.unions import CELLS
 from tracekit.units import time
 
+# The kinds of work of a device, and the kinds of events in each.
+_KINDS = {"compute": ("compute",), "collective": ("collective",), "memory": ("memcpy", "memset")}
 _MOST_GUESSES = 20  # in summary.json
 _NO_ROWS = "the trace holds no device rows"
 _NOT_ALIGNED = "the hosts' clocks are not aligned"
@@ -48,10 +50,10 @@ class Report:
     """Everything a report says, as plain data.
 
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
-    `clock_of` names the clock of each known device with rows. `shown` is the part of the trace that the timeline shows,
-    [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases or
-    several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, which is then the
-    headline too; None where there are phases, which have `verdicts` of their own, and device work. `known_by` and
+    `clock_of` names the clock of each known device with rows. `extent` is the part of the trace that the timeline
+    shows, [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases
+    or several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, which is then
+    the headline too; None where there are phases, which have `verdicts` of their own, and device work. `known_by` and
     `guessed` say how the kind of the work is known (analysis.classification). The `explanation` and the `advice` are
     those of the `compared` phases, or of the whole trace without any.
     """
@@ -66,7 +68,7 @@ class Report:
     verdicts: Mapping[str, str]
     headline: str
     notes: tuple[str, ...]
-    shown: tuple[int, int] | None
+    extent: tuple[int, int] | None
     known_by: pd.DataFrame
     guessed: pd.DataFrame
     explanation: Explanation
@@ -227,18 +229,17 @@ def _devices(report: Report) -> list[dict[str, Any]]:
     counts = report.trace.events.set_index(["device", "kind"])["events"]
     devices = []
     for row in records(report.whole.partition):
-        union_ps = {"compute": 0, "collective": 0, "memory": 0}
-        for cell in CELLS[1:]:
-            for kind in cell.split("+"):
-                union_ps[kind] += row[cell]
-        number = {
-            kind: int(counts.get((row["device"], kind), 0)) for kind in ("compute", "collective", "memcpy", "memset")
+        kinds = {
+            name: {
+                "events": sum(int(counts.get((row["device"], kind), 0)) for kind in kinds),
+                "union_ps": sum(row[cell] for cell in CELLS if name in cell.split("+")),
+            }
+            for name, kinds in _KINDS.items()
         }
-        number["memory"] = number.pop("memcpy") + number.pop("memset")
         devices.append(
             {
                 **{key: row[key] for key in ("device", "window_start_ps", "window_ps", "span_ps", "busy_ps")},
-                "kinds": {kind: {"events": number[kind], "union_ps": union_ps[kind]} for kind in union_ps},
+                "kinds": kinds,
                 "partition": {cell: row[cell] for cell in CELLS},
             }
         )

@@ -126,7 +126,10 @@ class _Saved:
         if kind is pd.DataFrame:
             return self._frame(data, name, empty)
         if is_dataclass(kind):
-            return kind(**{field.name: self._field(kind, field, data, name) for field in fields(kind)})  # type: ignore[operator]
+            hints = get_type_hints(kind)
+            return kind(
+                **{field.name: self._field(kind, field, hints[field.name], data, name) for field in fields(kind)}
+            )  # type: ignore[operator]
         if origin is np.ndarray:
             return np.array(data, np.int64).reshape(-1, 2)
         if origin is tuple:
@@ -136,8 +139,8 @@ class _Saved:
             return {key: self.value(inner[1], value, f"{name}.{key}") for key, value in data.items()}
         return data
 
-    def _field(self, kind: Any, field: Field[Any], data: Mapping[str, Any], name: str) -> Any:
-        part, hint = f"{name}.{field.name}".lstrip("."), get_type_hints(kind)[field.name]
+    def _field(self, kind: Any, field: Field[Any], hint: Any, data: Mapping[str, Any], name: str) -> Any:
+        part = f"{name}.{field.name}".lstrip(".")
         empty = getattr(self._empty.get(kind), field.name, None)
         if field.name in data:
             return self.value(hint, data[field.name], part, empty)

@@ -343,7 +343,7 @@ def test_stretches_bound_by_launches_lead_to_their_place():
 
 def test_rounds_of_phases_and_collectives_lead_to_their_place():
     page_report, root = report("phases"), tree("phases")
-    zero = page_report.shown[0]
+    zero = page_report.extent[0]
     links = within(root, "phases").iter("button")
     assert [target_of(link, zero)[:2] for link in links] == [
         (mark["start_ps"], mark["end_ps"]) for mark in records(page_report.phases.rounds)

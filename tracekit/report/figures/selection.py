@@ -151,9 +151,7 @@ def select(
 def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Whole:
     windows = timeline.unions.windows
     marked = report.phases if report else timeline.once("phases", lambda: phases(timeline))
-    extent = None
-    if marked.windows and len(windows) == 1:
-        extent = iv.span([window for by_clock in marked.windows.values() for window in by_clock.values()])
+    extent = marked.extent if len(windows) == 1 else None
     origin = {clock: extent[0] if extent else int(window[0, 0]) for clock, window in windows.items()}
     if phase is not None and phase not in marked.windows:
         names = [*marked.windows, phase]

@@ -92,7 +92,7 @@ def _elements(report: Report, rows: Lanes) -> str:
     start, end = start // unit, end // unit
     columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
     reach = [int(start.min()), int(end.max())] if len(start) else None
-    extent = [(edge - next(iter(zero.values()))) // unit for edge in report.shown] if report.shown else None
+    extent = [(edge - next(iter(zero.values()))) // unit for edge in report.extent] if report.extent else None
     header = {
         "schema": 1,
         "source": report.trace.source,

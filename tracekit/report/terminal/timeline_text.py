@@ -81,10 +81,10 @@ def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
     cells = min(max(on.width - label - 2 - _SHARE, MIN_CELLS), MAX_CELLS)
-    by_clock = strips(rows, report.windows, report.phases.rounds, report.shown, cells)
+    by_clock = strips(rows, report.windows, report.phases.rounds, report.extent, cells)
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
-        lines += _text(strip, on, label, cells, report.shown is not None)
+        lines += _text(strip, on, label, cells, report.extent is not None)
     if len(by_clock) > MAX_CLOCKS:
         lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
     return lines
