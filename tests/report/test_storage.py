@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +20,17 @@ from tracekit.report.markdown import markdown
 
 DATA = Path(__file__).parents[1] / "data"
 MS = 10**9
+
+
+@pytest.fixture(scope="module")
+def saved_reports(tmp_path_factory) -> dict[str, Path]:
+    return {name: report(name).save(tmp_path_factory.mktemp(name)) for name in ("one", "phases")}
+
+
+@pytest.fixture
+def copy_saved(saved_reports, tmp_path) -> Callable[[str], Path]:
+    """Put a saved report into the test's own directory, and return that: saving it again takes ten times as long."""
+    return lambda name: shutil.copytree(saved_reports[name], tmp_path, dirs_exist_ok=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,8 +73,8 @@ def test_the_command_reports_on_a_saved_report_and_the_function_writes_its_page_
 
 
 @pytest.mark.parametrize("option", ["phase", "alone", "baseline", "run", "kinds"])
-def test_a_saved_report_takes_no_option_of_its_making(option, tmp_path, monkeypatch, capsys):
-    report("one").save(tmp_path)
+def test_a_saved_report_takes_no_option_of_its_making(option, monkeypatch, capsys, copy_saved, tmp_path):
+    copy_saved("one")
     monkeypatch.setattr("sys.argv", ["tracekit", "report", str(tmp_path), f"--{option}", "anything"])
     with pytest.raises(SystemExit, match="1"):
         main()
@@ -82,8 +94,8 @@ def test_a_saved_report_takes_no_option_of_its_making(option, tmp_path, monkeypa
         (lambda place: next((place / "frames").iterdir()).write_text("no"), "is damaged: .*from its trace"),
     ],
 )
-def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, sentence, tmp_path):
-    report("one").save(tmp_path)
+def test_what_is_no_saved_report_or_a_damaged_one_is_one_sentence(damage, sentence, copy_saved, tmp_path):
+    copy_saved("one")
     damage(tmp_path)
     with pytest.raises(TracekitError, match=sentence):
         tracekit.load(tmp_path)
@@ -111,8 +123,8 @@ def _without(document, name):
         "advice.findings.0.share",
     ],
 )
-def test_what_an_earlier_version_did_not_write_is_null_and_a_note_says_so(name, tmp_path):
-    document = json.loads((report("phases").save(tmp_path) / "summary.json").read_text("utf-8"))
+def test_what_an_earlier_version_did_not_write_is_null_and_a_note_says_so(name, copy_saved, tmp_path):
+    document = json.loads((copy_saved("phases") / "summary.json").read_text("utf-8"))
     _without(document, name)
     (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
     loaded = tracekit.load(tmp_path)
@@ -126,9 +138,9 @@ def test_what_an_earlier_version_did_not_write_is_null_and_a_note_says_so(name, 
     assert tracekit.load(loaded.save(tmp_path / "again")) == loaded
 
 
-def test_a_column_that_an_earlier_version_did_not_write_is_null(tmp_path):
+def test_a_column_that_an_earlier_version_did_not_write_is_null(copy_saved, tmp_path):
     saved = report("phases")
-    file = saved.save(tmp_path) / "frames" / "explanation.idle.largest.parquet"
+    file = copy_saved("phases") / "frames" / "explanation.idle.largest.parquet"
     pd.read_parquet(file).drop(columns=["idle_ps", "cause"]).to_parquet(file)
     document = json.loads((tmp_path / "summary.json").read_text("utf-8"))
     for column in ("idle_ps", "cause"):
@@ -156,8 +168,8 @@ def test_a_column_that_an_earlier_version_did_not_write_is_null(tmp_path):
         (lambda fields: fields["explanation"]["collectives"].pop("total"), "does not hold explanation.collectives.tot"),
     ],
 )
-def test_what_is_malformed_or_cannot_be_absent_is_damage_in_one_sentence(change, fault, tmp_path):
-    document = json.loads((report("phases").save(tmp_path) / "summary.json").read_text("utf-8"))
+def test_what_is_malformed_or_cannot_be_absent_is_damage_in_one_sentence(change, fault, copy_saved, tmp_path):
+    document = json.loads((copy_saved("phases") / "summary.json").read_text("utf-8"))
     change(document["report"]["fields"])
     (tmp_path / "summary.json").write_text(json.dumps(document), "utf-8")
     with pytest.raises(
@@ -166,8 +178,8 @@ def test_what_is_malformed_or_cannot_be_absent_is_damage_in_one_sentence(change,
         tracekit.load(tmp_path)
 
 
-def test_the_command_parses_the_summary_of_a_saved_report_once(tmp_path, monkeypatch, capsys):
-    report("one").save(tmp_path)
+def test_the_command_parses_the_summary_of_a_saved_report_once(monkeypatch, capsys, copy_saved, tmp_path):
+    copy_saved("one")
     texts = []
     loads = json.loads
     monkeypatch.setattr(storage.json, "loads", lambda text: texts.append(text) or loads(text))
@@ -177,8 +189,10 @@ def test_the_command_parses_the_summary_of_a_saved_report_once(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("command", "name"), [("read", ""), ("read", "summary.json"), ("figure", ""), ("export", "")])
-def test_commands_that_need_events_say_that_a_saved_report_has_none(command, name, tmp_path, monkeypatch, capsys):
-    report("one").save(tmp_path)
+def test_commands_that_need_events_say_that_a_saved_report_has_none(
+    command, name, monkeypatch, capsys, copy_saved, tmp_path
+):
+    copy_saved("one")
     monkeypatch.setattr("sys.argv", ["tracekit", command, str(tmp_path / name)])
     with pytest.raises(SystemExit, match="1"):
         main()
@@ -188,8 +202,8 @@ def test_commands_that_need_events_say_that_a_saved_report_has_none(command, nam
     )
 
 
-def test_view_names_the_page_of_a_saved_report(tmp_path):
-    report("one").save(tmp_path)
+def test_view_names_the_page_of_a_saved_report(copy_saved, tmp_path):
+    copy_saved("one")
     with pytest.raises(TracekitError, match=r"is a saved report, and view serves traces\. Open .*/report\.html in"):
         tracekit.view(tmp_path)
 
