@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,10 @@ SLOW = (
 chromium = pytest.fixture(scope="session", name="chromium")(browser.launch_chromium)
 open_page = pytest.fixture(name="open_page")(browser.serve_pages)
 
+
+# Else every program that a test starts would compile all of tracekit again, and each process of pytest all tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("tracekit", deadline=None)
