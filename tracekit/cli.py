@@ -1,7 +1,9 @@
 """The commands: each parses, calls one function, and says what was written. Heavy imports wait inside the commands."""
 
+import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 import tracekit
 from tracekit.errors import TracekitError
+from tracekit.export import FORMATS, FRAMES, PERFETTO
 from tracekit.version import __version__
 
 
@@ -22,15 +25,9 @@ def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted(run.name for run in runs if run.name.startswith(incomplete))
 
 
-def _export_words(which: str) -> Callable[[str], list[str]]:
-    """What the shell completes for the options of exports."""
-
-    def complete(incomplete: str) -> list[str]:
-        from tracekit.export import FORMATS, FRAMES
-
-        return [word for word in {"to": FORMATS, "table": FRAMES}[which] if word.startswith(incomplete)]
-
-    return complete
+def _completion(words: Sequence[str]) -> Callable[[str], list[str]]:
+    """What the shell completes for an option that takes one of `words`."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 # What may not be read gets a sentence (readable=False), not with the usage.
@@ -90,7 +87,6 @@ def capture(
 
     Options come before SCRIPT; everything after it is the script's own. Exits with the script's exit code.
     """
-    import os
     import shlex
 
     from tracekit.capture.capture import NothingCapturedError
@@ -127,8 +123,6 @@ def read(
     kinds: _Kinds = None,
 ) -> None:
     """Show what a trace contains, and what it lacks."""
-    import json
-
     from tracekit import console
     from tracekit.report.terminal import trace_screen
     from tracekit.report.trace_contents import contents
@@ -167,8 +161,6 @@ def report(
     kinds: _Kinds = None,
 ) -> None:
     """Report what ran in parallel, with tables and a timeline."""
-    import json
-
     from tracekit import console
     from tracekit.files import is_saved_report
     from tracekit.report.report import default_directory, file_names
@@ -247,7 +239,7 @@ def export(
         str | None,
         typer.Option(
             help="perfetto, parquet, csv, json or arrow [default: by the suffix of --out, else perfetto].",
-            autocompletion=_export_words("to"),
+            autocompletion=_completion(FORMATS),
         ),
     ] = None,
     out: Annotated[
@@ -258,7 +250,7 @@ def export(
     table: Annotated[
         str | None,
         typer.Option(
-            help="Only this table, to one file: events, spans, launches, …", autocompletion=_export_words("table")
+            help="Only this table, to one file: events, spans, launches, …", autocompletion=_completion(FRAMES)
         ),
     ] = None,
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress csv and json files.")] = False,
@@ -267,7 +259,6 @@ def export(
 ) -> None:
     """Write a trace for Perfetto, or as tables."""
     from tracekit.console import progress
-    from tracekit.export import PERFETTO
 
     with progress(["exporting"]) as step:
         step("exporting")
@@ -311,8 +302,6 @@ def view(
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False) -> None:
     """Check whether tracekit works here, and how to fix problems."""
-    import json
-
     from tracekit.console import console
     from tracekit.doctor.doctor import show
 

@@ -44,33 +44,25 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "occupancy_ratio": "Float64",
     "host_memory": "category",
 }
-SPAN_COLUMNS: Mapping[str, Any] = {
+_CALL_COLUMNS: Mapping[str, Any] = {
     "host": "category",
     "thread": "category",
     "name": "category",
     "start_ps": "int64",
     "end_ps": "int64",
+}
+SPAN_COLUMNS: Mapping[str, Any] = {
+    **_CALL_COLUMNS,
     "step": "Int64",
     "tracekit": "category",
     "alone": "category",
     "baseline": "category",
 }
-LAUNCH_COLUMNS: Mapping[str, Any] = {
-    "host": "category",
-    "thread": "category",
-    "name": "category",
-    "start_ps": "int64",
-    "end_ps": "int64",
-    "correlation_id": "Int64",
-}
+LAUNCH_COLUMNS: Mapping[str, Any] = {**_CALL_COLUMNS, "correlation_id": "Int64"}
 # What waits for what, where the trace proves it: a lane (a stream told to wait for an event) or a host thread (a
 # synchronising call), for the work that was launched before `recorded_ps` on a lane, or on all lanes, of a device.
 SYNC_COLUMNS: Mapping[str, Any] = {
-    "host": "category",
-    "thread": "category",
-    "name": "category",
-    "start_ps": "int64",
-    "end_ps": "int64",
+    **_CALL_COLUMNS,
     "device": "category",
     "lane": "category",
     "on_device": "category",

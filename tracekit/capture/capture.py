@@ -19,6 +19,7 @@ from tracekit import cores
 from tracekit.capture import script as _script
 from tracekit.capture.session import Session, say
 from tracekit.errors import CaptureError
+from tracekit.files import replaced
 
 _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
@@ -65,33 +66,11 @@ def capture(
     environment are restored afterwards, unless `restore` is False, for a process that ends right after; imported
     modules stay. Raises NothingCapturedError if no backend was used, CaptureError if the capture cannot start.
     """
-    with _script.put_back() if restore else nullcontext():
-        return _record(
-            str(script),
-            args,
-            module=module,
-            out=out,
-            devices=devices,
-            host_level=host_level,
-            python_tracer=python_tracer,
-        )
-
-
-def _record(
-    script: str,
-    args: Sequence[str],
-    *,
-    module: bool,
-    out: str | Path | None,
-    devices: int | None,
-    host_level: int,
-    python_tracer: bool,
-) -> Captured:
-    """Do what `capture` does, and leave the process as the script left it."""
     if devices is not None and devices < 1:
         raise CaptureError(f"the number of devices must be at least 1, not {devices}.")
     if host_level not in range(4):
         raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {host_level}.")
+    script = str(script)
     if not module:
         _script.check_file(script)
     _check_jax(script, module)
@@ -101,9 +80,7 @@ def _record(
     out = Path("traces", f"{script if module else Path(script).stem}-{name}") if out is None else Path(out)
     folder = out.absolute()  # the script may change the directory
     _check_writable(out, folder)
-    if not _one_at_a_time.acquire(blocking=False):
-        raise CaptureError("a capture is already running in this process; one profile can run at a time.")
-    try:
+    with _one_at_a_time(), _script.put_back() if restore else nullcontext():
         pid = os.getpid()
         profile = Session(folder, name, devices, host_level, python_tracer)
         with profile.hooked():
@@ -130,18 +107,28 @@ def _record(
             "usable_cores": cores.usable(),
         }
         unfinished = _write(profile, ending, folder / "plugins" / "profile" / name, facts)
-        return Captured(out, out / "plugins" / "profile" / name, ending.exit_code, unfinished)
+    return Captured(out, out / "plugins" / "profile" / name, ending.exit_code, unfinished)
+
+
+_running = threading.Lock()
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    if not _running.acquire(blocking=False):
+        raise CaptureError("a capture is already running in this process; one profile can run at a time.")
+    try:
+        yield
     finally:
-        _one_at_a_time.release()
-
-
-_one_at_a_time = threading.Lock()
+        _running.release()
 
 
 def _write(profile: Session, ending: _script.Ending, run: Path, facts: dict[str, Any]) -> bool:
     """Write the trace and capture.json into `run`; True if devices still work on what an interrupted script left."""
     with _no_interrupts():
-        _flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
         unfinished = False
         if ending.interrupted:
             say("interrupted; writing the trace.")
@@ -150,7 +137,8 @@ def _write(profile: Session, ending: _script.Ending, run: Path, facts: dict[str,
             profile.stop()
             if not any(run.glob("*.xplane.pb")):
                 raise FileNotFoundError(f"the profiler left no *.xplane.pb in {run}")
-            _write_json(run / "capture.json", facts)
+            text = json.dumps(facts, indent=2) + "\n"
+            replaced(run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
         except Exception as error:
             raise NothingCapturedError(f"the trace could not be written: {error}", ending.exit_code) from error
     return unfinished
@@ -199,15 +187,3 @@ def _no_interrupts() -> Iterator[None]:
         for number, handler in old.items():
             if handler is not None:
                 signal.signal(number, handler)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    partial = path.with_suffix(".json.tmp")
-    partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
