@@ -2,5 +2,7 @@
 
 # Heavy imports wait in the modules: the command line completes these words.
 PERFETTO = "perfetto"
-FORMATS = (PERFETTO, "parquet", "csv", "json", "arrow")
+# What files of tables end in.
+SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl", "arrow": ".arrow"}
+FORMATS = (PERFETTO, *SUFFIXES)
 FRAMES = ("events", "spans", "launches", "syncs", "ops", "operands", "devices", "hosts")

@@ -6,12 +6,12 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.export import FORMATS, FRAMES, PERFETTO
+from tracekit.export import FORMATS, FRAMES, PERFETTO, SUFFIXES
+from tracekit.files import refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
     from tracekit.timeline.timeline import Source, Timeline
@@ -24,11 +24,8 @@ _TEXT = ("csv", "json")
 _ENDINGS = {
     ".pftrace": PERFETTO,
     ".perfetto-trace": PERFETTO,
-    ".parquet": "parquet",
-    ".arrow": "arrow",
+    **{suffix: to for to, suffix in SUFFIXES.items()},
     ".feather": "arrow",
-    ".csv": "csv",
-    ".jsonl": "json",
 }
 # Before these, a name of several files gets what tells them apart.
 _SUFFIXES = (".gz", ".pftrace", ".perfetto-trace", ".perfetto", ".pb")
@@ -60,37 +57,24 @@ def export(
     """
     from tracekit.timeline.timeline import timeline_of
 
-    target = _target(None if out is None else Path(out), to, table, gzip)
+    path = None if out is None else Path(out)
+    to = to or _implied(path) or PERFETTO
+    is_compressed = gzip or (path is not None and path.name.endswith(".gz"))
+    _check(path, to, table, gzip, is_compressed)
     timeline = timeline_of(source, run=run, kinds=kinds)
     trace = timeline.trace
-    path = target.out or _default_path(target, trace.source)
-    files = _perfetto_files(timeline, path) if target.to == PERFETTO else _table_files(trace, path, target)
+    name = trace_name(Path(trace.source)) if trace.source else "trace"
+    if to == PERFETTO:
+        files = _perfetto_files(timeline, path or _DIRECTORY / f"{name}.pftrace.gz")
+    else:
+        files = _table_files(trace, path, _DIRECTORY / f"{name}-{to}", to, table, is_compressed)
     _write(files, trace.source, force)
     return list(files)
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is written: `to` is one of FORMATS, `table` one of FRAMES or None for all; `out` may be left to default."""
-
-    to: str
-    out: Path | None
-    table: str | None
-    gzip: bool
-
-    @property
-    def suffix(self) -> str:
-        """What files of tables end in."""
-        from tracekit.export.tables import TABLES
-
-        return TABLES[self.to].suffix + (".gz" if self.gzip else "")
-
-
-def _target(out: Path | None, to: str | None, table: str | None, gzip: bool) -> Target:
-    """The target that the options name, or a TracekitError if they contradict each other."""
+def _check(out: Path | None, to: str, table: str | None, gzip: bool, is_compressed: bool) -> None:
+    """Raise TracekitError where the options contradict each other."""
     implied = _implied(out)
-    compressed = gzip or (out is not None and out.name.endswith(".gz"))
-    to = to or implied or PERFETTO
     if to not in FORMATS:
         raise TracekitError(f"{to!r} is not an export format; --to takes {', '.join(FORMATS)}.")
     if implied not in (None, to):
@@ -99,7 +83,7 @@ def _target(out: Path | None, to: str | None, table: str | None, gzip: bool) -> 
         raise TracekitError("--table and --gzip are for tables; give --to csv, json, parquet or arrow with them.")
     if to == PERFETTO and out is not None and out.is_dir():
         raise TracekitError(f"{out} is a directory; give the file to write with --out, such as {out}/trace.pftrace.gz.")
-    if compressed and to not in (PERFETTO, *_TEXT):
+    if is_compressed and to not in (PERFETTO, *_TEXT):
         raise TracekitError(f"{to} files are compressed inside; --gzip and .gz are for csv and json.")
     if table and table not in FRAMES:
         raise TracekitError(f"{table!r} is not a table of a trace; --table takes {', '.join(FRAMES)}.")
@@ -108,7 +92,6 @@ def _target(out: Path | None, to: str | None, table: str | None, gzip: bool) -> 
             f"--out {out} names one file, but a trace has {len(FRAMES)} tables. Name one with "
             "--table events, or give a directory."
         )
-    return Target(to, out, table, compressed)
 
 
 def _implied(out: Path | None) -> str | None:
@@ -117,17 +100,6 @@ def _implied(out: Path | None) -> str | None:
         return None
     name = out.name.lower().removesuffix(".gz")
     return next((to for ending, to in _ENDINGS.items() if name.endswith(ending)), None)
-
-
-def _default_path(target: Target, source: str) -> Path:
-    """`exports/<trace>.pftrace.gz`; tables go to a directory, `exports/<trace>-csv`, or one of them to a file in it."""
-    from tracekit.files import trace_name
-
-    name = trace_name(Path(source)) if source else "trace"
-    if target.to == PERFETTO:
-        return _DIRECTORY / f"{name}.pftrace.gz"
-    directory = _DIRECTORY / f"{name}-{target.to}"
-    return directory / f"{target.table}{target.suffix}" if target.table else directory
 
 
 def _perfetto_files(timeline: "Timeline", out: Path) -> Files:
@@ -154,25 +126,24 @@ def _paths_of_clocks(out: Path, clocks: list[str]) -> list[Path]:
     return [out.with_name(f"{stem}-{name}{suffixes}") for name in unique]
 
 
-def _table_files(trace: "Trace", out: Path, target: Target) -> Files:
+def _table_files(trace: "Trace", out: Path | None, default: Path, to: str, table: str | None, gzip: bool) -> Files:
     """One frame in the file `out`, or every frame in a directory, with `trace.json` on what they are."""
-    from tracekit.export.tables import TABLES, contents
+    from tracekit.export import tables
 
     def writer(name: str) -> Callable[[Path], None]:
-        options = {"gzip": True} if target.gzip else {}
-        return lambda draft: TABLES[target.to].write(trace, name, draft, **options)
+        return lambda draft: tables.write(trace, name, draft, to, gzip)
 
-    if target.table:
-        return {out: writer(target.table)}
-    about = json.dumps(contents(trace, target.suffix), indent=1) + "\n"
-    files = {out / (name + target.suffix): writer(name) for name in FRAMES}
-    return {**files, out / "trace.json": lambda draft: draft.write_text(about, "utf-8")}
+    suffix = SUFFIXES[to] + (".gz" if gzip else "")
+    if table:
+        return {out or default / (table + suffix): writer(table)}
+    directory = out or default
+    about = json.dumps(tables.contents(trace, suffix), indent=1) + "\n"
+    files = {directory / (name + suffix): writer(name) for name in FRAMES}
+    return {**files, directory / "trace.json": lambda draft: draft.write_text(about, "utf-8")}
 
 
 def _write(files: Files, source: str, force: bool) -> None:
     """Fill each file and move it to its place; what speaks against one of them is said before any is written."""
-    from tracekit.files import refuse_inside, replaced
-
     for path in files:
         if source:
             refuse_inside(path, Path(source))

@@ -5,8 +5,7 @@ no categories and no dtypes; null is an empty field, or null.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,23 +80,21 @@ def _readable(column: pd.Series, relabel: Callable[[str], str]) -> pd.Series:
     return pd.Series(categorical([*after, None], column.cat.codes.to_numpy().astype(np.int64)), index=column.index)
 
 
-def parquet(trace: Trace, name: str, path: Path) -> None:
-    """Write one frame as Parquet, compressed with zstd."""
-    pa.parquet.write_table(table(trace, name), path, compression="zstd")
+def write(trace: Trace, name: str, path: Path, to: str, gzip: bool = False) -> None:
+    """Write one frame as Parquet or as an Arrow IPC file, which is also Feather, both compressed with zstd inside; as
+    CSV; or as JSON lines, one object a row, integers exact. `gzip` compresses the last two.
 
-
-def arrow(trace: Trace, name: str, path: Path) -> None:
-    """Write one frame as an Arrow IPC file, which is also Feather, compressed with zstd."""
-    pa.feather.write_feather(table(trace, name), path, compression="zstd")
-
-
-def csv(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
-    """Write one frame as CSV.
-
-    A text that a spreadsheet would take for a formula stands behind a `'`, and so does one that begins with `'`.
+    In CSV, a text that a spreadsheet would take for a formula stands behind a `'`, and so does one that begins with it.
     """
-    marked = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
-    gz.write(path, _csv_blocks(marked), gzip)
+    if to == "parquet":
+        pa.parquet.write_table(table(trace, name), path, compression="zstd")
+    elif to == "arrow":
+        pa.feather.write_feather(table(trace, name), path, compression="zstd")
+    elif to == "csv":
+        marked = table(trace, name, lambda label: _MARK + label if label.startswith(_FORMULA) else label)
+        gz.write(path, _csv_blocks(marked), gzip)
+    else:
+        gz.write(path, _json_blocks(table(trace, name)), gzip)
 
 
 def _csv_blocks(table: pa.Table) -> Iterator[bytes]:
@@ -106,11 +103,6 @@ def _csv_blocks(table: pa.Table) -> Iterator[bytes]:
         options = pa.csv.WriteOptions(include_header=first == 0)
         pa.csv.write_csv(table.slice(first, _AT_ONCE), sink, options)
         yield sink.getvalue().to_pybytes()
-
-
-def json_lines(trace: Trace, name: str, path: Path, gzip: bool = False) -> None:
-    """Write one frame as JSON lines, one object a row; integers are exact."""
-    gz.write(path, _json_blocks(table(trace, name)), gzip)
 
 
 def _json_blocks(table: pa.Table) -> Iterator[bytes]:
@@ -139,19 +131,3 @@ def _json_fields(column: pa.Array, key: str) -> pa.Array:
             column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
         texts = pc.binary_join_element_wise(_text(key), column.cast(pa.large_string()), _text(""))
     return texts.fill_null(f"{key}null")
-
-
-@dataclass(frozen=True)
-class TableFormat:
-    """What the files of a format end in, and how one frame is written; those of text take `gzip`."""
-
-    suffix: str
-    write: Callable[..., None]
-
-
-TABLES: Mapping[str, TableFormat] = {
-    "parquet": TableFormat(".parquet", parquet),
-    "arrow": TableFormat(".arrow", arrow),
-    "csv": TableFormat(".csv", csv),
-    "json": TableFormat(".jsonl", json_lines),
-}
