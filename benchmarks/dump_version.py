@@ -191,15 +191,15 @@ class _Page(HTMLParser):
         self._section, self._inside = "head", ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        known = dict(attrs)
+        attributes = dict(attrs)
         if tag in ("section", "main", "footer"):
-            self._section = known.get("id") or tag
+            self._section = attributes.get("id") or tag
         if tag in ("script", "style"):
-            self._inside = known.get("data-column") or known.get("id") or tag
+            self._inside = attributes.get("data-column") or attributes.get("id") or tag
         if tag in ("data", "time", "meter"):
-            self.figures.setdefault(self._section, []).append(known.get("value") or "")
-        if tag == "i" and known.get("style"):
-            self.figures.setdefault(f"{self._section} bars", []).append(f"{known.get('class')} {known['style']}")
+            self.figures.setdefault(self._section, []).append(attributes.get("value") or "")
+        if tag == "i" and attributes.get("style"):
+            self.figures.setdefault(f"{self._section} bars", []).append(f"{attributes.get('class')} {attributes['style']}")
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("script", "style"):
@@ -292,11 +292,11 @@ def _rename_in_data(value: Any, names: Mapping[str, str], values: Mapping[str, M
 
 
 def _rename_in_column(column: dict[str, Any], values: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    known = values.get(column["name"], {})
+    new_texts = values.get(column["name"], {})
     texts = "categories" if "categories" in column else "values"
-    if not known or not isinstance(column[texts], list):
+    if not new_texts or not isinstance(column[texts], list):
         return column
-    return {**column, texts: [known.get(text, text) if isinstance(text, str) else text for text in column[texts]]}
+    return {**column, texts: [new_texts.get(text, text) if isinstance(text, str) else text for text in column[texts]]}
 
 
 def digest(package: Path) -> str:

@@ -78,7 +78,7 @@ def table(to: str) -> Callable[[Any, Path], None]:
     def write(trace: Any, out: Path) -> None:
         from tracekit.export import tables
 
-        tables.TABLES[to].write(trace, "events", out)
+        tables.write(trace, "events", out, to)
 
     return write
 

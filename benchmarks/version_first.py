@@ -122,7 +122,7 @@ def screen(lines: str) -> Callable[[Subject], Words]:
     return lambda at: Words("\n".join(resolve(lines)(resolve("report.contents:contents")(at.trace))))
 
 
-def printed(show: str, console: str) -> Callable[[Subject], dict[str, Words]]:
+def printouts(show: str, console: str) -> Callable[[Subject], dict[str, Words]]:
     """What `tracekit report` prints, short and full, by the functions called `show` and `console`."""
 
     def pages(at: Subject) -> dict[str, Words]:
@@ -173,7 +173,7 @@ WAYS: dict[str, Callable[[Subject], Any]] = {
     "comparison": lambda at: report_of(at.comparison),
     "contents": lambda at: resolve("report.contents:contents")(at.trace).data,
     "screen": screen("report.screen:lines"),
-    "printed": printed("report.printed:show", "terminal:console"),
+    "printed": printouts("report.printed:show", "terminal:console"),
     "faces": _faces,
     "files": lambda at: at.files,
     "pictures/gantt": _figure("gantt"),

@@ -89,7 +89,7 @@ def intersection(a: Intervals, b: Intervals) -> Intervals:
     first = np.searchsorted(many[:, 1], few[:, 0], side="right")
     met = np.searchsorted(many[:, 0], few[:, 1], side="left") - first
     at = np.repeat(np.arange(len(few)), met)
-    other = np.arange(len(at)) + np.repeat(first - np.cumsum(met) + met, met)
+    other = ranges(first, met)
     return np.column_stack([np.maximum(few[at, 0], many[other, 0]), np.minimum(few[at, 1], many[other, 1])])
 
 
@@ -133,6 +133,11 @@ def within(a: Intervals, windows: Intervals) -> NDArray[np.int64]:
         return before[at] - np.where(at > 0, past, 0)
 
     return held_until(np.maximum(windows[:, 1], windows[:, 0])) - held_until(windows[:, 0])
+
+
+def ranges(first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The `count[i]` integers from `first[i]` on, one range after the other, shape (sum of `count`,)."""
+    return np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())
 
 
 def even_edges(window: tuple[int, int], pieces: int) -> NDArray[np.int64]:

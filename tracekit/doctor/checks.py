@@ -7,7 +7,7 @@ from typing import Literal
 
 from tracekit.devices import is_known, type_of
 from tracekit.doctor.facts import PACKAGES, Facts, Outcome
-from tracekit.units import size
+from tracekit.units import quantity, size
 
 # The jax that tracekit's hooks are tested with (tracekit/capture/session.py).
 OLDEST_JAX, NEWEST_JAX = (0, 10, 2), (0, 12)
@@ -146,11 +146,11 @@ def _unseen(facts: Facts) -> tuple[str, str] | None:
     if facts.nvidia.gpus and not platforms & _NVIDIA:
         # CUDA 13 needs a driver of 580 or newer (https://docs.jax.dev/en/latest/installation.html).
         cuda = "cuda13" if version(facts.nvidia.driver or "")[:1] >= (580,) else "cuda12"
-        return f"the {count_of(facts.nvidia.gpus, 'NVIDIA GPU')}", f'pip install -U "jax[{cuda}]"'
+        return f"the {quantity(facts.nvidia.gpus, 'NVIDIA GPU')}", f'pip install -U "jax[{cuda}]"'
     if facts.amd and not platforms & _AMD:
-        return f"the {count_of(facts.amd, 'AMD GPU')}", 'pip install -U "jax[rocm7-local]"'
+        return f"the {quantity(facts.amd, 'AMD GPU')}", 'pip install -U "jax[rocm7-local]"'
     if facts.tpu and not platforms & _TPU:
-        return f"the {count_of(facts.tpu, 'TPU chip')}", 'pip install -U "jax[tpu]"'
+        return f"the {quantity(facts.tpu, 'TPU chip')}", 'pip install -U "jax[tpu]"'
     return None
 
 
@@ -242,7 +242,7 @@ def capture(facts: Facts) -> Check | None:
     fewer = len(facts.jax_devices()) - len([name for name in rows if rows[name]])
     events = sum(rows.values())
     finding = (
-        f"a test program was captured and read back: {count_of(events, 'event')} on {count_of(len(rows), 'device')}"
+        f"a test program was captured and read back: {quantity(events, 'event')} on {quantity(len(rows), 'device')}"
     )
     if fewer > 0:
         finding += f", none on {fewer} more"
@@ -331,8 +331,3 @@ def failure(what: str, outcome: Outcome) -> str:
         return f"{what} did not answer in time"
     how = f"ended by signal {-outcome.code}" if outcome.code < 0 else f"failed (exit code {outcome.code})"
     return f"{what} {how}: {outcome.last_line}" if outcome.last_line else f"{what} {how}"
-
-
-def count_of(number: int, noun: str) -> str:
-    """`1 GPU`, `2 GPUs`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -26,6 +26,7 @@ from tracekit.export.protobuf_encoder import (
     only,
     repeated,
 )
+from tracekit.intervals import ranges
 from tracekit.jit import loop
 
 # Rows that are written at once: as many as stay in a processor's cache.
@@ -223,9 +224,8 @@ def _flows(slices: Slices, at: Ints) -> list[Pieces]:
     count = np.where(at >= 0, first[at + 1] - first[at], 0)
     if not count.any():
         return []
-    ends = np.cumsum(count)
-    places = np.repeat(first[at] - ends + count, count) + np.arange(ends[-1])
-    return only(messages(_CORRELATION, [grouped(numbers(_SUBMITTED, slices.started[places]), count)]), count > 0)
+    started = slices.started[ranges(first[at], count)]
+    return only(messages(_CORRELATION, [grouped(numbers(_SUBMITTED, started), count)]), count > 0)
 
 
 def counter_packets(track: int, edges: Ints, values: Ints, axis: Axis) -> Iterator[Bytes]:

@@ -420,9 +420,8 @@ def _started(timeline: Timeline, launch: Ints) -> tuple[Ints, Ints]:
     count = np.append(np.bincount(of_row[rows], minlength=len(timeline.trace.launches)), 0)
     begin = np.cumsum(count) - count
     mine = count[launch]
-    ends = np.cumsum(mine)
-    at = np.repeat(begin[launch] - ends + mine, mine) + np.arange(int(mine.sum()))
-    return np.append(0, ends), timeline.rows.at[rows[at]] + 1
+    at = rows[iv.ranges(begin[launch], mine)]
+    return np.append(0, np.cumsum(mine)), timeline.rows.at[at] + 1
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ Beside it, a browser is opened without output, and never in the way of its stop.
 """
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -76,11 +75,8 @@ def until_stopped() -> Iterator[None]:
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
     """A temporary directory that is gone after the block, with all that a viewer wrote there."""
-    directory = Path(tempfile.mkdtemp(prefix="tracekit-view-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="tracekit-view-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
 
 
 @contextmanager
