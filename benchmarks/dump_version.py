@@ -199,7 +199,9 @@ class _Page(HTMLParser):
         if tag in ("data", "time", "meter"):
             self.figures.setdefault(self._section, []).append(attributes.get("value") or "")
         if tag == "i" and attributes.get("style"):
-            self.figures.setdefault(f"{self._section} bars", []).append(f"{attributes.get('class')} {attributes['style']}")
+            self.figures.setdefault(f"{self._section} bars", []).append(
+                f"{attributes.get('class')} {attributes['style']}"
+            )
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("script", "style"):
