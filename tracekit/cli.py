@@ -50,12 +50,12 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake becomes one sentence on stderr and exit code 1."""
+    """Run the command line; a user's mistake becomes one sentence on stderr and the error's exit code."""
     try:
         app()
     except TracekitError as error:
         print(f"tracekit: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(error.exit_code) from None
 
 
 def _version(is_asked: bool) -> None:
@@ -89,23 +89,17 @@ def capture(
     """
     import shlex
 
-    from tracekit.capture.capture import NothingCapturedError
-
     sys.excepthook = sys.__excepthook__  # typer's hook is not the script's
-    try:
-        captured = tracekit.capture(
-            script,
-            args or [],
-            module=module,
-            out=out,
-            devices=devices,
-            host_level=host_level,
-            python_tracer=python_tracer,
-            restore=False,
-        )
-    except NothingCapturedError as error:
-        print(f"tracekit: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_code) from None
+    captured = tracekit.capture(
+        script,
+        args or [],
+        module=module,
+        out=out,
+        devices=devices,
+        host_level=host_level,
+        python_tracer=python_tracer,
+        restore=False,
+    )
     # On stderr, like every line of tracekit's own during a capture: stdout is the script's.
     print(f"Wrote {captured.run}", file=sys.stderr)
     print(f"tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr)

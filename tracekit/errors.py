@@ -4,6 +4,8 @@
 class TracekitError(Exception):
     """Base of all errors that the command line prints as one sentence, without a traceback."""
 
+    exit_code = 1
+
 
 class TraceError(TracekitError):
     """A trace that is missing, broken or not of a format that tracekit reads."""

@@ -144,20 +144,16 @@ def thread_track(uuid: int, pid: int, tid: int, name: str) -> bytes:
     return _track(uuid, message(_THREAD, number(_PID, pid) + number(_TID, tid) + message(_THREAD_NAME, name)))
 
 
-def named_track(uuid: int, name: str, parent: int = 0, description: str = "") -> bytes:
-    """The packet of a track of its own; beside a thread's where that is its parent."""
-    return _track(uuid, _label(name, parent, description))
+def named_track(uuid: int, name: str, parent: int = 0, description: str = "", counter: bytes = b"") -> bytes:
+    """The packet of a track of its own; beside a thread's where that is its parent. `counter` makes it a counter's."""
+    label = message(_TRACK_NAME, name) + (number(_PARENT, parent) if parent else b"")
+    return _track(uuid, label + (message(_DESCRIPTION, description) if description else b"") + counter)
 
 
 def counter_track(uuid: int, name: str, parent: int = 0, description: str = "", unit: str = "") -> bytes:
     """The packet of a counter's track; without a unit it counts things."""
     of = message(_UNIT_NAME, unit) if unit else number(_UNIT, _UNIT_COUNT)
-    return _track(uuid, _label(name, parent, description) + message(_UNITS, of))
-
-
-def _label(name: str, parent: int, description: str) -> bytes:
-    label = message(_TRACK_NAME, name) + (number(_PARENT, parent) if parent else b"")
-    return label + (message(_DESCRIPTION, description) if description else b"")
+    return named_track(uuid, name, parent, description, message(_UNITS, of))
 
 
 def _track(uuid: int, content: bytes) -> bytes:

@@ -59,14 +59,7 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*args)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        """Send a file."""
-        self._send(True)
-
-    def do_HEAD(self) -> None:
-        """Send a file's headers."""
-        self._send(False)
-
-    def _send(self, whole: bool) -> None:
+        """Send a file, or to HEAD its headers."""
         # A page elsewhere whose name was made to mean this machine must not read the trace (DNS rebinding).
         port = self.server.server_port
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
@@ -83,8 +76,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", _type(name or "index.html"))
             self.send_header("Content-Length", str(size))
             self.end_headers()
-            if whole:
+            if self.command == "GET":
                 shutil.copyfileobj(file, self.wfile)
+
+    do_HEAD = do_GET
 
     def end_headers(self) -> None:
         """Add what every answer has."""

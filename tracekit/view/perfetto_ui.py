@@ -99,31 +99,19 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 def _problem(ui: Path) -> str:
     """What keeps a directory or a zip file from being a UI; empty if nothing does."""
+    if not ui.exists():
+        return "it does not exist"
     try:
-        if ui.is_dir():
-            return _lacks({str(file.relative_to(ui)) for file in ui.glob("**/frontend_bundle.js")}, _page(ui))
-        if not ui.exists():
-            return "it does not exist"
-        with zipfile.ZipFile(ui) as archive:
-            names = set(archive.namelist())
-            page = archive.read("index.html").decode("utf-8", "replace") if "index.html" in names else ""
-            return _lacks(names, page)
+        root = ui if ui.is_dir() else zipfile.Path(ui)
+        page = root / "index.html"
+        match = _VERSIONS.search(page.read_text(encoding="utf-8", errors="replace") if page.is_file() else "")
+        if not match:
+            return "it has no index.html of Perfetto at its top"
+        try:
+            version = json.loads(match[1]).get("stable", ".")
+        except (ValueError, AttributeError):
+            return "its index.html names no version"
+        bundle = "frontend_bundle.js" if version == "." else f"{version}/frontend_bundle.js"
+        return "" if (root / bundle).is_file() else f"{bundle} is missing"
     except (OSError, zipfile.BadZipFile) as error:
         return f"it cannot be read: {getattr(error, 'strerror', None) or error}"
-
-
-def _page(ui: Path) -> str:
-    page = ui / "index.html"
-    return page.read_text("utf-8", "replace") if page.is_file() else ""
-
-
-def _lacks(files: set[str], page: str) -> str:
-    match = _VERSIONS.search(page)
-    if not match:
-        return "it has no index.html of Perfetto at its top"
-    try:
-        version = json.loads(match[1]).get("stable", ".")
-    except (ValueError, AttributeError):
-        return "its index.html names no version"
-    bundle = "frontend_bundle.js" if version == "." else f"{version}/frontend_bundle.js"
-    return "" if bundle in files else f"{bundle} is missing"
