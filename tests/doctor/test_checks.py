@@ -115,10 +115,10 @@ def test_gpus_that_jax_does_not_see_are_reported_with_the_wheel_for_their_driver
     facts = replace(CPU, nvidia=Nvidia(8, driver, False))
     answer = answer_to(facts, "devices")
     assert (answer.state, answer.remedy) == ("warning", remedy)
-    assert answer.finding == "1 cpu (cpu); jax does not see the 8 NVIDIA GPUs of this machine"
+    assert answer.finding == "1 cpu; jax does not see the 8 NVIDIA GPUs of this machine"
     chosen = answer_to(replace(facts, variables={"JAX_PLATFORMS": "cpu"}), "devices")
     assert (chosen.finding, chosen.remedy) == (
-        "1 cpu (cpu); JAX_PLATFORMS=cpu excludes the 8 NVIDIA GPUs",
+        "1 cpu; JAX_PLATFORMS=cpu excludes the 8 NVIDIA GPUs",
         "unset JAX_PLATFORMS",
     )
 
@@ -148,7 +148,7 @@ def test_amd_gpus_and_tpus_have_their_own_wheels_and_tracers():
     ids=["hung", "crashed", "failed"],
 )
 def test_a_driver_that_hangs_or_crashes_is_reported_and_the_rest_goes_on(outcome, finding):
-    facts = replace(CPU, devices=outcome, capture=None, read=None)
+    facts = replace(CPU, devices=outcome, capture=None, read=Outcome())
     assert (answer_to(facts, "devices").state, answer_to(facts, "devices").finding) == ("missing", finding)
     assert bad(facts) == {"devices": "missing"}
     assert not works(facts)
@@ -242,7 +242,7 @@ def test_a_place_without_room_or_permission_is_reported():
 
 
 def test_a_capture_or_a_reading_that_fails_is_reported_with_its_last_line():
-    facts = replace(CPU, capture=Outcome(3, "", "tracekit: nothing was captured: no backend"), read=None)
+    facts = replace(CPU, capture=Outcome(3, "", "tracekit: nothing was captured: no backend"), read=Outcome())
     assert answer_to(facts, "capture").finding == (
         "the capture of a test program failed (exit code 3): tracekit: nothing was captured: no backend"
     )

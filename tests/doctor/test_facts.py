@@ -133,5 +133,5 @@ def test_a_process_that_crashes_is_reported_with_its_signal():
 def test_nothing_is_captured_where_jax_gives_no_devices(monkeypatch):
     monkeypatch.setattr(facts, "_DEVICES", "raise SystemExit('driver is broken')")
     monkeypatch.setattr(facts, "_VIEWER", "")
-    machine = facts.probe(replace(CPU, capture=None, read=None))
-    assert (machine.devices, machine.capture, machine.read) == (Outcome(1, "", "driver is broken\n"), None, None)
+    machine = facts.probe(replace(CPU, capture=None, read=Outcome()))
+    assert (machine.devices, machine.capture, machine.read) == (Outcome(1, "", "driver is broken\n"), None, Outcome())

@@ -125,10 +125,13 @@ def plugins(facts: Facts) -> Check | None:
 
 def devices(facts: Facts) -> Check:
     """What jax sees, and whether it sees the accelerators that are here."""
-    answer = facts.devices or Outcome()
-    if answer.code != 0:
-        return Check("devices", "missing", failure("jax", answer), "run: python -c 'import jax; print(jax.devices())'")
-    kinds = [f"{device['platform']} ({device['kind']})" for device in facts.jax_devices()]
+    if facts.devices.code != 0:
+        remedy = "run: python -c 'import jax; print(jax.devices())'"
+        return Check("devices", "missing", failure("jax", facts.devices), remedy)
+    kinds = [
+        platform if kind == platform else f"{platform} ({kind})"
+        for platform, kind in ((device["platform"], device["kind"]) for device in facts.jax_devices())
+    ]
     finding = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     unseen = _unseen(facts)
     if not unseen:
@@ -232,10 +235,10 @@ def capture(facts: Facts) -> Check | None:
         return None
     if facts.capture.code != 0:
         return Check("capture", "missing", failure("the capture of a test program", facts.capture), _NEXT)
-    if facts.read is None or facts.read.code != 0:
-        finding = failure("reading the capture of a test program", facts.read or Outcome())
+    if facts.read.code != 0:
+        finding = failure("reading the capture of a test program", facts.read)
         return Check("capture", "missing", finding, "reinstall tracekit-jax from its repository or wheel")
-    rows = {name: count for name, count in (facts.rows() or {}).items() if is_known(name)}
+    rows = {name: count for name, count in facts.rows().items() if is_known(name)}
     if silent := [name for name in facts.platforms() if not _has_rows(facts, _type(name))]:
         finding = f"a test program was captured, but the trace has no events of {', '.join(sorted(silent))}"
         return Check("capture", "missing", finding, _no_rows(facts))
@@ -273,19 +276,17 @@ def _type(platform: str) -> str:
 
 def _has_rows(facts: Facts, device_type: str) -> bool:
     """Whether the capture has rows of a device of that type."""
-    return any(type_of(name) == device_type and count for name, count in (facts.rows() or {}).items())
+    return any(type_of(name) == device_type and count for name, count in facts.rows().items())
 
 
 def viewer(facts: Facts) -> Check:
     """Whether TensorBoard and its profile plugin import."""
-    answer, versions = facts.viewer or Outcome(), []
-    for name in ("tensorboard", "tensorboard-plugin-profile", "xprof"):
-        if name in facts.packages:
-            versions.append(f"{name} {facts.packages[name]}")
-    if answer.code == 0:
-        return Check("viewer", "ok", ", ".join(versions), needed=False)
+    names = ("tensorboard", "tensorboard-plugin-profile", "xprof")
+    if facts.viewer.code == 0:
+        versions = ", ".join(f"{name} {facts.packages[name]}" for name in names if name in facts.packages)
+        return Check("viewer", "ok", versions, needed=False)
     remedy = "pip install -U tensorboard tensorboard-plugin-profile"
-    return Check("viewer", "missing", failure("TensorBoard's profile plugin", answer), remedy, needed=False)
+    return Check("viewer", "missing", failure("TensorBoard's profile plugin", facts.viewer), remedy, needed=False)
 
 
 def old_tensorboard(facts: Facts) -> Check | None:

@@ -87,7 +87,7 @@ class Facts:
     `packages` are installed versions by name, `namesake` is the version and summary of another distribution called
     tracekit, `devices` is what a process printed that asked jax for its devices (JSON), `capture` and `read` how the
     capture of a small program went and what `tracekit read --json` made of it, `viewer` a process that imported
-    TensorBoard and its plugin; each is None where there is none, or it was not tried. `cores` are all of the machine,
+    TensorBoard and its plugin; `namesake` and `capture` are None where there is none. `cores` are all of the machine,
     those this process may use, and the limit of its cgroup. `traces` is the directory for traces, whether it can be
     written, and its free bytes.
     """
@@ -104,16 +104,16 @@ class Facts:
     cores: tuple[int, int, float | None] = (1, 1, None)
     traces: tuple[str, bool, int] = ("traces", True, 1 << 40)
     profilers: tuple[str, ...] = ()
-    devices: Outcome | None = None
-    viewer: Outcome | None = None
+    devices: Outcome = Outcome()
+    viewer: Outcome = Outcome()
     capture: Outcome | None = None
-    read: Outcome | None = None
+    read: Outcome = Outcome()
     perfetto_ui: str | None = None
 
     def jax_devices(self) -> list[dict[str, str]]:
         """The devices that jax sees, each with platform and kind; empty if that is not known."""
         try:
-            devices = json.loads((self.devices or Outcome()).out)["devices"]
+            devices = json.loads(self.devices.out)["devices"]
         except (ValueError, KeyError, TypeError):
             return []
         return list(devices)
@@ -122,13 +122,13 @@ class Facts:
         """The platforms that jax sees, as its devices name them."""
         return {device["platform"] for device in self.jax_devices()}
 
-    def rows(self) -> dict[str, int] | None:
-        """Rows of each device in the capture; None if it could not be read."""
+    def rows(self) -> dict[str, int]:
+        """Rows of each device in the capture; empty if it could not be read."""
         try:
-            devices = json.loads((self.read or Outcome()).out)["devices"]
+            devices = json.loads(self.read.out)["devices"]
             return {device["device"]: sum(device["rows"].values()) for device in devices}
         except (ValueError, KeyError, TypeError):
-            return None
+            return {}
 
     def profiler_libraries(self) -> list[str]:
         """The profilers' libraries that were in the captured process."""

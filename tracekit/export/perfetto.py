@@ -86,9 +86,15 @@ class ClockDomain:
     uuids: Iterator[int]
 
     @property
-    def has_device(self) -> NDArray[np.bool_]:
-        """Which devices of the timeline's rows are on the clock, (d,)."""
-        return np.array([clock == self.clock for clock in self.timeline.rows.clocks], bool)
+    def devices(self) -> list[int]:
+        """The devices of the timeline's rows that are on the clock."""
+        return self.timeline.rows.on_clock(self.clock)
+
+    @property
+    def rows(self) -> Ints:
+        """The places of these devices' rows, (n,)."""
+        on_clock = np.array([clock == self.clock for clock in self.timeline.rows.clocks], bool)
+        return np.flatnonzero(on_clock[self.timeline.rows.device])
 
 
 @dataclass(frozen=True)
@@ -132,23 +138,24 @@ def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
         )
     )
     yield correlation_descriptor()
-    yield packet(GPUS, _gpus(timeline, devices.devices))
+    yield packet(GPUS, _gpus(domain))
     yield _notes(timeline, next(domain.uuids))
     for group in groups:
         yield group.tracks
     yield from _counters(domain, axis)
     for group, iid in zip(groups, first, strict=False):
         yield from map(bytes, slice_packets(replace(group.slices, name=group.slices.name + iid), axis))
-    yield from map(bytes, _device_slice_packets(devices, axis))
+    yield from map(bytes, _device_slice_packets(timeline, devices, axis))
 
 
-def _gpus(timeline: Timeline, devices: tuple[str, ...]) -> bytes:
+def _gpus(domain: ClockDomain) -> bytes:
     """GpuInfo: the name and the model of each device; its place is the id that slices give it."""
-    table = timeline.trace.devices[["device", "model"]].astype(object).dropna()
+    table = domain.timeline.trace.devices[["device", "model"]].astype(object).dropna()
     models = dict(zip(table["device"], table["model"], strict=True))
+    names = [domain.timeline.rows.devices[device] for device in domain.devices]
     return b"".join(
         message(_INFO_OF_GPU, message(_GPU_NAME, name) + (message(_GPU_MODEL, models[name]) if name in models else b""))
-        for name in devices
+        for name in names
     )
 
 
@@ -186,7 +193,8 @@ def _step_numbers(table: pd.DataFrame) -> Ints:
 def _collectives(domain: ClockDomain) -> TrackGroup:
     """The collectives, each from the first start to the last end on any device; without any, no track."""
     rows, instance = domain.timeline.rows, domain.timeline.collectives.instance
-    at = np.flatnonzero((instance >= 0) & np.append(domain.has_device, False)[rows.device])
+    at = domain.rows
+    at = at[instance[at] >= 0]
     number, first, group = np.unique(instance[at], return_index=True, return_inverse=True)
     start = np.full(len(number), np.iinfo(np.int64).max)
     end = np.full(len(number), np.iinfo(np.int64).min)
@@ -240,16 +248,13 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
     busy = [device.busy for device in timeline.unions.devices.values() if device.clock == domain.clock]
     if busy:
         track = next(uuids)
-        yield counter_track(
-            track,
-            "devices busy",
-            description="Number of devices that were busy; copies of unknown devices do not count.",
-        )
+        about = "Number of devices that were busy; copies of unknown devices do not count."
+        yield counter_track(track, "devices busy", description=about)
         yield from map(bytes, counter_packets(track, *iv.depth(*busy), axis))
-    clock_of = dict(zip(timeline.rows.devices, timeline.rows.clocks, strict=True))
+    here = {timeline.rows.devices[device] for device in domain.devices}
     parent = 0
     for rate in throughput(timeline.rows):
-        if clock_of[rate.device] != domain.clock:
+        if rate.device not in here:
             continue
         if not parent:
             parent = next(uuids)
@@ -294,7 +299,7 @@ def _host_slices(domain: ClockDomain) -> TrackGroup:
     """
     calls, uuids, processes = _host_calls(domain.timeline.trace), domain.uuids, domain.processes
     here = np.array([host in processes for host, _ in calls.threads], bool)
-    calls = calls.at(np.flatnonzero(here[calls.thread]) if len(calls) else calls.thread)
+    calls = calls.at(np.flatnonzero(here[calls.thread]))
     layer, order = nested(calls.thread, calls.start, calls.end)
     tracks = [process_track(next(uuids), pid, host) for host, pid in processes.items()]
     layers = int(layer.max(initial=0)) + 1
@@ -323,7 +328,7 @@ def _host_calls(trace: Trace) -> HostCalls:
     start, end = (
         np.concatenate([spans[column], launches[column]]).astype(np.int64) for column in ("start_ps", "end_ps")
     )
-    used, thread = np.unique(host * max(len(lines), 1) + line, return_inverse=True)
+    used, thread = np.unique(host * len(lines) + line, return_inverse=True)
     is_launch = np.arange(len(start)) >= len(spans)
     order = np.lexsort((is_launch, name, -end, start, thread))
     calls = HostCalls(
@@ -432,8 +437,6 @@ class DeviceSlices:
     `stage` (n,) numbers its stage. `specifications` are entries of interned data: of the queues, then of the stages.
     """
 
-    timeline: Timeline
-    devices: tuple[str, ...]
     at: Ints
     queue: Ints
     queues: list[bytes]
@@ -443,11 +446,9 @@ class DeviceSlices:
 
 def _device_slices(domain: ClockDomain) -> DeviceSlices:
     """The rows on one clock; each host is a graphics context."""
-    rows, has_device = domain.timeline.rows, domain.has_device
-    at = np.flatnonzero(has_device[rows.device]) if len(has_device) else np.zeros(0, np.int64)
-    devices = np.flatnonzero(has_device).tolist()
+    rows, devices, at = domain.timeline.rows, domain.devices, domain.rows
     lanes, names = rows.labels("lane"), rows.labels("name")
-    pairs, queue = np.unique(rows.device[at] * max(len(lanes), 1) + rows.codes("lane")[at], return_inverse=True)
+    pairs, queue = np.unique(rows.device[at] * len(lanes) + rows.codes("lane")[at], return_inverse=True)
     stages, stage = np.unique(rows.codes("name")[at] * len(KIND_DTYPE.categories) + rows.kind[at], return_inverse=True)
     specifications, queues = [], []
     for iid, pair in enumerate(pairs.tolist(), 1):
@@ -460,8 +461,7 @@ def _device_slices(domain: ClockDomain) -> DeviceSlices:
         kind = KIND_DTYPE.categories[pair % len(KIND_DTYPE.categories)]
         category = _COMPUTE if kind == Kind.COMPUTE else _OTHER
         specifications.append(_specification(iid, names[pair // len(KIND_DTYPE.categories)], kind, category))
-    names_of_devices = tuple(rows.devices[device] for device in devices)
-    return DeviceSlices(domain.timeline, names_of_devices, at, queue, queues, stage, specifications)
+    return DeviceSlices(at, queue, queues, stage, specifications)
 
 
 def _specification(iid: int, name: str, description: str, category: int) -> bytes:
@@ -471,13 +471,13 @@ def _specification(iid: int, name: str, description: str, category: int) -> byte
     )
 
 
-def _device_slice_packets(slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
+def _device_slice_packets(timeline: Timeline, slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
     """The packets of the rows: one each. Its `event_id` is the row's place in `trace.events`, counted from 1.
 
     What is null is left out of the data beside a slice, and so are `start_ps` and `end_ps` where the time in whole
     nanoseconds says them exactly.
     """
-    timeline, rows = slices.timeline, slices.timeline.rows
+    rows = timeline.rows
     texts = [([_extra(key, label) for label in rows.labels(key)], rows.codes(key)) for key in _ROW_TEXTS]
     step = timeline.steps.step_of
     columns = {key: rows.numbers(key) for key in _ROW_NUMBERS}
