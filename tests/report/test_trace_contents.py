@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -181,6 +182,7 @@ def test_the_shift_and_the_rest_of_aligned_hosts_are_told():
     assert "hosts    a, b, on one clock, shifted by up to 1.00 ms, collectives end within" in lines(result)
 
 
+@cache
 def many_devices() -> Trace:
     rows = [
         events(
@@ -220,9 +222,11 @@ def test_devices_without_rows_and_of_other_models_stand_apart():
     ]
 
 
-@pytest.mark.parametrize("any_trace", [two_devices(), unaligned_hosts(64), many_devices(), trace(events())])
-def test_whatever_is_there_it_is_one_screen(any_trace):
-    screen = lines(contents(replace(any_trace, source="p" * 200)))
+@pytest.mark.parametrize(
+    "make_trace", [two_devices, lambda: unaligned_hosts(64), many_devices, lambda: trace(events())]
+)
+def test_whatever_is_there_it_is_one_screen(make_trace):
+    screen = lines(contents(replace(make_trace(), source="p" * 200)))
     assert max(map(len, screen[1:])) <= WIDTH
     assert len(screen) <= HEIGHT + MIN_NOTE_LINES
 
