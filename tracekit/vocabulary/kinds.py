@@ -7,10 +7,16 @@ says what ran instead, so those names are read before an opcode that decides not
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.columns import categorical
 from tracekit.vocabulary import copies
 
 
@@ -59,6 +65,15 @@ class Row:
     which: str | None
     pattern: str
     example: str
+
+
+def columns(classifications: Sequence[Classification], which: NDArray[np.int64]) -> dict[str, pd.Categorical]:
+    """The columns kind, direction and known_by of rows that are `classifications[which]`, `which` (n,)."""
+    return {
+        "kind": categorical([each.kind.value for each in classifications], which),
+        "direction": categorical([each.direction for each in classifications], which),
+        "known_by": categorical([each.known_by.value for each in classifications], which),
+    }
 
 
 OPCODE, STAT, STREAM, NAME = KnownBy.OPCODE, KnownBy.STAT, KnownBy.STREAM, KnownBy.NAME

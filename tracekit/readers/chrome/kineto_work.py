@@ -167,11 +167,7 @@ def _kinds(name: pd.Categorical, category: pd.Categorical, records: Sequence[_Wo
         )
         for row in first
     ]
-    return {
-        "kind": categorical([classification.kind.value for classification in classifications], which),
-        "direction": categorical([classification.direction for classification in classifications], which),
-        "known_by": categorical([classification.known_by.value for classification in classifications], which),
-    }
+    return kinds.columns(classifications, which)
 
 
 def _copy_sizes(document: Document, records: Sequence[_Work], copies: Rows, launch: Rows) -> list[int | None]:

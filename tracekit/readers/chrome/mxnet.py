@@ -145,7 +145,7 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
         "host": constant(host, len(at)),
         "device": categorical([*map(_device, process.categories)], process.codes[at]).remove_unused_categories(),
         "lane": _threads(document, rows[at]),
-        "kind": categorical([classification.kind.value for classification in classifications], which[at]),
+        **kinds.columns(classifications, which[at]),
         "name": categorical(names, which[at]),
         "category": categorical(
             [
@@ -156,8 +156,6 @@ def _events(document: Document, host: str, pairs: NDArray[np.int64], process: pd
         ),
         "start_ps": pieces[:, 1],
         "end_ps": pieces[:, 2],
-        "direction": categorical([classification.direction for classification in classifications], which[at]),
-        "known_by": categorical([classification.known_by.value for classification in classifications], which[at]),
     }
     return frame(EVENT_COLUMNS, data)
 

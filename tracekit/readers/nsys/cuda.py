@@ -63,9 +63,7 @@ class What:
     """What a row is: its name, how it is classified, and whether the driver itself moved unified memory."""
 
     name: str
-    kind: str
-    direction: str | None
-    known_by: str
+    classification: kinds.Classification
     category: str | None = None
     unified: bool = False
 
@@ -181,8 +179,7 @@ def _part(
 def _what(name: str, typed: Kind) -> What:
     """What a row of this name in a table of such work is."""
     classification = kinds.classify(name, typed=typed)
-    category = operation(name) if classification.kind == Kind.COLLECTIVE else None
-    return What(name, classification.kind.value, classification.direction, classification.known_by.value, category)
+    return What(name, classification, operation(name) if classification.kind == Kind.COLLECTIVE else None)
 
 
 def _kernels(export: Export, table: str) -> Work:
@@ -230,9 +227,8 @@ def _copies(export: Export, table: str) -> Work:
         # Old exports write 0 for a device that they do not know, which proves nothing.
         way = copies.direction(symbol, apart=True if apart[row] and symbol != _COPY_KINDS[0] else None)
         name = _copy_name(symbol, int(columns["srcKind"][row]), int(columns["dstKind"][row]))
-        classification = kinds.classify(name, typed=Kind.MEMCPY, direction=way)
-        kind, known_by = classification.kind.value, classification.known_by.value
-        labels.append(What(name, kind, way, known_by, unified=symbol.startswith(_UNIFIED)))
+        classification = replace(kinds.classify(name, typed=Kind.MEMCPY), direction=way)
+        labels.append(What(name, classification, unified=symbol.startswith(_UNIFIED)))
     return _part(columns, which, labels, columns["bytes"])
 
 

@@ -29,6 +29,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.vocabulary import kinds
 
 _PS_PER_NS = 1000
 _LONGEST_NS = 2**63 // _PS_PER_NS - 1
@@ -162,15 +163,13 @@ def _events(
         "host": constant(host, len(launch)),
         "device": device,
         "lane": _lanes(work, device),
-        "kind": categorical([what.kind for what in work.labels], work.label),
+        **kinds.columns([what.classification for what in work.labels], work.label),
         "name": categorical([what.name for what in work.labels], work.label),
         "start_ps": _ps(work.start_ns, zero),
         "end_ps": _ps(work.end_ns, zero),
         "category": categorical([what.category for what in work.labels], work.label),
-        "direction": categorical([what.direction for what in work.labels], work.label),
         "bytes": _nullable(np.where(size == MISSING, work.size_bytes, size)),
         "correlation_id": _nullable(work.correlation),
-        "known_by": categorical([what.known_by for what in work.labels], work.label),
         "group": group,
         **hlo,
         "op": op,

@@ -214,7 +214,7 @@ def messages(
     """
     fields = _fields(export)
     ranges, size, communicator, notes = _nccl_calls(export, fields)
-    collective = np.array([what.kind == Kind.COLLECTIVE.value for what in work.labels], bool)[work.label]
+    collective = np.array([what.classification.kind == Kind.COLLECTIVE for what in work.labels], bool)[work.label]
     if fields and not len(size) and not notes and collective.any():
         notes.append(
             "The message sizes of the collectives were recorded but not exported: `nsys export --include-blobs=true` "

@@ -12,7 +12,7 @@ around it.
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -88,8 +88,7 @@ class _TpuOp:
     control: bool = False
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """n rows: the event and the op (a place in the distinct ops) of each; start, end, wait in ps (-1: none), (n,)."""
 
     event: NDArray[np.int64]
@@ -100,7 +99,7 @@ class _Rows:
 
     def at(self, places: NDArray[Any]) -> "_Rows":
         """The rows at some places, or those of a mask."""
-        return _Rows(self.event[places], self.op[places], self.start[places], self.end[places], self.wait[places])
+        return _Rows(*(column[places] for column in self))
 
 
 class _Executions:
@@ -178,13 +177,8 @@ def _with_flying(
     if not alone.any():
         return rows
     event = flying[alone]
-    both = _Rows(
-        np.r_[rows.event, event],
-        np.r_[rows.op, op_of[count:][alone]],
-        np.r_[rows.start, events.start[event]],
-        np.r_[rows.end, events.end[event]],
-        np.r_[rows.wait, np.full(len(event), -1)],
-    )
+    more = _Rows(event, op_of[count:][alone], events.start[event], events.end[event], np.full(len(event), -1))
+    both = _Rows(*map(np.concatenate, zip(rows, more, strict=True)))
     return both.at(np.argsort(both.start, kind="stable"))
 
 
@@ -258,7 +252,7 @@ def _join_halves(ops: list[_TpuOp], rows: _Rows, executions: _Executions) -> tup
     wait[first], end[first] = wait[last], end[last]
     keep[last] = False
     keep[half == 2] = False
-    rows = replace(rows, end=end, wait=wait).at(keep)
+    rows = rows._replace(end=end, wait=wait).at(keep)
     unstarted, unended = int((half == 3).sum()) - len(last), int((half == 1).sum()) - len(first)
     if not unstarted and not unended:
         return rows, []
