@@ -39,12 +39,17 @@ def _first(row: dict[str, Any]) -> list[str]:
     """What costs most and how much, then the longest of it: where it is, and what held it up meanwhile."""
     what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
     cost = f"{time(row['cost_ps'])} ({percent(row['ratio'])} of the window)"
-    sentences = [f"Largest loss: {what} on {row['device']}, {cost}.", _longest(row), _waited(row), _copied(row)]
-    sentences.append(_meanwhile(row))
+    sentences = [f"Largest loss: {what} on {row['device']}, {cost}.", _longest(row)]
+    if pd.notna(row["wait_ps"]) and row["wait_ps"]:
+        sentences.append(f"It waited {time(row['wait_ps'])} for {row['last']}, the last to arrive.")
+    if pd.notna(row["memory_ps"]) and row["memory_ps"]:
+        sentences.append(f"{row['device']} copied for {time(row['memory_ps'])} of it.")
+    if row["others"]:
+        sentences.append(_meanwhile(row))
     if row["devices"] > 1:
         fewer = row["devices"] - 1
         sentences.append(f"{quantity(fewer, 'other device')} {'loses' if fewer == 1 else 'lose'} less to it.")
-    return [sentence for sentence in sentences if sentence]
+    return sentences
 
 
 def _longest(row: dict[str, Any]) -> str:
@@ -57,23 +62,9 @@ def _longest(row: dict[str, Any]) -> str:
     return f"{subject} {lasted} {time(row['largest_ps'])}{step}{place}."
 
 
-def _waited(row: dict[str, Any]) -> str:
-    if pd.isna(row["wait_ps"]) or not row["wait_ps"]:
-        return ""
-    return f"It waited {time(row['wait_ps'])} for {row['last']}, the last to arrive."
-
-
-def _copied(row: dict[str, Any]) -> str:
-    if pd.isna(row["memory_ps"]) or not row["memory_ps"]:
-        return ""
-    return f"{row['device']} copied for {time(row['memory_ps'])} of it."
-
-
 def _meanwhile(row: dict[str, Any]) -> str:
     """What the other devices of the clock did while it cost its device something."""
     others, busy = row["others"], row["others_busy"]
-    if not others:
-        return ""
     who = "the other device" if others == 1 else "every other device"
     if not busy:
         return f"Meanwhile {who} was idle."

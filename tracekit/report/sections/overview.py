@@ -8,7 +8,7 @@ import pandas as pd
 from tracekit.analysis.overlap import Stretch
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
-from tracekit.report.section import Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
+from tracekit.report.section import WORK, Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
 from tracekit.timeline.unions import CELLS
 from tracekit.units import count, percent, time
 
@@ -216,9 +216,8 @@ def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
                 direction = row["what"] not in ("memory", "collective")
                 if direction and row["total_ps"] == memory:
                     continue
-                work = {"collective": "collectives", "memory": "copies"}.get(row["what"], f"{row['what']} copies")
-                if row["what"] == "memory" and len(only):
-                    work = f"{only.iloc[0]} copies"
+                way = only.iloc[0] if row["what"] == "memory" and len(only) else row["what"]
+                work = WORK.get(way, f"{way} copies")
                 brief = stretch is not whole or not inside
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
