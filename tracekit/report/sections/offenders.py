@@ -54,8 +54,8 @@ def _first(row: dict[str, Any]) -> list[str]:
 
 def _longest(row: dict[str, Any]) -> str:
     """Of how many it is the longest, how long that is, and where."""
-    one, several = _NOUNS[row["kind"]]
-    subject = f"The longest of {quantity(row['n'], one, several)}" if row["n"] > 1 else f"The {one}"
+    noun, nouns = _NOUNS[row["kind"]]
+    subject = f"The longest of {quantity(row['n'], noun, nouns)}" if row["n"] > 1 else f"The {noun}"
     lasted = "lasted" if row["kind"] == IDLE else "was exposed for"
     step = f" in step {row['step']}" if pd.notna(row["step"]) else ""
     place = f" ({short(where, _NAME)})" if (where := _where(row)) else ""
