@@ -166,11 +166,14 @@ def _rank(device: str) -> int:
 
 
 def _shares(truth: Truth, window: Window) -> dict[str, float]:
-    """The true shares by the names that tracekit uses."""
+    """The true shares by the names that tracekit uses: the call that launches what comes is part of its latency."""
     shares: dict[str, float] = {}
-    for part, ns in truth.composition(window).items():
-        shares[_NAMES[part]] = shares.get(_NAMES[part], 0.0) + ns / (window[1] - window[0])
-    return {name: share for name, share in shares.items() if share}
+    path = truth.path(window)
+    for piece, later in zip(path, [None, *path], strict=False):
+        launches = piece.part == Part.CALL and later is not None and later.part == Part.LATENCY
+        name = _NAMES[Part.LATENCY if launches else piece.part]
+        shares[name] = shares.get(name, 0.0) + (piece.end - piece.start) / (window[1] - window[0])
+    return shares
 
 
 def _told(answer: CriticalPath) -> dict[str, float]:
