@@ -69,6 +69,7 @@ def figures(jobs: dict[int, Errors]) -> dict[str, Any]:
     return {
         "jobs": len(jobs),
         "composition": distribution(list(worst["composition"].values())),
+        "by_step": distribution([job.by_step for job in jobs.values() if job.by_step is not None]),
         "claimed": distribution([job.claimed for job in jobs.values() if job.claimed is not None]),
         "worst_class": dict(Counter(job.of_class for job in jobs.values()).most_common()),
         "what_if": distribution([abs(error) for job in jobs.values() for error in job.what_if.values()]),
@@ -90,6 +91,7 @@ def print_figures(title: str, result: dict[str, Any]) -> None:
     print(f"\n{title}, {result['jobs']} jobs; percentage points".ljust(60) + "  median     p95   worst   worst jobs")
     lines = [
         ("path: difference of a class", result["composition"], "composition"),
+        ("path: the same, with a true path of each step", result["by_step"], ""),
         ("path: a class told too large", result["claimed"], ""),
         ("what-if", result["what_if"], "what_if"),
         *((f"what-if: {what}", values, "") for what, values in result["what_if_by"].items()),

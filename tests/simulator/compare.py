@@ -42,7 +42,8 @@ class Errors:
     """What was wrong, ratios in 0..1, null where there is no answer.
 
     `composition`: the largest absolute difference of a class's share of the critical path, and `of_class` which;
-    `claimed`: by how much a class was told too large, unexplained aside.
+    `by_step`: the same if the truth is a path of each step by itself, and not one of them all; `claimed`: by how much a
+    class was told too large, unexplained aside.
     `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
     `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
     `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
@@ -52,6 +53,7 @@ class Errors:
 
     composition: float | None
     of_class: str
+    by_step: float | None
     claimed: float | None
     what_if: dict[str, float]
     refused: int
@@ -73,13 +75,15 @@ def compare(truth: Truth, path: Path) -> Errors:
     numbers = _numbers(answer.steps, len(true_steps))
     window = _window(truth, numbers)
     lines: list[str] = []
-    shares = _shares(truth, window)
-    told = _told(answer)
+    shares, told = _shares(truth, [window]), _told(answer)
+    by_step = _shares(truth, [true_steps[number] for number in numbers] or [window])
     differences = {name: told.get(name, 0.0) - shares.get(name, 0.0) for name in {*told, *shares}}
     worst = max(differences, key=lambda name: abs(differences[name]), default="")
     lines += [f"  path over steps {numbers[:1]}..{numbers[-1:]}, {window[1] - window[0]:,} ns:"]
     lines += [
-        f"    {name:22} true {shares.get(name, 0):7.2%}  told {told.get(name, 0):7.2%}" for name in sorted(differences)
+        f"    {name:22} true {shares.get(name, 0):7.2%}, of each step {by_step.get(name, 0):7.2%}, told "
+        f"{told.get(name, 0):7.2%}"
+        for name in sorted({*differences, *by_step})
     ]
     what_if, refused = {}, 0
     for what, name, told_ratio, reason in records(answer.what_if, "what", "name", "ratio", "reason"):
@@ -97,6 +101,7 @@ def compare(truth: Truth, path: Path) -> Errors:
     return Errors(
         abs(differences[worst]) if worst else None,
         worst,
+        max((abs(told.get(name, 0.0) - by_step.get(name, 0.0)) for name in {*told, *by_step}), default=None),
         max((error for name, error in differences.items() if name != "unexplained"), default=None),
         what_if,
         refused,
@@ -165,14 +170,18 @@ def _rank(device: str) -> int:
     return int(re.findall(r"\d+", device)[-1])
 
 
-def _shares(truth: Truth, window: Window) -> dict[str, float]:
-    """The true shares by the names that tracekit uses: the call that launches what comes is part of its latency."""
+def _shares(truth: Truth, windows: list[Window]) -> dict[str, float]:
+    """The true shares of the windows' paths by the names that tracekit uses.
+
+    The call that launches what comes is part of its latency.
+    """
     shares: dict[str, float] = {}
-    path = truth.path(window)
-    for piece, later in zip(path, [None, *path], strict=False):
-        launches = piece.part == Part.CALL and later is not None and later.part == Part.LATENCY
-        name = _NAMES[Part.LATENCY if launches else piece.part]
-        shares[name] = shares.get(name, 0.0) + (piece.end - piece.start) / (window[1] - window[0])
+    total = sum(end - start for start, end in windows)
+    for path in map(truth.path, windows):
+        for piece, later in zip(path, [None, *path], strict=False):
+            launches = piece.part == Part.CALL and later is not None and later.part == Part.LATENCY
+            name = _NAMES[Part.LATENCY if launches else piece.part]
+            shares[name] = shares.get(name, 0.0) + (piece.end - piece.start) / total
     return shares
 
 
