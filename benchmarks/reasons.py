@@ -69,8 +69,8 @@ def figures(jobs: dict[int, Errors]) -> dict[str, Any]:
     return {
         "jobs": len(jobs),
         "composition": distribution(list(worst["composition"].values())),
-        "by_step": distribution([job.by_step for job in jobs.values() if job.by_step is not None]),
         "claimed": distribution([job.claimed for job in jobs.values() if job.claimed is not None]),
+        "as_one": distribution([job.as_one for job in jobs.values() if job.as_one is not None]),
         "worst_class": dict(Counter(job.of_class for job in jobs.values()).most_common()),
         "what_if": distribution([abs(error) for job in jobs.values() for error in job.what_if.values()]),
         "what_if_by": {what: distribution(errors) for what, errors in sorted(by_what.items())},
@@ -91,8 +91,8 @@ def print_figures(title: str, result: dict[str, Any]) -> None:
     print(f"\n{title}, {result['jobs']} jobs; percentage points".ljust(60) + "  median     p95   worst   worst jobs")
     lines = [
         ("path: difference of a class", result["composition"], "composition"),
-        ("path: the same, with a true path of each step", result["by_step"], ""),
         ("path: a class told too large", result["claimed"], ""),
+        ("path: difference from one path through all steps", result["as_one"], ""),
         ("what-if", result["what_if"], "what_if"),
         *((f"what-if: {what}", values, "") for what, values in result["what_if_by"].items()),
         ("idle time with a wrong cause", result["idle"], "idle"),

@@ -41,9 +41,9 @@ _NSYS_NAMES = {
 class Errors:
     """What was wrong, ratios in 0..1, null where there is no answer.
 
-    `composition`: the largest absolute difference of a class's share of the critical path, and `of_class` which;
-    `by_step`: the same if the truth is a path of each step by itself, and not one of them all; `claimed`: by how much a
-    class was told too large, unexplained aside.
+    `composition`: the largest absolute difference of a class's share of the critical paths of the steps, and `of_class`
+    which; `claimed`: by how much a class was told too large, unexplained aside; `as_one`: the difference if the truth
+    is one path through all steps, which where the host runs ahead may be another.
     `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
     `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
     `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
@@ -53,8 +53,8 @@ class Errors:
 
     composition: float | None
     of_class: str
-    by_step: float | None
     claimed: float | None
+    as_one: float | None
     what_if: dict[str, float]
     refused: int
     asked: int
@@ -75,15 +75,15 @@ def compare(truth: Truth, path: Path) -> Errors:
     numbers = _numbers(answer.steps, len(true_steps))
     window = _window(truth, numbers)
     lines: list[str] = []
-    shares, told = _shares(truth, [window]), _told(answer)
-    by_step = _shares(truth, [true_steps[number] for number in numbers] or [window])
+    shares, told = _shares(truth, [true_steps[number] for number in numbers] or [window]), _told(answer)
+    as_one = _shares(truth, [window])
     differences = {name: told.get(name, 0.0) - shares.get(name, 0.0) for name in {*told, *shares}}
     worst = max(differences, key=lambda name: abs(differences[name]), default="")
     lines += [f"  path over steps {numbers[:1]}..{numbers[-1:]}, {window[1] - window[0]:,} ns:"]
     lines += [
-        f"    {name:22} true {shares.get(name, 0):7.2%}, of each step {by_step.get(name, 0):7.2%}, told "
-        f"{told.get(name, 0):7.2%}"
-        for name in sorted({*differences, *by_step})
+        f"    {name:22} true {shares.get(name, 0):7.2%}  told {told.get(name, 0):7.2%}  (of one path through all: "
+        f"{as_one.get(name, 0):.2%})"
+        for name in sorted({*differences, *as_one})
     ]
     what_if, refused = {}, 0
     for what, name, told_ratio, reason in records(answer.what_if, "what", "name", "ratio", "reason"):
@@ -101,8 +101,8 @@ def compare(truth: Truth, path: Path) -> Errors:
     return Errors(
         abs(differences[worst]) if worst else None,
         worst,
-        max((abs(told.get(name, 0.0) - by_step.get(name, 0.0)) for name in {*told, *by_step}), default=None),
         max((error for name, error in differences.items() if name != "unexplained"), default=None),
+        max((abs(told.get(name, 0.0) - as_one.get(name, 0.0)) for name in {*told, *as_one}), default=None),
         what_if,
         refused,
         len(answer.what_if),
