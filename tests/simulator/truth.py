@@ -3,10 +3,10 @@
 **Steps.** A step ends when its last host has come to the end of its annotation and its work on the devices, copies
 aside, is done; there the next begins. The first begins at 0.
 
-**Critical path** of a window [start, end), of one step or of several: back from what ended last in it, through what each
-activity waited for last, to the start. A collective's transfer is on it from when its last member had begun, and then
-that member. The paths of the steps do not add up to the one through them all: where the host runs ahead, each step ends
-with a device, though all of them may have waited for the host.
+**Critical path** of a window [start, end), of one step or of several: back from what ended last in it, through what
+each activity waited for last, to the start. A collective's transfer is on it from when its last member had begun, and
+then that member. The paths of the steps do not add up to the one through them all: where the host runs ahead, each step
+ends with a device, though all of them may have waited for the host.
 
 **What-if** of a window: the job is simulated again, in which something takes no time from the window's start on (see
 `Removal`); all before is as it was. The window then ends when its last step has ended, and the ratio is its length over
