@@ -39,7 +39,7 @@ class Subject(version_first.Subject):
 
 # What a report is about where it compares phases, and what 54ffded's report held beside the frames.
 _REPORTED = [
-    *("windows", "whole", "marks", "phases", "stretch", "inside", "verdicts", "headline", "notes", "shown"),
+    *("windows", "whole", "marks", "phases", "stretch", "inside", "verdicts", "headline", "notes"),
     *("known_by", "guessed", "advice", "compared"),
 ]
 
@@ -71,6 +71,7 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     stretches = report.compared_rounds is not None
     of = timeline.inside(report.compared_rounds) if stretches else timeline
     inside = {name: getattr(report, name) for name in _REPORTED}
+    inside["shown"] = report.extent
     inside["verdicts"] = _verdicts(report.verdict, report.verdicts)
     inside["whole"] = fields(report.whole) | {"name": "whole trace"}
     sections = [_section(section) for section in report.sections]
@@ -174,6 +175,11 @@ RENAMED_NAMES: tuple[tuple[str, str, str], ...] = (  # glob, today, in 54ffded
     ("*", "remedy", "next"),
     ("files/summary.json", "events", "intervals"),
     ("*guessed", "events", "intervals"),
+    ("*", "marked_by", "told_by"),
+    ("*", "recorded_wait_ps", "told_wait_ps"),
+    ("*", "coverage_ratio", "told_ratio"),
+    ("*", "example", "shown"),
+    ("files/report.html/timeline/header", "extent", "shown"),
 )
 RENAMED_VALUES: tuple[tuple[str, str, str, str], ...] = (  # glob, name in 54ffded, value today, value in 54ffded
     # Of the critical path: keys, where there was prose.

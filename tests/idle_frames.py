@@ -20,7 +20,7 @@ def idle(events, launches=None, spans=None, syncs=None, instance=None, window=No
         syncs=waits() if syncs is None else syncs,
     )
     timeline = timeline_of(trace)
-    if window is not None:  # rows stay whole: inside stretches there would be none that reaches over their edges
+    if window is not None:  # rows stay whole: inside windows there would be none that reaches over their edges
         timeline.once("unions", lambda: unions(timeline.rows).inside(np.array([window], np.int64)))
     return analyse(timeline if instance is None else with_instances(timeline, np.array(instance)[timeline.rows.at]))
 

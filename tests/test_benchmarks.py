@@ -228,7 +228,7 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(run_here, tm
         assert ours["again_s"] > 0
         assert 0 < ours["loaded"] <= ours["peak"]
         expected = {
-            "overlap.stretch_of",
+            "overlap.breakdown",
             "classification.known_by",
             "idle.idle",
             "critical_path/critical_path.critical_path",

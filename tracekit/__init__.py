@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
     from tracekit.analysis.offenders import Offenders
-    from tracekit.analysis.overlap import Stretch, concurrency, device_pairs, overlap, partition
+    from tracekit.analysis.overlap import Breakdown, concurrency, device_pairs, overlap, partition
     from tracekit.analysis.phases import Phases, phases
     from tracekit.analysis.steps import Steps
     from tracekit.capture.capture import Captured
@@ -55,7 +55,7 @@ _NAMES = {
     "analysis.idle": "Idle",
     "analysis.launches": "Launches",
     "analysis.offenders": "Offenders",
-    "analysis.overlap": "Stretch concurrency device_pairs overlap partition",
+    "analysis.overlap": "Breakdown concurrency device_pairs overlap partition",
     "analysis.phases": "Phases phases",
     "analysis.steps": "Steps",
     "capture.capture": "Captured",
@@ -84,6 +84,7 @@ __all__ = [
     "Advice",
     "AtLeast",
     "Bandwidth",
+    "Breakdown",
     "CaptureError",
     "Captured",
     "Check",
@@ -111,7 +112,6 @@ __all__ = [
     "Source",
     "StepBoundaries",
     "Steps",
-    "Stretch",
     "Syncs",
     "Table",
     "Timeline",

@@ -78,7 +78,7 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     assert advice.exposed_copies(partition(below), unions(rows(below))) is None
 
 
-def test_of_some_stretches_only_the_directions_that_occur_in_them_are_named():
+def test_of_some_windows_only_the_directions_that_occur_in_them_are_named():
     both = timeline_of(
         concat(EVENT_COLUMNS, [two_gpus(20, "memcpy", "H2D"), events(("gpu:0", "memcpy", 200, 210, "out", "D2H"))])
     )

@@ -62,7 +62,7 @@ def test_each_instance_is_split_into_waiting_for_the_last_and_transfer():
         "last": "gpu:2",
         "wait_ps": 100 * MS,  # 70 + 30
         "exposed_wait_ps": 80 * MS,
-        "told_wait_ps": None,
+        "recorded_wait_ps": None,
         "transfer_ps": 30 * MS,
         "device_time_ps": 190 * MS,
         "shortest_ps": 30 * MS,
@@ -261,9 +261,9 @@ def test_the_profilers_own_wait_stands_beside_the_computed_one_where_every_row_h
         row("cpu:0", 40, 50, wait_ps=3),
         row("cpu:1", 41, 50),
     )
-    assert plain(result.table[["wait_ps", "told_wait_ps"]]) == [
-        {"wait_ps": 10, "told_wait_ps": 9},
-        {"wait_ps": 1, "told_wait_ps": None},
+    assert plain(result.table[["wait_ps", "recorded_wait_ps"]]) == [
+        {"wait_ps": 10, "recorded_wait_ps": 9},
+        {"wait_ps": 1, "recorded_wait_ps": None},
     ]
 
 
@@ -510,4 +510,4 @@ def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
     result = collectives(timeline_of(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb")))
     assert result.table["matched_by"].tolist() == ["run"] * 3
     assert result.table["last"].tolist() == ["cpu:1"] * 3
-    assert result.table["wait_ps"].tolist() == pytest.approx(result.table["told_wait_ps"].tolist(), rel=0.12)
+    assert result.table["wait_ps"].tolist() == pytest.approx(result.table["recorded_wait_ps"].tolist(), rel=0.12)

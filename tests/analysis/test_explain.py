@@ -1,4 +1,4 @@
-"""All analyses at once, of the whole trace and of the stretches that are compared; and the threads they run on."""
+"""All analyses at once, of the whole trace and of the windows that are compared; and the threads they run on."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ APART = trace(
 )
 
 
-def test_the_explanation_is_of_the_whole_trace_or_of_the_stretches_that_count():
+def test_the_explanation_is_of_the_whole_trace_or_of_the_windows_that_count():
     whole = tracekit.explain(APART)
     assert whole.idle.devices.set_index("device")["idle_ps"].to_dict() == {"gpu:0": 110, "gpu:1": 110}
     inside = tracekit.explain(APART, windows=windows(("both", 200, 300)))
@@ -40,7 +40,7 @@ def test_the_explanation_is_of_the_whole_trace_or_of_the_stretches_that_count():
     assert tracekit.explain(APART, windows=(0, 90)).devices == 1
 
 
-def test_stretches_stand_for_steps_of_the_critical_path():
+def test_windows_stand_for_steps_of_the_critical_path():
     result = tracekit.explain(APART, windows=windows(("both", 200, 300), ("both", 0, 100)))
     assert result.critical_path.steps[["name", "start_ps", "wall_ps"]].to_numpy().tolist() == [
         ["both", 0, 100],
@@ -74,7 +74,7 @@ def trace_in_steps(*steps: tuple[int, int, int]):
     )
 
 
-def test_steps_that_are_annotated_inside_the_stretches_are_kept():
+def test_steps_that_are_annotated_inside_the_windows_are_kept():
     result = tracekit.explain(trace_in_steps((0, 200, 250), (1, 250, 300)), windows=windows(("both", 200, 300)))
     assert result.steps.lacking == ""
     assert result.steps.table["step"].tolist() == [0, 1]
@@ -89,7 +89,7 @@ def test_steps_that_are_annotated_elsewhere_do_not_count():
     assert result.critical_path.steps["step"].tolist() == [1, 2]
 
 
-def test_where_all_steps_are_annotated_elsewhere_the_stretches_stand_for_them():
+def test_where_all_steps_are_annotated_elsewhere_the_windows_stand_for_them():
     result = tracekit.explain(trace_in_steps((0, 0, 50), (1, 50, 100)), windows=windows(("both", 200, 300)))
     assert result.steps.lacking
     assert result.critical_path.steps["name"].tolist() == ["both"]
@@ -112,7 +112,7 @@ def test_a_trace_without_device_work_is_not_explained_and_it_is_said_why():
     assert [reason for reason in lacking if not reason.endswith(".")] == []
 
 
-def test_stretches_in_which_nothing_ran_are_not_explained_and_it_is_said_why():
+def test_windows_in_which_nothing_ran_are_not_explained_and_it_is_said_why():
     result = tracekit.explain(APART, windows=(400, 500))
     assert (result.devices, result.rows) == (0, 0)
     assert [task.name for task in ANALYSES if not getattr(result, task.name).lacking] == []

@@ -256,12 +256,12 @@ def test_every_figure_counts_points(trace):
                 bound[-1] = (bound[-1][0], end, bound[-1][2] + starts)
             elif good_slot:
                 bound.append((start, end, starts))
-        bound = [stretch for stretch in bound if stretch[2] >= 2]
-        stretches = result.bound[result.bound["device"] == device]
+        bound = [interval for interval in bound if interval[2] >= 2]
+        bound_of_device = result.bound[result.bound["device"] == device]
         assert [
-            tuple(stretch) for stretch in stretches[["start_ps", "end_ps", "launches"]].to_numpy().tolist()
+            tuple(interval) for interval in bound_of_device[["start_ps", "end_ps", "launches"]].to_numpy().tolist()
         ] == bound
-        assert stretches["starved_ps"].tolist() == [sum(a <= p < b for p in starved) for a, b, _ in bound]
+        assert bound_of_device["starved_ps"].tolist() == [sum(a <= p < b for p in starved) for a, b, _ in bound]
 
         kernels, costs, time = 0, 0, 0
         alone = [event for event in firsts if sum(other["id"] == event["id"] for other in linked) == 1]

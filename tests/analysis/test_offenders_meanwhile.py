@@ -21,12 +21,12 @@ some_parts = st.lists(st.tuples(st.integers(0, 25), st.integers(1, 6)), min_size
 
 @settings(max_examples=60)
 @given(some_rows, some_parts, st.sampled_from(DEVICES))
-def test_busy_times_and_names_of_the_others_count_points(row_tuples, stretches, device):
+def test_busy_times_and_names_of_the_others_count_points(row_tuples, spans, device):
     sorted_rows = rows(events(*[(name, "compute", start, start + size, op) for name, op, start, size in row_tuples]))
     device_unions = unions(sorted_rows)
     if device not in sorted_rows.devices:
         return
-    parts = iv.union(iv.intervals([a for a, _ in stretches], [a + size for a, size in stretches]))
+    parts = iv.union(iv.intervals([a for a, _ in spans], [a + size for a, size in spans]))
     points = {point for a, b in parts.tolist() for point in range(a, b)}
     numbers, owner = np.array([sorted_rows.devices.index(device)]), np.zeros(len(parts), np.int64)
 

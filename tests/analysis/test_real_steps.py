@@ -26,7 +26,7 @@ def measure(case):
 )
 def test_annotated_steps_of_two_gpus_hold_what_their_host_launched_in_them(case, name, numbers):
     result = measure(case)
-    assert result.summary[["name", "told_by", "steps"]].to_numpy().tolist() == [[name, "annotation", 3]]
+    assert result.summary[["name", "marked_by", "steps"]].to_numpy().tolist() == [[name, "annotation", 3]]
     assert result.table["step"].tolist() == numbers
     for device in (0, 1):
         work = schedule.gpu_step(device, 0)
@@ -68,7 +68,7 @@ def test_one_step_of_eight_ranks_is_one_step():
 )
 def test_the_executions_of_one_program_on_all_chips_are_steps(case, program, steps, rows, chips):
     result = measure(case)
-    assert result.summary[["name", "told_by", "steps", "counted"]].to_numpy().tolist() == [
+    assert result.summary[["name", "marked_by", "steps", "counted"]].to_numpy().tolist() == [
         [program, "run_id", steps, steps]
     ]
     assert result.by_device["rows"].tolist() == [rows] * steps * chips
@@ -83,7 +83,7 @@ def test_the_executions_of_one_program_on_all_chips_are_steps(case, program, ste
 )
 def test_a_group_leaves_a_device_without_work_flagged(case, groups, idle):
     result = measure(case)
-    assert result.table["told_by"].tolist() == ["group_id"] * groups
+    assert result.table["marked_by"].tolist() == ["group_id"] * groups
     flagged = zip(result.by_device["device"], result.by_device["did_nothing"], strict=True)
     assert sorted(flagged) == sorted([*idle.items()] * groups)
 

@@ -66,7 +66,7 @@ def test_the_summary_counts_the_steps_that_are_not_left_out():
         {
             "clock": "",
             "name": "train",
-            "told_by": "annotation",
+            "marked_by": "annotation",
             "steps": 6,
             "counted": 5,
             "outliers": 0,

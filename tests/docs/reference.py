@@ -24,7 +24,7 @@ _TEXTS = {
     "Source": "What a function takes a trace from: its path, a `Trace`, its events frame or a `Timeline`.",
     "Windows": (
         "The part of a trace that counts: one pair (start_ps, end_ps), an int64 array of shape (n, 2) of them, such "
-        "arrays by clock, or a frame of named stretches with the columns clock, name, start_ps and end_ps; all "
+        "arrays by clock, or a frame of named windows with the columns clock, name, start_ps and end_ps; all "
         "half-open, in picoseconds."
     ),
 }

@@ -21,7 +21,7 @@ class TestAnnotations:
             (7, 10, 20, 10, 12, 18),
             (8, 20, 40, 30, 32, 38),
         ]
-        assert table(steps, "name", "told_by", "clock", "wall_ps") == [
+        assert table(steps, "name", "marked_by", "clock", "wall_ps") == [
             ("train", "annotation", "", 10),
             ("train", "annotation", "", 20),
         ]
@@ -262,7 +262,7 @@ class TestGroups:
             group_id=[3, 3, None, 7, 3],
         )
         steps = boundaries(device_work)
-        assert table(steps, "told_by", *WINDOW, "rows", "rows_by_time", "host_start_ps") == [
+        assert table(steps, "marked_by", *WINDOW, "rows", "rows_by_time", "host_start_ps") == [
             ("group_id", 3, 5, 12, 3, 0, None),
             ("group_id", 7, 12, 20, 2, 1, None),
         ]
@@ -271,7 +271,7 @@ class TestGroups:
     def test_annotations_are_trusted_more(self):
         device_work = work(("gpu:0", "compute", 5, 10, 1), group_id=[3])
         steps = boundaries(device_work, annotations(("train", 0, 0, 10)))
-        assert table(steps, "told_by", "step") == [("annotation", 0)]
+        assert table(steps, "marked_by", "step") == [("annotation", 0)]
 
 
 class TestPrograms:
@@ -288,7 +288,7 @@ class TestPrograms:
             hlo_module=["jit_train", "jit_log", None, "jit_train", "jit_log", "jit_train", "jit_log"],
         )
         steps = boundaries(device_work)
-        assert table(steps, "told_by", "name", *WINDOW, "rows", "rows_by_time") == [
+        assert table(steps, "marked_by", "name", *WINDOW, "rows", "rows_by_time") == [
             ("run_id", "jit_train", 0, 0, 9, 1, 0),
             ("run_id", "jit_train", 1, 9, 20, 3, 2),
             ("run_id", "jit_train", 2, 20, 30, 2, 1),

@@ -140,7 +140,7 @@ def test_inside_windows_rows_are_cut_and_keep_their_place_launch_and_step():
     assert inside.unions.windows[""].tolist() == [[12, 22], [28, 45]]
 
 
-def test_a_row_cut_by_two_stretches_stands_twice_for_one_place():
+def test_a_row_cut_by_two_windows_stands_twice_for_one_place():
     apart = events(("gpu:0", "compute", 0, 100), ("gpu:1", "compute", 100, 200), ("gpu:1", "compute", 210, 300))
     table = pd.DataFrame([("", "one", 90, 110), ("", "other", 80, 85)], columns=["clock", "name", "start_ps", "end_ps"])
     inside = timeline_of(apart, table)
@@ -166,11 +166,11 @@ def test_each_row_says_its_step_and_its_place_in_the_trace():
     assert inside.steps.table["step"].tolist() == [1, 2]
 
 
-def test_stretches_hold_no_steps_but_those_annotated_in_them():
+def test_windows_hold_no_steps_but_those_annotated_in_them():
     elsewhere = timeline_of(trace_in_steps((0, 0, 50)), (200, 300)).steps
     assert (elsewhere.step_of.tolist(), len(elsewhere.table)) == ([-1, -1], 0)
     assert elsewhere.lacking == "Its phases name the parts of this trace, not steps."
-    # Runs of a program are steps of a whole trace, and not of its stretches.
+    # Runs of a program are steps of a whole trace, and not of its windows.
     runs = events(*[("tpu:0", "compute", at, at + 9) for at in (0, 10, 20)])
     runs = runs.assign(run_id=pd.array([1, 2, 3], "Int64"), hlo_module=pd.Categorical(["jit_f"] * 3))
     assert timeline_of(runs).steps.step_of.tolist() == [0, 1, 2]
@@ -193,15 +193,15 @@ def test_windows_of_every_sort_say_the_same(windows):
     assert inside.rows.end.tolist() == [20, 30, 45, 26, 30]
     assert inside.unions.devices["gpu:0"].busy.tolist() == [[12, 30], [40, 45]]
     assert inside.unions.windows[""].tolist() == [[12, 45]]
-    assert list(inside.stretches.columns) == ["clock", "name", "start_ps", "end_ps"]
+    assert list(inside.windows.columns) == ["clock", "name", "start_ps", "end_ps"]
     assert inside.trace is inside.whole.trace
 
 
-def test_stretches_keep_the_names_of_their_table():
+def test_windows_keep_the_names_of_their_table():
     timeline = timeline_of(train())
-    assert timeline.stretches is None
-    assert timeline.inside(WINDOWS["a table"]).stretches.to_numpy().tolist() == [["", "both", 12, 45]]
-    assert timeline.inside((12, 45)).stretches.to_numpy().tolist() == [["", "stretch", 12, 45]]
+    assert timeline.windows is None
+    assert timeline.inside(WINDOWS["a table"]).windows.to_numpy().tolist() == [["", "both", 12, 45]]
+    assert timeline.inside((12, 45)).windows.to_numpy().tolist() == [["", "window", 12, 45]]
 
 
 def test_windows_of_no_length_and_none_hold_nothing():
@@ -272,25 +272,25 @@ LINES = st.lists(
     min_size=1,
     max_size=10,
 )
-STRETCHES = st.lists(
+PARTS = st.lists(
     st.tuples(st.sampled_from(["x", "y", "z"]), st.integers(-3, 35), st.integers(0, 12)), min_size=1, max_size=6
 )
 
 
 @settings(max_examples=100)
-@given(LINES, STRETCHES)
-def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_them(lines, stretches):
+@given(LINES, PARTS)
+def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_them(lines, parts):
     table = concat(
         EVENT_COLUMNS,
         [events((f"{host}/gpu:0", *row), host=host, clock=HOSTS[host]) for host, *row in with_ends(lines)],
     )
     windows = pd.DataFrame(
-        [(clock, f"part {at}", start, start + size) for at, (clock, start, size) in enumerate(stretches)],
+        [(clock, f"part {at}", start, start + size) for at, (clock, start, size) in enumerate(parts)],
         columns=["clock", "name", "start_ps", "end_ps"],
     )
     whole = timeline_of(table)
     inside = whole.inside(windows)
-    points = {clock: {p for on, a, size in stretches if on == clock for p in range(a, a + size)} for clock in "xy"}
+    points = {clock: {p for on, a, size in parts if on == clock for p in range(a, a + size)} for clock in "xy"}
 
     expected = []
     for place, (host, kind, start, end) in enumerate(with_ends(lines)):
@@ -429,8 +429,8 @@ PHASES = trace(
 )
 
 
-@pytest.mark.parametrize(("source", "stretches"), [(train(), 0), (PHASES, 1)])
-def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeypatch, tmp_path, source, stretches):
+@pytest.mark.parametrize(("source", "windows"), [(train(), 0), (PHASES, 1)])
+def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeypatch, tmp_path, source, windows):
     """And once more those inside the compared phases, which the explanation is about."""
     sort, sorts = rows_module.rows, []
     for name, loaded_module in list(sys.modules.items()):
@@ -442,8 +442,8 @@ def test_a_report_sorts_the_rows_of_its_trace_once_for_all_that_it_shows(monkeyp
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     printout.show(report, console, full=True, timeline=timeline)
     assert sum(table is source.events for table in sorts) == 1
-    assert len(sorts) == 1 + stretches
-    assert bool(report.compared) == bool(stretches)
+    assert len(sorts) == 1 + windows
+    assert bool(report.compared) == bool(windows)
     assert (tmp_path / "out" / "report.html").is_file()
     assert "gpu:1" in console.file.getvalue()
 

@@ -87,7 +87,7 @@ OCCUPANCY_COLUMNS = {
     "time_ps": "int64",
     "mean_ratio": "Float64",
     "low_time_ratio": "Float64",
-    "told_ratio": "Float64",
+    "coverage_ratio": "Float64",
 }
 LOW_COLUMNS = {"device": "str", "name": "str", "n": "int64", "time_ps": "int64", "mean_ratio": "Float64"}
 
@@ -187,7 +187,7 @@ def _rates(
         "small_busy_ps": iv.total(spans[small]),
         "impossible": int((~possible).sum()),
         "limit_bytes_per_s": limit.per_s,
-        "limit_from": limit.told_by,
+        "limit_from": limit.source,
         "limit_ratio": _ratio(rate, limit.per_s),
         "reason": "; ".join(reasons) or None,
     }
@@ -276,10 +276,10 @@ def _device(name: str, costed_ps: int, device_limits: Limits, ops: pd.DataFrame,
         "window_flops_per_s": known_flops * _PS / window if known_flops is not None and window else None,
         "busy_flops_per_s": rate,
         "peak_flops_per_s": device_limits.flops.per_s,
-        "peak_from": device_limits.flops.told_by,
+        "peak_from": device_limits.flops.source,
         "busy_flops_ratio": _ratio(rate, device_limits.flops.per_s),
         "memory_bytes_per_s": device_limits.memory.per_s,
-        "memory_from": device_limits.memory.told_by,
+        "memory_from": device_limits.memory.source,
         "reason": "; ".join(reason for reason in reasons if reason) or None,
     }
 
@@ -308,7 +308,10 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
     low_ps = np.bincount(device, duration * (ratio < LOW_OCCUPANCY_RATIO), len(devices))
     kernels = np.bincount(rows.device[computes], minlength=len(devices))
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_device["low_time_ratio"], by_device["told_ratio"] = low_ps / by_device["time_ps"], by_device["n"] / kernels
+        by_device["low_time_ratio"], by_device["coverage_ratio"] = (
+            low_ps / by_device["time_ps"],
+            by_device["n"] / kernels,
+        )
     by_device = by_device[by_device["n"] > 0]
     return frame(OCCUPANCY_COLUMNS, by_device), frame(LOW_COLUMNS, low)
 

@@ -40,7 +40,7 @@ COLLECTIVE_COLUMNS = {
     "last": "str",
     "wait_ps": "Int64",
     "exposed_wait_ps": "Int64",
-    "told_wait_ps": "Int64",
+    "recorded_wait_ps": "Int64",
     "transfer_ps": "Int64",
     "device_time_ps": "int64",
     "shortest_ps": "int64",
@@ -269,7 +269,7 @@ def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.
         "last": _last_device(rows, members),
         "wait_ps": _nullable(members.over(np.add, members.wait), is_shared),
         "exposed_wait_ps": _nullable(members.over(np.add, members.exposed_wait), is_shared),
-        "told_wait_ps": _nullable(
+        "recorded_wait_ps": _nullable(
             members.over(np.add, stated_wait.to_numpy(np.int64, na_value=0)),
             np.logical_and.reduceat(~np.asarray(stated_wait.isna()), members.first),
         ),

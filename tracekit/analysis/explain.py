@@ -14,7 +14,7 @@ from tracekit.analysis.critical_path.critical_path import CriticalPath, critical
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
 from tracekit.analysis.offenders import Offenders, offenders
-from tracekit.analysis.overlap import Stretch, partition
+from tracekit.analysis.overlap import Breakdown, partition
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.steps import Steps, steps
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
@@ -60,8 +60,8 @@ ANALYSES = (
 class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
-    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some stretches of it. A
-    report of an old schema does not tell the rows of stretches.
+    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
+    report of an old schema does not tell the rows of windows.
     """
 
     devices: int
@@ -91,7 +91,7 @@ class Explanation:
 def explain(source: Source, windows: Windows | None = None) -> Explanation:
     """Why the devices of a trace took as long as they did.
 
-    `windows` are the only stretches that count, such as the rounds of phases (`Timeline.inside`). They then stand for
+    `windows` are the only parts that count, such as the rounds of phases (`Timeline.inside`). They then stand for
     steps, unless steps are annotated inside them.
     """
     timeline = timeline_of(source, windows)
@@ -114,14 +114,14 @@ def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:
 
 
 def advise(
-    timeline: Timeline, why: Explanation, whole: Stretch, phases: Phases, inside: Mapping[str, Stretch]
+    timeline: Timeline, why: Explanation, whole: Breakdown, phases: Phases, inside: Mapping[str, Breakdown]
 ) -> advice.Advice:
     """What every rule says of a timeline, that of the compared phases, or of the whole trace where there are none.
 
     `why` is its explanation, `whole` what ran in the whole trace, and `inside` what ran in each phase.
     """
     cells = whole.partition
-    if timeline.stretches is not None:
+    if timeline.windows is not None:
         # A device that does nothing in any compared phase is not what they compare.
         cells = partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]

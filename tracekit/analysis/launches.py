@@ -1,4 +1,4 @@
-"""How the host's launches kept up with the devices: delays, queues, stretches bound by launches, and tiny kernels."""
+"""How the host's launches kept up with the devices: delays, queues, launch-bound intervals, and tiny kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.kinds import Kind
 
-# A queue is drawn, and bound stretches are found, in this many pieces of a device's time.
+# A queue is drawn, and launch-bound intervals are found, in this many pieces of a device's time.
 SLOTS = 1000
 # A slot is bound by launches where the device was idle with an empty queue for more than half of it and yet launches
-# started work in it: a long gap is no such slot. A stretch is of such slots, with at least this many launches.
+# started work in it: a long gap is no such slot. An interval is of such slots, with at least this many launches.
 BOUND_SHARE = (1, 2)
 BOUND_LAUNCHES = 10
 
@@ -75,7 +75,7 @@ class Launches(
     first row that it started on a device; `negative` ones show clocks that disagree and are in no quantile; `unlinked`
     rows have no launch. `queue` (QUEUE_COLUMNS): launches called but not started, over `span_ps` from a device's first
     start to its last end; `starved` is time in which the device was idle, too. `depth` (DEPTH_COLUMNS): the exact mean
-    of the queue in SLOTS slots a device. `bound` (BOUND_COLUMNS): stretches bound by launches. `threads`
+    of the queue in SLOTS slots a device. `bound` (BOUND_COLUMNS): the launch-bound intervals. `threads`
     (THREAD_COLUMNS): the median distance of successive launches of a thread. `tiny` (TINY_COLUMNS) by name and
     `tiny_by_device` (TINY_BY_DEVICE_COLUMNS; ratios of its launched kernels and of its span): kernels shorter than that
     distance, and what they cost. `lacking`: why there is nothing, else "".
@@ -133,10 +133,10 @@ def launches(timeline: Timeline) -> Launches:
         unlinked = int((launch[rows.of(device)] < 0).sum())
         delays.append((work.launch, work.start - work.call_time))
         by_device.append((rows.devices[device], *_delays(delays[-1][1]), unlinked))
-        line, means, stretches = queue(rows, work)
+        line, means, bound_of_device = queue(rows, work)
         queues.append(line)
         depth.append(means)
-        bound += stretches
+        bound += bound_of_device
         costs, line = tiny_kernels(rows, work, rows_of_launch, interval)
         kernels.append(costs)
         tiny_by_device.append(line)
@@ -299,7 +299,7 @@ def _integral(moments: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[
 
 
 def _bound(name: str, edges: NDArray[np.int64], starved: Intervals, start: NDArray[np.int64]) -> list[tuple[Any, ...]]:
-    """The stretches of slots bound by launches in which BOUND_LAUNCHES launches or more started work."""
+    """The intervals of slots bound by launches in which BOUND_LAUNCHES launches or more started work."""
     slots = iv.intervals(edges[:-1], edges[1:])
     starved_ps = iv.within(starved, slots)
     share, share_of = BOUND_SHARE

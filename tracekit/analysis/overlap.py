@@ -20,8 +20,8 @@ from tracekit.vocabulary.kinds import Kind
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What ran in one stretch of the trace: the whole, or the windows of one phase.
+class Breakdown:
+    """What ran, and what ran at once, in the whole trace or in the windows of one phase.
 
     `name` is that of the phase, None for the whole trace. `waiting_ratio` is the part of the collectives begun in it
     that was spent waiting for a peer: the sum of their `wait_ps` over the sum of their durations, None where the trace
@@ -200,9 +200,9 @@ def concurrency(source: Source, windows: Windows | None = None) -> pd.DataFrame:
     return frame(CONCURRENCY_COLUMNS, {"devices": range(len(times)), "time_ps": times})
 
 
-def stretch_of(timeline: Timeline, name: str | None = None) -> Stretch:
+def breakdown(timeline: Timeline, name: str | None = None) -> Breakdown:
     """What ran in the windows of a timeline: of the phase called `name`, or the whole trace."""
-    return Stretch(
+    return Breakdown(
         name,
         partition(timeline),
         overlap(timeline),

@@ -73,7 +73,7 @@ class Limit:
     """A figure per second and who states it (TRACE or DATASHEET), or None for both and the `reason`."""
 
     per_s: float | None
-    told_by: str | None
+    source: str | None
     reason: str = ""
 
 
@@ -119,7 +119,7 @@ def _limits(row: dict[str, Any]) -> Limits:
 
     memory = limit("memory bandwidth", row["memory_bandwidth_bytes_per_s"], sheet.memory_bytes)
     # A copy within a GPU moves every byte twice: out of the memory and into it.
-    within = Limit(None if memory.per_s is None else memory.per_s / 2, memory.told_by, memory.reason)
+    within = Limit(None if memory.per_s is None else memory.per_s / 2, memory.source, memory.reason)
     if type_of(str(row["device"])) == "tpu":
         within = Limit(None, None, "a copy within a TPU may begin or end in its on-chip memory")
     return Limits(

@@ -58,7 +58,7 @@ DEVICE_COLUMNS = {
 SUMMARY_COLUMNS = {
     "clock": "str",
     "name": "str",
-    "told_by": "str",
+    "marked_by": "str",
     "steps": "int64",
     "counted": "int64",
     "outliers": "int64",
@@ -87,7 +87,7 @@ TYPICAL_COLUMNS = {
 @dataclass(frozen=True, repr=False)
 class Steps(
     notebook.Result,
-    summary="name told_by steps counted outliers median_ps min_ps max_ps spread",
+    summary="name marked_by steps counted outliers median_ps min_ps max_ps spread",
     typical="name device steps compute_ratio collective_ratio memory_ratio idle_ratio",
 ):
     """What the steps of a trace took.
@@ -379,7 +379,7 @@ def _summary(full_table: pd.DataFrame, notes: dict[tuple[str, str], str]) -> pd.
             {
                 "clock": clock,
                 "name": name,
-                "told_by": members["told_by"].iloc[0],
+                "marked_by": members["marked_by"].iloc[0],
                 "steps": len(members),
                 "counted": len(counted_steps),
                 "outliers": int(counted_steps["outlier"].sum()),

@@ -9,7 +9,7 @@ import pandas as pd
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.explain import Task, advise, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
-from tracekit.analysis.overlap import stretch_of
+from tracekit.analysis.overlap import breakdown
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
@@ -62,10 +62,10 @@ def analyse(
     results = run_tasks(
         [
             *tasks(looked_at),
-            Task("whole", lambda: stretch_of(timeline)),
+            Task("whole", lambda: breakdown(timeline)),
             Task(
                 "inside",
-                lambda: {name: stretch_of(timeline.inside(at), name) for name, at in phase_results.windows.items()},
+                lambda: {name: breakdown(timeline.inside(at), name) for name, at in phase_results.windows.items()},
             ),
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),

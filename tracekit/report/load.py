@@ -14,7 +14,7 @@ from tracekit.analysis.advice import Advice, Finding
 from tracekit.analysis.critical_path.graph import Dependency
 from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.analysis.explain import ANALYSES, Explanation
-from tracekit.analysis.overlap import Stretch
+from tracekit.analysis.overlap import Breakdown
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
@@ -88,7 +88,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
             ),
             windows={} if window is None else {"": np.array([[start, start + window]], np.int64)},
             clock_of={device["device"]: "" for device in devices},
-            whole=replace(_stretch_of(empty.whole, document), partition=_like(empty.whole.partition, devices)),
+            whole=replace(_breakdown(empty.whole, document), partition=_like(empty.whole.partition, devices)),
             phases=replace(
                 empty.phases,
                 table=_like(empty.phases.table, document["phases"]),
@@ -96,7 +96,7 @@ def _of_schema_1(document: Mapping[str, Any], file: Path) -> Report:
             ),
             inside={
                 phase["name"]: replace(
-                    _stretch_of(replace(empty.whole, name=phase["name"]), phase),
+                    _breakdown(replace(empty.whole, name=phase["name"]), phase),
                     partition=_busy_only(empty.whole.partition, phase["busy"]),
                 )
                 for phase in document["phases"]
@@ -130,6 +130,13 @@ _LENGTHS = {
     "critical_path": {"steps": "steps_in_all"},
     "offenders": {"by_device": "by_device_found"},
     "bandwidth": {"ops": "ops_found", "low_occupancy": "low_occupancy_found"},
+}
+# The columns that had other names in schema 1.
+_COLUMNS = {
+    "marked_by": "told_by",
+    "recorded_wait_ps": "told_wait_ps",
+    "coverage_ratio": "told_ratio",
+    "example": "shown",
 }
 # Where schema 1 has words, of the critical path: the column, and what stands there today.
 _EDGES = {
@@ -220,12 +227,13 @@ def _advice(document: Mapping[str, Any]) -> Advice:
 
 def _like(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The rows as a frame with the columns of `table`; one that the rows lack is null."""
-    there = [name for name in table.columns if all(name in row for row in rows)]
-    return frame(dtypes(table), {name: [row[name] for row in rows] for name in there}, len(rows))
+    keys = {name: _COLUMNS.get(name, name) for name in table.columns}
+    there = {name: key for name, key in keys.items() if all(key in row for row in rows)}
+    return frame(dtypes(table), {name: [row[key] for row in rows] for name, key in there.items()}, len(rows))
 
 
-def _stretch_of(empty: Stretch, document: Mapping[str, Any]) -> Stretch:
-    """A stretch with the tables that schema 1 holds of each."""
+def _breakdown(empty: Breakdown, document: Mapping[str, Any]) -> Breakdown:
+    """A breakdown with the tables that schema 1 holds of each."""
     times = document["concurrency"] or []
     return replace(
         empty,

@@ -13,7 +13,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
-from tracekit.analysis.overlap import Stretch
+from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.intervals import Intervals
@@ -61,9 +61,9 @@ class Report:
     trace: Origin
     windows: Mapping[str, Intervals]
     clock_of: Mapping[str, str]
-    whole: Stretch
+    whole: Breakdown
     phases: Phases
-    inside: Mapping[str, Stretch]
+    inside: Mapping[str, Breakdown]
     verdict: str | None
     verdicts: Mapping[str, str]
     headline: str
@@ -219,9 +219,9 @@ def compared_rounds(phases: Phases, compared: tuple[str, ...]) -> pd.DataFrame |
     return pd.DataFrame(rounds, columns=["clock", "name", "start_ps", "end_ps"]) if rounds else None
 
 
-def _concurrency(stretch: Stretch) -> list[int] | None:
+def _concurrency(breakdown: Breakdown) -> list[int] | None:
     """The time with exactly k devices busy; None where their clocks are not aligned."""
-    times = [int(time) for time in stretch.concurrency["time_ps"]]
+    times = [int(time) for time in breakdown.concurrency["time_ps"]]
     return times or None
 
 
@@ -248,7 +248,7 @@ def _devices(report: Report) -> list[dict[str, Any]]:
 
 def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
     name = row["name"]
-    inside: Stretch = report.inside[name]
+    inside: Breakdown = report.inside[name]
     stretch = report.phases.stretch[report.phases.stretch["name"] == name].drop(columns="name")
     return {
         **{key: plain_value(value) for key, value in row.items()},

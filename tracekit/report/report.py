@@ -106,8 +106,10 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
     if report.trace.source:
         refuse_inside(out, Path(report.trace.source))
     picture = _PICTURE if timeline and not _no_picture() else None
-    stretches = [report.whole, *report.inside.values()]
-    overlap = pd.concat([stretch.overlap.assign(phase=stretch.label) for stretch in stretches], ignore_index=True)
+    breakdowns = [report.whole, *report.inside.values()]
+    overlap = pd.concat(
+        [breakdown.overlap.assign(phase=breakdown.label) for breakdown in breakdowns], ignore_index=True
+    )
     try:
         out.mkdir(parents=True, exist_ok=True)
         progress("tables")

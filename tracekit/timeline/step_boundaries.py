@@ -28,7 +28,7 @@ BOUNDARY_COLUMNS = {
     "rows_by_time": "int64",
     "hosts": "Int64",
     "compile_ps": "int64",
-    "told_by": "str",
+    "marked_by": "str",
 }
 
 _NEVER = np.iinfo(np.int64).min
@@ -264,7 +264,7 @@ def _table(
             "rows": reach.number,
             "rows_by_time": loose,
             "compile_ps": _compile_times(rows, spans, step_marks, start, end),
-            "told_by": [step_marks.told_by] * count,
+            "marked_by": [step_marks.marked_by] * count,
             **of_hosts,
         },
     )

@@ -32,7 +32,7 @@ class Marks:
     step of each row that the same evidence proves, else UNKNOWN. `nested` counts the annotations inside others.
     """
 
-    told_by: str
+    marked_by: str
     clock: list[str]
     step: list[int]
     name: list[str]
@@ -233,7 +233,7 @@ def _recurring(executions: "RowGroups", on_clock: NDArray[np.int64]) -> NDArray[
 @dataclass(frozen=True)
 class RowGroups:
     """p groups of rows with equal keys: each key's values (p,), first start, last end, and `time`, the summed lengths
-    of its stretches of rows beside each other, in ps; `group_of` (n,) is the group of each row, -1 for none."""
+    of its runs of rows beside each other, in ps; `group_of` (n,) is the group of each row, -1 for none."""
 
     key: list[NDArray[np.int64]]
     start: NDArray[np.int64]
@@ -249,7 +249,7 @@ def group_rows(rows: Rows, keys: Iterable[NDArray[np.int64]], mask: NDArray[np.b
     key = [key_values[places] for key_values in keys]
     if len(places) == 0:
         return RowGroups(key, places, places, places, group_of)
-    # Rows of one group mostly stand together: group the stretches, of which there are few.
+    # Rows of one group mostly stand together: group the runs, of which there are few.
     begins = np.append(True, rows.device[places][1:] != rows.device[places][:-1])
     for key_values in key:
         begins[1:] |= key_values[1:] != key_values[:-1]

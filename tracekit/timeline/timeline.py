@@ -21,7 +21,7 @@ from tracekit.trace import Trace
 
 T = TypeVar("T")
 Column = NDArray[np.int64]
-# Stretches of a trace: [start, end) in ps, interval sets on every clock or by clock, or a table of named ones.
+# Windows of a trace: [start, end) in ps, interval sets on every clock or by clock, or a table of named ones.
 Windows = tuple[int, int] | Intervals | Mapping[str, Intervals] | pd.DataFrame
 
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
@@ -48,13 +48,13 @@ class part(Generic[T]):  # used as a decorator, as property is
 class Timeline:
     """A trace in order; of n rows, columns have shape (n,) and times are in ps.
 
-    `trace` is the whole trace. `stretches` (clock, name, start_ps, end_ps) are the only stretches of it that count, in
+    `trace` is the whole trace. `windows` (clock, name, start_ps, end_ps) are the only parts of it that count, in
     a Timeline that `inside` gave; None where all does. Analyses change nothing here, and threads may share it.
     """
 
-    def __init__(self, trace: Trace, stretches: pd.DataFrame | None = None, whole: "Timeline | None" = None) -> None:
+    def __init__(self, trace: Trace, windows: pd.DataFrame | None = None, whole: "Timeline | None" = None) -> None:
         self.trace = trace
-        self.stretches = stretches
+        self.windows = windows
         self._whole = whole
         self._parts: dict[str, Any] = {}
         self._locks: dict[str, Lock] = {}
@@ -80,26 +80,26 @@ class Timeline:
 
     @part
     def _events_inside(self) -> tuple[pd.DataFrame, Column]:
-        """The events inside the stretches, and the place of each in those of the trace."""
-        assert self.stretches is not None
-        return events_inside(self.trace.events, _by_clock(self.stretches))
+        """The events inside the windows, and the place of each in those of the trace."""
+        assert self.windows is not None
+        return events_inside(self.trace.events, _by_clock(self.windows))
 
     @part
     def rows(self) -> Rows:
-        """The device rows, sorted; inside stretches, each row is cut to the stretch it is in."""
-        return rows(self.trace.events if self.stretches is None else self._events_inside[0])
+        """The device rows, sorted; inside windows, each row is cut to the window it is in."""
+        return rows(self.trace.events if self.windows is None else self._events_inside[0])
 
     @part
     def place(self) -> Column:
         """The place of each row in the events of the trace."""
-        return self.rows.at if self.stretches is None else self._events_inside[1][self.rows.at]
+        return self.rows.at if self.windows is None else self._events_inside[1][self.rows.at]
 
     @part
     def unions(self) -> Unions:
         """The merged intervals of each device and kind inside the windows."""
-        if self.stretches is None:
+        if self.windows is None:
             return unions(self.rows)
-        return self.whole.unions.inside(_by_clock(self.stretches))
+        return self.whole.unions.inside(_by_clock(self.windows))
 
     @part
     def launch(self) -> Column:
@@ -120,13 +120,13 @@ class Timeline:
     def steps(self) -> StepBoundaries:
         """Where each step begins and ends; `steps.step_of` (n,) is the step of each row, -1 for none.
 
-        Stretches are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
+        Windows are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
         nothing in it.
         """
         spans = self.trace.spans
-        if self.stretches is None:
+        if self.windows is None:
             return boundaries(self.rows, spans, self.launch, self.trace.launches)
-        spans = spans_inside(spans, _by_clock(self.stretches), clock_of_hosts(self.trace.events))
+        spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.trace.events))
         steps = boundaries(self.rows, spans, self.launch, self.trace.launches)
         if steps.lacking or steps.table["host_start_ps"].isna().any():
             return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
@@ -138,7 +138,7 @@ class Timeline:
 
         Where all rows are on one clock, every host is; a host without rows among several clocks has one of its own.
         """
-        clock_of = clock_of_hosts(self.rows if self.stretches is None else self.trace.events)
+        clock_of = clock_of_hosts(self.rows if self.windows is None else self.trace.events)
         several = len(set(clock_of.values())) > 1
         only = next(iter(clock_of.values()), "")
         hosts = self.trace.hosts
@@ -163,7 +163,7 @@ class Timeline:
         """The same trace, where only what lies inside `windows` counts.
 
         An interval set counts on every clock, a mapping of them by clock; a table (clock, name, start_ps, end_ps) names
-        its stretches. Windows are those of the whole trace, also of a Timeline that is inside others already.
+        its windows. Windows are those of the whole trace, also of a Timeline that is inside others already.
         """
         table = _table(windows, self.whole.unions.windows or {"": iv.EMPTY})
         key = f"inside {table.to_dict('list')}"
@@ -195,22 +195,22 @@ def timeline_of(
 
 
 def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
-    """The stretches as a table: clock, name, start_ps, end_ps."""
+    """The windows as a table: clock, name, start_ps, end_ps."""
     if isinstance(windows, pd.DataFrame):
         return windows[["clock", "name", "start_ps", "end_ps"]].reset_index(drop=True)
     if isinstance(windows, tuple):
         windows = np.array([windows], np.int64)
     if not isinstance(windows, Mapping):
         windows = dict.fromkeys(clocks, windows)
-    stretches = [(clock, "stretch", int(a), int(b)) for clock, window_set in windows.items() for a, b in window_set]
-    table = pd.DataFrame(stretches, columns=["clock", "name", "start_ps", "end_ps"])
+    rows_of_table = [(clock, "window", int(a), int(b)) for clock, window_set in windows.items() for a, b in window_set]
+    table = pd.DataFrame(rows_of_table, columns=["clock", "name", "start_ps", "end_ps"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"})
 
 
-def _by_clock(stretches: pd.DataFrame) -> dict[str, Intervals]:
+def _by_clock(windows: pd.DataFrame) -> dict[str, Intervals]:
     return {
         str(clock): table[["start_ps", "end_ps"]].to_numpy(np.int64)
-        for clock, table in stretches.groupby("clock", sort=False)
+        for clock, table in windows.groupby("clock", sort=False)
     }
 
 

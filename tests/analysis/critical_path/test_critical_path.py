@@ -42,7 +42,7 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
     (step,) = critical_path.steps.to_dict("records")
     assert (step["wall_ps"], step["replayed_ps"], step["unexplained_ps"]) == (87 * US, 81 * US, 6 * US)
     assert step["error_ratio"] == 81 / 87 - 1
-    assert step["shown"] == "median"
+    assert step["example"] == "median"
 
 
 def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
@@ -70,7 +70,7 @@ def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
 def test_steps_that_are_left_out_are_not_looked_at_and_work_at_their_edges_is_cut():
     tpu_trace = trace([("tpu:0", "o", "compute", 0, 40), ("tpu:0", "o", "compute", 40, 95)])
     critical_path = path(tpu_trace, step_table((0, 30, "compiles"), (30, 60), (60, 100)))
-    assert critical_path.steps[["step", "wall_ps", "replayed_ps", "shown"]].to_numpy(object).tolist() == [
+    assert critical_path.steps[["step", "wall_ps", "replayed_ps", "example"]].to_numpy(object).tolist() == [
         [1, 30, 30, "median"],
         [2, 40, 35, "longest"],
     ]

@@ -91,7 +91,7 @@ def test_the_ink_of_an_svg_is_the_busy_time():
         patch.get_window_extent() for patch in draw(selection, "gantt").axes[0].patches if "gpu:" in patch.get_label()
     ]
     full = sum(track.width * track.height for track in tracks) * (72 / 150) ** 2
-    busy = selection.stretch.partition["busy_ps"].sum() / selection.stretch.partition["window_ps"].sum()
+    busy = selection.breakdown.partition["busy_ps"].sum() / selection.breakdown.partition["window_ps"].sum()
     assert ink / full == pytest.approx(busy, abs=0.0002)
 
 

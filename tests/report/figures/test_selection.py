@@ -75,17 +75,17 @@ def test_a_phase_of_one_round_tells_where_it_lies():
 def test_the_results_are_those_of_the_analyses_inside_the_stretch():
     selection = select(trace(ROWS, PHASES), phase="both")
     inside = selection.timeline
-    assert selection.stretch.partition.equals(partition(inside))
-    assert selection.stretch.pairs.equals(device_pairs(inside))
-    assert selection.stretch.concurrency.equals(concurrency(inside))
-    assert selection.stretch.partition.set_index("device")["compute"].to_dict() == {"gpu:0": 5 + 15, "gpu:1": 30}
+    assert selection.breakdown.partition.equals(partition(inside))
+    assert selection.breakdown.pairs.equals(device_pairs(inside))
+    assert selection.breakdown.concurrency.equals(concurrency(inside))
+    assert selection.breakdown.partition.set_index("device")["compute"].to_dict() == {"gpu:0": 5 + 15, "gpu:1": 30}
 
 
 def test_a_phase_has_the_figures_that_the_report_gives_it():
     with_phases = trace(ROWS, PHASES)
     report, selection = analyse(with_phases), select(with_phases, phase="both")
     for name in ("partition", "overlap", "pairs", "concurrency"):
-        assert getattr(selection.stretch, name).equals(getattr(report.inside["both"], name))
+        assert getattr(selection.breakdown, name).equals(getattr(report.inside["both"], name))
 
 
 def test_any_annotation_is_taken_for_a_phase():
@@ -164,7 +164,7 @@ def test_a_step_of_two_loops_is_told_with_where_each_lies():
     assert str(caught.value).endswith("Say which with --from and --to.")
 
 
-def test_several_stretches_at_once_are_refused():
+def test_several_windows_at_once_are_refused():
     with pytest.raises(TracekitError, match="give one of a phase, a step and a range of time"):
         select(trace(ROWS, PHASES), phase="both", end_ps=5)
 
@@ -205,7 +205,7 @@ def test_ranges_of_a_trace_add_up_to_the_whole(case):
     whole = select(whole_trace)
     cut = whole.length_ps // 3
     parts = [select(whole_trace, end_ps=cut), select(whole_trace, start_ps=cut)]
-    cells = [part.stretch.partition.drop(columns=["device", "window_start_ps", "span_ps"]) for part in parts]
-    assert (sum(cells) == whole.stretch.partition[cells[0].columns]).all(axis=None)
-    times = [part.stretch.concurrency["time_ps"].to_numpy() for part in parts]
-    assert np.array_equal(sum(times), whole.stretch.concurrency["time_ps"])
+    cells = [part.breakdown.partition.drop(columns=["device", "window_start_ps", "span_ps"]) for part in parts]
+    assert (sum(cells) == whole.breakdown.partition[cells[0].columns]).all(axis=None)
+    times = [part.breakdown.concurrency["time_ps"].to_numpy() for part in parts]
+    assert np.array_equal(sum(times), whole.breakdown.concurrency["time_ps"])

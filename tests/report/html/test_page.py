@@ -312,7 +312,7 @@ def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
 def test_the_longest_pieces_of_a_path_lead_to_their_place():
     critical_path = report("stepped").summary()["critical_path"]
     zero = origins(report("stepped"))[""]
-    (median,) = [at for at, step in enumerate(critical_path["steps"]) if step["shown"] == "median"]
+    (median,) = [at for at, step in enumerate(critical_path["steps"]) if step["example"] == "median"]
     pieces = [piece for piece in critical_path["path"] if piece["at"] == median and piece["name"] is not None]
     pieces.sort(key=lambda piece: -piece["time_ps"])
     _, rows = table(within(tree("stepped"), "critical_path"), "Longest pieces of the critical path of the median step")
@@ -329,15 +329,15 @@ def test_the_longest_pieces_of_a_path_lead_to_their_place():
     ]
 
 
-def test_stretches_bound_by_launches_lead_to_their_place():
-    stretches = report("launched").summary()["launches"]["bound"]
+def test_launch_bound_intervals_lead_to_their_place():
+    intervals = report("launched").summary()["launches"]["bound"]
     zero = origins(report("launched"))[""]
-    assert stretches
-    _, rows = table(within(tree("launched"), "launches"), "Launch-bound stretches")
+    assert intervals
+    _, rows = table(within(tree("launched"), "launches"), "Launch-bound intervals")
     result = sorted((value(row[3]), value(row[4]), *target_of(row[1], zero)) for row in rows)
     assert result == sorted(
-        (stretch["launches"], stretch["starved_ps"], stretch["start_ps"], stretch["end_ps"], stretch["device"])
-        for stretch in stretches
+        (interval["launches"], interval["starved_ps"], interval["start_ps"], interval["end_ps"], interval["device"])
+        for interval in intervals
     )
 
 

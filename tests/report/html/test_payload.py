@@ -124,7 +124,7 @@ def test_phases_are_bands_and_what_is_shown_at_first_reaches_from_the_first_to_t
         ("p", 200, 300),
         ("q", 400, 500),
     ]
-    assert data["shown"] == [report.extent[0] - 100, report.extent[1] - 100]
+    assert data["extent"] == [report.extent[0] - 100, report.extent[1] - 100]
 
 
 def test_clocks_that_are_not_aligned_have_a_time_0_each():

@@ -53,11 +53,11 @@ def test_a_starved_device_and_what_fusing_would_buy_come_first():
     assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
 
 
-def test_stretches_bound_by_launches_have_a_table():
+def test_launch_bound_intervals_have_a_table():
     with mock.patch.object(analysis, "SLOTS", 50):
         result = section_of(*late_launches(100))
     assert brief(result)["launches.bound"] == (
-        "Launch-bound stretches",
+        "Launch-bound intervals",
         ["device", "at", "time", "launches", "of it starved"],
         [["gpu:0", "0 ps", "992 ps", "100", "69.9 %"]],
     )

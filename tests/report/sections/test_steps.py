@@ -136,7 +136,7 @@ def test_the_data_are_plain_and_whole():
     result = section_of(*run([10, 10, 10, 40, 10, 10]))
     data = json.loads(json.dumps(result.data))
     assert list(data) == [
-        "told_by",
+        "marked_by",
         "nested",
         "summary",
         "devices",
@@ -145,7 +145,7 @@ def test_the_data_are_plain_and_whole():
         "by_device_total",
         "by_device",
     ]
-    assert data["told_by"] == "annotation"
+    assert data["marked_by"] == "annotation"
     assert data["steps_total"] == len(data["steps"]) == 6
     assert data["steps"][3]["outlier"] is True
     assert data["steps"][3]["slow_device"] == "gpu:0"

@@ -37,7 +37,7 @@ STEP_COLUMNS = {
     "error_ratio": "Float64",
     "unexplained_ps": "int64",
     "pieces": "Int64",
-    "shown": "str",
+    "example": "str",
 }
 COMPOSITION_COLUMNS = {"at": "int64", "part": "str", "time_ps": "int64", "ratio": "Float64"}
 TOTAL_COLUMNS = {"part": "str", "time_ps": "int64", "ratio": "Float64"}
@@ -80,7 +80,7 @@ class CriticalPath(
 
     `steps`: one row a step, the whole trace as one without `step` and `name`; `replayed_ps` is its length if everything
     began as soon as what it is proven to wait for had ended, `error_ratio` that over `wall_ps`, less 1, never above 0.
-    What is missing is `unexplained_ps`: times on the path at which nothing tells why it did not go on. `shown` marks
+    What is missing is `unexplained_ps`: times on the path at which nothing tells why it did not go on. `example` marks
     the `median` and the `longest` step, of whose paths `pieces` are in `path`. `composition`: the parts of each path,
     which sum to `wall_ps`; `at` is a row of `steps`. `total`: the parts of all paths. `path`: the pieces in order, at
     most the PIECES longest of a step; `on` is a device or a thread, `place` a row of the trace's `frame`; work of the
@@ -103,14 +103,14 @@ class CriticalPath(
 
 
 def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
-    """The critical paths of the steps of `step_table` that are not left out; without any, of the timeline's stretches,
+    """The critical paths of the steps of `step_table` that are not left out; without any, of the timeline's windows,
     or of all rows of each clock.
 
     `step_table` has at least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
     """
     rows, trace = timeline.rows, timeline.trace
-    if not len(step_table) and timeline.stretches is not None:
-        step_table = _separate_steps(timeline.stretches)
+    if not len(step_table) and timeline.windows is not None:
+        step_table = _separate_steps(timeline.windows)
     table = _counted_steps(rows, step_table)
     dag = graph(timeline)
     lacking = _lacking(rows, table)
@@ -120,9 +120,9 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     steps_plan = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
     dag = dag.without_edges()  # 57 MB less for a million rows
     wall = steps_plan.end - steps_plan.start
-    labels_shown = _choose_shown(wall)
+    examples = _choose_examples(wall)
     op, labels = _ops(rows, dag)
-    paths = find_paths(dag, steps_plan, np.array([bool(label) for label in labels_shown]), op)
+    paths = find_paths(dag, steps_plan, np.array([bool(label) for label in examples]), op)
     cases = scenarios(dag, steps_plan, paths, labels)
     lengths = replay(dag, steps_plan, [without for _, _, without in cases], op)
     unexplained = paths.parts[:, Part.UNEXPLAINED]
@@ -133,9 +133,9 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         error_ratio=replayed / wall - 1,
         unexplained_ps=unexplained,
         pieces=pd.array(
-            [None if not label else int((paths.step == step).sum()) for step, label in enumerate(labels_shown)], "Int64"
+            [None if not label else int((paths.step == step).sum()) for step, label in enumerate(examples)], "Int64"
         ),
-        shown=pd.array([label or None for label in labels_shown], "str"),
+        example=pd.array([label or None for label in examples], "str"),
     )
     return CriticalPath(
         frame(STEP_COLUMNS, table),
@@ -149,9 +149,9 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     )
 
 
-def _separate_steps(stretches: pd.DataFrame) -> pd.DataFrame:
-    """`stretches` as steps without number, by clock and start, less those that begin inside another of their clock."""
-    table = stretches.sort_values(["clock", "start_ps", "end_ps"], kind="stable", ignore_index=True)
+def _separate_steps(windows: pd.DataFrame) -> pd.DataFrame:
+    """`windows` as steps without number, by clock and start, less those that begin inside another of their clock."""
+    table = windows.sort_values(["clock", "start_ps", "end_ps"], kind="stable", ignore_index=True)
     reach = table.groupby("clock")["end_ps"].cummax().groupby(table["clock"]).shift(fill_value=np.iinfo(np.int64).min)
     table = table[table["start_ps"] >= reach].reset_index(drop=True)
     return table.assign(
@@ -192,14 +192,14 @@ def _empty(dag: Graph, lacking: str) -> CriticalPath:
     )
 
 
-def _choose_shown(wall: Column) -> list[str]:
+def _choose_examples(wall: Column) -> list[str]:
     """The steps whose paths are kept: the one of median length (of an even number the shorter) and the longest."""
-    labels_shown = [""] * len(wall)
+    examples = [""] * len(wall)
     order = np.argsort(wall, kind="stable")
-    labels_shown[order[(len(wall) - 1) // 2]] = "median"
-    if len(wall) > 1 and not labels_shown[int(np.argmax(wall))]:
-        labels_shown[int(np.argmax(wall))] = "longest"
-    return labels_shown
+    examples[order[(len(wall) - 1) // 2]] = "median"
+    if len(wall) > 1 and not examples[int(np.argmax(wall))]:
+        examples[int(np.argmax(wall))] = "longest"
+    return examples
 
 
 def _ops(rows: Rows, dag: Graph) -> tuple[NDArray[np.int32], list[str]]:

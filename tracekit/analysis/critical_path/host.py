@@ -211,7 +211,7 @@ def _work_times(
     """When each flow is proven to have been at work, merged, for those that ever are.
 
     `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). Spans of a flow prove it at
-    work. Not so steps and phases, which name a stretch of the program; the span of a call itself, which has one of the
+    work. Not so steps and phases, which name a part of the program; the span of a call itself, which has one of the
     `call_names`; spans whose name says that they wait; and the times in `idle`, when a thread waited or ran a device's
     rows. Where another flow of the host launched while no span and no call of this one began or ended, it may have
     waited for that one.
@@ -238,7 +238,7 @@ def _work_times(
         }:
             points = np.sort(calls[0][calls[2] & (flow == other_flow)])
             not_work.append(
-                _still_stretches([*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)], points)
+                _still_times([*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)], points)
             )
         not_work = [excluded for excluded in not_work if len(excluded)]
         work_time = iv.difference(work_time, iv.union(*not_work)) if not_work else work_time
@@ -247,8 +247,8 @@ def _work_times(
     return work_of
 
 
-def _still_stretches(edges: list[Column], points: Column) -> Intervals:
-    """The stretches between two `edges` in which many of the sorted `points` lie."""
+def _still_times(edges: list[Column], points: Column) -> Intervals:
+    """The times between two `edges` in which many of the sorted `points` lie."""
     if len(points) < _LAUNCHES_MEANWHILE:
         return iv.EMPTY
     moments = np.sort(np.concatenate(edges))

@@ -24,7 +24,7 @@ _BETWEEN_PX, _LABEL_GAP, _LABEL_PX = 36, 20, 22
 
 def title(selection: Selection) -> str:
     """How many devices were busy on average, and for how long all of them."""
-    times = selection.stretch.concurrency["time_ps"].tolist()
+    times = selection.breakdown.concurrency["time_ps"].tolist()
     window, devices = sum(times), len(times) - 1
     if devices < 1 or not window:
         return "Devices busy over time"
@@ -42,7 +42,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     Where the number changes more often than there are pixels, each column shows its true average; the filled area is
     the devices' busy time. On several clocks, or without devices, the figure says why there is nothing to see.
     """
-    table = selection.stretch.concurrency
+    table = selection.breakdown.concurrency
     if lacking := _lacking(selection, len(table) - 1):
         return on.blank(lacking)
     length, devices, times = selection.length_ps, len(table) - 1, table["time_ps"].tolist()

@@ -27,7 +27,7 @@ _PARTS = (
 
 def title(selection: Selection) -> str:
     """Which two devices overlapped least, and which most."""
-    pairs = selection.stretch.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
+    pairs = selection.breakdown.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
     if not len(pairs):
         return "Pairwise overlap of devices"
     least, most = pairs.iloc[0], pairs.iloc[-1]
@@ -44,7 +44,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     What is not known, or of a device that did nothing, has no colour; the notes say why. With fewer than two devices
     the figure says that there is nothing to compare. It is no wider than its matrix needs.
     """
-    table, pairs = selection.stretch.partition, selection.stretch.pairs
+    table, pairs = selection.breakdown.partition, selection.breakdown.pairs
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
     matrix = _matrix(table, pairs)

@@ -31,7 +31,7 @@ _READABLE_PX = 32
 
 def title(selection: Selection) -> str:
     """What the devices spent their time on."""
-    table = selection.stretch.partition
+    table = selection.breakdown.partition
     total = int(table["window_ps"].sum())
     if not total:
         return "Time by device"
@@ -53,7 +53,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     Kinds that ran at once share the height of their part of the bar. A selection without devices gives a figure that
     says so, and a device without a window has an empty bar.
     """
-    table = selection.stretch.partition
+    table = selection.breakdown.partition
     if selection.lacking or not table["window_ps"].sum():
         return on.blank(selection.lacking or "No device was busy in the selected range.")
     pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)

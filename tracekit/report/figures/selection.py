@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.overlap import Stretch, stretch_of
+from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
@@ -71,15 +71,15 @@ class Selection:
         return ", ".join(part for part in (self.trace.source, self.where) if part)
 
     @property
-    def stretch(self) -> Stretch:
+    def breakdown(self) -> Breakdown:
         """What the analyses say of it."""
-        return self.timeline.once(f"stretch {self.name!r}", lambda: stretch_of(self.timeline, self.name))
+        return self.timeline.once(f"breakdown {self.name!r}", lambda: breakdown(self.timeline, self.name))
 
     @cached_property
     def finding(self) -> str:
         """The verdict on it, in a sentence."""
         few_cores = too_few_cores(self.trace, self.unions)
-        sentence = self.headline or self.lacking or verdict.whole(self.stretch, few_cores)
+        sentence = self.headline or self.lacking or verdict.whole(self.breakdown, few_cores)
         return sentence.removesuffix(".")
 
     def unplaced(self, outcome: str) -> list[str]:

@@ -94,7 +94,7 @@
     return byMask(edges, masks, n);
   }
 
-  /** The sets of n stretches [edges[i], edges[i + 1]), one for each mask but 0. Masks beside each other differ. */
+  /** The sets of n pieces [edges[i], edges[i + 1]), one for each mask but 0. Masks beside each other differ. */
   function byMask(edges, masks, n) {
     const count = new Map();
     for (let i = 0; i < n; i++) count.set(masks[i], (count.get(masks[i]) ?? 0) + 1);

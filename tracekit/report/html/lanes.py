@@ -60,12 +60,12 @@ class Lanes:
 def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     """The lanes of a trace: devices in natural order, those not proven last, then hosts.
 
-    The steps are those of `compared`: all of the trace, or stretches of it. Only calls that started a row have a place;
+    The steps are those of `compared`: all of the trace, or windows of it. Only calls that started a row have a place;
     `calls` = False leaves all of them out.
     """
     trace, rows = timeline.trace, timeline.rows
     launch = timeline.launch if calls else np.full(len(rows), -1)
-    # A row of the trace may be several of those inside the stretches, cut to as many of them.
+    # A row of the trace may be several of those inside the windows, cut to as many of them.
     step = np.full(len(trace.events), -1)
     step[compared.place[::-1]] = compared.steps.step_of[::-1]
     step = step[rows.at]

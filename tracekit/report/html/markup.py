@@ -92,7 +92,7 @@ def name(words: str, longest: int = 48) -> Markup:
 
 @dataclass(frozen=True)
 class TimelineLinks:
-    """How stretches of the trace become links: the timeline's time 0 by clock in ps, and the clock of each device.
+    """How parts of the trace become links: the timeline's time 0 by clock in ps, and the clock of each device.
 
     They `lead` nowhere on a page without a timeline: there they are times like all others.
     """

@@ -102,7 +102,7 @@ def _elements(report: Report, rows: Lanes) -> str:
         "device_rows": rows.device_rows,
         "rows": len(start),
         "whole": reach,
-        "shown": extent,
+        "extent": extent,
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
         "notes": list(rows.notes),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.analysis.overlap import Stretch
+from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.steps import PARTS
 from tracekit.columns import records
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, none, tag, wide
@@ -52,62 +52,62 @@ class Segment:
 def partitions(report: Report) -> Markup:
     """Where the time of each device went, in the whole trace and in each phase."""
     # Of the phases of an old report only the busy times are known.
-    placed = [stretch for stretch in report.inside.values() if stretch.partition["window_ps"].notna().all()]
-    stretches = [report.whole, *placed]
-    ran = {cell for stretch in stretches for cell in CELL_WORDS if (stretch.partition[cell] > 0).any()}
+    placed = [breakdown for breakdown in report.inside.values() if breakdown.partition["window_ps"].notna().all()]
+    breakdowns = [report.whole, *placed]
+    ran = {cell for breakdown in breakdowns for cell in CELL_WORDS if (breakdown.partition[cell] > 0).any()}
     key = _legend([_segment(cell, 0) for cell in CELL_WORDS if cell in ran])
     whole, *inside = [
-        _bars(_devices(stretch, in_words=not at), f"Time of each device, {stretch.label}", _idlest(stretch))
-        for at, stretch in enumerate(stretches)
+        _bars(_devices(breakdown, in_words=not at), f"Time of each device, {breakdown.label}", _idlest(breakdown))
+        for at, breakdown in enumerate(breakdowns)
     ]
     if not inside:
         return join([key, whole])
-    title, *titles = [tag("h3", _title(stretch)) for stretch in stretches]
+    title, *titles = [tag("h3", _title(breakdown)) for breakdown in breakdowns]
     apart = [tag("div", *parts) for parts in zip(titles, inside, strict=True)]
     return join([key, title, whole, tag("div", *apart, class_="apart")])
 
 
-def _title(stretch: Stretch) -> Markup:
-    windows = sorted(set(stretch.partition["window_ps"]))
+def _title(breakdown: Breakdown) -> Markup:
+    windows = sorted(set(breakdown.partition["window_ps"]))
     length = " to ".join(time(window) for window in dict.fromkeys([*windows[:1], *windows[-1:]]))
-    return join([name(stretch.label), tag("small", f" {length}")])
+    return join([name(breakdown.label), tag("small", f" {length}")])
 
 
 def _segment(cell: str, time_ps: int) -> Segment:
     return Segment(cell.replace("+", "-"), CELL_WORDS[cell], time_ps)
 
 
-def _devices(stretch: Stretch, in_words: bool) -> list[Markup]:
+def _devices(breakdown: Breakdown, in_words: bool) -> list[Markup]:
     """The bars of all devices; where they are many, without their figures below."""
-    in_words = in_words and len(stretch.partition) <= _IN_WORDS
+    in_words = in_words and len(breakdown.partition) <= _IN_WORDS
     return [
         _bar(row["device"], [_segment(cell, row[cell]) for cell in CELL_WORDS], row["window_ps"], in_words)
-        for row in records(stretch.partition)
+        for row in records(breakdown.partition)
     ]
 
 
-def _idlest(stretch: Stretch) -> list[int]:
+def _idlest(breakdown: Breakdown) -> list[int]:
     """The places of the devices, those that idle most first."""
-    table = stretch.partition
+    table = breakdown.partition
     ratio = table["idle"] / table["window_ps"].where(table["window_ps"] > 0)
     return ratio.reset_index(drop=True).sort_values(ascending=False, kind="stable").index.tolist()
 
 
 def concurrency(report: Report) -> Markup:
     """For how long exactly k devices were busy, in the whole trace and in each phase where that is known."""
-    stretches = [stretch for stretch in (report.whole, *report.inside.values()) if len(stretch.concurrency)]
-    most = max(int(stretch.concurrency["devices"].max()) for stretch in stretches)
+    breakdowns = [breakdown for breakdown in (report.whole, *report.inside.values()) if len(breakdown.concurrency)]
+    most = max(int(breakdown.concurrency["devices"].max()) for breakdown in breakdowns)
     key = _legend([_busy(number, 0, most) for number in sorted({0, 1, most // 2, most})])
     bars = []
-    for stretch in stretches:
-        times = [(int(row["devices"]), int(row["time_ps"])) for row in records(stretch.concurrency)]
+    for breakdown in breakdowns:
+        times = [(int(row["devices"]), int(row["time_ps"])) for row in records(breakdown.concurrency)]
         segments = [_busy(number, time_ps, most) for number, time_ps in times]
         more = None
-        if stretch.parallelism is not None:
-            average = figure(mean(stretch.parallelism), stretch.parallelism)
+        if breakdown.parallelism is not None:
+            average = figure(mean(breakdown.parallelism), breakdown.parallelism)
             more = join(["; " if most <= _IN_WORDS else None, average, " busy on average while any was"])
         whole_ps = sum(time_ps for _, time_ps in times)
-        bars.append(_bar(stretch.label, segments, whole_ps, most <= _IN_WORDS, more))
+        bars.append(_bar(breakdown.label, segments, whole_ps, most <= _IN_WORDS, more))
     return join([key, _bars(bars, "Devices busy at once")])
 
 
@@ -123,9 +123,11 @@ def matrices(report: Report) -> Markup:
     if len(report.whole.pairs) < 2:
         return Markup("")
     parts = [tag("div", *_both(report.whole), class_="pairs")]
-    for stretch in report.inside.values():
-        inside = tag("div", *_both(stretch), class_="pairs")
-        parts.append(tag("details", tag("summary", name(stretch.label)), inside, open=stretch.name in report.compared))
+    for breakdown in report.inside.values():
+        inside = tag("div", *_both(breakdown), class_="pairs")
+        parts.append(
+            tag("details", tag("summary", name(breakdown.label)), inside, open=breakdown.name in report.compared)
+        )
     return join(parts)
 
 
@@ -134,16 +136,16 @@ def has_cells(report: Report) -> bool:
     return 2 < len(report.whole.partition) <= MOST_CELLS
 
 
-def _both(stretch: Stretch) -> list[Markup]:
-    devices = list(stretch.partition["device"])
+def _both(breakdown: Breakdown) -> list[Markup]:
+    devices = list(breakdown.partition["device"])
     draw = _matrix if len(devices) <= MOST_CELLS else _picture
-    return [draw(stretch, ratio, devices) for ratio in RATIOS]
+    return [draw(breakdown, ratio, devices) for ratio in RATIOS]
 
 
-def _matrix(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
-    values = _square(stretch, ratio, devices)
+def _matrix(breakdown: Breakdown, ratio: str, devices: list[str]) -> Markup:
+    values = _square(breakdown, ratio, devices)
     reasons = {
-        frozenset((row["a"], row["b"])): row["reason"] for row in records(stretch.pairs.dropna(subset=["reason"]))
+        frozenset((row["a"], row["b"])): row["reason"] for row in records(breakdown.pairs.dropna(subset=["reason"]))
     }
     head = tag("tr", tag("td"), *(tag("th", name(device), scope="col") for device in devices))
     dense = len(devices) > _ROOMY
@@ -166,7 +168,7 @@ def _matrix(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
         tag("tbody", *rows),
         class_="matrix dense" if dense else "matrix",
     )
-    return wide(table, f"{caption}, {stretch.label}")
+    return wide(table, f"{caption}, {breakdown.label}")
 
 
 def _cell(ratio: float, reason: str, dense: bool) -> Markup:
@@ -177,21 +179,21 @@ def _cell(ratio: float, reason: str, dense: bool) -> Markup:
     return tag("td", figure(words, float(ratio), title), class_="heat", style=f"--dark:{ratio:.3f}")
 
 
-def _square(stretch: Stretch, ratio: str, devices: list[str]) -> NDArray[np.float64]:
+def _square(breakdown: Breakdown, ratio: str, devices: list[str]) -> NDArray[np.float64]:
     """The ratios as a symmetric matrix, shape (n, n); NaN where there is none, and on the diagonal."""
     place = {device: at for at, device in enumerate(devices)}
-    i, j = stretch.pairs["a"].map(place).to_numpy(), stretch.pairs["b"].map(place).to_numpy()
+    i, j = breakdown.pairs["a"].map(place).to_numpy(), breakdown.pairs["b"].map(place).to_numpy()
     values = np.full((len(devices), len(devices)), np.nan)
-    values[i, j] = values[j, i] = stretch.pairs[ratio].to_numpy(np.float64, na_value=np.nan)
+    values[i, j] = values[j, i] = breakdown.pairs[ratio].to_numpy(np.float64, na_value=np.nan)
     return values
 
 
-def _picture(stretch: Stretch, ratio: str, devices: list[str]) -> Markup:
+def _picture(breakdown: Breakdown, ratio: str, devices: list[str]) -> Markup:
     """The matrix as a picture with one pixel a cell, in the page's own colours: its alpha is the ratio.
 
     Where a ratio is not known, the hatched ground shows.
     """
-    values = _square(stretch, ratio, devices)
+    values = _square(breakdown, ratio, devices)
     is_known = ~np.isnan(values)
     label = f"{len(devices)} by {len(devices)} devices: together, {RATIOS[ratio]}. The table has the extremes."
     layers = [

@@ -27,14 +27,14 @@
       const names = tracekit.lanes.short(group.lanes.map(({ name }) => name));
       group.lanes.forEach((lane, at) => shorts.set(lane, names[at]));
     }
-    const [from, to] = data.shown ?? [whole.from, whole.to];
+    const [from, to] = data.extent ?? [whole.from, whole.to];
     return {
       root,
       data,
       index,
       whole,
       shorts,
-      view: data.shown ? tracekit.viewport.around(from, to, whole, 0.01) : tracekit.viewport.fitted(whole),
+      view: data.extent ? tracekit.viewport.around(from, to, whole, 0.01) : tracekit.viewport.fitted(whole),
       closed: new Set(folded.map((group) => group.number)),
       pinned: new Set(),
       bands: tracekit.layout.bands(data),

@@ -39,7 +39,7 @@ def section(result: CriticalPath) -> Section:
 
 def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:
     """The step of median length and its place."""
-    ((at, step),) = [(at, step) for at, step in enumerate(records(result.steps)) if step["shown"] == "median"]
+    ((at, step),) = [(at, step) for at, step in enumerate(records(result.steps)) if step["example"] == "median"]
     return at, step
 
 

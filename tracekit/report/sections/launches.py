@@ -85,7 +85,7 @@ def _tables(result: Launches) -> tuple[Table, ...]:
         table_of(
             bound,
             "launches.bound",
-            "Launch-bound stretches",
+            "Launch-bound intervals",
             [
                 Field("device", Unit.DEVICE, "device"),
                 Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.overlap import Stretch
+from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.report.section import WORK, Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
@@ -41,11 +41,11 @@ _MOST_ROUNDS = 200
 
 
 def overview(
-    whole: Stretch, inside: Mapping[str, Stretch], phases: Phases, compared: Collection[str]
+    whole: Breakdown, inside: Mapping[str, Breakdown], phases: Phases, compared: Collection[str]
 ) -> tuple[Section, ...]:
     """What stands before the sections that explain it; without device work there is nothing to show but phases.
 
-    `inside` are the phases' stretches by name, `compared` the names of those that are compared.
+    `inside` are the phases' breakdowns by name, `compared` the names of those that are compared.
     """
     first = (_phases(inside, phases, compared),) if len(phases.table) else ()
     if not len(whole.partition):
@@ -80,12 +80,12 @@ def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | N
     return Section("known", "How kernels were classified", (f"{', '.join(shares)}.{more}",), tables=(largest,))
 
 
-def _in(inside: Mapping[str, Stretch]) -> list[Field]:
+def _in(inside: Mapping[str, Breakdown]) -> list[Field]:
     """The column that tells the phases and the whole trace apart, where there are phases."""
     return [Field("in", Unit.NAME, "in")] if inside else []
 
 
-def _phases(inside: Mapping[str, Stretch], phases: Phases, compared: Collection[str]) -> Section:
+def _phases(inside: Mapping[str, Breakdown], phases: Phases, compared: Collection[str]) -> Section:
     def overlap(row: dict[str, Any]) -> Any:
         return or_missing(_most(inside[row["name"]].pairs["ratio_min"]), "fewer than two devices were busy in it")
 
@@ -157,7 +157,7 @@ def _stretch(stretches: pd.DataFrame) -> Table:
     )
 
 
-def _time(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
+def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """The partition of each device's window: its cells in few columns, and all eight of them."""
     windows = sorted(set(whole.partition["window_ps"]))
     length = (
@@ -201,7 +201,7 @@ def _share(row: dict[str, Any], *cells: str) -> Cell:
     return sum(row[cell] for cell in cells) / window if window else Missing("the window has no length")
 
 
-def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
+def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """Collectives, copies and each direction of copies; a direction that is all of a device's copies shares its row."""
     first: list[dict[str, Any]] = []
     rest: list[dict[str, Any]] = []
@@ -244,7 +244,7 @@ def _overlap(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     return Section("hidden", title, tables=(hidden,))
 
 
-def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
+def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """Each pair of devices; of many those that overlap least and most."""
     title = "Devices busy at the same time"
     if not len(whole.pairs):
@@ -291,16 +291,16 @@ def _pairs(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
     return Section("together", title, sentences, tables=(both,))
 
 
-def _concurrency(whole: Stretch, inside: Mapping[str, Stretch]) -> Section:
+def _concurrency(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """For how long exactly N devices were busy, in the whole trace and in each phase."""
     title = "Number of devices busy at the same time"
-    stretches = [stretch for stretch in (whole, *inside.values()) if len(stretch.concurrency)]
-    if not stretches:
+    breakdowns = [breakdown for breakdown in (whole, *inside.values()) if len(breakdown.concurrency)]
+    if not breakdowns:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))
     rows = [
-        row | {"in": stretch.label, "window_ps": int(stretch.concurrency["time_ps"].sum())}
-        for stretch in stretches
-        for row in records(stretch.concurrency)
+        row | {"in": breakdown.label, "window_ps": int(breakdown.concurrency["time_ps"].sum())}
+        for breakdown in breakdowns
+        for row in records(breakdown.concurrency)
         if row["time_ps"]
     ]
     times = table_of(

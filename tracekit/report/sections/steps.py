@@ -42,7 +42,7 @@ def section(result: Steps) -> Section:
 
 def _length(row: dict[str, Any], result: Steps) -> str:
     """How long the steps of one name took, which stood out and which were left out."""
-    by_execution = "executions of " if row["told_by"] == "run_id" else ""
+    by_execution = "executions of " if row["marked_by"] == "run_id" else ""
     what = f"{quantity(row['counted'], 'step')} ({by_execution}{row['name']})"
     where = f" on the clock of {row['clock']}" if row["clock"] else ""
     length = time(row["median_ps"])
@@ -198,7 +198,7 @@ def _remarks(step: dict[str, Any], idle: list[str]) -> str | None:
 
 def _data(result: Steps) -> dict[str, Any]:
     return {
-        "told_by": str(result.summary["told_by"].iloc[0]),
+        "marked_by": str(result.summary["marked_by"].iloc[0]),
         "nested": result.nested,
         "summary": plain(result.summary),
         "devices": plain(result.typical),

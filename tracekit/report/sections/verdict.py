@@ -11,7 +11,7 @@ from tracekit.report.section import WORK
 from tracekit.units import device_time, factor, mean, percent, time
 
 if TYPE_CHECKING:
-    from tracekit.analysis.overlap import Stretch
+    from tracekit.analysis.overlap import Breakdown
 
 # A device that takes a quarter longer than alone shares something that counts.
 CONTENTION = 1.25
@@ -23,7 +23,7 @@ WORTH_TELLING = 0.05
 EDGE = 0.01
 
 
-def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: float | None = None) -> str:
+def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores: float | None = None) -> str:
     """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table.
 
     `cores` is given where fewer cores than CPU devices did the work.
@@ -39,12 +39,12 @@ def phase(row: dict[str, Any], inside: "Stretch", stretch: pd.DataFrame, cores: 
     return ". ".join(parts) + "."
 
 
-def whole(stretch: "Stretch", cores: float | None = None) -> str:
+def whole(breakdown: "Breakdown", cores: float | None = None) -> str:
     """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more."""
-    return ". ".join([_devices(stretch, cores), *_copies(stretch)]) + "."
+    return ". ".join([_devices(breakdown, cores), *_copies(breakdown)]) + "."
 
 
-def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float | None = None) -> str:
+def headline(phases: pd.DataFrame, inside: "Mapping[str, Breakdown]", cores: float | None = None) -> str:
     """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
     findings = []
     for row in records(phases):
@@ -63,12 +63,12 @@ def headline(phases: pd.DataFrame, inside: "Mapping[str, Stretch]", cores: float
     return " | ".join(findings[:3])
 
 
-def _sharing(inside: "Stretch", cores: float | None) -> bool:
+def _sharing(inside: "Breakdown", cores: float | None) -> bool:
     """Whether more devices worked than there are cores for them."""
     return cores is not None and int((inside.partition["busy_ps"] > 0).sum()) > cores
 
 
-def _devices(inside: "Stretch", cores: float | None) -> str:
+def _devices(inside: "Breakdown", cores: float | None) -> str:
     busy = inside.partition[inside.partition["busy_ps"] > 0]
     if _sharing(inside, cores):
         return (
@@ -101,7 +101,7 @@ def _devices(inside: "Stretch", cores: float | None) -> str:
     return f"{mean(inside.parallelism)} of {len(busy)} devices were busy on average while any was"
 
 
-def _copies(inside: "Stretch") -> list[str]:
+def _copies(inside: "Breakdown") -> list[str]:
     """How much copy and collective time was hidden, over all devices that had any."""
     if not len(inside.partition) or not inside.partition["busy_ps"].sum():
         return []
@@ -115,7 +115,7 @@ def _copies(inside: "Stretch") -> list[str]:
     return [f"Compute hid {' and '.join(shares)}"] if shares else []
 
 
-def _hidden(inside: "Stretch", what: str) -> tuple[int, int, int | None]:
+def _hidden(inside: "Breakdown", what: str) -> tuple[int, int, int | None]:
     """The hidden and the total time of `what` in ps, summed over the devices, and how many devices had any, None where
     some are unknown."""
     rows = inside.overlap[(inside.overlap["what"] == what) & (inside.overlap["total_ps"] > 0)]
@@ -134,7 +134,7 @@ def _gain(row: dict[str, Any]) -> str:
     return f"Slower than running one after the other ({factor(speedup)})"
 
 
-def _elsewhere(inside: "Stretch") -> list[str]:
+def _elsewhere(inside: "Breakdown") -> list[str]:
     """Where the time of two or more devices went that was no compute: exposed collectives and copies, and idle."""
     busy = inside.partition[inside.partition["busy_ps"] > 0]
     window = int(busy["window_ps"].sum())
