@@ -1,5 +1,7 @@
 """Each rule speaks past its threshold, and is silent just below it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,16 +9,19 @@ import pytest
 from tests.frames import events
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
-from tracekit.analysis.overlap import device_pairs, partition
+from tracekit.analysis.collectives import Collectives
+from tracekit.analysis.explain import explain
+from tracekit.analysis.overlap import breakdown, partition
+from tracekit.analysis.phases import phases
 from tracekit.columns import concat
-from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
-from tracekit.timeline.unions import unions
 from tracekit.trace import EVENT_COLUMNS
 
+NOTHING = explain(events())
 
-def exposed_waits(ps: int | None) -> pd.DataFrame:
-    return pd.DataFrame({"exposed_wait_ps": pd.array([ps], "Int64")})
+
+def exposed_waits(ps: int | None) -> Collectives:
+    return replace(NOTHING.collectives, total=pd.DataFrame({"exposed_wait_ps": pd.array([ps], "Int64")}))
 
 
 def two_gpus(exposed: int, kind: str = "collective", *more) -> pd.DataFrame:
@@ -41,8 +46,8 @@ def test_exposed_collectives_that_mostly_wait_are_not_for_a_scheduler_to_hide():
     assert advice.exposed_collectives(table, exposed_waits(26)) is None
 
 
-def peers(straggler: bool, cost: int) -> pd.DataFrame:
-    return pd.DataFrame(
+def peers(straggler: bool, cost: int) -> Collectives:
+    by_device = pd.DataFrame(
         {
             "device": ["gpu:0", "gpu:1"],
             "n": [10, 10],
@@ -51,16 +56,17 @@ def peers(straggler: bool, cost: int) -> pd.DataFrame:
             "straggler": [straggler, False],
         }
     )
+    return replace(NOTHING.collectives, by_device=by_device)
 
 
 def test_a_straggler_is_told_by_what_it_cost_the_others():
     window = partition(two_gpus(0))
-    assert advice.late_peer(peers(True, 10), window) == Finding(
+    assert advice.late_peer(window, peers(True, 10)) == Finding(
         "late_peer", 10, 0.05, {"device": "gpu:0", "last": 9, "n": 10}
     )
-    assert advice.late_peer(peers(True, 9), window) is None
-    assert advice.late_peer(peers(False, 50), window) is None
-    assert advice.late_peer(peers(True, 50)[:0], window) is None
+    assert advice.late_peer(window, peers(True, 9)) is None
+    assert advice.late_peer(window, peers(False, 50)) is None
+    assert advice.late_peer(window, NOTHING.collectives) is None
 
 
 def test_exposed_copies_name_the_direction_that_was_most_of_them():
@@ -70,12 +76,12 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
         ("gpu:0", "memcpy", 90, 95, "out", "D2H"),
         ("gpu:0", "compute", 95, 100),
     )
-    finding = advice.exposed_copies(partition(rows_), unions(rows(rows_)))
+    finding = advice.exposed_copies(timeline_of(rows_), partition(rows_))
     assert finding == Finding(
         "exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}}
     )
     below = two_gpus(9, "memcpy", "H2D")
-    assert advice.exposed_copies(partition(below), unions(rows(below))) is None
+    assert advice.exposed_copies(timeline_of(below), partition(below)) is None
 
 
 def test_of_some_windows_only_the_directions_that_occur_in_them_are_named():
@@ -83,13 +89,13 @@ def test_of_some_windows_only_the_directions_that_occur_in_them_are_named():
         concat(EVENT_COLUMNS, [two_gpus(20, "memcpy", "H2D"), events(("gpu:0", "memcpy", 200, 210, "out", "D2H"))])
     )
     inside = both.inside((0, 100))
-    finding = advice.exposed_copies(partition(inside), inside.unions)
+    finding = advice.exposed_copies(inside, partition(inside))
     assert finding.evidence == {"direction": "H2D", "by_direction_ps": {"H2D": 20}}
 
 
 def test_copies_without_a_known_direction_have_none():
     table = two_gpus(30, "memcpy")
-    assert advice.exposed_copies(partition(table), unions(rows(table))).evidence["direction"] is None
+    assert advice.exposed_copies(timeline_of(table), partition(table)).evidence["direction"] is None
 
 
 def on_lanes(device: str, *lanes: str) -> pd.DataFrame:
@@ -111,13 +117,13 @@ def on_lanes(device: str, *lanes: str) -> pd.DataFrame:
 )
 def test_copies_on_streams_that_also_run_kernels_are_told_of_gpus_alone(device, lanes, expected):
     table = on_lanes(device, *lanes)
-    finding = advice.copies_in_compute_lane(rows(table), partition(table))
+    finding = advice.copies_in_compute_lane(timeline_of(table), partition(table))
     assert (finding.evidence["ratio"] if finding else None) == expected
 
 
 def test_the_same_stream_name_on_another_device_is_another_stream():
     table = events(("gpu:0", "compute", 0, 100), ("gpu:1", "memcpy", 0, 100)).assign(lane=pd.Categorical(["s", "s"]))
-    assert advice.copies_in_compute_lane(rows(table), partition(table)) is None
+    assert advice.copies_in_compute_lane(timeline_of(table), partition(table)) is None
 
 
 @pytest.mark.parametrize(
@@ -133,16 +139,18 @@ def test_pageable_copies_are_told_by_their_names(names, ratio):
         ("gpu:0", "memcpy", 80, 90, names[0], "H2D"),
         ("gpu:0", "memcpy", 90, 100, names[1], "H2D"),
     )
-    finding = advice.pageable_copies(rows(table), partition(table))
+    finding = advice.pageable_copies(timeline_of(table), partition(table))
     assert (finding.evidence["ratio"] if finding else None) == ratio
 
 
 def test_pageable_copies_are_told_by_the_profilers_record_too():
     table = two_gpus(20, "memcpy", "H2D")
     table["host_memory"] = pd.Categorical([None, "pageable", None])
-    assert advice.pageable_copies(rows(table), partition(table)) == Finding("pageable_copies", 20, 0.1, {"ratio": 1.0})
+    assert advice.pageable_copies(timeline_of(table), partition(table)) == Finding(
+        "pageable_copies", 20, 0.1, {"ratio": 1.0}
+    )
     table["host_memory"] = pd.Categorical([None, "pinned", None])
-    assert advice.pageable_copies(rows(table), partition(table)) is None
+    assert advice.pageable_copies(timeline_of(table), partition(table)) is None
 
 
 @pytest.mark.parametrize(("cause", "rule"), [(cause, rule) for cause, (rule, _) in advice.IDLE.items()])
@@ -150,18 +158,18 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     window = partition(two_gpus(0))
     least = round(advice.IDLE[cause][1] * 200)
     by_device = pd.DataFrame({"device": ["gpu:0"], "cause": [cause], "gaps": [7], "idle_ps": [least]})
-    assert advice.idle(by_device, window) == [Finding(rule, least, least / 200, {"gaps": 7})]
-    assert advice.idle(by_device.assign(idle_ps=least - 1), window) == []
-    assert advice.idle(by_device.assign(cause="unexplained"), window) == []
+    idle = replace(NOTHING.idle, by_device=by_device)
+    assert advice.idle_causes(window, idle) == [Finding(rule, least, least / 200, {"gaps": 7})]
+    assert advice.idle_causes(window, replace(idle, by_device=by_device.assign(idle_ps=least - 1))) == []
+    assert advice.idle_causes(window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
 
 
 @pytest.mark.parametrize(
     ("overlap", "stretch", "expected"), [(0.9, 1.25, True), (0.89, 2.0, False), (1.0, 1.24, False)]
 )
 def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
-    phases = pd.DataFrame({"name": ["both"]})
-    pairs = {"both": pd.DataFrame({"ratio_min": [overlap]})}
-    stretches = pd.DataFrame(
+    inside = {"both": replace(breakdown(timeline_of(events())), pairs=pd.DataFrame({"ratio_min": [overlap]}))}
+    table = pd.DataFrame(
         {
             "name": ["both", "both"],
             "device": ["cpu:0", "cpu:1"],
@@ -171,7 +179,8 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
             "stretch": [stretch, 1.0],
         }
     )
-    findings = advice.contention(phases, pairs, stretches)
+    marks = replace(phases(events()), table=pd.DataFrame({"name": ["both"]}), stretch=table)
+    findings = advice.contention(marks, inside)
     assert bool(findings) is expected
     if expected:
         assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")
@@ -179,24 +188,25 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
 
 def test_devices_that_took_turns_are_told():
     turns = events(("gpu:0", "compute", 0, 50), ("gpu:1", "compute", 46, 100))
-    finding = advice.took_turns(partition(turns), device_pairs(turns))
+    finding = advice.took_turns(partition(turns), breakdown(timeline_of(turns)))
     assert finding == Finding("took_turns", 50, 0.25, {"devices": 2, "ratio_min": 0.08})
     together = events(("gpu:0", "compute", 0, 55), ("gpu:1", "compute", 46, 100))
-    assert advice.took_turns(partition(together), device_pairs(together)) is None
+    assert advice.took_turns(partition(together), breakdown(timeline_of(together))) is None
 
 
 def test_a_device_that_hardly_worked_takes_no_turns():
     rare = events(("gpu:0", "compute", 0, 90), ("gpu:1", "compute", 91, 100))
-    assert advice.took_turns(partition(rare), device_pairs(rare)) is None
+    assert advice.took_turns(partition(rare), breakdown(timeline_of(rare))) is None
 
 
 def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_do():
     small, large = Finding("host_bound", 1, 0.1), Finding("exposed_collectives", 2, 0.2)
-    on_gpu = advice.advice([small, None, large], rows(two_gpus(0)))
+    on_gpu = advice.by_cost(timeline_of(two_gpus(0)), [small, large])
     assert (on_gpu.findings, on_gpu.backend, on_gpu.xla) == ((large, small), "gpu", False)
     table = events(("h/cpu:0", "compute", 0, 1))
     table["hlo_op"] = pd.Categorical(["dot"])
-    on_cpu = advice.advice([small, large], rows(table))
+    on_cpu = advice.by_cost(timeline_of(table), [small, large])
     assert (on_cpu.findings, on_cpu.backend, on_cpu.xla) == ((small,), "cpu", True)
-    assert advice.advice([], rows(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))).backend == ""
+    mixture = timeline_of(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))
+    assert advice.by_cost(mixture, []).backend == ""
     assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.export.frames_of import rows as frame_of
-from tracekit.analysis.bandwidth import throughput
-from tracekit.timeline.rows import rows
+from tracekit.analysis.throughput import throughput
+from tracekit.timeline.timeline import timeline_of
 
 COPY = {"kind": "memcpy", "direction": "H2D"}
 
 
 def steps(*row_dicts: dict) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    rates = throughput(rows(frame_of(*row_dicts)))
+    rates = throughput(timeline_of(frame_of(*row_dicts)))
     return {(rate.device, rate.what): list(zip(rate.edges.tolist(), rate.bytes_per_s, strict=True)) for rate in rates}
 
 
@@ -44,7 +44,9 @@ def test_directions_devices_and_collectives_are_apart_and_what_has_no_bytes_is_l
 
 
 def test_rows_that_take_no_time_have_no_rate_but_are_counted():
-    (rate,) = throughput(rows(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5)))))
+    (rate,) = throughput(
+        timeline_of(frame_of(*({"start_ps": 5, "end_ps": end, "bytes": 3} | COPY for end in (5, 6, 5))))
+    )
     assert (rate.instant, rate.edges.tolist(), rate.bytes_per_s) == (2, [5, 6], [3 * 10**12, 0])
 
 

@@ -12,10 +12,17 @@ import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit import notebook
+from tracekit.analysis import overlap
+from tracekit.analysis.collectives import Collectives
+from tracekit.analysis.explain import Explanation
+from tracekit.analysis.idle import Idle
+from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.unions import COLLECTIVE, COMPUTE, Unions
+from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE
 from tracekit.units import quantity
 from tracekit.vocabulary.copies import host_memory
 from tracekit.vocabulary.kinds import Kind
@@ -87,27 +94,50 @@ class Advice:
         return notebook.block(notebook.heading("Advice", summary), table if rows else "")
 
 
-def advice(findings: Sequence[Finding | None], rows: Rows) -> Advice:
-    """What the rules found, in order of cost, for the devices and the compiler that `rows` show.
+def advice(
+    timeline: Timeline, why: Explanation, whole: Breakdown, phases: Phases, inside: Mapping[str, Breakdown]
+) -> Advice:
+    """What every rule says of a timeline, that of the compared phases, or of the whole trace where there are none.
+
+    `why` is its explanation, `whole` what ran in the whole trace, and `inside` what ran in each phase.
+    """
+    cells = whole.partition
+    if timeline.windows is not None:
+        # A device that does nothing in any compared phase is not what they compare.
+        cells = overlap.partition(timeline)
+        cells = cells[cells["device"].isin(timeline.rows.devices)]
+    findings = [
+        exposed_collectives(cells, why.collectives),
+        late_peer(cells, why.collectives),
+        exposed_copies(timeline, cells),
+        copies_in_compute_lane(timeline, cells),
+        pageable_copies(timeline, cells),
+        *idle_causes(cells, why.idle),
+        *contention(phases, inside),
+        None if len(phases.table) else took_turns(cells, whole),
+    ]
+    return by_cost(timeline, [finding for finding in findings if finding])
+
+
+def by_cost(timeline: Timeline, findings: Sequence[Finding]) -> Advice:
+    """The findings in order of cost, for the devices and the compiler that the timeline shows.
 
     A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
     should.
     """
+    rows = timeline.rows
     backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
-    relevant = [finding for finding in findings if finding and not (backend == "cpu" and finding.rule in _NEVER_ON_CPU)]
+    relevant = [finding for finding in findings if backend != "cpu" or finding.rule not in _NEVER_ON_CPU]
     relevant.sort(key=lambda finding: -(finding.cost_ps or 0))
     return Advice(tuple(relevant), backend, bool((rows.codes("hlo_op") >= 0).any()))
 
 
-def exposed_collectives(partition: pd.DataFrame, total: pd.DataFrame) -> Finding | None:
-    """Collectives beside which nothing computed; not where most of that was waiting for a peer.
-
-    `total` is as analysis.collectives gives it, one row or none.
-    """
+def exposed_collectives(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
+    """Collectives beside which nothing computed; not where most of that was waiting for a peer."""
     exposed = partition[["collective", "collective+memory"]].sum(axis=1)
     cost, share = _cost(exposed, partition)
-    waited_ps = sum(map(int, total["exposed_wait_ps"].dropna()))
+    waited_ps = sum(map(int, collectives.total["exposed_wait_ps"].dropna()))
     if share < EXPOSED_COLLECTIVES or 2 * waited_ps > cost:
         return None
     worst = int(np.argmax((exposed / partition["window_ps"]).to_numpy()))
@@ -118,33 +148,24 @@ def exposed_collectives(partition: pd.DataFrame, total: pd.DataFrame) -> Finding
     return Finding("exposed_collectives", cost, share, evidence)
 
 
-def late_peer(by_device: pd.DataFrame, partition: pd.DataFrame) -> Finding | None:
-    """One device for which the others waited in collectives, with nothing computing beside.
-
-    `by_device` is as analysis.collectives gives it.
-    """
-    stragglers = by_device[by_device["straggler"]] if len(by_device) else by_device
+def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
+    """One device for which the others waited in collectives, with nothing computing beside."""
+    stragglers = collectives.by_device[collectives.by_device["straggler"]]
     if not len(stragglers):
         return None
     straggler = records(stragglers.sort_values("exposed_cost_ps", ascending=False, kind="stable"))[0]
     cost, share = _cost([straggler["exposed_cost_ps"]], partition)
-    if share < LATE_PEER:
-        return None
-    return Finding(
-        "late_peer",
-        cost,
-        share,
-        {"device": straggler["device"], "last": int(straggler["last"]), "n": int(straggler["n"])},
-    )
+    evidence = {"device": straggler["device"], "last": int(straggler["last"]), "n": int(straggler["n"])}
+    return Finding("late_peer", cost, share, evidence) if share >= LATE_PEER else None
 
 
-def exposed_copies(partition: pd.DataFrame, unions: Unions) -> Finding | None:
+def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
     """Copies beside which nothing ran, and the direction that was most of it, None where no row tells one."""
     cost, share = _cost(partition["memory"], partition)
     if share < EXPOSED_COPIES:
         return None
     by_direction: dict[str, int] = {}
-    for device in unions.devices.values():
+    for device in timeline.unions.devices.values():
         other_work = device.union_of(COMPUTE | COLLECTIVE)
         for direction, copies in device.directions.items():
             if len(copies):  # a device has a direction that it used elsewhere in the trace
@@ -161,8 +182,9 @@ def exposed_copies(partition: pd.DataFrame, unions: Unions) -> Finding | None:
     )
 
 
-def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | None:
+def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
     """Exposed GPU copies that stand, for most of their time, on streams that also run kernels."""
+    rows = timeline.rows
     cost, share = _cost(partition["memory"], partition)
     gpu = np.array([type_of(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
@@ -175,9 +197,10 @@ def copies_in_compute_lane(rows: Rows, partition: pd.DataFrame) -> Finding | Non
     return Finding("copies_in_compute_lane", cost, share, {"ratio": ratio}) if ratio >= IN_COMPUTE_LANE else None
 
 
-def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
+def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
     """Exposed copies that go, for most of the copies' time, through pageable host memory: `host_memory` tells it, or
     the name."""
+    rows = timeline.rows
     cost, share = _cost(partition["memory"], partition)
     is_pageable = {
         column: np.array([*(host_memory(label) == "pageable" for label in rows.labels(column)), False], bool)
@@ -191,41 +214,42 @@ def pageable_copies(rows: Rows, partition: pd.DataFrame) -> Finding | None:
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 
-def idle(by_device: pd.DataFrame, partition: pd.DataFrame) -> list[Finding]:
-    """Idle time of a cause that a user can act on; `by_device` is as analysis.idle gives it."""
+def idle_causes(partition: pd.DataFrame, idle: Idle) -> list[Finding]:
+    """Idle time of a cause that a user can act on."""
     findings = []
     for cause, (rule, threshold) in IDLE.items():
-        rows = by_device[by_device["cause"] == cause]
+        rows = idle.by_device[idle.by_device["cause"] == cause]
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
             findings.append(Finding(rule, cost, share, {"gaps": int(rows["gaps"].sum())}))
     return findings
 
 
-def contention(phases: pd.DataFrame, pairs: Mapping[str, pd.DataFrame], stretch: pd.DataFrame) -> list[Finding]:
-    """Compared phases in which devices ran at once and slowed each other down; `pairs` are those of each phase."""
+def contention(phases: Phases, inside: Mapping[str, Breakdown]) -> list[Finding]:
+    """Compared phases in which devices ran at once and slowed each other down; `inside` is what ran in each phase."""
     findings = []
-    for name in phases["name"]:
-        stretches = stretch[(stretch["name"] == name) & stretch["stretch"].notna()]
-        overlap = pairs[name]["ratio_min"].max()
-        if not len(stretches) or pd.isna(overlap) or overlap < CONTENDED_OVERLAP:
+    for name in phases.table["name"]:
+        stretch = phases.stretch[(phases.stretch["name"] == name) & phases.stretch["stretch"].notna()]
+        ratio = inside[name].pairs["ratio_min"].max()
+        if not len(stretch) or pd.isna(ratio) or ratio < CONTENDED_OVERLAP:
             continue
-        largest = records(stretches.sort_values("stretch", ascending=False, kind="stable"))[0]
+        largest = records(stretch.sort_values("stretch", ascending=False, kind="stable"))[0]
         if largest["stretch"] >= CONTENDED_STRETCH:
-            device_and_kind = {key: largest[key] for key in ("device", "kind")}
             figures = {
                 "phase": name,
-                "overlap_ratio": float(overlap),
+                "overlap_ratio": float(ratio),
                 "stretch": float(largest["stretch"]),
-                **device_and_kind,
+                "device": largest["device"],
+                "kind": largest["kind"],
             }
             findings.append(Finding("contention", int(largest["busy_ps"]) - int(largest["alone_ps"]), None, figures))
     return findings
 
 
-def took_turns(partition: pd.DataFrame, pairs: pd.DataFrame) -> Finding | None:
+def took_turns(partition: pd.DataFrame, whole: Breakdown) -> Finding | None:
     """Devices that all worked, and hardly ever at once. Not for a trace with phases, which may want just that."""
     busy = partition[partition["busy_ps"] >= TURNS_BUSY * partition["window_ps"]]
+    pairs = whole.pairs
     busy_pairs = pairs[pairs["a"].isin(busy["device"]) & pairs["b"].isin(busy["device"])]
     ratio = busy_pairs["ratio_min"].max()
     if not len(busy_pairs) or busy_pairs["ratio_min"].isna().any() or ratio >= TURNS_OVERLAP:

@@ -7,15 +7,12 @@ from threading import Condition
 from typing import Any, NamedTuple
 
 from tracekit import notebook
-from tracekit.analysis import advice
 from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
 from tracekit.analysis.offenders import Offenders, offenders
-from tracekit.analysis.overlap import Breakdown, partition
-from tracekit.analysis.phases import Phases
 from tracekit.analysis.steps import Steps, steps
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import quantity
@@ -111,33 +108,6 @@ def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:
     """The explanation of a timeline from the results of its tasks."""
     rows = timeline.rows
     return Explanation(devices=sum(rows.placed), rows=len(rows), **{task.name: results[task.name] for task in ANALYSES})
-
-
-def advise(
-    timeline: Timeline, why: Explanation, whole: Breakdown, phases: Phases, inside: Mapping[str, Breakdown]
-) -> advice.Advice:
-    """What every rule says of a timeline, that of the compared phases, or of the whole trace where there are none.
-
-    `why` is its explanation, `whole` what ran in the whole trace, and `inside` what ran in each phase.
-    """
-    cells = whole.partition
-    if timeline.windows is not None:
-        # A device that does nothing in any compared phase is not what they compare.
-        cells = partition(timeline)
-        cells = cells[cells["device"].isin(timeline.rows.devices)]
-    return advice.advice(
-        [
-            advice.exposed_collectives(cells, why.collectives.total),
-            advice.late_peer(why.collectives.by_device, cells),
-            advice.exposed_copies(cells, timeline.unions),
-            advice.copies_in_compute_lane(timeline.rows, cells),
-            advice.pageable_copies(timeline.rows, cells),
-            *advice.idle(why.idle.by_device, cells),
-            *advice.contention(phases.table, {name: part.pairs for name, part in inside.items()}, phases.stretch),
-            None if len(phases.table) else advice.took_turns(cells, whole.pairs),
-        ],
-        timeline.rows,
-    )
 
 
 def run(todo: Sequence[Task], threads: int = 2) -> dict[str, Any]:

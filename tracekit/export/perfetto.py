@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.analysis.bandwidth import throughput
+from tracekit.analysis.throughput import throughput
 from tracekit.devices import natural
 from tracekit.export.packets import (
     GPU_SLICE,
@@ -253,7 +253,7 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
         yield from map(bytes, counter_packets(track, *iv.depth(*busy), axis))
     here = {timeline.rows.devices[device] for device in domain.devices}
     parent = 0
-    for rate in throughput(timeline.rows):
+    for rate in throughput(timeline):
         if rate.device not in here:
             continue
         if not parent:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from tracekit.analysis.advice import advice
 from tracekit.analysis.classification import guessed, known_by
-from tracekit.analysis.explain import Task, advise, explanation, tasks
+from tracekit.analysis.explain import Task, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.overlap import breakdown
 from tracekit.analysis.phases import phases as phases_of
@@ -97,7 +98,7 @@ def analyse(
         known_by=results["known_by"],
         guessed=results["guessed"],
         explanation=why,
-        advice=advise(looked_at, why, whole, phase_results, inside),
+        advice=advice(looked_at, why, whole, phase_results, inside),
         compared=compared,
     )
 
