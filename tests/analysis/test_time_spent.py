@@ -9,7 +9,7 @@ from tests.frames import events
 from tracekit import intervals as iv
 from tracekit.analysis.steps import time_spent
 from tracekit.timeline.timeline import timeline_of
-from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE
+from tracekit.timeline.unions import CELLS
 
 
 @settings(max_examples=60)
@@ -22,16 +22,17 @@ def test_every_cell_counts_points(rows, some):
             by_point = [
                 {KINDS[row[1]] for row in rows if row[0] == name and row[2] <= p < row[3]} for p in range(*window)
             ]
-            for code, cell in enumerate(CELLS):
-                assert did.cells[code, place] == sum(kinds == set(cell.split("+")) - {"idle"} for kinds in by_point)
-            assert did.busy[place] == sum(bool(kinds) for kinds in by_point)
-            assert did.of(COMPUTE | COLLECTIVE)[place] == sum({"compute", "collective"} <= kinds for kinds in by_point)
-            assert did.exposed_collective[place] == sum(
+            for cell in CELLS:
+                assert did[cell][place] == sum(kinds == set(cell.split("+")) - {"idle"} for kinds in by_point)
+            assert did["busy_ps"][place] == sum(bool(kinds) for kinds in by_point)
+            for other in ("collective", "memory"):
+                assert did[f"hidden_{other}_ps"][place] == sum({"compute", other} <= kinds for kinds in by_point)
+            assert did["exposed_collective_ps"][place] == sum(
                 "collective" in kinds and "compute" not in kinds for kinds in by_point
             )
-            assert did.exposed_memory[place] == sum(kinds == {"memory"} for kinds in by_point)
+            assert did["exposed_memory_ps"][place] == sum(kinds == {"memory"} for kinds in by_point)
 
 
 def test_a_device_that_did_nothing_idles_in_every_window():
     device = timeline_of(events(("gpu:0", "compute", 3, 3))).unions.devices["gpu:0"]
-    assert time_spent(device, np.array([[0, 10], [5, 5]])).cells[0].tolist() == [10, 0]
+    assert time_spent(device, np.array([[0, 10], [5, 5]]))["idle"].tolist() == [10, 0]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat, frame
+from tracekit.timeline.rows import rows as device_rows
 from tracekit.timeline.timeline import events_inside, spans_inside
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
@@ -16,7 +17,7 @@ INTERVAL = st.tuples(st.integers(0, 40), st.integers(1, 12)).map(lambda pair: (p
 @given(st.lists(INTERVAL, min_size=1, max_size=8), st.lists(INTERVAL, max_size=4))
 def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
     pieces, places = events_inside(
-        events(*[("gpu:0", "compute", *row, f"op{at}") for at, row in enumerate(rows)]),
+        device_rows(events(*[("gpu:0", "compute", *row, f"op{at}") for at, row in enumerate(rows)])),
         {"": np.array(windows, np.int64).reshape(-1, 2)},
     )
     points = {point for start, end in windows for point in range(start, end)}
@@ -31,7 +32,7 @@ def test_each_point_of_each_row_stays_if_it_is_in_a_window(rows, windows):
 
 def test_a_row_over_two_windows_is_cut_in_two_and_keeps_its_columns():
     table = events(("gpu:0", "memcpy", 0, 30, "copy", "H2D"), ("gpu:1", "compute", 12, 12, "empty"))
-    pieces, places = events_inside(table, {"": np.array([[5, 10], [12, 20]])})
+    pieces, places = events_inside(device_rows(table), {"": np.array([[5, 10], [12, 20]])})
     assert pieces[["device", "name", "direction", "start_ps", "end_ps"]].astype(object).to_numpy().tolist()[:2] == [
         ["gpu:0", "copy", "H2D", 5, 10],
         ["gpu:0", "copy", "H2D", 12, 20],
@@ -46,10 +47,10 @@ def test_windows_count_on_their_own_clock_alone():
         EVENT_COLUMNS,
         [events((f"{host}/gpu:0", "compute", 0, 10), host=host, clock=host) for host in ("a", "b")],
     )
-    pieces, places = events_inside(both, {"b": np.array([[2, 4]])})
+    pieces, places = events_inside(device_rows(both), {"b": np.array([[2, 4]])})
     assert pieces[["device", "start_ps", "end_ps"]].to_numpy().tolist() == [["b/gpu:0", 2, 4]]
     assert places.tolist() == [1]
-    assert len(events_inside(both, {})[0]) == 0
+    assert len(events_inside(device_rows(both), {})[0]) == 0
 
 
 def test_spans_that_begin_inside_are_kept_whole_on_their_own_clock():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Condition
 from typing import Any, NamedTuple
 
@@ -37,17 +38,17 @@ class Task(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-def _offenders(timeline: Timeline, idle: Idle, collectives: Collectives, steps: Steps) -> Offenders:
-    return offenders(timeline, idle.gaps, collectives.table, steps.table)
-
-
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
     Task("steps", steps),
     Task("critical_path", lambda timeline, steps: critical_path(timeline, steps.table), ("steps",)),
     Task("collectives", collectives),
     Task("idle", idle),
-    Task("offenders", _offenders, ("idle", "collectives", "steps")),
+    Task(
+        "offenders",
+        lambda timeline, idle, collectives, steps: offenders(timeline, idle.gaps, collectives.table, steps.table),
+        ("idle", "collectives", "steps"),
+    ),
     Task("launches", launches),
     Task("bandwidth", bandwidth),
 )
@@ -97,11 +98,7 @@ def explain(source: Source, windows: Windows | None = None) -> Explanation:
 
 def tasks(timeline: Timeline) -> list[Task]:
     """What `run` has to do to explain a timeline."""
-    return [Task(task.name, _bound(task.function, timeline), task.needs) for task in ANALYSES]
-
-
-def _bound(function: Callable[..., Any], timeline: Timeline) -> Callable[..., Any]:
-    return lambda *results: function(timeline, *results)
+    return [task._replace(function=partial(task.function, timeline)) for task in ANALYSES]
 
 
 def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:

@@ -14,7 +14,7 @@ from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
-from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
+from tracekit.timeline.timeline import Source, Timeline, Windows, begins_inside, timeline_of
 from tracekit.timeline.unions import CELLS
 from tracekit.vocabulary.kinds import Kind
 
@@ -217,13 +217,7 @@ def _waiting_ratio(timeline: Timeline) -> float | None:
     rows = timeline.whole.rows
     wait, has_wait = rows.numbers("wait_ps")
     at = np.flatnonzero((rows.kind == CODE[Kind.COLLECTIVE]) & has_wait)
-    starts = rows.start[at]
     clocks = np.array(rows.clocks, object)[rows.device[at]]
-    inside = np.zeros(len(at), bool)
-    for clock, windows in timeline.unions.windows.items():
-        window = np.searchsorted(windows[:, 0], starts, side="right") - 1
-        if len(windows):
-            inside |= (clocks == clock) & (window >= 0) & (starts < windows[:, 1][window])
-    at = at[inside]
+    at = at[begins_inside(rows.start[at], clocks, timeline.unions.windows)]
     duration = iv.sum_exactly(rows.end[at] - rows.start[at])
     return iv.sum_exactly(wait[at]) / duration if duration else None

@@ -14,7 +14,7 @@ from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
 from tracekit.timeline.timeline import Timeline
-from tracekit.timeline.unions import CELLS, COLLECTIVE, COMPUTE, MEMORY, DeviceUnions, Unions
+from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
 
 FEWEST = 5
 # A step at the profile's edge that lacks more than a tenth of a device's usual rows was cut.
@@ -31,6 +31,15 @@ PARTS = {
     "memory": ["memory"],
     "idle": ["idle"],
     "collective": [cell for cell in CELLS if "collective" in cell and "compute" not in cell],
+}
+
+# The times of a device that are sums of cells.
+SUMS = {
+    "busy_ps": CELLS[1:],
+    "hidden_collective_ps": [cell for cell in CELLS if "compute" in cell and "collective" in cell],
+    "exposed_collective_ps": PARTS["collective"],
+    "hidden_memory_ps": [cell for cell in CELLS if "compute" in cell and "memory" in cell],
+    "exposed_memory_ps": PARTS["memory"],
 }
 
 STEP_COLUMNS = {
@@ -247,19 +256,13 @@ def _by_device(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], union
         if not rows.placed[code] or len(places) == 0:
             continue
         windows = table[["start_ps", "end_ps"]].to_numpy()[places]
-        spent_time = time_spent(unions.devices[device], windows)
         tables.append(
             pd.DataFrame(
                 {
                     "place": places,
                     "device": device,
                     "wall_ps": windows[:, 1] - windows[:, 0],
-                    "busy_ps": spent_time.busy,
-                    **dict(zip(CELLS, spent_time.cells, strict=True)),
-                    "hidden_collective_ps": spent_time.of(COMPUTE | COLLECTIVE),
-                    "exposed_collective_ps": spent_time.exposed_collective,
-                    "hidden_memory_ps": spent_time.of(COMPUTE | MEMORY),
-                    "exposed_memory_ps": spent_time.exposed_memory,
+                    **time_spent(unions.devices[device], windows),
                     "rows": number[code, places],
                     "did_nothing": number[code, places] == 0,
                 }
@@ -268,37 +271,11 @@ def _by_device(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], union
     return frame(DEVICE_COLUMNS, pd.concat(tables, ignore_index=True))
 
 
-@dataclass(frozen=True)
-class TimeSpent:
-    """What a device did in w windows, in ps: `cells` (8, w) by code, which sum to each window's length."""
+def time_spent(device: DeviceUnions, windows: Intervals) -> dict[str, NDArray[np.int64]]:
+    """The CELLS of `device` in each row of `windows` (w, 2), start <= end, and the SUMS of them, all (w,) in ps.
 
-    cells: NDArray[np.int64]
-
-    @property
-    def busy(self) -> NDArray[np.int64]:
-        """Every cell but idle, shape (w,)."""
-        return _total(self.cells[1:])
-
-    def of(self, kinds: int) -> NDArray[np.int64]:
-        """The time of all of `kinds` (a sum of codes) at once, with others or not, shape (w,)."""
-        return _total(self.cells[[code for code in range(8) if code & kinds == kinds]])
-
-    @property
-    def exposed_collective(self) -> NDArray[np.int64]:
-        """Collectives without compute, shape (w,)."""
-        return self.of(COLLECTIVE) - self.of(COLLECTIVE | COMPUTE)
-
-    @property
-    def exposed_memory(self) -> NDArray[np.int64]:
-        """Copies and memsets with nothing beside them, shape (w,)."""
-        return _total(self.cells[[MEMORY]])
-
-
-def time_spent(device: DeviceUnions, windows: Intervals) -> TimeSpent:
-    """The cells of `device` in each row of `windows` (w, 2), start <= end; windows may overlap.
-
-    Before its first and after its last work a device is idle. That the cells sum to the windows, and those but idle to
-    the device's busy time in them, is checked here.
+    Windows may overlap. Before its first and after its last work a device is idle. That the cells sum to the windows,
+    and those but idle to the device's busy time in them, is checked here.
     """
     edges, code = device.cells
     cells = np.zeros((8, len(windows)), np.int64)
@@ -312,17 +289,12 @@ def time_spent(device: DeviceUnions, windows: Intervals) -> TimeSpent:
             ended_ps = np.append(0, np.cumsum(edges[cells_of_code + 1] - edges[cells_of_code]))
             elapsed = ended_ps[np.searchsorted(cells_of_code, cell)] + np.where(code[cell] == cell_code, past, 0)
             cells[cell_code] = elapsed[:, 1] - elapsed[:, 0]
-    outside_ps = windows[:, 1] - windows[:, 0] - _total(cells)
+    outside_ps = windows[:, 1] - windows[:, 0] - cells.sum(axis=0)
     cells[0] += outside_ps
-    spent_time = TimeSpent(cells)
-    if (outside_ps < 0).any() or (spent_time.busy != iv.within(device.busy, windows)).any():
+    sums = {name: cells[[CELLS.index(cell) for cell in names]].sum(axis=0) for name, names in SUMS.items()}
+    if (outside_ps < 0).any() or (sums["busy_ps"] != iv.within(device.busy, windows)).any():
         raise AssertionError("the cells of a device do not sum to its busy time in the windows")
-    return spent_time
-
-
-def _total(cells: NDArray[np.int64]) -> NDArray[np.int64]:
-    summed: NDArray[np.int64] = cells.sum(axis=0)
-    return summed
+    return {**dict(zip(CELLS, cells, strict=True)), **sums}
 
 
 def _slow(

@@ -146,15 +146,9 @@ def _order(
     return places
 
 
-def clock_of_hosts(events: pd.DataFrame | Rows) -> dict[str, str]:
+def clock_of_hosts(rows: Rows) -> dict[str, str]:
     """The clock of every host that has rows; "" where the trace has only one."""
-    if isinstance(events, Rows):
-        return dict(zip(events.hosts, events.clocks, strict=True))
-    hosts, clocks = events["host"].cat, events["clock"].cat
-    names = [*map(str, clocks.categories), ""]
-    host, clock = (column.codes.to_numpy().astype(np.int64) for column in (hosts, clocks))
-    pairs = np.flatnonzero(np.bincount(host * len(names) + clock % len(names))).tolist()
-    return {str(hosts.categories[pair // len(names)]): names[pair % len(names)] for pair in pairs}
+    return dict(zip(rows.hosts, rows.clocks, strict=True))
 
 
 def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.intervals import Intervals, union
+from tracekit.intervals import Intervals
 from tracekit.readers import read
 from tracekit.timeline.instances import CollectiveInstances, match
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
@@ -27,22 +27,13 @@ Windows = tuple[int, int] | Intervals | Mapping[str, Intervals] | pd.DataFrame
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
 
-class part(Generic[T]):  # used as a decorator, as property is
-    """An attribute of a Timeline that is made when first asked for, once, whichever thread asks."""
+def part(make: "Callable[[Timeline], T]") -> T:
+    """As a decorator: an attribute of a Timeline that is made when first asked for, once, whichever thread asks."""
 
-    def __init__(self, make: "Callable[[Timeline], T]") -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
+    def get(timeline: "Timeline") -> T:
+        return timeline.once(make.__name__, lambda: make(timeline))
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, timeline: None, owner: type) -> "part[T]": ...
-    @overload
-    def __get__(self, timeline: "Timeline", owner: type) -> T: ...
-    def __get__(self, timeline: "Timeline | None", owner: type) -> "T | part[T]":
-        return self if timeline is None else timeline.once(self._name, lambda: self._make(timeline))
+    return cast(T, property(get, doc=make.__doc__))
 
 
 class Timeline:
@@ -82,7 +73,7 @@ class Timeline:
     def _events_inside(self) -> tuple[pd.DataFrame, Column]:
         """The events inside the windows, and the place of each in those of the trace."""
         assert self.windows is not None
-        return events_inside(self.trace.events, _by_clock(self.windows))
+        return events_inside(self.whole.rows, _by_clock(self.windows))
 
     @part
     def rows(self) -> Rows:
@@ -126,7 +117,7 @@ class Timeline:
         spans = self.trace.spans
         if self.windows is None:
             return boundaries(self.rows, spans, self.launch, self.trace.launches)
-        spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.trace.events))
+        spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))
         steps = boundaries(self.rows, spans, self.launch, self.trace.launches)
         if steps.lacking or steps.table["host_start_ps"].isna().any():
             return StepBoundaries(steps.table[:0], np.full(len(self.rows), -1), lacking=_NOT_ANNOTATED)
@@ -138,7 +129,7 @@ class Timeline:
 
         Where all rows are on one clock, every host is; a host without rows among several clocks has one of its own.
         """
-        clock_of = clock_of_hosts(self.rows if self.windows is None else self.trace.events)
+        clock_of = clock_of_hosts(self.whole.rows)
         several = len(set(clock_of.values())) > 1
         only = next(iter(clock_of.values()), "")
         hosts = self.trace.hosts
@@ -214,33 +205,28 @@ def _by_clock(windows: pd.DataFrame) -> dict[str, Intervals]:
     }
 
 
-def events_inside(events: pd.DataFrame, windows: Mapping[str, Intervals]) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-    """The rows of `events` (EVENT_COLUMNS) in `windows`, interval sets by clock, each row cut to the window it is in;
-    and the place in `events` of each.
+def events_inside(rows: Rows, windows: Mapping[str, Intervals]) -> tuple[pd.DataFrame, Column]:
+    """The events in `windows`, interval sets by clock, each row cut to the window it is in; and the place in
+    `rows.events` of each.
 
     A row that reaches over several windows is there once in each. Rows on a clock without windows are left out, and so
     are rows that only touch a window; of rows without length, those that lie in [start, end) of one stay.
     """
-    start, end = events["start_ps"].to_numpy(), events["end_ps"].to_numpy()
-    clock = events["host"].map(clock_of_hosts(events)).to_numpy(object)
-    places_by_window, starts, ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for name, window_set in windows.items():
-        window = union(window_set)
-        rows = np.flatnonzero(clock == name)
-        first_window = np.searchsorted(window[:, 1], start[rows], side="right")
-        last_window = np.searchsorted(window[:, 0], np.maximum(end[rows], start[rows] + 1), side="left")
+    pieces = [np.zeros((3, 0), np.int64)]
+    for device, clock in enumerate(rows.clocks):
+        window = iv.union(windows.get(clock, iv.EMPTY))
+        start, end = rows.start[rows.of(device)], rows.end[rows.of(device)]
+        first_window = np.searchsorted(window[:, 1], start, side="right")
+        last_window = np.searchsorted(window[:, 0], np.maximum(end, start + 1), side="left")
         counts = np.maximum(last_window - first_window, 0)
-        places = np.repeat(rows, counts)
-        number = (
-            np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first_window, counts)
-        )
-        places_by_window.append(places)
-        starts.append(np.maximum(start[places], window[number, 0]))
-        ends.append(np.minimum(end[places], window[number, 1]))
-    places, starts_inside, ends_inside = (np.concatenate(columns) for columns in (places_by_window, starts, ends))
-    order = np.lexsort((starts_inside, places))
-    events_inside = events.iloc[places[order]].reset_index(drop=True)
-    return events_inside.assign(start_ps=starts_inside[order], end_ps=ends_inside[order]), places[order]
+        row = np.repeat(np.arange(len(start)), counts)
+        number = np.arange(len(row)) + np.repeat(first_window - np.cumsum(counts) + counts, counts)
+        cut_start, cut_end = np.maximum(start[row], window[number, 0]), np.minimum(end[row], window[number, 1])
+        pieces.append(np.stack([rows.at[rows.of(device)][row], cut_start, cut_end]))
+    place, start, end = np.concatenate(pieces, axis=1)
+    order = np.lexsort((start, place))
+    events = rows.events.iloc[place[order]].reset_index(drop=True)
+    return events.assign(start_ps=start[order], end_ps=end[order]), place[order]
 
 
 def spans_inside(spans: pd.DataFrame, windows: Mapping[str, Intervals], clocks: Mapping[str, str]) -> pd.DataFrame:
@@ -250,11 +236,15 @@ def spans_inside(spans: pd.DataFrame, windows: Mapping[str, Intervals], clocks: 
     """
     only_clock = next(iter(windows)) if len(windows) == 1 else None
     clock = spans["host"].astype(object).map(lambda host: clocks.get(str(host), only_clock)).to_numpy(object)
-    start = spans["start_ps"].to_numpy()
-    in_windows = np.zeros(len(spans), bool)
+    return spans[begins_inside(spans["start_ps"].to_numpy(), clock, windows)]
+
+
+def begins_inside(start: Column, clock: NDArray[np.object_], windows: Mapping[str, Intervals]) -> NDArray[np.bool_]:
+    """Which of n starts in ps, each on a `clock`, lie in `windows`; all (n,)."""
+    inside = np.zeros(len(start), bool)
     for name, window_set in windows.items():
-        window = union(window_set)
+        window = iv.union(window_set)
         if len(window):
             window_before = np.searchsorted(window[:, 0], start, side="right") - 1
-            in_windows |= (clock == name) & (window_before >= 0) & (start < window[window_before, 1])
-    return spans[in_windows]
+            inside |= (clock == name) & (window_before >= 0) & (start < window[window_before, 1])
+    return inside

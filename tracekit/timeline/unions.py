@@ -1,7 +1,7 @@
 """The merged unions per device and kind, which every analysis starts from, and the gaps between a device's rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -86,13 +86,12 @@ class Unions:
 
         def cut(device: DeviceUnions) -> DeviceUnions:
             window = window_of[device.clock]
-            return DeviceUnions(
-                device.host,
-                device.clock,
-                iv.intersection(device.compute, window),
-                iv.intersection(device.collective, window),
-                iv.intersection(device.memory, window),
-                {name: iv.intersection(spans, window) for name, spans in device.directions.items()},
+            return replace(
+                device,
+                compute=iv.intersection(device.compute, window),
+                collective=iv.intersection(device.collective, window),
+                memory=iv.intersection(device.memory, window),
+                directions={name: iv.intersection(spans, window) for name, spans in device.directions.items()},
             )
 
         return Unions(
