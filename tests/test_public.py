@@ -9,7 +9,7 @@ import pytest
 
 import tracekit
 from tests.docs.blocks import ROOT
-from tracekit.timeline.timeline import Source, Timeline, part
+from tracekit.timeline.timeline import Source, Timeline
 
 PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__version__"]
 # What modules import only for type checkers.
@@ -33,7 +33,6 @@ def signatures(value: object) -> list[object]:
     for name, member in vars(value).items():
         if not name.startswith("_"):
             function = getattr(member, "fget", None) or getattr(member, "func", None) or member
-            function = member._make if isinstance(member, part) else function
             functions += [function] if inspect.isfunction(function) else []
     return functions
 

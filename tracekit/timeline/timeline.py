@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import wraps
 from threading import Lock
 from typing import Any, TypeVar, cast
 
@@ -30,10 +31,11 @@ _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 def part(make: "Callable[[Timeline], T]") -> T:
     """As a decorator: an attribute of a Timeline that is made when first asked for, once, whichever thread asks."""
 
+    @wraps(make)
     def get(timeline: "Timeline") -> T:
         return timeline.once(make.__name__, lambda: make(timeline))
 
-    return cast(T, property(get, doc=make.__doc__))
+    return cast(T, property(get))
 
 
 class Timeline:
