@@ -3,9 +3,8 @@
 Random training jobs of the tests' simulator are written as traces, tracekit is asked of each, and its answers are held
 against what the simulator knows: the share of each class on the critical path (the largest difference, in percentage
 points of the path), the what-ifs (predicted less true ratio, in percentage points), and the causes of idle time (the
-share with a wrong cause). `--world` records the jobs otherwise: each rank on a host with a clock of its own (Kineto
-alone), devices whose clocks are not the host's, or without one of the ranks. `--show SEED` prints truth and answer of
-one job.
+share with a wrong cause). `--world` records the jobs otherwise: each rank on a host with a clock of its own,
+devices whose clocks are not the host's, or without one of the ranks. `--show SEED` prints truth and answer of one job.
 """
 
 import argparse

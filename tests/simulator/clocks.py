@@ -27,10 +27,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Recorder:
-    """The clocks of the ranks, exact where none is given, and the ranks of which nothing is recorded."""
+    """The clocks of the ranks, exact where none is given, and the ranks of which nothing is recorded.
+
+    `apart`: each rank is on a host of its own, and has a file of its own in every format.
+    """
 
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     missing: frozenset[int] = frozenset()
+    apart: bool = False
 
     def times(self, recording: Recording, row: Row) -> tuple[int, int]:
         """Begin and end of a row as its rank's clock shows them, in ns."""
@@ -48,9 +52,8 @@ def recorder(world: str, seed: int, ranks: int) -> Recorder:
     """How the job of a seed is recorded in one of WORLDS."""
     draw = random.Random(f"{world} {seed}")
     if world == "hosts":
-        return Recorder(
-            {rank: Clock(draw.randint(-20 * MS, 20 * MS), draw.uniform(-50, 50)) for rank in range(1, ranks)}
-        )
+        clocks = {rank: Clock(draw.randint(-20 * MS, 20 * MS), draw.uniform(-50, 50)) for rank in range(1, ranks)}
+        return Recorder(clocks, apart=True)
     if world == "devices":
         reach = draw.choice([200 * US, 300 * MS])
         return Recorder({rank: Clock(device_ns=draw.randint(-reach, reach)) for rank in range(ranks)})

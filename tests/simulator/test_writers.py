@@ -55,6 +55,13 @@ def test_a_missing_rank_is_not_in_the_trace(tmp_path, trace_format):
     assert {rank for rank, *_ in rows(trace.events)} == {1}
 
 
+@pytest.mark.parametrize("trace_format", FORMATS)
+def test_ranks_on_hosts_of_their_own_have_files_of_their_own(tmp_path, trace_format):
+    trace = read(FORMATS[trace_format](Truth(random_job(3)), tmp_path / "trace", recorder("hosts", 3, 2)))
+    assert {rank for rank, *_ in rows(trace.events)} == {0, 1}
+    assert trace.events["host"].nunique() == 2
+
+
 def test_a_clock_is_off_by_its_offset_and_what_it_has_drifted():
     truth = Truth(three_kernels())
     (step,) = [row for row in truth.job.rows if row.sort == Sort.STEP]
