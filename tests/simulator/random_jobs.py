@@ -131,7 +131,7 @@ class _Loop:
     def _step(self, rank: int, step: int) -> None:
         """One step of one rank."""
         habits, builder = self.habits, self.builder
-        begin = builder.work(rank, self._work())
+        begin = self._python(rank)
         read = builder.work(rank, self._ns(habits.read_ns, 0.3, heavy=0.05), loads=True)
         if habits.reads_named:
             builder.span(Sort.RANGE, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", rank, read)
@@ -150,7 +150,7 @@ class _Loop:
         if habits.waits and step % habits.each == habits.each - 1:
             self._wait(rank)
         elif step == habits.steps - 1:
-            builder.work(rank, self._work())
+            self._python(rank)
         builder.span(Sort.STEP, "step", rank, begin)
         if step == habits.steps - 1:
             builder.sync(rank, wake_ns=self._ns(3 * US, 0.3))
@@ -229,7 +229,14 @@ class _Loop:
             builder.sync(rank, mark=builder.record(rank, COMPUTE_STREAM), wake_ns=wake)
         else:
             builder.sync(rank, stream=COMPUTE_STREAM if habits.waits == "stream" else -1, wake_ns=wake)
-        builder.work(rank, self._work())
+        self._python(rank)
+
+    def _python(self, rank: int) -> int:
+        """Work of the main thread without a launch."""
+        number = self.builder.work(rank, self._work())
+        if self.habits.has_ops:
+            self.builder.span(Sort.OP, "train.py: loop", rank, number)
+        return number
 
     def _work(self) -> int:
         return self._ns(self.habits.work_ns, 0.5, heavy=0.01)
