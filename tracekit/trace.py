@@ -44,8 +44,10 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "occupancy_ratio": "Float64",
     "host_memory": "category",
 }
+# The process of a thread is null where the format does not tell it: then all such threads of a host are of one.
 _CALL_COLUMNS: Mapping[str, Any] = {
     "host": "category",
+    "process": "category",
     "thread": "category",
     "name": "category",
     "start_ps": "int64",

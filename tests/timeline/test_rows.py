@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat, frame
-from tracekit.timeline.rows import clock_of_hosts, launch_of, rows
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
+from tracekit.timeline.rows import clock_of_hosts, launch_of, processes, rows
+from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
 
 def test_rows_stand_by_device_start_and_end_whatever_their_order():
@@ -78,6 +78,16 @@ def test_a_row_belongs_to_the_earliest_launch_of_its_host_with_its_id():
     )
     assert launch_of(rows(table), launches).tolist() == [1, -1, -1, 2]
     assert launch_of(rows(table), frame(LAUNCH_COLUMNS)).tolist() == [-1] * 4
+
+
+def test_processes_are_numbered_alike_in_all_frames_by_host_and_label():
+    columns = {"thread": ["t"] * 4, "name": ["n"] * 4, "start_ps": [0] * 4, "end_ps": [1] * 4}
+    launches = frame(LAUNCH_COLUMNS, {**columns, "host": ["a", "a", "b", "a"], "process": ["8", "9", "8", None]})
+    marks = frame(SPAN_COLUMNS, {**columns, "host": ["b", "a", "a", "b"], "process": ["8", None, "9", None]})
+    of_launch, of_mark = processes(launches, marks)
+    assert len(set(of_launch.tolist())) == 4
+    assert of_mark[:3].tolist() == of_launch[[2, 3, 1]].tolist()
+    assert of_mark[3] not in of_launch
 
 
 def test_numbers_are_zero_where_they_are_missing():

@@ -151,6 +151,21 @@ def clock_of_hosts(rows: Rows) -> dict[str, str]:
     return dict(zip(rows.hosts, rows.clocks, strict=True))
 
 
+def processes(*tables: pd.DataFrame) -> list[NDArray[np.int64]]:
+    """The process of each row of `tables` (launches, spans or syncs) as a number, the same for the same host and
+    process of any of them; (len(table),) each. Threads of a host whose process is not told are of one process."""
+    numbers: dict[tuple[str, str | None], int] = {}
+    columns = []
+    for table in tables:
+        host, process = table["host"].cat, table["process"].cat
+        labels = [*map(str, process.categories), None]
+        pair = host.codes.to_numpy().astype(np.int64) * len(labels) + process.codes.to_numpy() % len(labels)
+        pairs, which = np.unique(pair, return_inverse=True)
+        keys = [(str(host.categories[code // len(labels)]), labels[code % len(labels)]) for code in pairs.tolist()]
+        columns.append(np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)[which])
+    return columns
+
+
 def launch_of(rows: Rows, launches: pd.DataFrame) -> NDArray[np.int64]:
     """The launch that started each row: the place in `launches` of the earliest call with its host and correlation id.
 

@@ -60,6 +60,21 @@ def test_a_small_file_gives_its_launches_and_spans_by_thread():
     ]
 
 
+def test_threads_that_two_processes_call_the_same_are_told_apart_by_their_processes(tmp_path):
+    calls = [
+        event("cuda_runtime", "cudaLaunchKernel", tid=tid, pid=pid, correlation=5)
+        for pid, tid in ((8, 1), (9, 1), (9, 2))
+    ]
+    mark = event("user_annotation", "train", pid=8, tid=1)
+    trace = trace_of(tmp_path, *calls, mark)
+    assert rows(trace.launches, "process", "thread") == [
+        ["8", "thread 1, process 8"],
+        ["9", "thread 1, process 9"],
+        ["9", "thread 2"],
+    ]
+    assert rows(trace.spans, "process", "thread") == [["8", "thread 1, process 8"]]
+
+
 def test_a_small_file_gives_the_overlap_that_it_was_made_with():
     overlaps = overlap(read(SMALL).events)
     assert rows(overlaps[overlaps["what"] == "collective"], "hidden_ps", "total_ps") == [[49_999_000, 99_999_000]]

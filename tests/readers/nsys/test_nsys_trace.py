@@ -164,6 +164,18 @@ def test_equal_correlation_ids_of_two_processes_do_not_join(read):
     )
 
 
+def test_the_process_of_every_call_range_and_wait_is_that_of_its_thread(read):
+    tables = Tables()
+    for process in (8, 9):
+        tables.kernel("gemm", 10, 20, process=process, correlationId=4)
+        tables.call("cudaLaunchKernel", 1, 2, 4, process, thread=80)
+        tables.call("cudaDeviceSynchronize", 3, 4, 5, process, thread=80)
+        tables.range("step", 0, 5, process=process, thread=80)
+    trace = read(tables)
+    for table in (trace.launches, trace.spans, trace.syncs):
+        assert table["process"].tolist() == ["8", "9"]
+
+
 def test_rows_that_name_no_process_join_where_there_is_only_one(read):
     tables = Tables().kernel("k", 50, 60, correlationId=5).call("launch", 0, 1, 5)
     tables.without("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid")

@@ -83,11 +83,12 @@ def read(document: Document, path: Path) -> Trace:
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
     ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
-    threads = _threads(document)
+    marks = np.concatenate([annotations, named_ops[step[named_ops] >= 0]])
+    threads = _threads(document, np.concatenate([marks, calls]))
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
     return Trace(
         events=events.assign(op=op),
-        spans=_spans(document, host, np.concatenate([annotations, named_ops[step[named_ops] >= 0]]), step, threads),
+        spans=_spans(document, host, marks, step, threads),
         launches=call_table,
         syncs=_syncs(document, call_table, events["device"].cat.categories.tolist()),
         ops=ops,
@@ -139,11 +140,23 @@ def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFra
     return notes
 
 
-def _threads(document: Document) -> Threads:
-    """The names of threads by process and thread, as the file's metadata tells them."""
-    rows = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
-    keys = zip(document.pid[rows], document.tid[rows], strict=True)
-    return {key: str(args.name) for key, args in zip(keys, document.args(rows, _Metadata), strict=True) if args.name}
+def _threads(document: Document, rows: Rows) -> Threads:
+    """What each thread of the events `rows` is called, by process and thread: as the file's metadata has it, and with
+    its process where a thread of another is called so too."""
+    metadata = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
+    named = zip(document.pid[metadata], document.tid[metadata], strict=True)
+    pairs = zip(named, document.args(metadata, _Metadata), strict=True)
+    names = {key: str(args.name) for key, args in pairs if args.name}
+    _, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
+    keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
+    labels = [names.get(key) or f"thread {key[1]}" for key in keys]
+    processes: dict[str, set[str | None]] = {label: set() for label in labels}
+    for label, (process, _) in zip(labels, keys, strict=True):
+        processes[label].add(process)
+    return {
+        key: f"{label}, process {key[0]}" if len(processes[label]) > 1 else label
+        for label, key in zip(labels, keys, strict=True)
+    }
 
 
 def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -> dict[str, Any]:
@@ -152,7 +165,8 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
     return {
         "host": constant(host, len(rows)),
-        "thread": categorical([threads.get(key) or f"thread {key[1]}" for key in keys], which),
+        "process": categorical([key[0] for key in keys], which),
+        "thread": categorical([threads[key] for key in keys], which),
         "name": kineto_work.names(document, rows),
         "start_ps": document.start_ps[rows],
         "end_ps": document.start_ps[rows] + document.duration_ps[rows],

@@ -4,6 +4,7 @@ Ids of processes and threads are serialized: hardware and VM in the upper bits, 
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,13 @@ def process_of(serialized: NDArray[np.int64]) -> NDArray[np.int64]:
 def pid(process: int) -> int:
     """The operating system's number of a process that `process_of` gave."""
     return process & _ID_MASK
+
+
+def processes(ids: Sequence[int]) -> list[str | None]:
+    """A label for each process that `process_of` gave: the operating system's number, where that tells it apart from
+    the others; None of MISSING."""
+    pids = Counter(pid(process) for process in set(ids) - {MISSING})
+    return [None if one == MISSING else str(pid(one) if pids[pid(one)] == 1 else one) for one in ids]
 
 
 def host(export: Export) -> str:

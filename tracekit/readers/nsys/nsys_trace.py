@@ -219,6 +219,7 @@ def _spans(export: Export, host: str, ranges: Ranges, zero: int) -> pd.DataFrame
         SPAN_COLUMNS,
         {
             "host": constant(host, len(ranges.start_ns)),
+            "process": _process_labels(machine.process_of(ranges.thread)),
             "thread": _threads(export, ranges.thread),
             "name": categorical(ranges.names, ranges.name),
             "start_ps": _ps(ranges.start_ns, zero),
@@ -236,6 +237,7 @@ def _launches(export: Export, host: str, calls: Calls, zero: int) -> pd.DataFram
         LAUNCH_COLUMNS,
         {
             "host": constant(host, len(which)),
+            "process": _process_labels(calls.process),
             "thread": _threads(export, calls.thread),
             "name": categorical(
                 [_API_VERSION.sub("", texts.get(name_id, "")) or "CUDA call" for name_id in ids.tolist()], which
@@ -263,6 +265,11 @@ def _syncs(waits: Waits, calls: pd.DataFrame, events: pd.DataFrame, zero: int) -
     recorded = np.where(waits.recorded_ns == MISSING, MISSING, _ps(waits.recorded_ns, zero))
     same = {str(name): calls[name].array for name in calls if name != "correlation_id"}
     return frame(SYNC_COLUMNS, {**same, **columns, "recorded_ps": _nullable(recorded)})
+
+
+def _process_labels(process: NDArray[np.int64]) -> pd.Categorical:
+    which, ids = pd.factorize(process)
+    return categorical(machine.processes(ids.tolist()), which)
 
 
 def _threads(export: Export, thread: NDArray[np.int64]) -> pd.Categorical:
