@@ -44,7 +44,15 @@ NO_SYNC_CALLS = [
 WAITING = [
     *("block_until_ready", "jax.block_until_ready", "torch.cuda.synchronize", "KVStore wait", "Rendezvous: all-reduce"),
     *("InvokeRendezvous", "Wait: pending_threads=1/2", "$threading.py:323 wait", "$<built-in method acquire"),
-    *("$select.py poll", "$queue.py:171 get"),
+    *("$select.py poll", "$queue.py:171 get", "$api.py:3165 try_to_block", "np.asarray(jax.Array)"),
+    *("Acquire semaphore", "BlockHostUntilDone", "BlockHostUntilDoneWithHostCallback", "$<built-in method sleep"),
+    *(
+        "threading.py(295): wait",
+        "queue.py(154): get",
+        "selectors.py(452): select",
+        "multiprocessing/queues.py(98): get",
+    ),
+    *("<built-in method acquire of _thread.lock object at 0x7f>", "<built-in function sleep>"),
 ]
 
 
@@ -69,7 +77,20 @@ def test_more_calls_say_that_their_thread_waits(name):
     assert sync_call(name) is None
 
 
-@pytest.mark.parametrize("name", ["cudaStreamWaitEvent", "cuStreamWaitValue32", "waiter", "get", "$dict get", "matmul"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("cudaStreamWaitEvent", "cuStreamWaitValue32", "waiter", "get", "$dict get", "matmul"),
+        *(
+            "model.py(12): get",
+            "nn.py(7): joined",
+            "<built-in method acquired of x>",
+            "np.asarray",
+            "$<built-in join_paths",
+        ),
+        *("Build buffer allocations", "TfrtTpuClient::DefragmentMemory", "PjitFunction(wait_less)"),
+    ],
+)
 def test_telling_a_stream_to_wait_is_no_waiting(name):
     assert not says_waiting(name)
 

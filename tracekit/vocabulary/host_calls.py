@@ -69,9 +69,17 @@ _FUTURE = re.compile(r"\w+::Await")
 _OTHER = re.compile(r"\w+::BlockHostUntilReady|unknown synchroni.*", re.DOTALL)
 # Threads wait in more calls than those that tell for what: Python's blocking ones, and what programs call waiting.
 # `cudaStreamWaitEvent` and `cuStreamWaitValue` tell a stream to wait, and return at once.
+# JAX: `$api.py:3165 try_to_block` is what block_until_ready calls (jax/_src/api.py); `np.asarray(jax.Array)` waits for
+# an array and its copy to the host (ArrayImpl._value in jax/_src/array.py).
+# PjRt: `BlockHostUntilDone` and `BlockHostUntilDoneWithHostCallback` (xla/pjrt/gpu/tfrt); `Acquire semaphore`, which
+# admits so many programs to a device at a time (max_inflight_computations_semaphore in xla/pjrt).
+# Frames of Python: JAX writes `$threading.py:323 wait` and `$<built-in method acquire`, Kineto
+# `threading.py(323): wait` and `<built-in method acquire of _thread.lock object at 0x7f>`.
+_BLOCKING = "acquire|join|poll|select|sleep"
 _WAITING = re.compile(
-    r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*rendezvous|.*blockhostuntil"
-    r"|\$.*\b(acquire|join|poll|select)$|\$queue\.py:\d+ get$)"
+    r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*\btry_to_block\b|.*rendezvous"
+    rf"|.*blockhostuntil|np\.asarray\(jax\.Array\)$|acquire semaphore$|\$.*\b({_BLOCKING})$|\$queue\.py:\d+ get$"
+    rf"|.*\.py\(\d+\): ({_BLOCKING})$|.*\bqueues?\.py\(\d+\): get$|<built-in (method|function) ({_BLOCKING})\b)"
 )
 # A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
 # its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.

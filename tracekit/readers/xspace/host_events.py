@@ -20,6 +20,7 @@ from pandas.api.types import union_categoricals
 
 from tracekit import intervals
 from tracekit.columns import by_label, categorical, constant, frame
+from tracekit.readers.xspace.host_threads import callers
 from tracekit.readers.xspace.planes import Plane, XSpace, integers, line_names
 from tracekit.trace import LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS
 from tracekit.vocabulary.host_calls import (
@@ -48,6 +49,11 @@ class HostEvents:
         self.line = plane.line
         self.names = plane.names
         self.thunk = plane.has("hlo_op") & plane.has("device_ordinal")
+
+    @cached_property
+    def threads(self) -> list[str]:
+        """The thread of every line."""
+        return callers(line_names(self.plane), self.line, self.start, self.end)
 
     def with_name(self, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         """Which events have a name that passes `test`, asked once per distinct name."""
@@ -108,7 +114,7 @@ def host_columns(host: str, events: HostEvents, rows: NDArray[np.int64]) -> dict
     """Where, what and when the events `rows` are: the columns that spans, launches and waits share."""
     return {
         "host": constant(host, len(rows)),
-        "thread": categorical(line_names(events.plane), events.line[rows]),
+        "thread": categorical(events.threads, events.line[rows]),
         "name": events.names[rows],
         "start_ps": events.start[rows],
         "end_ps": events.end[rows],
