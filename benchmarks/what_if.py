@@ -57,17 +57,15 @@ def measure(path: Path, what: str) -> dict[str, Any]:
         "unexplained": float(paths.steps["unexplained_ps"].sum() / wall),
     }
     for removal in removals:
-        # The change of all steps together, put on the median step; told here even where the report refuses it. What
-        # nothing explains is kept as it was, as in the report, or shrinks with the rest.
-        result["predicted_ps"] = result["step_ps"] * (1 - (removal["replayed_ps"] - removal["without_ps"]) / wall)
-        result["scaled_ps"] = result["step_ps"] * removal["without_ps"] / removal["replayed_ps"]
+        # The change of all steps together, put on the median step; none where the report refuses it.
         result["refused"] = isinstance(removal["reason"], str)
+        result["predicted_ps"] = None if result["refused"] else result["step_ps"] * removal["ratio"]
     return result
 
 
 def one_round(
     scratch: Path, number: int, pairs: list[tuple[str, str, str]], more: list[str]
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """Each pair once: predicted and measured lengths in seconds, and ratios."""
     figures = {}
     for what, with_it, without in pairs:
@@ -76,13 +74,12 @@ def one_round(
             path = scratch / f"{number}-{what}-{name}"
             capture(program, more, path)
             measurements[name] = measure(path, what)
-        real = measurements["without"]["step_ps"]
+        real, predicted_ps = measurements["without"]["step_ps"], measurements["with"]["predicted_ps"]
         figures[what] = {
             "with_s": measurements["with"]["step_ps"] / 1e12,
             "without_s": real / 1e12,
-            "predicted_s": measurements["with"]["predicted_ps"] / 1e12,
-            "error": measurements["with"]["predicted_ps"] / real - 1,
-            "scaled_error": measurements["with"]["scaled_ps"] / real - 1,
+            "predicted_s": None if predicted_ps is None else predicted_ps / 1e12,
+            "error": None if predicted_ps is None else predicted_ps / real - 1,
             "again": measurements["again"]["step_ps"] / real - 1,
             "compute": measurements["without"]["compute_ps"] / measurements["with"]["compute_ps"] - 1,
             "unexplained": measurements["with"]["unexplained"],
@@ -96,17 +93,19 @@ def show(result: dict[str, Any]) -> None:
     print(f"{result['cores']} cores, load {result['load']:.1f}, {result['rounds']} rounds of {result['steps']} steps\n")
     for what, rounds in result["pairs"].items():
 
-        def over(key: str, rounds: list[dict[str, float]] = rounds) -> list[float]:
-            return sorted(figures[key] for figures in rounds)
+        def over(key: str, rounds: list[dict[str, Any]] = rounds) -> list[float]:
+            return sorted(value for figures in rounds if (value := figures[key]) is not None)
 
         def ratio(key: str) -> str:
             values = over(key)
+            if not values:
+                return "refused"
             return f"{100 * statistics.median(values):+.1f} % ({100 * values[0]:+.1f} to {100 * values[-1]:+.1f})"
 
-        times = [1000 * statistics.median(over(key)) for key in ("with_s", "predicted_s", "without_s")]
-        print(f"without {what}: a step of {times[0]:.1f} ms would take {times[1]:.1f} ms; it takes {times[2]:.1f} ms")
+        keys = ("with_s", "predicted_s", "without_s")
+        times = [f"{1000 * statistics.median(values):.1f} ms" if (values := over(key)) else "?" for key in keys]
+        print(f"without {what}: a step of {times[0]} would take {times[1]}; it takes {times[2]}")
         print(f"  error of the prediction   {ratio('error')}")
-        print(f"  had it scaled the rest    {ratio('scaled_error')}")
         print(f"  the same program again    {ratio('again')}")
         print(f"  its compute took          {ratio('compute')}")
         print(f"  unexplained in the trace  {ratio('unexplained')}")

@@ -1,7 +1,10 @@
 """Traces of rows, calls, spans, waits and operands for tests of the dependency graph."""
 
+import numpy as np
+
 from tests.frames import with_instances
 from tracekit.analysis.critical_path.graph import graph
+from tracekit.analysis.critical_path.replay import Runs
 from tracekit.columns import frame
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
@@ -63,3 +66,16 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
 def graph_of(any_trace: Trace, instance=None):
     timeline = timeline_of(any_trace)
     return graph(timeline if instance is None else with_instances(timeline, instance))
+
+
+def runs_of(dag, *windows: tuple[int, ...]) -> Runs:
+    """Runs on the first clock, each given by its start and the ends of its steps."""
+    ends = [end for window in windows for end in window[1:]]
+    return Runs(
+        np.array([window[0] for window in windows]),
+        np.array([window[-1] for window in windows]),
+        np.zeros(len(windows), np.int64),
+        np.append(0, np.cumsum([len(window) - 1 for window in windows])),
+        np.array(ends),
+        np.full(len(dag.start), -1),
+    )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.graph_traces import graph_of, trace
+from tests.graph_traces import graph_of, runs_of, trace
 from tracekit import jit
 from tracekit.analysis.critical_path import graph
 from tracekit.analysis.critical_path.dependencies import predecessors
@@ -67,18 +67,18 @@ def traces(draw):
     return random_trace, np.array(member)[rows(random_trace.events).at], cuts
 
 
-def graph_and_windows(case):
+def graph_and_cuts(case):
     random_trace, member, cuts = case
     numbers = {instance: at for at, instance in enumerate(sorted(set(member[member >= 0].tolist())))}
     dag = graph_of(random_trace, [numbers.get(instance, -1) for instance in member.tolist()])
-    start, end = np.array(cuts[:-1]), np.array(cuts[1:])
     op = np.full(len(dag.start), -1, np.int32)
     op[dag.first[3] : dag.first[4]] = rows(random_trace.events).codes("name")
-    return dag, start, end, op
+    return dag, cuts, op
 
 
-def lengths(dag, s, e, op, what):
-    """The length of the replay of [s, e), each node's end asked for recursively."""
+def ends_of_steps(dag, cuts, op, what):
+    """When each step between two cuts ends in the replay, each node's end asked for recursively."""
+    s, e = cuts[0], cuts[-1]
     nodes = [
         i
         for i in range(len(dag.start))
@@ -86,21 +86,28 @@ def lengths(dag, s, e, op, what):
     ]
     begins = {}
 
+    def ready(i, what, begin, end):
+        """When node `i` was held up by nothing more, by the begins and ends of the others."""
+        bounds = [0]
+        lag = 0 if what.prompt and dag.lag_ps[i] > 0 else int(dag.lag_ps[i])
+        if dag.predecessor[i] in nodes:
+            bounds.append(end(dag.predecessor[i]) + lag)
+        else:
+            bounds.append(min(lag, int(dag.start[i]) - s))
+        bounds += [end(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
+        if dag.launch[i] in nodes:
+            since = int(dag.start[i]) - max(int(dag.start[dag.launch[i]]), s)
+            latency = 0 if what.prompt else min(int(dag.latency_ps[dag.device[i]]), since)
+            bounds.append(begin(dag.launch[i]) + latency)
+        return max(bounds)
+
     def begin_of(i):
         if i not in begins:
-            bounds = [0]
+            begins[i] = 0
             if dag.start[i] >= s:
-                lag = 0 if what.prompt and dag.lag_ps[i] > 0 else int(dag.lag_ps[i])
-                if dag.predecessor[i] in nodes:
-                    bounds.append(end_of(dag.predecessor[i]) + lag)
-                else:
-                    bounds.append(min(lag, int(dag.start[i]) - s))
-                bounds += [end_of(x) for x in dag.extra[dag.extra_first[i] : dag.extra_first[i + 1]] if x in nodes]
-                if dag.launch[i] in nodes:
-                    since = int(dag.start[i]) - max(int(dag.start[dag.launch[i]]), s)
-                    latency = 0 if what.prompt else min(int(dag.latency_ps[dag.device[i]]), since)
-                    bounds.append(begin_of(dag.launch[i]) + latency)
-            begins[i] = max(bounds)
+                measured = ready(i, Without(), lambda x: max(int(dag.start[x]) - s, 0), lambda x: int(dag.end[x]) - s)
+                slack = 0 if what.prompt and dag.kind[i] >= CALL else int(dag.start[i]) - s - measured
+                begins[i] = ready(i, what, begin_of, end_of) + slack
         return begins[i]
 
     def end_of(i):
@@ -112,36 +119,39 @@ def lengths(dag, s, e, op, what):
             return max(begin_of(x) for x in nodes if dag.instance[x] == dag.instance[i]) + own
         return begin_of(i) + own
 
-    return max((end_of(i) for i in nodes), default=0)
+    return [max((end_of(i) for i in nodes if min(dag.end[i], e) <= cut), default=0) for cut in cuts[1:]]
 
 
 @settings(max_examples=50)
 @given(traces())
 def test_the_replay_is_that_of_a_recursion_over_the_graph(case):
-    dag, start, end, op = graph_and_windows(case)
-    lengths_ps = replay(dag, plan(dag, start, end, np.zeros(len(start), np.int64)), WHAT, op)
-    assert lengths_ps.tolist() == [
-        [lengths(dag, s, e, op, what) for what in WHAT] for s, e in zip(start.tolist(), end.tolist(), strict=True)
-    ]
+    dag, cuts, op = graph_and_cuts(case)
+    lengths_ps = replay(dag, plan(dag, runs_of(dag, cuts)), WHAT, op)
+    assert lengths_ps.cumsum(axis=0).T.tolist() == [ends_of_steps(dag, cuts, op, what) for what in WHAT]
 
 
 @settings(max_examples=50)
 @given(traces())
-def test_no_node_is_replayed_later_than_it_was_and_what_is_missing_is_unexplained(case):
-    dag, start, end, op = graph_and_windows(case)
-    steps = plan(dag, start, end, np.zeros(len(start), np.int64))
-    lengths_ps = replay(dag, steps, WHAT, op)
-    path = find_paths(dag, steps, np.ones(len(start), bool))
+def test_with_everything_the_replay_gives_the_measured_times_and_the_paths_fill_the_steps(case):
+    dag, cuts, op = graph_and_cuts(case)
+    runs = plan(dag, runs_of(dag, cuts))
+    lengths_ps = replay(dag, runs, WHAT, op)
+    path = find_paths(dag, runs, np.ones(len(cuts) - 1, bool))
     assert (path.parts >= 0).all()
-    assert path.parts.sum(axis=1).tolist() == (end - start).tolist()
-    assert (end - start - path.parts[:, Part.UNEXPLAINED]).tolist() == lengths_ps[:, 0].tolist()
-    assert (lengths_ps <= lengths_ps[:, :1]).all()
+    assert path.parts.sum(axis=1).tolist() == np.diff(cuts).tolist()
+    assert (lengths_ps >= 0).all()
+    assert (lengths_ps.cumsum(axis=0) <= lengths_ps[:, :1].cumsum(axis=0)).all()
+    inside = (dag.clock >= 0) & (dag.start < cuts[-1])
+    ends = np.minimum(dag.end[inside], cuts[-1]).tolist()
+    if not (dag.instance >= 0).any():
+        ended = [max([cuts[0], *(end for end in ends if end <= cut)]) for cut in cuts[1:]]
+        assert lengths_ps[:, 0].cumsum().tolist() == [end - cuts[0] for end in ended]
     # The pieces of each step cover it, one after the other, and none leaves its node.
-    for step in range(len(start)):
+    for step in range(len(cuts) - 1):
         mine = path.step == step
         since, until, node, part = (column[mine] for column in (path.start, path.end, path.node, path.part))
-        assert [end[step], *since[:-1].tolist()] == until.tolist()
-        assert since[-1] == start[step]
+        assert [cuts[step + 1], *since[:-1].tolist()] == until.tolist()
+        assert since[-1] == cuts[step]
         own = np.isin(part, [*range(WORK + 1), Part.ALONE_COLLECTIVE]) & (part != WORK)
         assert (dag.start[node[own]] <= since[own]).all()
         assert (until[own] <= dag.end[node[own]]).all()
@@ -189,13 +199,13 @@ def test_compiled_loops_find_the_same(monkeypatch):
 
     def everything():
         dag = graph_of(periodic_trace, member)
-        steps = plan(dag, np.array([5, 200]), np.array([190, 500]), np.zeros(2, np.int64))
+        runs = plan(dag, runs_of(dag, (5, 90, 190), (200, 500)))
         op = np.zeros(len(dag.start), np.int32)
-        path = find_paths(dag, steps, np.ones(2, bool))
+        path = find_paths(dag, runs, np.ones(3, bool))
         return [
             *(column for column in vars(dag).values() if isinstance(column, np.ndarray)),
-            *steps,
-            replay(dag, steps, WHAT, op),
+            *runs,
+            replay(dag, runs, WHAT, op),
             *vars(path).values(),
         ]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.frames import with_instances
 from tests.graph_traces import graph_of as trace_graph
-from tests.graph_traces import trace
+from tests.graph_traces import runs_of, trace
 from tests.simulated import Do, Program, run
 from tracekit.analysis.critical_path.graph import CALL, WORK, graph
 from tracekit.analysis.critical_path.longest_path import Part, find_paths
@@ -35,7 +35,7 @@ def graph_of(recording):
 def replay_program(recording, *what):
     """The length of the whole program, and what it is without each of `what`."""
     sorted_rows, dag = graph_of(recording)
-    whole = plan(dag, np.array([0]), np.array([recording.end]), np.array([0]))
+    whole = plan(dag, runs_of(dag, (0, recording.end)))
     names = sorted_rows.labels("name")
     op = np.full(len(dag.start), -1, np.int32)
     op[dag.first[3] : dag.first[4]] = sorted_rows.codes("name")
@@ -125,7 +125,7 @@ def test_a_program_is_replayed_exactly_and_so_is_what_it_would_be_without(progra
 def test_the_path_is_a_longest_chain_of_what_the_program_does(program):
     recording = run(program)
     _, dag = graph_of(recording)
-    path = find_paths(dag, plan(dag, np.array([0]), np.array([recording.end]), np.array([0])), np.array([True]))
+    path = find_paths(dag, plan(dag, runs_of(dag, (0, recording.end))), np.array([True]))
     assert path.parts.sum() == recording.end
     assert path.parts[0, Part.UNEXPLAINED] == 0
     assert path.parts[0].sum() == recording.end
@@ -184,12 +184,12 @@ def test_launch_latency_is_found_and_kept_where_a_row_waits_for_its_launch():
     lengths = replay_program(recording, *(CASES[case][0] for case in ("the host", "an op")))
     free = run(without(program, lambda do: True, call=0), latency=0).end
     assert lengths == [recording.end, free, run(without(program, lambda do: do.name == "a", ticks=0), latency=3).end]
-    path = find_paths(dag, plan(dag, np.array([0]), np.array([recording.end]), np.array([0])), np.array([True]))
+    path = find_paths(dag, plan(dag, runs_of(dag, (0, recording.end))), np.array([True]))
     assert path.parts[0, [Part.LAUNCH_LATENCY, Part.HOST_WORK, Part.COMPUTE]].tolist() == [33, 50, 57]
 
 
 def whole(dag, end):
-    return plan(dag, np.array([0]), np.array([end]), np.array([0]))
+    return plan(dag, runs_of(dag, (0, end)))
 
 
 def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_start():
@@ -217,7 +217,7 @@ def test_of_a_queue_and_a_launch_that_hold_a_row_up_as_long_the_path_takes_the_q
 
 def test_a_row_without_length_at_the_edge_of_two_steps_is_in_the_later_one():
     dag = trace_graph(trace([("tpu:0", "o", "compute", 0, 15), ("tpu:1", "o", "compute", 10, 10)]))
-    step_plan = plan(dag, np.array([0, 10]), np.array([10, 20]), np.array([0, 0]))
+    step_plan = plan(dag, runs_of(dag, (0, 10), (10, 20)))
     assert (step_plan.first.tolist(), step_plan.node.tolist(), step_plan.length_ps.tolist()) == (
         [0, 1, 3],
         [0, 0, 1],

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.critical_path.graph import DEPENDENCIES, Graph, graph
+from tracekit.analysis.critical_path.graph import CALL, DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
-from tracekit.analysis.critical_path.replay import plan, replay
+from tracekit.analysis.critical_path.replay import AFTER_END, Plan, Runs, Without, plan, replay
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
@@ -33,8 +34,6 @@ STEP_COLUMNS = {
     "start_ps": "int64",
     "end_ps": "int64",
     "wall_ps": "int64",
-    "replayed_ps": "int64",
-    "error_ratio": "Float64",
     "unexplained_ps": "int64",
     "pieces": "Int64",
     "example": "str",
@@ -63,9 +62,13 @@ PARTS = {
     Part.HOST_LAUNCH: "host launch",
     Part.HOST_WORK: "host work",
     Part.LAUNCH_LATENCY: "launch latency",
+    Part.QUEUE_GAP: "queue gap",
     Part.ALONE_COLLECTIVE: "collective, waiting included",
     Part.UNEXPLAINED: "unexplained",
 }
+_HOST_PARTS = (Part.HOST_LAUNCH, Part.HOST_WORK, Part.LAUNCH_LATENCY, Part.UNEXPLAINED)
+# From this share of queued rows on, the queues were deep.
+_DEEP = 0.9
 # How many pieces of a path are kept.
 PIECES = 1000
 
@@ -78,15 +81,17 @@ class CriticalPath(
 ):
     """The critical paths of the counted steps; times in ps, ratios in 0..1.
 
-    `steps`: one row a step, the whole trace as one without `step` and `name`; `replayed_ps` is its length if everything
-    began as soon as what it is proven to wait for had ended, `error_ratio` that over `wall_ps`, less 1, never above 0.
-    What is missing is `unexplained_ps`: times on the path at which nothing tells why it did not go on. `example` marks
-    the `median` and the `longest` step, of whose paths `pieces` are in `path`. `composition`: the parts of each path,
-    which sum to `wall_ps`; `at` is a row of `steps`. `total`: the parts of all paths. `path`: the pieces in order, at
-    most the PIECES longest of a step; `on` is a device or a thread, `place` a row of the trace's `frame`; work of the
-    host between two calls is named `until` the second. `what_if`: all counted steps together if `what` took no time;
-    null with a `reason` where too little is explained. `step_what_if`: the same for each step. `edges`: the
-    dependencies that were found, by sort (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out.
+    `steps`: one row a step, the whole trace as one without `step` and `name`. `unexplained_ps`: times on the path at
+    which nothing tells why it did not go on. `example` marks the `median` and the `longest` step, of whose paths
+    `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of `steps`.
+    `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is a device
+    or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the second.
+
+    `what_if`: all counted steps together if `what` took no time, replayed as one run; null with a `reason` where too
+    little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
+    (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the devices' mean busy
+    share of the steps. `queued_ratio`: the share of the launched rows that had been launched before it was their turn,
+    None without launches; `is_device_bound` if nearly all were and the host is hardly on the paths.
     `lacking`: why there is nothing.
     """
 
@@ -100,6 +105,15 @@ class CriticalPath(
     latency: pd.DataFrame
     notes: tuple[str, ...]
     lacking: str
+    busy_ratio: float | None = None
+    queued_ratio: float | None = None
+
+    @property
+    def is_device_bound(self) -> bool:
+        """Whether the host launched far enough ahead to be no part of what the steps took."""
+        parts = dict(zip(self.total["part"], self.total["ratio"], strict=True))
+        host = sum(parts.get(PARTS[part], 0.0) for part in _HOST_PARTS)
+        return self.queued_ratio is not None and self.queued_ratio >= _DEEP and host <= 1 - _DEEP
 
 
 def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
@@ -116,21 +130,18 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     lacking = _lacking(rows, table)
     if lacking:
         return _empty(dag, lacking)
-    clock = np.array([dag.clocks.index(name) for name in table["clock"]], np.int64)
-    steps_plan = plan(dag, table["start_ps"].to_numpy(), table["end_ps"].to_numpy(), clock)
+    wall = (table["end_ps"] - table["start_ps"]).to_numpy()
+    runs = plan(dag, _runs(timeline, dag, table))
+    queued_ratio = _queued_ratio(dag, runs)
     dag = dag.without_edges()  # 57 MB less for a million rows
-    wall = steps_plan.end - steps_plan.start
     examples = _choose_examples(wall)
     op, labels = _ops(rows, dag)
-    paths = find_paths(dag, steps_plan, np.array([bool(label) for label in examples]), op)
-    cases = scenarios(dag, steps_plan, paths, labels)
-    lengths = replay(dag, steps_plan, [without for _, _, without in cases], op)
+    paths = find_paths(dag, runs, np.array([bool(label) for label in examples]), op)
+    cases = scenarios(dag, runs, paths, labels)
+    lengths = replay(dag, runs, [Without(), *(without for _, _, without in cases)], op)
     unexplained = paths.parts[:, Part.UNEXPLAINED]
-    replayed, unknown = wall - unexplained, unknown_copies(rows)
     table = table.assign(
         wall_ps=wall,
-        replayed_ps=replayed,
-        error_ratio=replayed / wall - 1,
         unexplained_ps=unexplained,
         pieces=pd.array(
             [None if not label else int((paths.step == step).sum()) for step, label in enumerate(examples)], "Int64"
@@ -141,12 +152,30 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         frame(STEP_COLUMNS, table),
         *_composition(paths.parts, wall),
         _path(rows, trace, dag, paths),
-        *predictions(wall, np.column_stack([replayed, lengths]), unexplained, [case[:2] for case in cases], unknown),
+        *predictions(wall, lengths, unexplained, [case[:2] for case in cases], unknown_copies(rows)),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),
         "",
+        _busy_ratio(timeline, table),
+        queued_ratio,
     )
+
+
+def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
+    """The mean share of the steps in which the devices of their clocks were busy."""
+    busy = wall = 0
+    for device in timeline.unions.devices.values():
+        windows = table.loc[table["clock"] == device.clock, ["start_ps", "end_ps"]].to_numpy()
+        busy += sum_exactly(iv.within(device.busy, windows))
+        wall += sum_exactly(windows[:, 1] - windows[:, 0])
+    return busy / wall if wall else None
+
+
+def _queued_ratio(dag: Graph, runs: Plan) -> float | None:
+    """The share of the rows with a launch that something else than that held up last."""
+    launched = (dag.kind[runs.node] < CALL) & (dag.launch[runs.node] >= 0)
+    return float((runs.cause_kind[launched] == AFTER_END).mean()) if launched.any() else None
 
 
 def _separate_steps(windows: pd.DataFrame) -> pd.DataFrame:
@@ -174,6 +203,45 @@ def _counted_steps(rows: Rows, step_table: pd.DataFrame) -> pd.DataFrame:
             windows[clock] = min(low, int(rows.start[device_rows][0])), max(high, int(rows.end[device_rows].max()))
     whole_windows = [(clock, None, None, low, high) for clock, (low, high) in windows.items() if high > low]
     return pd.DataFrame(whole_windows, columns=columns)
+
+
+def _runs(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Runs:
+    """The runs of steps of which each begins when the one before ends; each other window is a run of its own."""
+    start, end = table["start_ps"].to_numpy(), table["end_ps"].to_numpy()
+    clock = np.array([dag.clocks.index(name) for name in table["clock"]], np.int64)
+    boundaries = timeline.steps.table
+    are_steps = set(table["end_ps"]) <= set(boundaries["end_ps"])
+    step_of = _steps_of(timeline, dag, table) if are_steps else np.full(len(dag.start), -1)
+    follows = (start[1:] == end[:-1]) & (clock[1:] == clock[:-1]) & are_steps
+    first = np.flatnonzero(np.append(True, ~follows))
+    last = np.append(first[1:], len(table))
+    return Runs(start[first], end[last - 1], clock[first], np.append(first, len(table)), end, step_of)
+
+
+def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Column:
+    """The first step of `table` that each node of the graph can be of, as the timeline's steps have it, or -1.
+
+    A row is of its step, a call that launched rows of the first of theirs, and another call not of one before that in
+    whose time of the host it began. So what the host does ahead for a later step counts for none of `table` but that.
+    """
+    step_of = np.full(len(dag.start), -1)
+    boundaries = timeline.steps.table
+    clock_of_boundary, end = boundaries["clock"].fillna("").to_numpy(), boundaries["end_ps"].to_numpy()
+    host_end = boundaries["host_end_ps"].to_numpy(np.int64, na_value=0)
+    counted = np.full(len(boundaries) + 1, -1)
+    for number, clock in enumerate(dag.clocks):
+        of_clock, steps = np.flatnonzero(clock_of_boundary == clock), np.flatnonzero(table["clock"] == clock)
+        if len(steps) == 0:
+            continue
+        counted[of_clock] = steps[0] + np.searchsorted(table["end_ps"].to_numpy()[steps], end[of_clock])
+        if boundaries["host_end_ps"].iloc[of_clock].notna().all():
+            calls = np.flatnonzero(dag.clock[: dag.first[3]] == number)
+            place = np.searchsorted(np.maximum.accumulate(host_end[of_clock]), dag.start[calls], side="right")
+            step_of[calls] = np.append(counted[of_clock], steps[-1] + 1)[place]
+    step_of[dag.first[3] : dag.first[4]] = counted[timeline.steps.step_of]
+    launched = np.flatnonzero((dag.launch >= 0) & (step_of >= 0))[::-1]
+    step_of[dag.launch[launched]] = step_of[launched]
+    return step_of
 
 
 def _lacking(rows: Rows, table: pd.DataFrame) -> str:

@@ -26,6 +26,8 @@ Column = NDArray[np.int64]
 CALL, WORK = len(CODE), len(CODE) + 1
 # From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
 LATENCY_FROM_ROWS = 10
+# A thread that stood still for longer than this without a reason is taken to have waited for what it had launched.
+STANDSTILL_PS = 10_000_000
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
 
@@ -42,6 +44,7 @@ class Dependency(StrEnum):
     THREAD_WAIT = "thread_wait"
     CALL_RETURN = "call_return"
     COPY_WAIT = "copy_wait"
+    DRAINED = "drained"
 
 
 # The same for people.
@@ -56,6 +59,7 @@ DEPENDENCIES = {
     Dependency.THREAD_WAIT: "thread waits for a stream or device",
     Dependency.CALL_RETURN: "call returns after its work",
     Dependency.COPY_WAIT: "program waits for a copy",
+    Dependency.DRAINED: "thread goes on when its work is done",
 }
 
 
@@ -66,7 +70,8 @@ class Graph:
     The nodes are c launches, w waits of threads, r returns of calls that waited for their rows, n rows of devices and k
     dones of asynchronous pairs, in this order; `first` (6,) holds the number of the first node of each sort, then N.
     `start`, `end` (N,) are measured; a wait and a return start when the last that they are known to have waited for
-    ended. `kind` (N,): that of the row, or CALL or WORK. `clock` (N,): the place in `clocks`, -1 if not told.
+    ended. `kind` (N,): that of the row, or CALL or WORK. `clock` (N,): the place in `clocks`, -1 if not told, or if
+    the node stands in no order.
 
     `predecessor` (N,): what its queue or thread had to end before it; `lag_ps` (N,): the host's work between, or,
     negative, its lead; without a predecessor the host's work since the trace began. `launch` (N,): the call that had to
@@ -135,7 +140,8 @@ def graph(timeline: Timeline) -> Graph:
     host, queues, first = sources.host, sources.queues, sources.first
     waits, row_nodes = slice(int(first[1]), int(first[2])), slice(int(first[3]), int(first[4]))
     start, end = _times(sources)
-    edges = _further_edges(sources)
+    drained = _drained_calls(sources, start, end)
+    edges = _further_edges(sources, drained)
     start, has_end = _move_waits(start, end, edges[Dependency.THREAD_WAIT], waits)
     order = _node_order(
         start, end, np.concatenate([host.start, host.start[sources.returns], rows.start, queues.done_ps])
@@ -145,7 +151,7 @@ def graph(timeline: Timeline) -> Graph:
 
     tally = _Tally()
     extra_first, extra = _valid_edges(start, end, rank, edges, tally)
-    predecessor, lag_ps = _order_edges(sources, start, end, rank, tally)
+    predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
     has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
     launch[row_nodes], latency_ps = _launch_edges(rows, timeline.launch, trace.launches, has_extra, tally)
@@ -157,6 +163,7 @@ def graph(timeline: Timeline) -> Graph:
     kind[first[2] : first[3]] = CALL
     kind[first[3] :] = np.append(rows.kind, rows.kind[queues.pair])
     clocks, clock = _clocks(sources)
+    clock[: len(host.blank)][host.blank] = -1  # nothing waits for what is out of the order
     blank_waits = int((host.blank[: first[1]] & ~host.repeated).sum()) + int((~has_end).sum())
     return Graph(
         first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, extra_first, extra, instance,
@@ -206,7 +213,25 @@ def _times(sources: _Sources) -> tuple[Column, Column]:
     return start, np.concatenate([call_end, host.end[returns], row_end, done_end])
 
 
-def _further_edges(sources: _Sources) -> dict[Dependency, Edges]:
+def _drained_calls(sources: _Sources, start: Column, end: Column) -> Column:
+    """The launches before which their thread stood still, as far as is told, until all that it had launched was done.
+
+    Nothing says so, but what else a thread of unknown work waits for would seldom end right after its devices.
+    """
+    host, launches = sources.host, int(sources.first[1])
+    previous = _thread_order(sources)[:launches]
+    idle_ps = start[:launches] - (end[previous] + host.work_ps[:launches])
+    return np.flatnonzero((previous >= 0) & (host.drained_row[:launches] >= 0) & (idle_ps > STANDSTILL_PS))
+
+
+def _thread_order(sources: _Sources) -> NDArray[np.int32]:
+    """The node that ended last on its flow of threads before each call and each wait, -1 for none."""
+    back = np.arange(sources.first[2], dtype=np.int32)
+    back[sources.returns] = np.arange(sources.first[2], sources.first[3])
+    return np.append(back, np.int32(-1))[sources.host.predecessor]
+
+
+def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges]:
     """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
     timeline, queues, first = sources.timeline, sources.queues, sources.first
     rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
@@ -214,12 +239,17 @@ def _further_edges(sources: _Sources) -> dict[Dependency, Edges]:
     resumed_row = syncs.follower[syncs.sync]
     of_thread = trace.syncs["device"].isna().to_numpy(bool)[syncs.sync]
     waits = np.searchsorted(sources.waiting, syncs.sync[of_thread])
+    # What a wait is for is not always told; then for all that its thread had launched, if that had ended.
+    drained_row = sources.host.drained_row[first[1] : first[2]]
+    untold = np.setdiff1d(np.flatnonzero(drained_row >= 0), waits)
+    waits, awaited = np.append(waits, untold), np.append(syncs.row[of_thread], drained_row[untold])
     held_up = np.flatnonzero(queues.was_held_up)
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     return {
         Dependency.STREAM_WAIT: (syncs.row[resumed_row >= 0] + row, resumed_row[resumed_row >= 0] + row),
-        Dependency.THREAD_WAIT: (syncs.row[of_thread] + row, waits + first[1]),
+        Dependency.THREAD_WAIT: (awaited + row, waits + first[1]),
+        Dependency.THREAD_ORDER: (_thread_order(sources)[drained], drained),
         Dependency.CALL_RETURN: (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
         Dependency.ASYNC_DONE: (queues.pair[held_up] + row, held_up + first[4]),
         Dependency.OPERAND: (operand_rows + row, reader_rows + row),
@@ -288,17 +318,18 @@ def _valid_edges(
 
 
 def _order_edges(
-    sources: _Sources, start: Column, end: Column, rank: NDArray[np.int32], tally: _Tally
+    sources: _Sources, drained: Column, start: Column, end: Column, rank: NDArray[np.int32], tally: _Tally
 ) -> tuple[NDArray[np.int32], Column]:
     """What its queue or thread had to end before each node, -1 for none, and the work or (negative) lead between."""
     host, queues, returns, first = sources.host, sources.queues, sources.returns, sources.first
-    back = np.arange(first[2], dtype=np.int32)
-    back[returns] = np.arange(first[2], first[3])
     predecessor = np.full(len(start), -1, np.int32)
-    predecessor[: first[2]] = np.append(back, np.int32(-1))[host.predecessor]
+    predecessor[: first[2]] = _thread_order(sources)
     predecessor[first[2] : first[3]] = returns
     predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
     lag = np.concatenate([host.work_ps, np.zeros(len(returns), np.int64), -queues.lead_ps])
+    predecessor[drained] = host.drained_row[drained] + first[3]
+    lag[drained] = host.work_since_ps[drained]
+    tally.count(Dependency.DRAINED, len(drained), len(drained))
     for name, low, high in (
         (Dependency.THREAD_ORDER, 0, first[2]),
         (Dependency.QUEUE_ORDER, first[3], first[5]),

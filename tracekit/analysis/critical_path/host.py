@@ -21,8 +21,8 @@ Names = dict[tuple[str, str], int]
 # Thread, start and end, all (n,).
 Times = tuple[Column, Column, Column]
 
-# Threads that change places after ten calls or more on average take turns; those that work beside each other mix.
-_CALLS_A_TURN = 10
+# Threads that change places after three calls or more on average take turns; those that work beside each other mix.
+_CALLS_A_TURN = 3
 # A thread that launched so often while another one stood still may be what that one waited for.
 _LAUNCHES_MEANWHILE = 3
 
@@ -47,6 +47,8 @@ class Calls:
     blank: NDArray[np.bool_]
     repeated: NDArray[np.bool_]
     awaited_row: Column
+    drained_row: Column
+    work_since_ps: Column
 
 
 def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFrame, waits: pd.DataFrame) -> Calls:
@@ -76,14 +78,43 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFram
         idle.append((_numbers_of_threads(rows.events, names, "lane")[rows.at], rows.start, rows.end))
     call_names = {str(name) for name in launches["name"].unique()}
     at_work = _work_times(names, thread, flow, spans, call_names, (start, end, launching), idle)
-    work_ps = np.zeros(len(start), np.int64)
+    until = np.append(start[:c], end[c:])
+    drained_row = _drained_rows(rows, launch, order, flow, (until, end, predecessor))
+    row_end = np.append(rows.end, -(2**62))[drained_row]
+    work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
     for flow_number, work_set in at_work.items():
         flow_calls = order[flow[order] == flow_number]
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
-        between = iv.intervals(previous_end, np.maximum(previous_end, start[flow_calls]))
-        work_ps[flow_calls] = iv.within(work_set, between)
+        begin = start[flow_calls]
+        work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
+        work_since_ps[flow_calls] = iv.within(work_set, iv.intervals(np.minimum(row_end[flow_calls], begin), begin))
     awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1))
-    return Calls(start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row)
+    return Calls(
+        start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps
+    )
+
+
+def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls: Times) -> Column:
+    """See `Calls.drained_row`; `order`: the calls by flow and start, `calls`: until when their rows count, end and predecessor."""
+    until, end, predecessor = calls
+    launched = np.flatnonzero(launch >= 0)
+    launched = launched[np.argsort(rows.end[launched], kind="stable")]
+    last_row = np.full(len(end), -1)
+    last_row[launch[launched]] = launched  # the last to end is written last
+    ends = np.where(last_row >= 0, rows.end[last_row], np.iinfo(np.int64).min)[order]
+    drained_row = np.full(len(end), -1)
+    for calls_of_flow in np.split(np.arange(len(order)), np.flatnonzero(np.diff(flow[order])) + 1):
+        if len(calls_of_flow) == 0:
+            continue
+        reach = np.maximum.accumulate(ends[calls_of_flow])
+        newest = np.maximum.accumulate(np.where(ends[calls_of_flow] == reach, np.arange(len(reach)), 0))
+        before = np.append(-1, newest[:-1])
+        call = order[calls_of_flow]
+        row = np.where(before >= 0, last_row[call][before], -1)
+        previous_end = np.where(predecessor[call] >= 0, end[predecessor[call]], np.iinfo(np.int64).max)
+        row_end = np.append(rows.end, np.iinfo(np.int64).max)[row]
+        drained_row[call] = np.where((row_end <= until[call]) & (row_end > previous_end), row, -1)
+    return drained_row
 
 
 def _repeated_as_wait(thread: Column, start: Column, end: Column, c: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Replays the steps: what each would take if everything began as soon as what it waits for had ended."""
+"""Replays the steps: how long each would take if some of what held its work up took no time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,33 +7,65 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.analysis.critical_path.graph import WORK, Graph
+from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
 from tracekit.jit import loop
 
 Column = NDArray[np.int64]
 # Columns that a compiled loop unpacks.
 Arrays = tuple[NDArray[Any], ...]
 
-# So many times are held at once, 8 bytes each: columns of a step's nodes beside each other are replayed together.
+# So many times are held at once, 8 bytes each: columns of a run's nodes beside each other are replayed together.
 _ROOM = 5_000_000
 # No node has this op; -1 is that of nodes without one.
 _NO_OP = -2
+# A queue takes up to so long from the end of one work to the start of the next that was launched in time: the gaps of
+# such kernels on GPUs are 1 to 3 us, and a few more behind an event of another stream.
+QUEUE_GAP_PS = 10_000_000
+# How a node's last cause let it go on: its end, the begin of a call (a launch), or none: it waited for nothing.
+AFTER_END, AFTER_BEGIN, NO_CAUSE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Runs:
+    """r runs of steps that follow each other at once, on one clock each; times in ps.
+
+    `start`, `end`, `clock` (r,): their windows, and the place of the clock in `Graph.clocks`; those of one clock stand
+    in their order and do not overlap. `first_step` (r + 1,): the steps of run k are first_step[k]:first_step[k + 1].
+    `step_end` (m,): when each step ended. `step_of` (N,): the step that needs each node of the graph, -1 where that is
+    not known: then it is the one during which the node ended.
+    """
+
+    start: Column
+    end: Column
+    clock: Column
+    first_step: Column
+    step_end: Column
+    step_of: Column
 
 
 class Plan(NamedTuple):
-    """The p nodes that m steps hold, step by step in the order of the graph; times in ps, cut to the step.
+    """The p nodes that r runs hold, run by run in the order of the graph; times in ps, cut to the run.
 
-    `start`, `end` (m,): the windows. `first` (m + 1,): the nodes of step k are first[k]:first[k + 1]; a node that
-    reaches into several steps is in each. `node` (p,): its number in the graph. `predecessor`, `launch` (p,): the
-    places, from the step's first, of what it waits for, -1 for none and for what was over when the step began;
-    `lag_ps`, `delay_ps` (p,): what lies between. `length_ps` (p,): how long it worked; for a member of a collective,
-    its transfer. `edge_first` (p + 1,), `edge`: the places of further nodes that had to end.
+    `start`, `end` (r,): the windows. `first` (r + 1,): the nodes of run k are first[k]:first[k + 1]; a node that
+    reaches into several runs is in each. `first_step` (r + 1,), `step_end` (m,): as in Runs. `node` (p,): its number in
+    the graph. `step` (p,): the first step that needs it and did not end before it, -1 for
+    none.
+
+    `predecessor`, `launch` (p,): the places, from the run's first, of what it waits for, -1 for none and for what was
+    over when the run began; `lag_ps`, `delay_ps` (p,): what lies between. `edge_first` (p + 1,), `edge`: the places of
+    further nodes that had to end. `length_ps` (p,): how long it worked; for a member of a collective, its transfer.
+
+    `cause` (p,): the place of that which held it up last, by the measured times, and `cause_kind` (p,) how. What is
+    left until it started is `gap_ps` (p,) if its queue took it up promptly, else `slack_ps` (p,): nothing explains it.
     """
 
     start: Column
     end: Column
     first: Column
+    first_step: Column
+    step_end: Column
     node: NDArray[np.int32]
+    step: NDArray[np.int32]
     predecessor: NDArray[np.int32]
     lag_ps: Column
     launch: NDArray[np.int32]
@@ -41,34 +73,50 @@ class Plan(NamedTuple):
     length_ps: Column
     edge_first: NDArray[np.int32]
     edge: NDArray[np.int32]
+    cause: NDArray[np.int32]
+    cause_kind: NDArray[np.int8]
+    gap_ps: Column
+    slack_ps: Column
 
 
-def plan(graph: Graph, start: Column, end: Column, clock: Column) -> Plan:
-    """The plan of the windows [start, end) of a clock (a place in `graph.clocks`), all (m,).
-
-    The windows of one clock stand in their order in time and do not overlap.
-    """
-    first, node = loop(nodes_of_steps, len(graph.order))(
-        (graph.order, graph.start, graph.end, graph.clock), (start, end, clock), len(graph.clocks)
+def plan(graph: Graph, runs: Runs) -> Plan:
+    """The plan of runs of steps."""
+    first, node = loop(nodes_of_runs, len(graph.order))(
+        (graph.order, graph.start, graph.end, graph.clock), (runs.start, runs.end, runs.clock), len(graph.clocks)
     )
     waits = (
         graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
     )  # fmt: skip
-    nodes = (graph.start, graph.end, graph.instance, graph.gate)
-    columns = loop(plan_columns, len(node))((start, end, first, node), nodes, waits)
-    return Plan(start, end, first, node, *columns)
+    nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate)
+    columns = loop(plan_columns, len(node))((runs.start, runs.end, first, node), nodes, waits)
+    return Plan(
+        runs.start, runs.end, first, runs.first_step, runs.step_end, node, _steps_of(graph, runs, first, node), *columns
+    )
 
 
-def nodes_of_steps(nodes: Arrays, steps: Arrays, clocks: int) -> tuple[Column, NDArray[np.int32]]:
-    """The first place of each step and its nodes, in order."""
+def _steps_of(graph: Graph, runs: Runs, first: Column, node: NDArray[np.int32]) -> NDArray[np.int32]:
+    """See `Plan.step`."""
+    step = np.full(len(node), -1, np.int32)
+    for run in range(len(runs.start)):
+        nodes = node[first[run] : first[run + 1]]
+        steps = slice(int(runs.first_step[run]), int(runs.first_step[run + 1]))
+        of_step, end = runs.step_of[nodes], graph.end[nodes]
+        end = np.where(of_step < 0, np.minimum(end, runs.end[run]), end)
+        place = np.maximum(np.searchsorted(runs.step_end[steps], end), of_step - steps.start)
+        step[first[run] : first[run + 1]] = np.where(place < steps.stop - steps.start, steps.start + place, -1)
+    return step
+
+
+def nodes_of_runs(nodes: Arrays, runs: Arrays, clocks: int) -> tuple[Column, NDArray[np.int32]]:
+    """The first place of each run and its nodes, in order."""
     order, start, end, clock = nodes
-    begin, finish, clock_of_step = steps
+    begin, finish, clock_of_run = runs
     # The windows of a clock are a list of their own; `at` is the first that is not over yet.
     windows = np.zeros((clocks + 1, len(begin) + 1), np.int64)
     windows_of_clock, current = np.zeros(clocks + 1, np.int64), np.zeros(clocks + 1, np.int64)
     for k in range(len(begin)):
-        windows[clock_of_step[k], windows_of_clock[clock_of_step[k]]] = k
-        windows_of_clock[clock_of_step[k]] += 1
+        windows[clock_of_run[k], windows_of_clock[clock_of_run[k]]] = k
+        windows_of_clock[clock_of_run[k]] += 1
     first = np.zeros(len(begin) + 1, np.int64)
     node = np.zeros(0, np.int32)
     for turn in range(2):
@@ -103,50 +151,80 @@ def nodes_of_steps(nodes: Arrays, steps: Arrays, clocks: int) -> tuple[Column, N
 
 
 def plan_columns(
-    steps: Arrays, nodes: Arrays, waits: Arrays
-) -> tuple[NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32]]:
-    """The columns of the plan from `predecessor` on; `steps` are those before."""
-    begin, finish, first, node = steps
-    start, end, instance, gate = nodes
+    runs: Arrays, nodes: Arrays, waits: Arrays
+) -> tuple[
+    NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32],
+    NDArray[np.int32], NDArray[np.int8], Column, Column,
+]:  # fmt: skip
+    """The columns of the plan from `predecessor` on; `runs` holds start, end, first and node."""
+    begin, finish, first, node = runs
+    start, end, kind, instance, gate = nodes
     predecessor, lag, launch, latency, device, extra_first, extra = waits
     count, edges = len(node), 0
-    place_before, place_launch = np.empty(count, np.int32), np.empty(count, np.int32)
-    lag_in_step, delay, length = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    place_before, place_launch = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    lag_in_run, delay, length = np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(count, np.int64)
+    cause, cause_kind = np.full(count, -1, np.int32), np.full(count, NO_CAUSE, np.int8)
+    gap, slack = np.zeros(count, np.int64), np.zeros(count, np.int64)
     if len(extra) > 0:
         for p in range(count):
             edges += extra_first[node[p] + 1] - extra_first[node[p]]
     edge_first, edge = np.zeros(count + 1, np.int32), np.zeros(edges, np.int32)
     place = np.zeros(len(start), np.int32)
     edges = 0
-    for step in range(len(begin)):
-        s, e = begin[step], finish[step]
-        for p in range(first[step], first[step + 1]):
+    for run in range(len(begin)):
+        s, e = begin[run], finish[run]
+        for p in range(first[run], first[run + 1]):
             i = node[p]
-            place[i] = p - first[step]
+            place[i] = p - first[run]
             low, high = max(start[i], s), min(end[i], e)
             if instance[i] >= 0:
                 low = min(max(gate[instance[i]], low), high)
             length[p] = high - low
-            place_before[p], lag_in_step[p], place_launch[p], delay[p] = -1, 0, -1, 0
-            # What ran when the step began waits for nothing in it.
+            # What ran when the run began waits for nothing in it.
             if start[i] >= s:
+                ready, is_queued = s, False
                 x = predecessor[i]
                 if x >= 0 and (start[x] >= s or end[x] > s):
-                    place_before[p], lag_in_step[p] = place[x], lag[i]
+                    place_before[p], lag_in_run[p] = place[x], lag[i]
+                    if end[x] + lag[i] > ready:
+                        ready, cause[p], cause_kind[p], is_queued = end[x] + lag[i], place[x], AFTER_END, kind[x] < CALL
                 else:
-                    lag_in_step[p] = min(max(lag[i], 0), start[i] - s)
-                x = launch[i]
-                if x >= 0 and (start[x] >= s or end[x] > s):
-                    place_launch[p] = place[x]
-                    delay[p] = min(latency[device[i]], start[i] - max(start[x], s))
+                    lag_in_run[p] = min(max(lag[i], 0), start[i] - s)
+                    ready += lag_in_run[p]
                 if len(extra) > 0:
                     for q in range(extra_first[i], extra_first[i + 1]):
                         x = extra[q]
                         if start[x] >= s or end[x] > s:
                             edge[edges] = place[x]
                             edges += 1
+                            if end[x] > ready:
+                                ready, cause[p], cause_kind[p], is_queued = end[x], place[x], AFTER_END, kind[x] < CALL
+                x = launch[i]
+                if x >= 0 and (start[x] >= s or end[x] > s):
+                    place_launch[p] = place[x]
+                    delay[p] = min(latency[device[i]], start[i] - max(start[x], s))
+                    if max(start[x], s) + delay[p] > ready:
+                        ready, cause[p], cause_kind[p] = max(start[x], s) + delay[p], place[x], AFTER_BEGIN
+                        is_queued = False
+                # A row that was launched before what it waits for had ended.
+                if is_queued and x >= 0 and kind[i] < CALL and start[i] - ready <= QUEUE_GAP_PS:
+                    gap[p] = start[i] - ready
+                else:
+                    slack[p] = start[i] - ready
             edge_first[p + 1] = edges
-    return place_before, lag_in_step, place_launch, delay, length, edge_first, edge[:edges]
+    return (
+        place_before,
+        lag_in_run,
+        place_launch,
+        delay,
+        length,
+        edge_first,
+        edge[:edges],
+        cause,
+        cause_kind,
+        gap,
+        slack,
+    )
 
 
 @dataclass(frozen=True)
@@ -154,7 +232,7 @@ class Without:
     """What takes no time in a replay: the nodes of some `kinds`, or the rows of one `op` (a number in `op_of`).
 
     `unsynchronised`: members of a collective do not wait for each other either. `prompt`: launches have no latency, and
-    the host does nothing between its calls.
+    the host does nothing between its calls, known or not.
     """
 
     kinds: tuple[int, ...] = ()
@@ -163,14 +241,17 @@ class Without:
     prompt: bool = False
 
 
-def replay(graph: Graph, steps: Plan, scenarios: Sequence[Without], op_of: NDArray[np.int32]) -> Column:
-    """The length of each step if every node began as soon as all that it waits for had ended, shape (m, v), in ps.
+def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArray[np.int32]) -> Column:
+    """The length of each step if nodes began as soon as all that they wait for had ended, shape (m, v), in ps.
 
-    One column for each of the v entries of `scenarios`. `op_of` (N,): the number of each node's op, -1 for none.
+    What nothing explains is kept as it was measured: a node begins so long after the last that held it up. So with
+    everything the replay gives the measured times. The steps of a run follow each other without a cut: a step's length
+    is that from the end of the step before to its own. One column for each of the v entries of `scenarios`. `op_of`
+    (N,): the number of each node's op, -1 for none.
     """
     if not scenarios:
-        return np.zeros((len(steps.start), 0), np.int64)
-    largest = int(np.diff(steps.first).max(initial=1))
+        return np.zeros((len(runs.step_end), 0), np.int64)
+    largest = int(np.diff(runs.first).max(initial=1))
     # As masks, all bits or none: a time that counts in an entry is `time & mask`.
     works = np.array([[0 if kind in scenario.kinds else -1 for scenario in scenarios] for kind in range(WORK + 1)])
     joint = np.array([0 if scenario.unsynchronised else -1 for scenario in scenarios])
@@ -178,37 +259,40 @@ def replay(graph: Graph, steps: Plan, scenarios: Sequence[Without], op_of: NDArr
     host = np.array([0 if scenario.prompt else -1 for scenario in scenarios])
     nodes = (graph.kind, graph.instance, op_of)
     columns = min(max(_ROOM // largest, 1), len(scenarios))
-    lengths: Column = loop(replay_steps, len(steps.node))(
-        tuple(steps), nodes, (works, ops, joint, host), len(graph.gate), largest, columns
+    lengths: Column = loop(replay_runs, len(runs.node))(
+        tuple(runs), nodes, (works, ops, joint, host), len(graph.gate), largest, columns
     )
     return lengths
 
 
-def replay_steps(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, largest: int, columns: int) -> Column:
-    """See `replay`; times count from the step's begin, and so many `columns` are replayed at once.
+def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, largest: int, columns: int) -> Column:
+    """See `replay`; times count from the run's begin, and so many `columns` are replayed at once.
 
     The end of a collective's member is its transfer behind the last start of the members: `end_of` holds the transfer,
     `last_start` the last start, which is complete before anything that waits for a member is looked at.
     """
-    _, _, first, node, predecessor, lag, launch, delay, length, edge_first, edge = plan
+    (
+        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, delay, length, edge_first, edge, _, _,
+        gap, slack,
+    ) = plan  # fmt: skip
     kind, instance, op = nodes
     works, ops, joint, host = scenarios
-    lengths = np.zeros((len(first) - 1, len(ops)), np.int64)
-    end_of = np.zeros((largest, columns), np.int64)
+    lengths = np.zeros((len(step_end), len(ops)), np.int64)
+    end_of, ends_of_steps = np.zeros((largest, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
     last_start, longest = np.zeros((instances, columns), np.int64), np.zeros((instances, columns), np.int64)
-    ready, step_length = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+    ready, ends = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     turn, turn_of = 0, np.zeros(instances, np.int64)
     for low in range(0, len(ops), columns):
         count = min(columns, len(ops) - low)
-        # Of the columns low to low + many; the loops over them are innermost, so that each node is read once.
+        # Of the columns from low on; the loops over them are innermost, so that each node is read once.
         works_, ops_, joint_, host_ = works[:, low:].copy(), ops[low:], joint[low:], host[low:]
-        for step in range(len(first) - 1):
-            base, turn = first[step], turn + 1
-            step_length[:] = 0
-            for p in range(base, first[step + 1]):
-                gap, x = lag[p], predecessor[p]
+        ends_of_steps[:] = 0
+        for run in range(len(first) - 1):
+            base, turn = first[run], turn + 1
+            for p in range(base, first[run + 1]):
+                work, x = lag[p], predecessor[p]
                 for v in range(count):
-                    ready[v] = gap & host_[v] if gap > 0 else gap
+                    ready[v] = work & host_[v] if work > 0 else work
                 if x >= 0:
                     m = instance[node[base + x]]
                     for v in range(count):
@@ -225,25 +309,33 @@ def replay_steps(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int,
                         ready[v] = max(
                             ready[v], end_of[x, v] - (call_length & works_[k, v]) + (delay_of_launch & host_[v])
                         )
-                i = node[p]
+                i, at_start = node[p], slack[p] + gap[p]
                 k, own_length, m = kind[i], length[p], instance[i]
+                for v in range(count):
+                    ready[v] += at_start & host_[v] if k >= CALL else at_start
+                    ends[v] = 0 if op[i] == ops_[v] else own_length & works_[k, v]
                 if m < 0:
                     for v in range(count):
-                        end = ready[v] + (0 if op[i] == ops_[v] else own_length & works_[k, v])
-                        end_of[p - base, v] = end
-                        step_length[v] = max(step_length[v], end)
-                    continue
-                if turn_of[m] != turn:
-                    turn_of[m] = turn
+                        ends[v] += ready[v]
+                        end_of[p - base, v] = ends[v]
+                else:
+                    if turn_of[m] != turn:
+                        turn_of[m] = turn
+                        last_start[m, :count] = ready[:count]
+                        longest[m, :count] = 0
                     for v in range(count):
-                        last_start[m, v], longest[m, v] = ready[v], 0
-                for v in range(count):
-                    transfer = 0 if op[i] == ops_[v] else own_length & works_[k, v]
-                    last_start[m, v] = max(last_start[m, v], ready[v])
-                    longest[m, v] = max(longest[m, v], transfer)
-                    end_of[p - base, v] = transfer + (ready[v] & ~joint_[v])
-                    end = last_start[m, v] + longest[m, v] if joint_[v] else ready[v] + transfer
-                    step_length[v] = max(step_length[v], end)
+                        last_start[m, v] = max(last_start[m, v], ready[v])
+                        longest[m, v] = max(longest[m, v], ends[v])
+                        end_of[p - base, v] = ends[v] + (ready[v] & ~joint_[v])
+                        ends[v] = last_start[m, v] + longest[m, v] if joint_[v] else end_of[p - base, v]
+                j = step[p]
+                if j >= 0:
+                    for v in range(count):
+                        ends_of_steps[j, v] = max(ends_of_steps[j, v], ends[v])
             for v in range(count):
-                lengths[step, low + v] = step_length[v]
+                end_before = 0
+                for j in range(first_step[run], first_step[run + 1]):
+                    end = max(ends_of_steps[j, v], end_before)
+                    lengths[j, low + v] = end - end_before
+                    end_before = end
     return lengths

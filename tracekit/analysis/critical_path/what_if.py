@@ -32,8 +32,6 @@ WHAT_IF_COLUMNS = {
     "what": "str",
     "name": "str",
     "measured_ps": "int64",
-    "replayed_ps": "int64",
-    "without_ps": "int64",
     "predicted_ps": "Int64",
     "ratio": "Float64",
     "reason": "str",
@@ -69,26 +67,19 @@ def predictions(
 
     `wall` and `unexplained` (m,) are the lengths of the steps and of what nothing explains of their paths, `lengths`
     (m, 1 + v) those of their replays, first with everything, then without each of the v `scenarios` (what, name); in
-    ps. What nothing explains has no length in a replay, and is kept as it was measured. `unknown`: why nothing can be
-    said of copies, "" if it can.
+    ps. `unknown`: why nothing can be said of copies, "" if it can.
     """
     remaining = wall[:, None] - (lengths[:, :1] - lengths)
-    wall_sum, replay_sum = sum_exactly(wall), sum_exactly(lengths[:, 0])
+    wall_sum = sum_exactly(wall)
     share = sum_exactly(unexplained) / wall_sum
     paths = "critical path" if len(wall) == 1 else "critical paths"
     reason = f"no dependency explains {percent(share)} of the {paths}" if share > MOST_UNEXPLAINED else ""
-    reasons = [(unknown if work == Removed.COPIES else "") or reason or None for work, _ in scenarios]
-    sums = [
-        (sum_exactly(lengths[:, column]), sum_exactly(remaining[:, column])) for column in range(1, len(scenarios) + 1)
-    ]
-    predictions = [
-        (length, length / wall_sum, None) if not reason else (None, None, reason)
-        for reason, (_, length) in zip(reasons, sums, strict=True)
-    ]
-    table_rows = [
-        (scenario[0].value, scenario[1], wall_sum, replay_sum, without, *prediction)
-        for scenario, (without, _), prediction in zip(scenarios, sums, predictions, strict=True)
-    ]
+    table_rows = []
+    for column, (what, name) in enumerate(scenarios, start=1):
+        refusal = (unknown if what == Removed.COPIES else "") or reason
+        predicted = None if refusal else sum_exactly(remaining[:, column])
+        ratio = None if predicted is None else predicted / wall_sum
+        table_rows.append((what.value, name, wall_sum, predicted, ratio, refusal or None))
     table = frame(WHAT_IF_COLUMNS, table_rows)
     steps, tried = len(wall), len(scenarios)
     refused = [bool(unknown) and work == Removed.COPIES for work, _ in scenarios]

@@ -31,7 +31,7 @@ def section(result: CriticalPath) -> Section:
     return Section(
         "critical_path",
         "Critical path",
-        (_composition(result, at, step), *_savings(result, at, step), _replay(step), *result.notes),
+        (_composition(result, at, step), *_savings(result, at, step), *_busy(result), *result.notes),
         tables=tuple(_tables(result, at, step)),
         data=_data(result),
     )
@@ -78,10 +78,16 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
     return []
 
 
-def _replay(step: dict[str, Any]) -> str:
-    # A replay is never longer than what was measured.
-    error = f"{percent(-step['error_ratio'])} less than" if step["error_ratio"] else "as"
-    return f"Replaying the dependency graph gives {time(step['replayed_ps'])}, {error} measured."
+def _busy(result: CriticalPath) -> list[str]:
+    """How busy the devices were meanwhile, and whether the host launched ahead of them."""
+    if result.busy_ratio is None:
+        return []
+    steps = "it" if len(result.steps) == 1 else f"these {quantity(len(result.steps), 'step')}"
+    busy = f"The devices were busy for {percent(result.busy_ratio)} of {steps} on average"
+    if result.queued_ratio is None:
+        return [f"{busy}."]
+    queued = f"{percent(result.queued_ratio)} of what was launched was queued before its turn"
+    return [f"{busy}, and {queued}{': device-bound' if result.is_device_bound else ''}."]
 
 
 def _name(step: dict[str, Any], steps: int) -> str:
@@ -180,5 +186,7 @@ def _data(result: CriticalPath) -> dict[str, object]:
         "step_what_if": plain(result.step_what_if[result.step_what_if["at"] < most]),
         "edges": plain(result.edges),
         "latency": plain(result.latency),
+        "busy_ratio": result.busy_ratio,
+        "queued_ratio": result.queued_ratio,
         "notes": list(result.notes),
     }
