@@ -39,8 +39,7 @@ class Subject(version_first.Subject):
 
 # What a report is about where it compares phases, and what 54ffded's report held beside the frames.
 _REPORTED = [
-    *("windows", "whole", "marks", "phases", "stretch", "inside", "verdicts", "headline", "notes"),
-    *("known_by", "guessed", "advice", "compared"),
+    *("windows", "whole", "inside", "verdicts", "headline", "notes", "known_by", "guessed", "advice", "compared"),
 ]
 
 
@@ -71,6 +70,7 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     stretches = report.compared_rounds is not None
     of = timeline.inside(report.compared_rounds) if stretches else timeline
     inside = {name: getattr(report, name) for name in _REPORTED}
+    inside |= {"marks": report.phases.rounds, "phases": report.phases.table, "stretch": report.phases.stretch}
     inside["shown"] = report.extent
     inside["verdicts"] = _verdicts(report.verdict, report.verdicts)
     inside["whole"] = fields(report.whole) | {"name": "whole trace"}

@@ -57,6 +57,10 @@ class Phases:
     rounds: pd.DataFrame
     windows: Mapping[str, Mapping[str, Intervals]]
 
+    def __len__(self) -> int:
+        """How many phases there are."""
+        return len(self.table)
+
     @property
     def extent(self) -> tuple[int, int] | None:
         """From the first start to the last end of all windows, in ps; None without any."""

@@ -52,8 +52,8 @@ def test_what_if_takes_from_the_measured_length_what_the_replay_saves():
         for row in critical_path.what_if.to_dict("records")
     }
     # What nothing explains stays: 2 us before two kernels, and before the second call, which without the host takes no
-    # time either. So gpu:1's gemm begins at 2 without it, and the last kernel 2 us after the copy. Without the gemms the all-reduce begins when it is launched on gpu:1, at 6.
-    # Without the last kernel its call ends last, at 82.
+    # time either. So gpu:1's gemm begins at 2 without it, and the last kernel 2 us after the copy. Without the gemms
+    # the all-reduce begins when it is launched on gpu:1, at 6. Without the last kernel its call ends last, at 82.
     assert predictions_us == {
         "collective_transfers": 77,
         "collectives": 77,

@@ -17,7 +17,8 @@ def test_the_median_step_comes_first_and_what_it_would_save():
         "transfer, 9.2 % memcpy.",
         "It would take 77.00 µs (-11.5 %) without collectives, 79.00 µs (-9.2 %) without copies, 71.00 µs (-18.4 %) "
         "without host time.",
-        "The devices were busy for 71.8 % of it on average, and 62.5 % of what was launched was queued before its turn.",
+        "The devices were busy for 71.8 % of it on average, and 62.5 % of what was launched was queued before its "
+        "turn.",
     ]
     parts, longest, removed, dependencies = brief(result).values()
     assert parts == (

@@ -241,7 +241,8 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
     waits = np.searchsorted(sources.waiting, syncs.sync[of_thread])
     # What a wait is for is not always told; then for all that its thread had launched, if that had ended.
     drained_row = sources.host.drained_row[first[1] : first[2]]
-    untold = np.setdiff1d(np.flatnonzero(drained_row >= 0), waits)
+    names_device = trace.syncs["on_device"].notna().to_numpy(bool)[sources.waiting]
+    untold = np.setdiff1d(np.flatnonzero((drained_row >= 0) & ~names_device), waits)
     waits, awaited = np.append(waits, untold), np.append(syncs.row[of_thread], drained_row[untold])
     held_up = np.flatnonzero(queues.was_held_up)
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)

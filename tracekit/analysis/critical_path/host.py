@@ -95,7 +95,10 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFram
 
 
 def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls: Times) -> Column:
-    """See `Calls.drained_row`; `order`: the calls by flow and start, `calls`: until when their rows count, end and predecessor."""
+    """See `Calls.drained_row`; `order`: the calls by flow and start.
+
+    `calls`: until when rows count for each, when it ended, and its predecessor.
+    """
     until, end, predecessor = calls
     launched = np.flatnonzero(launch >= 0)
     launched = launched[np.argsort(rows.end[launched], kind="stable")]
