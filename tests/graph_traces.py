@@ -7,12 +7,22 @@ from tracekit.analysis.critical_path.graph import graph
 from tracekit.analysis.critical_path.replay import Runs
 from tracekit.columns import frame
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
+from tracekit.trace import (
+    EVENT_COLUMNS,
+    HOST_WORK_COLUMNS,
+    LAUNCH_COLUMNS,
+    OP_COLUMNS,
+    OPERAND_COLUMNS,
+    SPAN_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
+)
 
 
-def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
+def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0, host_work=()) -> Trace:
     """Events (device, lane, kind, start, end[, more]); launches (thread, start, end, id[, name]); spans (thread, start,
-    end[, name[, step]]); syncs (thread, start, end, device, lane, on_device, on_lane, recorded)."""
+    end[, name[, step]]); syncs (thread, start, end, device, lane, on_device, on_lane, recorded);
+    host_work (thread, start, end)."""
     names = ("device", "lane", "kind", "start_ps", "end_ps")
     records = [{**dict(zip(names, row, strict=False)), **(row[5] if len(row) > 5 else {})} for row in events]
     columns = {name: [row.get(name) for row in records] for name in {key for row in records for key in row}}
@@ -43,6 +53,7 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0) -> Trace:
                 "step": [row[4] for row in marks],
             },
         ),
+        host_work=frame(HOST_WORK_COLUMNS, [("h", None, *times) for times in host_work]),
         syncs=frame(
             SYNC_COLUMNS,
             {

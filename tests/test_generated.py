@@ -27,7 +27,7 @@ def anew(tmp_path_factory):
 @pytest.mark.parametrize("case", [case for case in traces.FIGURES if case.startswith("generated/")])
 def test_a_committed_trace_reads_as_one_written_anew(anew, case):
     committed, generated = traces.trace(case), read(anew.parent / case)
-    for name in ("events", "ops", "operands", "spans", "launches", "syncs", "hosts", "devices"):
+    for name in ("events", "ops", "operands", "spans", "host_work", "launches", "syncs", "hosts", "devices"):
         frames = [getattr(trace, name).drop(columns="source", errors="ignore") for trace in (committed, generated)]
         pd.testing.assert_frame_equal(*frames)
     assert committed.notes == generated.notes

@@ -60,6 +60,8 @@ SPAN_COLUMNS: Mapping[str, Any] = {
     "alone": "category",
     "baseline": "category",
 }
+# When threads were at work by events of which no span is kept (the operators of a framework); those of a thread merged.
+HOST_WORK_COLUMNS: Mapping[str, Any] = {name: dtype for name, dtype in _CALL_COLUMNS.items() if name != "name"}
 LAUNCH_COLUMNS: Mapping[str, Any] = {**_CALL_COLUMNS, "correlation_id": "Int64"}
 # What waits for what, where the trace proves it: a lane (a stream told to wait for an event) or a host thread (a
 # synchronising call), for the work that was launched before `recorded_ps` on a lane, or on all lanes, of a device.
@@ -102,6 +104,7 @@ HOST_COLUMNS: Mapping[str, Any] = {
 _FRAMES: Mapping[str, Mapping[str, Any]] = {
     "events": EVENT_COLUMNS,
     "spans": SPAN_COLUMNS,
+    "host_work": HOST_WORK_COLUMNS,
     "launches": LAUNCH_COLUMNS,
     "syncs": SYNC_COLUMNS,
     "ops": OP_COLUMNS,
@@ -125,6 +128,7 @@ def _made_once(name: str) -> pd.DataFrame:
 _REQUIRED = {
     "events": ("host", "device", "lane", "kind", "name"),
     "spans": ("host", "thread", "name"),
+    "host_work": ("host", "thread"),
     "launches": ("host", "thread", "name"),
     "syncs": ("host", "thread", "name"),
 }
@@ -135,7 +139,8 @@ class Trace:
     """What a profiler saw, checked against the column contract when it is made.
 
     `events`: one row per interval on a device (EVENT_COLUMNS): leaves only, half-open [start_ps, end_ps), int64
-    picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `launches`: host launch
+    picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `host_work`: when the
+    host's threads were at work by events that are no spans (HOST_WORK_COLUMNS). `launches`: host launch
     calls (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per
     operation of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
     `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS). `hosts`: one
@@ -147,6 +152,7 @@ class Trace:
 
     events: pd.DataFrame
     spans: pd.DataFrame = field(default_factory=lambda: _empty("spans"))
+    host_work: pd.DataFrame = field(default_factory=lambda: _empty("host_work"))
     launches: pd.DataFrame = field(default_factory=lambda: _empty("launches"))
     syncs: pd.DataFrame = field(default_factory=lambda: _empty("syncs"))
     ops: pd.DataFrame = field(default_factory=lambda: _empty("ops"))

@@ -159,6 +159,7 @@ def test_the_contents_name_every_file_its_rows_and_its_columns():
         "events": ("events.csv.gz", 12),
         "spans": ("spans.csv.gz", 1),
         "launches": ("launches.csv.gz", 1),
+        "host_work": ("host_work.csv.gz", 0),
         "syncs": ("syncs.csv.gz", 0),
         "ops": ("ops.csv.gz", 2),
         "operands": ("operands.csv.gz", 1),

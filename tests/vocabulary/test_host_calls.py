@@ -52,6 +52,11 @@ WAITING = [
         "selectors.py(452): select",
         "multiprocessing/queues.py(98): get",
     ),
+    *(
+        "$threading.py:1060 join",
+        "threading.py(1060): join",
+        "<built-in method get of _queue.SimpleQueue object at 0x7f>",
+    ),
     *("<built-in method acquire of _thread.lock object at 0x7f>", "<built-in function sleep>"),
 ]
 
@@ -88,6 +93,7 @@ def test_more_calls_say_that_their_thread_waits(name):
             "np.asarray",
             "$<built-in join_paths",
         ),
+        *("$posixpath.py:71 join", "posixpath.py(71): join", "<built-in method join of str object at 0x7f>"),
         *("Build buffer allocations", "TfrtTpuClient::DefragmentMemory", "PjitFunction(wait_less)"),
     ],
 )

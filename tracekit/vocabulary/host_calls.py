@@ -75,11 +75,14 @@ _OTHER = re.compile(r"\w+::BlockHostUntilReady|unknown synchroni.*", re.DOTALL)
 # admits so many programs to a device at a time (max_inflight_computations_semaphore in xla/pjrt).
 # Frames of Python: JAX writes `$threading.py:323 wait` and `$<built-in method acquire`, Kineto
 # `threading.py(323): wait` and `<built-in method acquire of _thread.lock object at 0x7f>`.
-_BLOCKING = "acquire|join|poll|select|sleep"
+# A string and a path are joined too: only threads and processes that are joined are waited for.
+_BLOCKING = "acquire|poll|select|sleep"
 _WAITING = re.compile(
     r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*\btry_to_block\b|.*rendezvous"
-    rf"|.*blockhostuntil|np\.asarray\(jax\.Array\)$|acquire semaphore$|\$.*\b({_BLOCKING})$|\$queue\.py:\d+ get$"
-    rf"|.*\.py\(\d+\): ({_BLOCKING})$|.*\bqueues?\.py\(\d+\): get$|<built-in (method|function) ({_BLOCKING})\b)"
+    rf"|.*blockhostuntil|np\.asarray\(jax\.Array\)$|acquire semaphore$|\$.*\b({_BLOCKING})$"
+    rf"|.*\.py\(\d+\): ({_BLOCKING})$|.*\b(threading|process|pool)\.py(:\d+|\(\d+\):) join$"
+    rf"|.*\bqueues?\.py(:\d+|\(\d+\):) (get|join)$|<built-in (method|function) ({_BLOCKING}|recv|accept)\b"
+    r"|<built-in method get of _queue)"
 )
 # A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
 # its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.

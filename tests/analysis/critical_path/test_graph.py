@@ -231,7 +231,7 @@ def test_members_of_which_one_ended_before_another_started_are_none():
     assert edge_counts(dag)[Dependency.COLLECTIVE] == (0, 2)
 
 
-def host_work(spans, *calls):
+def host_work(spans, *calls, work=()):
     """The proven work of the host before each call; each call launches a row of its own."""
     calls_trace = trace(
         [
@@ -240,12 +240,21 @@ def host_work(spans, *calls):
         ],
         [(*call, k) for k, call in enumerate(calls)],
         spans,
+        host_work=work,
     )
     return graph_of(calls_trace).lag_ps.tolist()[: len(calls)]
 
 
 def test_between_two_calls_the_host_works_where_a_span_says_so():
     assert host_work([("t", 12, 18)], ("t", 0, 10), ("t", 20, 30)) == [0, 6]
+
+
+def test_between_two_calls_the_host_works_where_its_operators_run():
+    calls = ("t", 0, 10), ("t", 20, 30)
+    assert host_work([("t", 12, 18)], *calls, work=[("t", 9, 13), ("t", 19, 25), ("u", 10, 20)]) == [0, 9]
+    assert host_work([("t", 12, 18, "Wait for it")], *calls, work=[("t", 9, 14)]) == [0, 2]
+    others = [("u", 11 + k, 12 + k) for k in range(0, 30, 10)]
+    assert host_work([], ("t", 0, 10), ("t", 50, 60), *others, work=[("t", 0, 60)])[:2] == [0, 0]
 
 
 def test_steps_waits_and_the_span_of_a_call_itself_prove_no_work():

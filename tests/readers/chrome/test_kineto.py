@@ -412,3 +412,50 @@ def test_of_a_call_of_the_runtime_and_one_of_the_driver_with_one_id_the_outer_on
 def test_a_wait_has_the_thread_and_the_times_of_its_call(tmp_path):
     trace = trace_of(tmp_path, kernel("k", 1), call("cudaDeviceSynchronize", 11, 6, dur=9, tid=77), name="rank3.json")
     assert rows(trace.syncs, "host", "thread", "start_ps", "end_ps") == [["rank3", "thread 77", 10 * 10**6, 19 * 10**6]]
+
+
+def host_work(tmp_path, *events):
+    """By thread: when the host was at work, in us since the first event, at 0."""
+    trace = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events)
+    assert set(trace.spans["name"]) == {"start"}
+    table = trace.host_work
+    assert set(table["process"]) <= {"50"}
+    threads = dict.fromkeys(table["thread"])
+    times = {name: table.loc[table["thread"] == name, ["start_ps", "end_ps"]] // 10**6 for name in threads}
+    return {name: values.to_numpy().tolist() for name, values in times.items()}
+
+
+def test_a_thread_is_at_work_in_operators_and_frames_of_python(tmp_path):
+    events = [op("aten::add", 10, 10), op("aten::add_", 12, 3), python("model.py(3): forward", 18, 7)]
+    events += [op("aten::mm", 40, 5), op("aten::mm", 12, 4, tid=4)]
+    assert host_work(tmp_path, *events) == {"thread 9": [[10, 25], [40, 45]], "thread 4": [[12, 16]]}
+
+
+def test_a_frame_that_waits_is_no_work_nor_is_what_is_around_it(tmp_path):
+    lock = python("<built-in method acquire of _thread.lock object at 0x7f>", 14, 4)
+    events = [python("train.py(3): <module>", 0, 50), python("queue.py(154): get", 10, 10), lock]
+    assert host_work(tmp_path, *events, op("aten::add", 30, 2)) == {"thread 9": [[0, 10], [20, 50]]}
+
+
+def test_the_steps_of_older_files_are_no_work(tmp_path):
+    trace = trace_of(tmp_path, op("ProfilerStep#1", 0, 50), op("aten::add", 10, 5))
+    assert rows(trace.host_work, "start_ps", "end_ps") == [[10**7, 15 * 10**6]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_work_of_the_host_is_that_of_every_moment(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    names = ["aten::add", "model.py(1): f", "threading.py(323): wait"]
+    at_work, waiting = np.zeros((2, 3, 300), bool)
+    events = []
+    for _ in range(60):
+        tid, what, begin, length = rng.integers(3), rng.integers(3), rng.integers(280), rng.integers(1, 20)
+        events.append(host("cpu_op", names[what], int(begin), int(length), tid=int(tid) + 20))
+        (waiting if what == 2 else at_work)[tid, begin : begin + length] = True
+    expected = at_work & ~waiting
+    actual = np.zeros_like(expected)
+    for thread, times in host_work(tmp_path, *events).items():
+        for begin, end in times:
+            assert not actual[int(thread.split()[1]) - 20, begin:end].any()
+            actual[int(thread.split()[1]) - 20, begin:end] = True
+    np.testing.assert_array_equal(actual, expected)

@@ -15,6 +15,7 @@ from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
     HOST_COLUMNS,
+    HOST_WORK_COLUMNS,
     LAUNCH_COLUMNS,
     OP_COLUMNS,
     OPERAND_COLUMNS,
@@ -104,6 +105,15 @@ def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_
     assert merged.spans[["host", "start_ps", "end_ps"]].values.tolist() == [["rank1", 10, 20]]
     assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 1000, "rank0", -1_000_000, 0]
     assert "rank1 was 1.00 µs ahead of rank0's" in merged.notes[0]
+
+
+def test_the_work_of_hosts_moves_in_time_with_them():
+    work = frame(HOST_WORK_COLUMNS, [("?", "7", "t", 10, 12)])
+    ranks = [rank("rank0", 300, 500, 700), rank("rank1", 298, 498, 698, origin_ns=NOON_NS + 1)]
+    merged = merge([replace(part, host_work=work) for part in ranks])
+    by = int(merged.launches["start_ps"].iat[1])
+    assert by > 0
+    assert merged.host_work.to_numpy().tolist() == [["rank0", "7", "t", 10, 12], ["rank1", "7", "t", 10 + by, 12 + by]]
 
 
 def test_waits_move_in_time_with_their_hosts_and_name_the_merged_devices():

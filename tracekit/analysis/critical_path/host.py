@@ -20,6 +20,8 @@ Column = NDArray[np.int64]
 Names = dict[tuple[str, str], int]
 # Thread, start and end, all (n,).
 Times = tuple[Column, Column, Column]
+# What is told of the time between calls: spans and other work of the host.
+HostTimes = tuple[pd.DataFrame, pd.DataFrame]
 
 # Threads that change places after three calls or more on average take turns; those that work beside each other mix.
 _CALLS_A_TURN = 3
@@ -51,10 +53,11 @@ class Calls:
     work_since_ps: Column
 
 
-def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFrame, waits: pd.DataFrame) -> Calls:
+def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTimes, waits: pd.DataFrame) -> Calls:
     """The calls of `launches` (LAUNCH_COLUMNS) and `waits` (SYNC_COLUMNS, those of threads), in order on their threads.
 
-    `launch` (len(rows),) is that of the Timeline.
+    `launch` (len(rows),) is that of the Timeline, `host_times` its spans (SPAN_COLUMNS) and its work of the host
+    (HOST_WORK_COLUMNS).
     """
     c = len(launches)
     start = np.append(launches["start_ps"].to_numpy(), waits["start_ps"].to_numpy())
@@ -77,7 +80,7 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, spans: pd.DataFram
     if set(rows.labels("lane")) & {name for _, name in names}:
         idle.append((_numbers_of_threads(rows.events, names, "lane")[rows.at], rows.start, rows.end))
     call_names = {str(name) for name in launches["name"].unique()}
-    at_work = _work_times(names, thread, flow, spans, call_names, (start, end, launching), idle)
+    at_work = _work_times(names, thread, flow, _evidence(names, *host_times, call_names), (start, end, launching), idle)
     until = np.append(start[:c], end[c:])
     drained_row = _drained_rows(rows, launch, order, flow, (until, end, predecessor))
     row_end = np.append(rows.end, -(2**62))[drained_row]
@@ -238,27 +241,40 @@ def count_turns(start_a: Column, reach_a: Column, start_b: Column, reach_b: Colu
     return changes
 
 
-def _work_times(
-    names: Names, thread: Column, flow: Column, spans: pd.DataFrame, call_names: set[str],
-    calls: tuple[Column, Column, NDArray[np.bool_]], idle: list[Times],
-) -> dict[int, Intervals]:  # fmt: skip
-    """When each flow is proven to have been at work, merged, for those that ever are.
+def _evidence(
+    names: Names, spans: pd.DataFrame, host_work: pd.DataFrame, call_names: set[str]
+) -> tuple[Times, NDArray[np.bool_]]:
+    """The times of threads that prove something of them, and whether that is waiting, or work.
 
-    `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). Spans of a flow prove it at
-    work. Not so steps and phases, which name a part of the program; the span of a call itself, which has one of the
-    `call_names`; spans whose name says that they wait; and the times in `idle`, when a thread waited or ran a device's
-    rows. Where another flow of the host launched while no span and no call of this one began or ended, it may have
-    waited for that one.
+    Spans and other work of a thread prove it at work. Not so steps and phases, which name a part of the program; the
+    span of a call itself, which has one of the `call_names`; and spans whose name says that they wait.
     """
-    back = np.full(len(names) + 1, -1)
-    back[thread] = flow
     mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
     waiting = _waits_by_name(spans)
     is_own = np.array([str(name) in call_names for name in spans["name"].cat.categories] or [False])
     proving = np.flatnonzero(~mark & ~(is_own[spans["name"].cat.codes.to_numpy()] & ~waiting))
-    of_span = back[_numbers_of_threads(spans, names)[proving]]
-    times = spans["start_ps"].to_numpy()[proving], spans["end_ps"].to_numpy()[proving]
-    waiting = waiting[proving]
+    thread = np.append(_numbers_of_threads(spans, names)[proving], _numbers_of_threads(host_work, names))
+    start = np.append(spans["start_ps"].to_numpy()[proving], host_work["start_ps"].to_numpy())
+    end = np.append(spans["end_ps"].to_numpy()[proving], host_work["end_ps"].to_numpy())
+    return (thread, start, end), np.append(waiting[proving], np.zeros(len(host_work), bool))
+
+
+def _work_times(
+    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_]],
+    calls: tuple[Column, Column, NDArray[np.bool_]], idle: list[Times],
+) -> dict[int, Intervals]:  # fmt: skip
+    """When each flow is proven to have been at work, merged, for those that ever are.
+
+    `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). What the `evidence` of a flow
+    proves to be work is none where it proves waiting, and none in the times of `idle`, when a thread waited or ran a
+    device's rows. Where another flow of the host launched while nothing of the evidence and no call of this one began
+    or ended, it may have waited for that one.
+    """
+    back = np.full(len(names) + 1, -1)
+    back[thread] = flow
+    (thread_of_evidence, *times_of_evidence), waiting = evidence
+    of_span = back[thread_of_evidence]
+    times = times_of_evidence[0], times_of_evidence[1]
     hosts = [host for host, _ in names]
     host_of = {int(back[place]): host for place, host in enumerate(hosts)}
     work_of = {}

@@ -23,12 +23,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
-from tracekit.trace import DEVICE_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, OP_COLUMNS, SPAN_COLUMNS, SYNC_COLUMNS, Trace
-from tracekit.vocabulary.host_calls import SyncCall, step_number, sync_call
+from tracekit.trace import (
+    DEVICE_COLUMNS,
+    HOST_COLUMNS,
+    HOST_WORK_COLUMNS,
+    LAUNCH_COLUMNS,
+    OP_COLUMNS,
+    SPAN_COLUMNS,
+    SYNC_COLUMNS,
+    Trace,
+)
+from tracekit.vocabulary.host_calls import SyncCall, says_waiting, step_number, sync_call
 from tracekit.vocabulary.ranks import process_number
 
 Rows = NDArray[np.int64]
@@ -84,11 +94,13 @@ def read(document: Document, path: Path) -> Trace:
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
     ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
     marks = np.concatenate([annotations, named_ops[step[named_ops] >= 0]])
-    threads = _threads(document, np.concatenate([marks, calls]))
+    of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
+    threads = _threads(document, np.concatenate([marks, calls, of_host]))
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
+        host_work=_host_work(document, host, of_host, threads),
         launches=call_table,
         syncs=_syncs(document, call_table, events["device"].cat.categories.tolist()),
         ops=ops,
@@ -186,6 +198,28 @@ def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threa
     rows = np.sort(rows)
     steps = pd.arrays.IntegerArray(step[rows], step[rows] < 0)
     return frame(SPAN_COLUMNS, {**_host_columns(document, host, rows, threads), "step": steps})
+
+
+def _host_work(document: Document, host: str, rows: Rows, threads: Threads) -> pd.DataFrame:
+    """When operators and Python frames, the events `rows`, prove their threads at work (HOST_WORK_COLUMNS).
+
+    There are too many of them to keep. Where one says by its name that it waits, what is around it proves no work.
+    """
+    waits = by_label(document.name[rows], says_waiting)
+    which, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
+    start, end = document.start_ps[rows], document.start_ps[rows] + document.duration_ps[rows]
+    order = np.argsort(which, kind="stable")
+    work = []
+    for of_thread in np.split(order, np.searchsorted(which[order], np.arange(1, len(first)))):
+        inside, waiting = (of_thread[waits[of_thread] == is_wait] for is_wait in (False, True))
+        times = iv.union(iv.intervals(start[inside], end[inside]))
+        work.append(
+            iv.difference(times, iv.union(iv.intervals(start[waiting], end[waiting]))) if len(waiting) else times
+        )
+    times = np.concatenate([iv.EMPTY, *work])
+    thread = np.repeat(rows[first], [len(of_thread) for of_thread in work])
+    columns = {**_host_columns(document, host, thread, threads), "start_ps": times[:, 0], "end_ps": times[:, 1]}
+    return frame(HOST_WORK_COLUMNS, columns)
 
 
 def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFrame:

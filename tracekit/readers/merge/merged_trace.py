@@ -19,6 +19,7 @@ from tracekit.trace import (
     DEVICE_COLUMNS,
     EVENT_COLUMNS,
     HOST_COLUMNS,
+    HOST_WORK_COLUMNS,
     LAUNCH_COLUMNS,
     OP_COLUMNS,
     OPERAND_COLUMNS,
@@ -68,6 +69,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     return Trace(
         events=_on_clocks(table_of(EVENT_COLUMNS, events), clocks),
         spans=table_of(SPAN_COLUMNS, [part.trace.spans for part in parts]),
+        host_work=table_of(HOST_WORK_COLUMNS, [part.trace.host_work for part in parts]),
         launches=table_of(LAUNCH_COLUMNS, [part.trace.launches for part in parts]),
         syncs=table_of(SYNC_COLUMNS, [part.trace.syncs for part in parts]),
         ops=ops.ops,

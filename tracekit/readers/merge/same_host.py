@@ -20,6 +20,7 @@ _ONE_SESSION_PS = 600 * 10**12
 _WHAT = {
     "events": ("device", "lane", "name"),
     "spans": ("thread", "name"),
+    "host_work": ("thread",),
     "launches": ("thread", "name"),
     "syncs": ("thread", "name", "device", "lane", "on_device", "on_lane"),
 }
