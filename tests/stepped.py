@@ -13,12 +13,13 @@ from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, Trace
 _FIXED = {"kind", "direction"}
 
 
-def annotations(*marks: tuple, host: str = "h", thread: str = "python") -> pd.DataFrame:
-    """Rows of (name, step, start, end) as spans of one host; `step` None is another span."""
+def annotations(*marks: tuple, host: str = "h", process: str | None = None, thread: str = "python") -> pd.DataFrame:
+    """Rows of (name, step, start, end) as spans of one thread; `step` None is another span."""
     return frame(
         SPAN_COLUMNS,
         {
             "host": [host] * len(marks),
+            "process": [process] * len(marks),
             "thread": [thread] * len(marks),
             "name": [mark[0] for mark in marks],
             "step": pd.array([mark[1] for mark in marks], "Int64"),
@@ -28,8 +29,17 @@ def annotations(*marks: tuple, host: str = "h", thread: str = "python") -> pd.Da
     )
 
 
-def work(*items: tuple, host: str = "h", clock: str | None = None, **more) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of (device, kind, start, end[, launched]) as events and launches; `more` are columns of the events."""
+def work(
+    *items: tuple,
+    host: str = "h",
+    clock: str | None = None,
+    process: str | None = None,
+    thread: str = "python",
+    first_id: int = 0,
+    **more,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of (device, kind, start, end[, launched]) as events and launches of one thread, whose ids count from
+    `first_id`; `more` are columns of the events."""
     launched = [row[4] if len(row) > 4 else None for row in items]
     called = [number for number, at in enumerate(launched) if at is not None]
     events = frame(
@@ -42,7 +52,9 @@ def work(*items: tuple, host: str = "h", clock: str | None = None, **more) -> tu
             "name": ["op"] * len(items),
             "start_ps": [row[2] for row in items],
             "end_ps": [row[3] for row in items],
-            "correlation_id": pd.array([None if at is None else n for n, at in enumerate(launched)], "Int64"),
+            "correlation_id": pd.array(
+                [None if at is None else first_id + n for n, at in enumerate(launched)], "Int64"
+            ),
             "clock": [clock] * len(items),
             **{name: pd.array(values, EVENT_COLUMNS[name]) for name, values in more.items()},
         },
@@ -51,11 +63,12 @@ def work(*items: tuple, host: str = "h", clock: str | None = None, **more) -> tu
         LAUNCH_COLUMNS,
         {
             "host": [host] * len(called),
-            "thread": ["python"] * len(called),
+            "process": [process] * len(called),
+            "thread": [thread] * len(called),
             "name": ["launch"] * len(called),
             "start_ps": [launched[number] for number in called],
             "end_ps": [launched[number] + 1 for number in called],
-            "correlation_id": called,
+            "correlation_id": [first_id + number for number in called],
         },
     )
     return events, launches

@@ -60,3 +60,13 @@ def test_errors_stay_as_small_as_they_are(tmp_path, habits, trace_format, compos
     assert max(abs(error) for error in errors.what_if.values()) < what_if
     assert errors.idle is not None
     assert errors.idle < 0.1
+
+
+@pytest.mark.parametrize("trace_format", [*FORMATS])
+def test_ranks_that_run_ahead_have_the_same_steps_in_every_format(tmp_path, trace_format):
+    habits = replace(AHEAD, ranks=4, straggler=[1.0, 1.3, 1.0, 1.1], backward_thread=True)
+    truth = Truth(job_with(habits))
+    errors = compare(truth, FORMATS[trace_format](truth, tmp_path / "trace", WHOLE))
+    assert errors.steps
+    assert errors.wall is not None
+    assert errors.wall < 1e-6

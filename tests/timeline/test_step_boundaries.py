@@ -149,6 +149,76 @@ class TestAnnotations:
         # At 21 host a is in step 4, and host b still in step 3, so that step 3 is done at 28.
         assert steps_of(steps, device_work) == [0, 1, 0, 0]
 
+    @pytest.mark.parametrize("place", ["process", "thread"])
+    def test_ranks_of_one_host_launch_for_the_steps_that_they_mark_themselves(self, place):
+        # The second rank is ahead by more than a step: its step 1 begins before the first rank has ended step 0.
+        ranks = [{place: name} for name in ("a", "b")]
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 2, 20, 30), **ranks[0]),
+                annotations(("train", 0, 0, 3), ("train", 1, 3, 6), ("train", 2, 6, 9), **ranks[1]),
+            ]
+        )
+        device_work = both(
+            work(*(("gpu:0", "compute", at, at + 8, at) for at in (1, 11, 21)), **ranks[0]),
+            work(*(("gpu:1", "compute", 8 * at, 8 * at + 8, at) for at in (1, 4, 7)), first_id=10, **ranks[1]),
+        )
+        steps = boundaries(device_work, spans)
+        assert steps_of(steps, device_work) == [0, 1, 2, 0, 1, 2]
+        assert table(steps, *WINDOW, "hosts") == [
+            (step, start, end, 2 if place == "process" else 1)
+            for step, start, end in [(0, 0, 16), (1, 16, 40), (2, 40, 64)]
+        ]
+        assert steps.nested == 0
+
+    def test_a_thread_without_annotations_launches_for_the_steps_of_the_one_that_serves_its_device(self):
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), thread="a"),
+                annotations(("train", 0, 0, 30), ("train", 1, 30, 40), thread="b"),
+            ]
+        )
+        device_work = both(
+            work(("gpu:0", "compute", 1, 2, 1), ("gpu:0", "compute", 11, 12, 11), thread="a"),
+            work(("gpu:0", "compute", 13, 14, 13), first_id=10, thread="backward of a"),
+            work(("gpu:1", "compute", 2, 3, 2), ("gpu:1", "compute", 31, 32, 31), first_id=20, thread="b"),
+            work(("gpu:1", "compute", 13, 14, 13), first_id=30, thread="backward of b"),
+        )
+        steps = boundaries(device_work, spans)
+        assert steps_of(steps, device_work) == [0, 1, 1, 0, 1, 0]
+
+    def test_a_thread_that_marks_some_of_its_processs_steps_has_its_processs_times_of_the_others(self):
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 2, 20, 30)),
+                annotations(("train", 1, 12, 17), thread="autograd"),
+            ]
+        )
+        starts = (8, 11, 16, 18, 28)
+        device_work = work(*(("gpu:0", "compute", at, at + 1, at) for at in starts), thread="autograd")
+        assert steps_of(boundaries(device_work, spans), device_work) == [0, 1, 1, 2, 2]
+
+    def test_a_number_that_two_threads_mark_unequally_often_is_one_step_where_the_spans_overlap(self):
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20), ("train", 0, 20, 30), ("train", 1, 30, 40)),
+                annotations(("train", 0, 21, 29), thread="autograd"),
+            ]
+        )
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, *WINDOW) == [(0, 0, 10), (1, 10, 20), (0, 20, 30), (1, 30, 40)]
+
+    def test_a_step_inside_one_of_another_name_is_none_whatever_its_thread(self):
+        spans = join(
+            [
+                annotations(("train", 0, 0, 10), ("train", 1, 10, 20)),
+                annotations(("load", 5, 1, 5), ("load", 6, 11, 15), thread="loader"),
+            ]
+        )
+        steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
+        assert table(steps, "name", *WINDOW) == [("train", 0, 0, 10), ("train", 1, 10, 20)]
+        assert steps.nested == 2
+
     def test_steps_of_hosts_on_clocks_that_are_not_aligned_stand_apart(self):
         spans = join([annotations(("train", 0, 0, 10), host="a"), annotations(("train", 0, 1000, 1030), host="b")])
         device_work = both(

@@ -7,9 +7,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import frame
+from tracekit.columns import distinct, frame
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
-from tracekit.timeline.step_marks import AFTER, BEFORE, UNKNOWN, Marks, group_rows, marks
+from tracekit.timeline.step_marks import AFTER, BEFORE, THREAD, UNKNOWN, Marker, Marks, StepTimes, group_rows, marks
 from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
 
@@ -41,9 +41,9 @@ class StepBoundaries:
     `table` has BOUNDARY_COLUMNS. The windows [start_ps, end_ps) of one clock touch, so their `wall_ps` sum to the time
     from the first start to the last end. `host_*` is the host's own time of the step, null where no annotation told it;
     `device_*` runs from the first start to the last end of the step's rows, null without any; `rows` counts them, and
-    `rows_by_time` those of them that only their start puts there. `hosts` marked the step, `compile_ps` of its host's
-    time a compiler ran. `step_of` (n,) is the step of each row, a row number of `table`, or -1. `nested` annotations
-    inside other steps were not counted. `lacking` says why there are no steps.
+    `rows_by_time` those of them that only their start puts there. `hosts` counts the processes that marked the step,
+    `compile_ps` is how long of its host's time a compiler ran. `step_of` (n,) is the step of each row, a row number of
+    `table`, or -1. `nested` annotations inside other steps were not counted. `lacking` says why there are no steps.
     """
 
     table: pd.DataFrame
@@ -61,8 +61,9 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     first row. So time between two annotations belongs to the step that comes, and work that a host dispatches ahead of
     the devices counts where it runs. A copy of no program does not hold a step open: the next one computes beside it.
 
-    A row is of the step whose host time (from the end of the annotation before) holds its launch; or whose group or
-    execution it names; or, without launch, of the k-th step if each step runs its program equally often; or else of
+    A row is of the step whose time on the thread that launched it (from the end of the annotation before) holds its
+    launch, by the annotations of that thread, else of its process, else of its host; or whose group or execution it
+    names; or, without launch, of the k-th step if each step runs its program equally often; or else of
     the step during which it starts.
     """
     step_marks = marks(rows, spans)
@@ -97,25 +98,62 @@ def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _by_launch(rows: Rows, step_marks: Marks, launch: NDArray[np.int64], launches: pd.DataFrame) -> NDArray[np.int64]:
-    """The step in which each row was launched, BEFORE, AFTER or UNKNOWN."""
+    """The step in which each row was launched, BEFORE, AFTER or UNKNOWN: by the annotations of the thread that launched
+    it; or of the one thread that annotates steps and launches for the same devices, as a backward pass has a thread of
+    its own; or of its process; or of its host."""
     step = np.full(len(launches) + 1, UNKNOWN)
-    call_starts, host_of = launches["start_ps"].to_numpy(), launches["host"].cat.codes.to_numpy()
-    clock_of = clock_of_hosts(rows)
-    for code, host in enumerate(launches["host"].cat.categories):
-        steps, times = _marks_of_host(step_marks, str(host), clock_of.get(str(host)))
-        if len(steps) == 0:
-            continue
-        host_launches = np.flatnonzero(host_of == code)
-        place = _step_at(times, call_starts[host_launches])
-        step[host_launches] = np.where(place >= 0, steps[np.maximum(place, 0)], place)
+    if len(launches):
+        clock_of, call_starts = clock_of_hosts(rows), launches["start_ps"].to_numpy()
+        thread, threads = _threads(launches)
+        order = np.argsort(thread, kind="stable")
+        of_thread = np.split(order, np.searchsorted(thread[order], np.arange(1, len(threads))))
+        markers = _markers(rows, step_marks, thread[launch[launch >= 0]], rows.device[launch >= 0], threads)
+        for marker, calls in zip(markers, of_thread, strict=True):
+            steps, times = _marks_of(step_marks, marker, clock_of.get(marker[0]))
+            if len(steps):
+                place = _step_at(times, call_starts[calls])
+                step[calls] = np.where(place >= 0, steps[np.maximum(place, 0)], place)
     launched_in: NDArray[np.int64] = step[launch]
     return _mark_queued(rows, launched_in)
 
 
-def _marks_of_host(step_marks: Marks, host: str, clock: str | None) -> tuple[NDArray[np.int64], iv.Intervals]:
-    """The steps that a host marked, with its times of them; of a host that marked none, those of its clock."""
-    if host in step_marks.of_host or step_marks.host is None:
-        return step_marks.of_host.get(host, (np.empty(0, np.int64), iv.EMPTY))
+def _threads(launches: pd.DataFrame) -> tuple[NDArray[np.int64], list[Marker]]:
+    """The thread of each call, (len(launches),), and the threads by host, process and name."""
+    columns = [launches[name].cat for name in THREAD]
+    # Null has code -1: the last of the labels.
+    labels = [[*map(str, column.categories), ""] for column in columns]
+    codes = [column.codes.to_numpy().astype(np.int64) for column in columns]
+    thread, first = distinct(*codes)
+    return thread, [tuple(label[code[call]] for label, code in zip(labels, codes, strict=True)) for call in first]
+
+
+def _markers(
+    rows: Rows, step_marks: Marks, thread: NDArray[np.int64], device: NDArray[np.int64], threads: list[Marker]
+) -> list[Marker]:
+    """Whose annotations tell the steps of each of `threads`; `thread` and `device` (n,) are those of the rows with a
+    launch."""
+    pairs = pd.unique(thread * len(rows.devices) + device)
+    devices_of = pd.Series(pairs % len(rows.devices)).groupby(pairs // len(rows.devices)).agg(set)
+    markers = []
+    for number, key in enumerate(threads):
+        used = devices_of.get(number, set())
+        beside = [
+            other
+            for other_number, other in enumerate(threads)
+            if other in step_marks.of and other[:2] == key[:2] and used & devices_of.get(other_number, set())
+        ]
+        only = beside[0] if len(beside) == 1 else key
+        markers.append(key if key in step_marks.of else only)
+    return markers
+
+
+def _marks_of(step_marks: Marks, marker: Marker, clock: str | None) -> StepTimes:
+    """The steps that a thread marked, or else its process, its host or those of its clock, with the times of them."""
+    for depth in range(len(marker), 0, -1):
+        if marker[:depth] in step_marks.of:
+            return step_marks.of[marker[:depth]]
+    if step_marks.host is None:
+        return np.empty(0, np.int64), iv.EMPTY
     steps = step_marks.by_clock.get(clock or "", np.empty(0, np.int64))
     return steps, step_marks.host[steps]
 
@@ -151,7 +189,7 @@ def _by_order(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
     names = np.array(step_marks.name, object)
     for members in np.split(order, heads[1:]):
         number = int(executions.key[0][members[0]])
-        steps, times = _marks_of_host(step_marks, rows.hosts[number], rows.clocks[number])
+        steps, times = _marks_of(step_marks, (rows.hosts[number],), rows.clocks[number])
         if len(steps) == 0:
             continue
         members = members[executions.start[members] >= times[:, 0].min()]

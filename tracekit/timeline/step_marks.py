@@ -19,6 +19,15 @@ UNKNOWN, BEFORE, AFTER = -1, -2, -3
 # What stands in the table of steps for each kind of evidence.
 ANNOTATION, GROUP, PROGRAM = "annotation", "group_id", "run_id"
 
+# What a thread is told by, and what tells a step on it.
+THREAD, _STEP = ["host", "process", "thread"], ["name", "step"]
+# A host, a process of it ("" where the trace does not tell), or a thread of that; and the steps that one marked, in
+# order, with its times of them, (m,) and (m, 2).
+Marker = tuple[str, ...]
+StepTimes = tuple[NDArray[np.int64], Intervals]
+
+_NEVER = np.iinfo(np.int64).min
+
 # A program recurs if it runs at least so often on every device that runs it at all.
 RECURS = 3
 
@@ -27,9 +36,10 @@ RECURS = 3
 class Marks:
     """m steps, by clock and then in order of their ends: what is known of them before their windows are.
 
-    `host` (m, 2) is the host's own time of each, in ps, and `hosts` (m,) how many hosts marked it, where annotations
-    told them; `of_host` gives the steps that a host marked, in order, and its times of them. `linked` (n,) names the
-    step of each row that the same evidence proves, else UNKNOWN. `nested` counts the annotations inside others.
+    `host` (m, 2) is the time from the first thread's begin of each to the last one's end, in ps, and `hosts` (m,) how
+    many processes marked it, where annotations told them; `of` gives the steps that a host, a process and a thread
+    marked, with their own times. `linked` (n,) names the step of each row that the same evidence proves, else UNKNOWN.
+    `nested` counts the annotations inside others.
     """
 
     marked_by: str
@@ -39,7 +49,7 @@ class Marks:
     linked: NDArray[np.int64]
     host: Intervals | None = None
     hosts: NDArray[np.int64] | None = None
-    of_host: Mapping[str, tuple[NDArray[np.int64], Intervals]] = field(default_factory=dict)
+    of: Mapping[Marker, StepTimes] = field(default_factory=dict)
     nested: int = 0
 
     @cached_property
@@ -59,12 +69,15 @@ def marks(rows: Rows, spans: pd.DataFrame) -> Marks | str:
 def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
     """The steps that host spans with a step number mark; None if no host on a clock with device rows has any.
 
-    Spans of one name and number that overlap on one host (PyTorch marks a step on several threads) are one step, and so
-    are the k-th of one name and number on all hosts of a clock. Of spans inside each other only the outermost is a
-    step, unless its name occurs once and it holds two or more: then it is a wrapper of the run.
+    Several threads may mark the same steps: ranks that are threads or processes of one host, each at times of its own,
+    and PyTorch, which marks a step on several threads. So the k-th span of one name and number on a thread is the k-th
+    on all threads and hosts of a clock. Of spans inside each other only the outermost is a step, unless its name occurs
+    once on its thread and it holds two or more: then it is a wrapper of the run. Spans of one name on two threads are
+    beside each other, wherever they begin and end.
     """
-    spans_of_steps = spans.loc[spans["step"].notna().to_numpy(bool), ["host", "name", "step", "start_ps", "end_ps"]]
-    spans_of_steps = spans_of_steps.astype({"host": "str", "name": "str", "step": "int64"})
+    spans_of_steps = spans.loc[spans["step"].notna().to_numpy(bool), [*THREAD, "name", "step", "start_ps", "end_ps"]]
+    spans_of_steps = spans_of_steps.astype({**dict.fromkeys(THREAD, object), "name": "str", "step": "int64"})
+    spans_of_steps[THREAD] = spans_of_steps[THREAD].where(spans_of_steps[THREAD].notna(), "")
     clocks = clock_of_hosts(rows)
     # A host without rows is on the only clock there is; among several, nothing says on which.
     only_clock = next(iter(clocks.values())) if len(set(clocks.values())) == 1 else None
@@ -74,36 +87,55 @@ def annotations(rows: Rows, spans: pd.DataFrame) -> Marks | None:
         return None
     spans_of_steps["name"] = [series(name) for name in spans_of_steps["name"]]
     spans_of_steps = _occurrences(spans_of_steps)
-    key = ["clock", "name", "step", "occurrence"]
-    mark = spans_of_steps.groupby(key, sort=False).ngroup().to_numpy()
+    mark = spans_of_steps.groupby(["clock", *_STEP, "occurrence"], sort=False).ngroup().to_numpy()
     inner = np.zeros(int(mark.max()) + 1, bool)
     for _, host_spans in spans_of_steps.groupby("host", sort=False):
         inner[mark[host_spans.index[_inner(host_spans)]]] = True
     spans_of_steps, mark = spans_of_steps[~inner[mark]], mark[~inner[mark]]
-    _, heads, mark, hosts = np.unique(mark, return_index=True, return_inverse=True, return_counts=True)
-    start, end = np.full(len(heads), np.iinfo(np.int64).max), np.full(len(heads), np.iinfo(np.int64).min)
-    np.minimum.at(start, mark, spans_of_steps["start_ps"].to_numpy())
-    np.maximum.at(end, mark, spans_of_steps["end_ps"].to_numpy())
-    order = np.lexsort((start, end, pd.factorize(spans_of_steps["clock"].iloc[heads], sort=True)[0]))
+    _, heads, mark = np.unique(mark, return_index=True, return_inverse=True)
+    times = _step_times(mark, spans_of_steps)
+    clock = pd.factorize(spans_of_steps["clock"].iloc[heads], sort=True)[0]
+    order = np.lexsort((times["start_ps"], times["end_ps"], clock))
     head = spans_of_steps.iloc[heads[order]]
-    in_order = spans_of_steps.assign(place=_renumbered(order)[mark]).sort_values(["host", "place"])
+    place = _renumbered(order)[mark]
+    process = spans_of_steps.groupby(["host", "process"], sort=False).ngroup().to_numpy()
+    _, step_of_process = np.unique(np.stack([process, place]), axis=1)
     return Marks(
         ANNOTATION,
         head["clock"].tolist(),
         head["step"].tolist(),
         head["name"].tolist(),
         np.full(len(rows), UNKNOWN),
-        host=iv.intervals(start[order], end[order]),
-        hosts=hosts[order],
-        of_host={
-            str(host): (
-                host_spans["place"].to_numpy(np.int64),
-                iv.intervals(host_spans["start_ps"], host_spans["end_ps"]),
-            )
-            for host, host_spans in in_order.groupby("host")
-        },
+        host=iv.intervals(times["start_ps"].to_numpy()[order], times["end_ps"].to_numpy()[order]),
+        hosts=np.bincount(step_of_process, minlength=len(order)),
+        of=_by_marker(spans_of_steps, place),
         nested=int(inner.sum()),
     )
+
+
+def _step_times(step: NDArray[np.int64], spans: pd.DataFrame) -> pd.DataFrame:
+    """From the first start to the last end of the spans of each step, by step."""
+    return spans.groupby(step)[["start_ps", "end_ps"]].agg({"start_ps": "min", "end_ps": "max"})
+
+
+def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker, StepTimes]:
+    """The steps that each host, process and thread marked, in order, with its times of them.
+
+    A thread that marked some of its process's steps has those of its process for the others.
+    """
+    times_of: dict[Marker, StepTimes] = {}
+    for depth in range(1, len(THREAD) + 1):
+        for labels, marker_spans in spans.assign(place=place).groupby(THREAD[:depth], sort=False):
+            key = tuple(map(str, labels))
+            times = _step_times(marker_spans["place"].to_numpy(), marker_spans)
+            steps, own = times.index.to_numpy(np.int64), iv.intervals(times["start_ps"], times["end_ps"])
+            if depth == len(THREAD):
+                of_process, completed = times_of[key[:-1]]
+                completed = completed.copy()
+                completed[np.searchsorted(of_process, steps)] = own
+                steps, own = of_process, completed
+            times_of[key] = steps, own
+    return times_of
 
 
 def series(name: str) -> str:
@@ -113,33 +145,58 @@ def series(name: str) -> str:
 
 
 def _occurrences(spans: pd.DataFrame) -> pd.DataFrame:
-    """Overlapping spans of one host, name and number as one, and the others numbered by `occurrence`."""
-    key = ["host", "clock", "name", "step"]
+    """Overlapping spans of one thread, name and number as one, and the others numbered by `occurrence`.
+
+    Where the threads of a process have one name and number unequally often, those that overlap are one occurrence.
+    """
+    spans = _overlaps(spans, [*THREAD, "clock", *_STEP])
+    spans = spans.groupby([*THREAD, "clock", *_STEP, "overlap"], sort=False, as_index=False).agg(
+        {"start_ps": "min", "end_ps": "max"}
+    )
+    spans["occurrence"] = spans.groupby([*THREAD, "clock", *_STEP], sort=False).cumcount()
+    of_process = ["host", "process", "clock", *_STEP]
+    often = spans.groupby([*THREAD, "clock", *_STEP], sort=False)["name"].transform("size")
+    size = often.groupby([spans[name] for name in of_process], sort=False)
+    unequal = (size.transform("min") != size.transform("max")).to_numpy(bool)
+    if unequal.any():
+        by_overlap = _overlaps(spans[unequal], of_process).assign(occurrence=lambda table: table["overlap"])
+        spans = pd.concat([spans[~unequal], by_overlap], ignore_index=True)
+    return spans
+
+
+def _overlaps(spans: pd.DataFrame, key: list[str]) -> pd.DataFrame:
+    """The spans by key and start, with the number of the stretch of its key's time that each is in (`overlap`)."""
     spans = spans.sort_values([*key, "start_ps"], kind="stable", ignore_index=True)
     reach = spans.groupby(key, sort=False)["end_ps"].cummax()
     same_key = (spans[key] == spans[key].shift()).all(axis=1)
     new = ~same_key | (spans["start_ps"] >= reach.shift(fill_value=0))
-    merged = spans.groupby(new.cumsum(), sort=False).agg(
-        {**dict.fromkeys(key, "first"), "start_ps": "min", "end_ps": "max"}
-    )
-    merged = merged.reset_index(drop=True)
-    merged["occurrence"] = merged.groupby(key, sort=False).cumcount()
-    return merged
+    first = new.cumsum()
+    spans["overlap"] = first - first.groupby([spans[name] for name in key], sort=False).transform("min")
+    return spans
 
 
 def _inner(spans: pd.DataFrame) -> NDArray[np.bool_]:
-    """Which spans of one host are no step: those inside another, or a single one that wraps several."""
+    """Which spans of one host are no step: those inside another of their thread, or of another name; and a single one
+    that wraps several such."""
     start, end = spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy()
+    thread = spans.groupby(THREAD, sort=False).ngroup().to_numpy()
+    name = pd.factorize(spans["name"])[0]
     order = np.lexsort((-end, start))
-    often = spans.groupby("name")["name"].transform("size").to_numpy()
+    often = spans.groupby([*THREAD, "name"], sort=False)["name"].transform("size").to_numpy()
     wraps = np.zeros(len(spans), bool)
     for place in np.flatnonzero(often == 1):
         first_place, last_place = np.searchsorted(start[order], [start[place], end[place]], side="left")
-        wraps[place] = (end[order[first_place:last_place]] <= end[place]).sum() > 2
+        around = order[first_place:last_place]
+        beside = (thread[around] != thread[place]) & (name[around] == name[place])
+        wraps[place] = ((end[around] <= end[place]) & ~beside).sum() > 2
     inner = wraps.copy()
     candidates = order[~wraps[order]]
     # The starts grow, so a span is inside another exactly if one before it reaches as far.
-    inner[candidates[1:]] = end[candidates[1:]] <= np.maximum.accumulate(end[candidates])[:-1]
+    for key, is_other in ((thread, np.equal), (name, np.not_equal)):
+        for code in np.unique(key[candidates]).tolist():
+            reach = np.maximum.accumulate(np.where(is_other(key[candidates], code), end[candidates], _NEVER))
+            mine = np.flatnonzero(key[candidates[1:]] == code) + 1
+            inner[candidates[mine]] |= end[candidates[mine]] <= reach[mine - 1]
     return inner
 
 
