@@ -45,9 +45,10 @@ def test_a_late_launch_is_host_bound_until_it_begins_and_latency_from_then_on():
     assert result.gaps["interval"].tolist() == [0, 0]
 
 
-def test_a_launch_that_returned_just_before_the_device_went_idle_is_latency():
-    result = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 88, 93)))
-    assert pieces(result) == [(100, 110, "launch latency", 1)]
+@pytest.mark.parametrize(("returned_us", "cause"), [(100, "between queued work"), (101, "launch latency")])
+def test_work_whose_launch_returned_before_the_device_went_idle_was_queued(returned_us, cause):
+    result = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 88, returned_us)))
+    assert pieces(result) == [(100, 110, cause, 1)]
 
 
 def test_work_that_was_queued_long_before_takes_a_short_time_to_start():
@@ -56,8 +57,8 @@ def test_work_that_was_queued_long_before_takes_a_short_time_to_start():
 
 
 def test_20_us_are_still_prompt():
-    latency = idle(work(FIRST, row("gpu:0", 110, 120, 2)), calls(CALLED, call(2, 80, 90)))
-    assert pieces(latency) == [(100, 110, "launch latency", 1)]
+    latency = idle(work(FIRST, row("gpu:0", 125, 130, 2)), calls(CALLED, call(2, 80, 105)))
+    assert pieces(latency) == [(100, 125, "launch latency", 1)]
     queued = idle(work(FIRST, row("gpu:0", 120, 130, 2)), calls(CALLED, call(2, 80, 90)))
     assert pieces(queued) == [(100, 120, "between queued work", 1)]
 

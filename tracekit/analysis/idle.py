@@ -190,7 +190,8 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     rest_cause = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
     rest_cause[in_one_program] = CAUSE_CODE[Cause.INSIDE]
     rest_cause[has_launch & (end - wait_end <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
-    rest_cause[has_launch & (end - call_end <= PROMPT_PS)] = CAUSE_CODE[Cause.LATENCY]
+    # What had been launched before its device stood idle waited for its turn, however short ago that was.
+    rest_cause[has_launch & (end - call_end <= PROMPT_PS) & (call_end > start)] = CAUSE_CODE[Cause.LATENCY]
     hosts = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
     begins, ends, labels = (
         np.column_stack(three).ravel()
