@@ -105,9 +105,23 @@ def test_where_too_little_is_explained_no_what_if_is_told():
     assert critical_path.step_what_if["predicted_ps"].isna().all()
 
 
+def test_where_delays_that_nothing_explains_decide_no_what_if_is_told():
+    # gpu:1 begins at 5, nobody knows why: without the first kernel the step may take 95 as well as 90.
+    rows_of = [("gpu:0", "s", "compute", 0, 100), ("gpu:1", "s", "compute", 5, 95)]
+    for start, ratio in ((5, None), (2, 0.92)):
+        rows_of[1] = ("gpu:1", "s", "compute", start, start + 90, {"name": "other"})
+        what_if = path(trace(rows_of)).what_if.iloc[0]
+        assert what_if["what"] == "op"
+        if ratio is None:
+            assert pd.isna(what_if["predicted_ps"])
+            assert what_if["reason"] == "delays that nothing explains change it by 5.0 %"
+        else:
+            assert what_if["ratio"] == ratio
+
+
 def test_of_copies_whose_device_is_unknown_no_what_if_is_told():
     # cpu:? copies: what waited for them may be anything.
-    critical_path = path(trace([("cpu:1", "p", "compute", 0, 10), ("cpu:?", "p", "memcpy", 2, 9)]))
+    critical_path = path(trace([("cpu:1", "p", "compute", 0, 10), ("cpu:?", "p", "memcpy", 0, 9)]))
     what_if = critical_path.what_if.set_index("what")[["predicted_ps", "reason"]]
     assert what_if.loc["copies", "reason"] == "it is not known what waited for the 1 copies on cpu:?"
     assert what_if["predicted_ps"].isna().to_dict() == {"copies": True, "op": False}

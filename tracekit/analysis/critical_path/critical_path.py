@@ -1,6 +1,6 @@
 """What determined the length of each step, and how long it would be if some of that took no time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -138,7 +138,8 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     op, labels = _ops(rows, dag)
     paths = find_paths(dag, runs, np.array([bool(label) for label in examples]), op)
     cases = scenarios(dag, runs, paths, labels)
-    lengths = replay(dag, runs, [Without(), *(without for _, _, without in cases)], op)
+    what = [Without(), *(without for _, _, without in cases)]
+    lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
     unexplained = paths.parts[:, Part.UNEXPLAINED]
     table = table.assign(
         wall_ps=wall,

@@ -232,13 +232,14 @@ class Without:
     """What takes no time in a replay: the nodes of some `kinds`, or the rows of one `op` (a number in `op_of`).
 
     `unsynchronised`: members of a collective do not wait for each other either. `prompt`: launches have no latency, and
-    the host does nothing between its calls, known or not.
+    the host does nothing between its calls, known or not. `slack`: nothing keeps a delay that nothing explains.
     """
 
     kinds: tuple[int, ...] = ()
     op: int = -1
     unsynchronised: bool = False
     prompt: bool = False
+    slack: bool = False
 
 
 def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArray[np.int32]) -> Column:
@@ -257,10 +258,11 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
     joint = np.array([0 if scenario.unsynchronised else -1 for scenario in scenarios])
     ops = np.array([scenario.op if scenario.op >= 0 else _NO_OP for scenario in scenarios])
     host = np.array([0 if scenario.prompt else -1 for scenario in scenarios])
+    slack = np.array([0 if scenario.slack else -1 for scenario in scenarios])
     nodes = (graph.kind, graph.instance, op_of)
     columns = min(max(_ROOM // largest, 1), len(scenarios))
     lengths: Column = loop(replay_runs, len(runs.node))(
-        tuple(runs), nodes, (works, ops, joint, host), len(graph.gate), largest, columns
+        tuple(runs), nodes, (works, ops, joint, host, slack), len(graph.gate), largest, columns
     )
     return lengths
 
@@ -276,7 +278,7 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
         gap, slack,
     ) = plan  # fmt: skip
     kind, instance, op = nodes
-    works, ops, joint, host = scenarios
+    works, ops, joint, host, kept = scenarios
     lengths = np.zeros((len(step_end), len(ops)), np.int64)
     end_of, ends_of_steps = np.zeros((largest, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
     last_start, longest = np.zeros((instances, columns), np.int64), np.zeros((instances, columns), np.int64)
@@ -286,6 +288,7 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
         count = min(columns, len(ops) - low)
         # Of the columns from low on; the loops over them are innermost, so that each node is read once.
         works_, ops_, joint_, host_ = works[:, low:].copy(), ops[low:], joint[low:], host[low:]
+        kept_ = kept[low:]
         ends_of_steps[:] = 0
         for run in range(len(first) - 1):
             base, turn = first[run], turn + 1
@@ -309,10 +312,10 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
                         ready[v] = max(
                             ready[v], end_of[x, v] - (call_length & works_[k, v]) + (delay_of_launch & host_[v])
                         )
-                i, at_start = node[p], slack[p] + gap[p]
+                i, at_start, in_queue = node[p], slack[p], gap[p]
                 k, own_length, m = kind[i], length[p], instance[i]
                 for v in range(count):
-                    ready[v] += at_start & host_[v] if k >= CALL else at_start
+                    ready[v] += (at_start & kept_[v] & (host_[v] if k >= CALL else -1)) + in_queue
                     ends[v] = 0 if op[i] == ops_[v] else own_length & works_[k, v]
                 if m < 0:
                     for v in range(count):

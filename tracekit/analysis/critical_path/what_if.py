@@ -39,6 +39,8 @@ WHAT_IF_COLUMNS = {
 STEP_WHAT_IF_COLUMNS = {"at": "int64", "what": "str", "name": "str", "predicted_ps": "Int64", "ratio": "Float64"}
 # Of a path more of which no dependency explains than this, no what-if is drawn.
 MOST_UNEXPLAINED = 0.1
+# Nor if it depends by more than this share of the steps on whether the delays that nothing explains would stay.
+MOST_DOUBT = 0.03
 # How many ops are tried.
 OPS = 5
 
@@ -66,23 +68,28 @@ def predictions(
     """The prediction for all steps together, and for each; null where too little of a path is explained.
 
     `wall` and `unexplained` (m,) are the lengths of the steps and of what nothing explains of their paths, `lengths`
-    (m, 1 + v) those of their replays, first with everything, then without each of the v `scenarios` (what, name); in
-    ps. `unknown`: why nothing can be said of copies, "" if it can.
+    (m, 2 + 2v) those of their replays, first with everything, then without each of the v `scenarios` (what, name), then
+    all of these without the delays that nothing explains; in ps. `unknown`: why nothing can be said of copies, or "".
     """
-    remaining = wall[:, None] - (lengths[:, :1] - lengths)
+    kept, dropped = np.split(lengths, 2, axis=1)
+    remaining = wall[:, None] - (kept[:, :1] - kept)
     wall_sum = sum_exactly(wall)
     share = sum_exactly(unexplained) / wall_sum
     paths = "critical path" if len(wall) == 1 else "critical paths"
     reason = f"no dependency explains {percent(share)} of the {paths}" if share > MOST_UNEXPLAINED else ""
-    table_rows = []
+    table_rows, refused = [], []
     for column, (what, name) in enumerate(scenarios, start=1):
-        refusal = (unknown if what == Removed.COPIES else "") or reason
-        predicted = None if refusal else sum_exactly(remaining[:, column])
-        ratio = None if predicted is None else predicted / wall_sum
-        table_rows.append((what.value, name, wall_sum, predicted, ratio, refusal or None))
+        predicted = sum_exactly(remaining[:, column])
+        otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
+        doubt = abs(predicted - otherwise) / wall_sum
+        doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
+        unknown_here = unknown if what == Removed.COPIES else ""
+        refused.append(bool(unknown_here or doubtful))
+        refusal = unknown_here or reason or doubtful
+        prediction = (None, None, refusal) if refusal else (predicted, predicted / wall_sum, None)
+        table_rows.append((what.value, name, wall_sum, *prediction))
     table = frame(WHAT_IF_COLUMNS, table_rows)
     steps, tried = len(wall), len(scenarios)
-    refused = [bool(unknown) and work == Removed.COPIES for work, _ in scenarios]
     doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
     each_step = frame(
         STEP_WHAT_IF_COLUMNS,
