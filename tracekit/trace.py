@@ -91,6 +91,9 @@ DEVICE_COLUMNS: Mapping[str, Any] = {
     "model": "category",
     "memory_bandwidth_bytes_per_s": "Int64",
     "peak_flops_per_s": "Int64",
+    "shift_ps": "Int64",
+    "drift_ppm": "Float64",
+    "clock_error": "category",
 }
 HOST_COLUMNS: Mapping[str, Any] = {
     "host": "category",
@@ -143,11 +146,13 @@ class Trace:
     host's threads were at work by events that are no spans (HOST_WORK_COLUMNS). `launches`: host launch
     calls (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per
     operation of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
-    `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS). `hosts`: one
-    row per file that was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say;
-    which clock it is on, by how much its times were shifted to fit that clock, and what difference is left. `notes`:
-    everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the
-    one that was read first. `capture`: what `capture.json` beside the trace says, or None.
+    `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS), and where
+    launches and waits compare its clock with its host's, by how much and with which drift from their middle on its
+    times were shifted, or why they cannot be compared. `hosts`: one row per file that was read (HOST_COLUMNS): Unix
+    time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, by how much its times
+    were shifted to fit that clock, and what difference is left. `notes`: everything a reader dropped, repaired, guessed
+    or could not align. `runs`: the profiler runs found at `source`, the one that was read first. `capture`: what
+    `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame

@@ -11,7 +11,7 @@ from typing import TypeVar
 from tracekit import cores
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
-from tracekit.readers import chrome, find, formats, merge
+from tracekit.readers import chrome, device_clocks, find, formats, merge
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
 from tracekit.vocabulary import rules
@@ -43,7 +43,7 @@ def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os
         (reader,) = (each.reader for each in formats.FORMATS if each.file_type is origin.file_type)
         assert not isinstance(reader, Dialect)
         traces = _each(reader, origin.files)
-    trace = merge.merge(traces, ranks if Path(source).is_dir() else None)
+    trace = merge.merge([device_clocks.fit(each) for each in traces], ranks if Path(source).is_dir() else None)
     unused = rules.unused(trace.events, own)
     return replace(
         trace,

@@ -1,0 +1,141 @@
+"""A trace with the rows of its devices on the clock of their host."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tracekit.columns import frame
+from tracekit.readers.device_clocks.clock_line import ClockLine, Limits, clock_line
+from tracekit.readers.device_clocks.trace_limits import limits_of
+from tracekit.trace import DEVICE_COLUMNS, Trace
+from tracekit.units import exact
+
+# So many devices have a note of their own, others share one.
+_NAMED = 4
+
+
+def fit(trace: Trace) -> Trace:
+    """`trace`, of one file, with the rows of each GPU on the clock of its host, and with what was found out of it.
+
+    Rows whose launches or waits cannot be true as the times stand are shifted to where they are (`clock_line`). Columns
+    of `devices` and a note say by how much, or, with `clock_error`, that no shift makes them true. A device whose times
+    are possible stays as it is, to the picosecond.
+    """
+    lines = {device: _line(limits) for device, limits in limits_of(trace).items()}
+    if not lines:
+        return trace
+    trace = replace(trace, devices=_devices(trace, lines), notes=(*trace.notes, *_notes(lines)))
+    shifted = {device: line for device, line in lines.items() if not line.is_identity}
+    return _on_one_axis(replace(trace, events=_shift(trace.events, shifted))) if shifted else trace
+
+
+def _line(limits: Sequence[Limits]) -> ClockLine:
+    """The line between the limits; where the inferred ones contradict, the proven ones count alone."""
+    lines = (clock_line(some) for some in limits)
+    line = next(lines)
+    return line if line.shift_ps is not None else next(lines, line)
+
+
+def _shift(events: pd.DataFrame, lines: Mapping[str, ClockLine]) -> pd.DataFrame:
+    """The rows with the times of each of the devices shifted."""
+    codes = events["device"].cat.codes.to_numpy()
+    times = {column: events[column].to_numpy().copy() for column in ("start_ps", "end_ps")}
+    for device, line in lines.items():
+        rows = np.flatnonzero(codes == events["device"].cat.categories.get_loc(device))
+        for column in times.values():
+            column[rows] += line.added(column[rows])
+    return events.assign(**times)
+
+
+def _on_one_axis(trace: Trace) -> Trace:
+    """The trace with its earliest event in the first nanosecond of the axis."""
+    frames = {name: table for name, table in vars(trace).items() if isinstance(table, pd.DataFrame)}
+    tables = {name: table for name, table in frames.items() if "start_ps" in table}
+    zero_ns = min(int(table["start_ps"].min()) for table in tables.values() if len(table)) // 1000
+    times = ("start_ps", "end_ps", "recorded_ps")
+    tables = {
+        name: table.assign(**{column: table[column] - zero_ns * 1000 for column in times if column in table})
+        for name, table in tables.items()
+    }
+    return replace(trace, **tables, hosts=trace.hosts.assign(origin_ns=trace.hosts["origin_ns"] + zero_ns))
+
+
+def _devices(trace: Trace, lines: Mapping[str, ClockLine]) -> pd.DataFrame:
+    """Trace.devices with what was found out of each clock; devices that it does not list are added."""
+    table = trace.devices
+    names = dict.fromkeys([*table["device"].astype(str), *lines])
+    host = str(trace.events["host"].iat[0])
+    more = [None] * (len(names) - len(table))
+    columns: dict[str, list[Any]] = {
+        str(name): [*table[name].astype(object).where(table[name].notna(), None), *more] for name in table
+    }
+    columns |= {"host": [value or host for value in columns["host"]], "device": [*names]}
+    for at, name in enumerate(names):
+        if line := lines.get(name):
+            columns["shift_ps"][at] = line.shift_ps
+            columns["drift_ppm"][at] = None if line.shift_ps is None else line.drift * 1e6
+            columns["clock_error"][at] = _contradiction(line) if line.shift_ps is None else None
+    return frame(DEVICE_COLUMNS, columns)
+
+
+def _notes(lines: Mapping[str, ClockLine]) -> list[str]:
+    """What was found out, of the devices whose times could not be true."""
+    notes = []
+    wrong = [(name, line) for name, line in lines.items() if line.launches[1] or line.waits[1]]
+    groups = {
+        "shifted": [each for each in wrong if not each[1].is_identity],
+        "refused": [each for each in wrong if each[1].shift_ps is None],
+        "by chance": [each for each in wrong if each[1].shift_ps is not None and each[1].is_identity],
+    }
+    for group, sentence in zip(groups.values(), (_shifted_note, _refused_note, _chance_note), strict=True):
+        notes += [f"{name}: {sentence(line)}" for name, line in group[:_NAMED]]
+        if more := group[_NAMED:]:
+            name, line = max(more, key=lambda each: abs(each[1].shift_ps or 0))
+            notes.append(f"{len(more)} further devices alike, of which {name}: {sentence(line)}")
+    return notes
+
+
+def _violations(line: ClockLine) -> str:
+    """What cannot be: which share of launches and waits is violated."""
+    parts = []
+    if line.launches[1]:
+        parts.append(f"{line.launches[1]} of {line.launches[0]} rows start before their launch")
+    if line.waits[1]:
+        parts.append(f"{line.waits[1]} of {line.waits[0]} waits return before what they wait for has ended")
+    return " and ".join(parts)
+
+
+def _shifted_note(line: ClockLine) -> str:
+    shift = line.shift_ps or 0
+    drift = f", and {line.drift * 1e6:+.1f} ppm from the middle of its rows on" if line.drift else ""
+    evidence = f"{line.launches[0]} launches" + (f" and {line.waits[0]} waits" if line.waits[0] else "")
+    least, most = (
+        None if limit is None else f"{'+' if limit > 0 else ''}{exact(limit)}"
+        for limit in (line.least_ps, line.most_ps)
+    )
+    if least is None or most is None:
+        bounds, side = (f"at least {least}", "launch") if most is None else (f"at most {most}", "wait")
+        bounds += f"; the least latency of a {side} is taken to be 5 µs"
+    else:
+        bounds = f"{least} to {most}"
+    return (
+        f"its clock is {exact(abs(shift))} {'ahead of' if shift < 0 else 'behind'} the host's, since "
+        f"{_violations(line)}: its times were shifted by {'+' if shift > 0 else ''}{exact(shift)}{drift} ({evidence} "
+        f"allow {bounds})."
+    )
+
+
+def _refused_note(line: ClockLine) -> str:
+    return f"{_contradiction(line)}: its times cannot be compared with the host's."
+
+
+def _contradiction(line: ClockLine) -> str:
+    """Why times cannot be compared."""
+    return f"{_violations(line)}, and no offset or drift of its clock explains it"
+
+
+def _chance_note(line: ClockLine) -> str:
+    return f"{_violations(line)}: too few to tell that its clock is off, and nothing was shifted."
