@@ -53,7 +53,7 @@ def _shift(events: pd.DataFrame, lines: Mapping[str, ClockLine]) -> pd.DataFrame
 def _on_one_axis(trace: Trace) -> Trace:
     """The trace with its earliest event in the first nanosecond of the axis."""
     frames = {name: table for name, table in vars(trace).items() if isinstance(table, pd.DataFrame)}
-    tables = {name: table for name, table in frames.items() if "start_ps" in table}
+    tables: dict[str, Any] = {name: table for name, table in frames.items() if "start_ps" in table}
     zero_ns = min(int(table["start_ps"].min()) for table in tables.values() if len(table)) // 1000
     times = ("start_ps", "end_ps", "recorded_ps")
     tables = {
