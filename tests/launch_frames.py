@@ -7,7 +7,7 @@ from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS, SYNC_COL
 from tracekit.vocabulary.kinds import Kind
 
 _ROW = {"lane": "1", "kind": Kind.COMPUTE.value, "name": "op", "id": None, "run": None, "module": None, "clock": None}
-_WAIT = {"host": "h", "thread": "main", "device": None, "lane": None, "on_lane": None, "recorded": None}
+_WAIT = {"host": "h", "thread": "main", "name": "wait", "device": None, "lane": None, "on_lane": None, "recorded": None}
 
 
 def work(*rows: dict, host: str = "h") -> pd.DataFrame:
@@ -51,10 +51,9 @@ def host_spans(*rows: tuple, host: str = "h") -> pd.DataFrame:
 
 
 def waits(*rows: dict) -> pd.DataFrame:
-    """Rows of dicts with start, end and on_device; device and lane (which waits), thread, on_lane, recorded may be
-    given."""
+    """Rows of dicts with start, end and on_device; device and lane (which waits), thread, name, on_lane, recorded may
+    be given."""
     full = [{**_WAIT, **row} for row in rows]
     columns = {"start_ps": "start", "end_ps": "end", "recorded_ps": "recorded"}
-    names = [*("host", "thread", "device", "lane", "on_device", "on_lane"), *columns]
-    data = {name: [row[columns.get(name, name)] for row in full] for name in names}
-    return frame(SYNC_COLUMNS, {"name": ["wait"] * len(full), **data})
+    names = [*("host", "thread", "name", "device", "lane", "on_device", "on_lane"), *columns]
+    return frame(SYNC_COLUMNS, {name: [row[columns.get(name, name)] for row in full] for name in names})

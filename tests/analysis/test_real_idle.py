@@ -149,13 +149,20 @@ def schedule_breakdown(device: int, stream: int) -> list[int]:
 
 
 def test_between_the_steps_of_a_schedule_the_host_loads_data_and_then_the_launch_takes_8_us():
-    """From the copy of the loss at 733 us to the next batch's at 1,010 us, launched at 1,002 us; both GPUs alike."""
-    after, launched, begun = 733, 1_002, 1_010
+    """From the copy of the loss at 733 us, for which PyTorch's thread waits until 735 us, to the next batch's at 1,010
+    us, launched at 1,002 us; both GPUs alike."""
+    after, returned, launched, begun = 733, 735, 1_002, 1_010
     since, until = schedule.LOADING
-    loading = [("host-bound", after, since), ("input pipeline", since, until), ("host-bound", until, launched)]
+    loading = [
+        ("waiting for a copy", after, returned),
+        ("host-bound", returned, since),
+        ("input pipeline", since, until),
+        ("host-bound", until, launched),
+    ]
     latency = ("launch latency", launched, begun)
     assert between_steps("generated/kineto") == [*loading, latency]
-    assert between_steps("generated/gpu.xplane.pb") == [("host-bound", after, launched), latency]
+    copy = ("waiting for a copy", after, returned)
+    assert between_steps("generated/gpu.xplane.pb") == [copy, ("host-bound", returned, launched), latency]
 
 
 def between_steps(case: str) -> list[tuple[str, int, int]]:

@@ -1,5 +1,7 @@
 """What each wait waited for: hand-made cases, and a brute-force oracle over the rows of every lane."""
 
+import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ def row(start, end, id=None, lane="1", device="gpu:0") -> dict:
 
 
 def wait(start, **more) -> dict:
-    return {"start": start, "end": start + 1, "on_device": "gpu:0", **more}
+    return {"start": start, "end": start + 1000, "on_device": "gpu:0", **more}
 
 
 def test_a_wait_for_a_device_waits_for_the_last_row_of_each_of_its_lanes():
@@ -71,7 +73,7 @@ some_waits = st.lists(
             "start": st.integers(-3, 25),
             "device": st.sampled_from([None, *DEVICES]),
             "lane": st.sampled_from([None, *LANES, "9"]),
-            "on_device": st.sampled_from([None, *DEVICES, "gpu:7"]),
+            "on_device": st.sampled_from([*DEVICES, "gpu:7"]),
             "on_lane": st.sampled_from([None, *LANES, "9"]),
             "recorded": st.one_of(st.none(), st.integers(-3, 25)),
         }
@@ -89,7 +91,7 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
         for id, (*_, start, _, ahead) in enumerate(row_tuples)
         if ahead is not None
     ]
-    whole = timeline(rows, launches, [{**sync, "end": sync["start"] + 1} for sync in some])
+    whole = timeline(rows, launches, [{**sync, "end": sync["start"] + 1000} for sync in some])
     # In the order of Rows: device, lane, start, end, and when it was launched.
     placed = [(*row_tuples[at][:4], row_tuples[at][2] - (row_tuples[at][4] or 0)) for at in whole.rows.at.tolist()]
     syncs = whole.syncs
@@ -113,3 +115,65 @@ def test_every_wait_is_for_what_was_launched_before_it(row_tuples, some):
         ]
         assert syncs.follower[at] == min(later, default=-1)
     assert edges == expected
+
+
+US = 10**6
+
+
+def named_wait(name, start, end, **more) -> dict:
+    return {"start": start * US, "end": end * US, "on_device": None, "name": name, **more}
+
+
+def row_us(start, end, id=None, lane="1", device="gpu:0") -> dict:
+    return row(start * US, end * US, id, lane, device)
+
+
+def calls_us(*rows) -> list[tuple]:
+    return [(id, start * US, end * US, *more) for id, start, end, *more in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "awaited"),
+    [
+        ("cudaDeviceSynchronize", 103, [1]),  # 3 us after the end of gpu:1's last row
+        ("cudaDeviceSynchronize", 63, [0]),  # gpu:1 ran on, so it was gpu:0 that was waited for
+        ("hipDeviceSynchronize", 500, [-1]),  # nothing ended right before
+        ("cudaStreamSynchronize", 103, [1]),
+        ("cudaStreamSynchronize", 95, [1]),  # within what two clocks may differ by
+        ("cudaStreamSynchronize", 80, [0]),
+        ("cudaStreamSynchronize", 15, [-1]),  # all ran on
+        ("cudaEventSynchronize", 62, [0]),
+        ("cudaEventSynchronize", 250, [-1]),
+    ],
+)
+def test_a_wait_that_names_no_device_is_for_what_ended_right_before_it_returned(name, end, awaited):
+    rows = [row_us(10, 60, 1), row_us(12, 100, 2, device="gpu:1")]
+    launches = calls_us((1, 1, 2), (2, 3, 4))
+    assert timeline(rows, launches, [named_wait(name, 6, end)]).syncs.awaited.tolist() == awaited
+
+
+def test_a_wait_that_names_no_device_is_for_those_that_its_thread_launches_to():
+    rows = [row_us(10, 60, 1), row_us(12, 61, 2, device="gpu:1")]
+    launches = calls_us((1, 1, 2, "one"), (2, 3, 4, "other"))
+    syncs = [named_wait("cudaDeviceSynchronize", 6, 63, thread=thread) for thread in ("one", "other", "third")]
+    assert timeline(rows, launches, syncs).syncs.awaited.tolist() == [0, 1, 1]
+
+
+def test_a_wait_with_nothing_left_to_wait_for_is_known_where_it_returns_at_once():
+    rows, launches = [row_us(10, 60, 1), row_us(12, 61, 2, lane="2")], calls_us((1, 1, 2), (2, 3, 4))
+    syncs = [named_wait("cudaStreamSynchronize", 900, end) for end in (905, 999)]
+    assert timeline(rows, launches, syncs).syncs.awaited.tolist() == [1, -1]
+
+
+def test_a_thread_waits_for_work_of_its_own_process_only():
+    rows = [row_us(10, 60, 1), row_us(12, 90, 2)]
+    launches = calls(*calls_us((1, 1, 2, "a"), (2, 3, 4, "b"))).assign(process=pd.Categorical(["7", "8"]))
+    told = named_wait("cudaDeviceSynchronize", 6, 95, thread="a", on_device="gpu:0")
+    syncs = waits(told, {**told, "thread": "b"}).assign(process=pd.Categorical(["7", "8"]))
+    assert timeline_of(Trace(work(*rows), launches=launches, syncs=syncs)).syncs.awaited.tolist() == [0, 1]
+
+
+def test_a_wait_that_returned_before_a_row_began_by_the_other_clock_is_for_the_row_before_it():
+    rows, launches = [row_us(10, 60, 1), row_us(62, 65, 2)], calls_us((1, 1, 2), (2, 3, 4))
+    syncs = [named_wait("cudaStreamSynchronize", 6, end, on_device="gpu:0", on_lane="1") for end in (61, 67)]
+    assert timeline(rows, launches, syncs).syncs.awaited.tolist() == [0, 1]

@@ -135,7 +135,10 @@ def test_a_collective_whose_peers_the_trace_lacks_holds_its_waiting():
 
 def test_what_the_times_contradict_is_noted():
     contradictory = trace(
-        [("gpu:0", "s", "compute", 3, 10, {"correlation_id": 1})], [("t", 5, 6, 1)], [], [("t", 7, 9, *[None] * 5)]
+        [("gpu:0", "s", "compute", 3, 10, {"correlation_id": 1})],
+        [("t", 5, 6, 1)],
+        [],
+        [("t", 7, 99 * 10**6, *[None] * 5)],
     )
     assert path(contradictory).notes == (
         "1 of 1 dependencies (launch) was dropped: the measured times contradict it.",

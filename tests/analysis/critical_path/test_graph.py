@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tests.graph_traces import graph_of, trace
-from tracekit.analysis.critical_path.graph import Dependency
+from tracekit.analysis.critical_path.graph import Dependency, Graph
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
@@ -168,15 +168,27 @@ def test_what_a_thread_waits_for_is_the_last_of_the_lane_that_was_launched_befor
     assert dag.blank_waits == 0
 
 
+def graph_of_wait(row_end: int, wait_end: int) -> Graph:
+    """Of a row from 2 ps on, launched at 0, and a wait for it from 5 ps on."""
+    row = ("gpu:0", "a", "compute", 2, row_end, {"correlation_id": 1})
+    return graph_of(trace([row], [("t", 0, 2, 1)], syncs=[("t", 5, wait_end, None, None, "gpu:0", "a", 5)]))
+
+
 def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothing():
-    wait_trace = trace(
-        [("gpu:0", "a", "compute", 2, 20, {"correlation_id": 1})],
-        [("t", 0, 2, 1)],
-        syncs=[("t", 5, 15, None, None, "gpu:0", "a", 5)],
-    )
-    dag = graph_of(wait_trace)
+    dag = graph_of_wait(60 * 10**6, 40 * 10**6)
     assert edge_counts(dag)[Dependency.THREAD_WAIT] == (0, 1)
-    assert (dag.start[1], dag.end[1], dag.blank_waits) == (15, 15, 1)
+    assert (dag.start[1], dag.end[1], dag.blank_waits) == (40 * 10**6, 40 * 10**6, 1)
+
+
+def test_work_that_ended_by_its_own_clock_a_little_after_a_wait_for_it_ended_with_it():
+    dag = graph_of_wait(46 * 10**6, 40 * 10**6)
+    assert edge_counts(dag)[Dependency.THREAD_WAIT] == (1, 0)
+    assert (dag.start[1], dag.end.tolist(), dag.blank_waits) == (40 * 10**6, [2, 40 * 10**6, 40 * 10**6], 0)
+
+
+def test_a_call_so_short_that_it_waited_for_nothing_is_work():
+    dag = graph_of_wait(60 * 10**6, 3 * 10**6)
+    assert (dag.start[1], dag.end[1], dag.blank_waits) == (5, 3 * 10**6, 0)
 
 
 def test_a_lane_that_waits_holds_up_what_is_launched_on_it_from_then_on():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import find_predecessors
+from tracekit.columns import categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
@@ -16,7 +17,7 @@ from tracekit.vocabulary.host_calls import says_waiting
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
-# Host and name of a thread, and its number.
+# Process and name of a thread, and its number.
 Names = dict[tuple[str, str], int]
 # Thread, start and end, all (n,).
 Times = tuple[Column, Column, Column]
@@ -166,24 +167,35 @@ def _thread_numbers(*tables: pd.DataFrame) -> Names:
     """A number for each thread that the tables hold."""
     numbers_of: Names = {}
     for table in tables:
-        hosts, threads = table["host"].cat, table["thread"].cat
+        processes, threads = _processes(table), table["thread"].cat
         width = len(threads.categories) + 1
-        keys = hosts.codes.to_numpy().astype(np.int64) * width + threads.codes.to_numpy()
+        keys = processes.codes.astype(np.int64) * width + threads.codes.to_numpy()
         for key in np.flatnonzero(np.bincount(keys)).tolist():
-            name = str(hosts.categories[key // width]), str(threads.categories[key % width])
+            name = str(processes.categories[key // width]), str(threads.categories[key % width])
             numbers_of.setdefault(name, len(numbers_of))
     return numbers_of
 
 
 def _numbers_of_threads(table: pd.DataFrame, names: Names, column: str = "thread") -> Column:
     """The number of each row's thread, -1 where `names` lacks it."""
-    hosts, threads = table["host"].cat, table[column].cat
-    grid = np.full((len(hosts.categories) + 1, len(threads.categories) + 1), -1)
-    for row, host in enumerate(hosts.categories):
+    processes, threads = _processes(table), table[column].cat
+    grid = np.full((len(processes.categories) + 1, len(threads.categories) + 1), -1)
+    for row, process in enumerate(processes.categories):
         for column_place, thread in enumerate(threads.categories):
-            grid[row, column_place] = names.get((str(host), str(thread)), -1)
-    numbers_of_rows: Column = grid[hosts.codes.to_numpy(), threads.codes.to_numpy()]
+            grid[row, column_place] = names.get((str(process), str(thread)), -1)
+    numbers_of_rows: Column = grid[processes.codes, threads.codes.to_numpy()]
     return numbers_of_rows
+
+
+def _processes(table: pd.DataFrame) -> pd.Categorical:
+    """The process of each row, by the name of its host and its own; by its host's where no process is told."""
+    host = table["host"].array
+    if "process" not in table or not (table["process"].cat.codes >= 0).any():
+        return pd.Categorical(host)
+    process = table["process"].array
+    pair, first = distinct(host.codes, process.codes)
+    labels = [str(host[at]) if process.codes[at] < 0 else f"{host[at]} {process[at]}" for at in first.tolist()]
+    return categorical(labels, pair)
 
 
 def _waits_by_name(table: pd.DataFrame) -> NDArray[np.bool_]:
@@ -200,9 +212,9 @@ def _control_flows(names: Names, calls: Times, launching: NDArray[np.bool_]) -> 
     thread stands still while another one runs the backward pass. `launching` (n,): which of the `calls` launched rows.
     """
     flow = np.arange(len(names))
-    hosts = [host for host, _ in names]
+    processes = [process for process, _ in names]
     threads = np.flatnonzero(np.bincount(calls[0][launching], minlength=len(names))).tolist()
-    if len({hosts[thread] for thread in threads}) == len(threads):
+    if len({processes[thread] for thread in threads}) == len(threads):
         return flow
     times = {}
     for thread in threads:
@@ -210,7 +222,7 @@ def _control_flows(names: Names, calls: Times, launching: NDArray[np.bool_]) -> 
         thread_calls = thread_calls[np.argsort(calls[1][thread_calls], kind="stable")]
         times[thread] = calls[1][thread_calls], np.maximum.accumulate(calls[2][thread_calls])
     for a, b in combinations(threads, 2):
-        if hosts[a] == hosts[b] and flow[b] == b:
+        if processes[a] == processes[b] and flow[b] == b:
             fewer_calls = min(len(times[a][0]), len(times[b][0]))
             changes = loop(count_turns, fewer_calls)(*times[a], *times[b])
             if 0 <= changes * _CALLS_A_TURN <= fewer_calls:
@@ -267,7 +279,7 @@ def _work_times(
 
     `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). What the `evidence` of a flow
     proves to be work is none where it proves waiting, and none in the times of `idle`, when a thread waited or ran a
-    device's rows. Where another flow of the host launched while nothing of the evidence and no call of this one began
+    device's rows. Where another flow of the process launched while none of the evidence and no call of this one began
     or ended, it may have waited for that one.
     """
     back = np.full(len(names) + 1, -1)
@@ -275,8 +287,7 @@ def _work_times(
     (thread_of_evidence, *times_of_evidence), waiting = evidence
     of_span = back[thread_of_evidence]
     times = times_of_evidence[0], times_of_evidence[1]
-    hosts = [host for host, _ in names]
-    host_of = {int(back[place]): host for place, host in enumerate(hosts)}
+    process_of = {int(back[place]): process for place, (process, _) in enumerate(names)}
     work_of = {}
     for flow_number in np.unique(of_span[(of_span >= 0) & ~waiting]).tolist():
         flow_spans = of_span == flow_number
@@ -284,7 +295,9 @@ def _work_times(
         not_work = [iv.intervals(*_masked(times, flow_spans & waiting))]
         not_work += [iv.intervals(*_masked((start, end), back[threads] == flow_number)) for threads, start, end in idle]
         for other_flow in {
-            number for number, host in host_of.items() if host == host_of[flow_number] and number != flow_number
+            number
+            for number, process in process_of.items()
+            if process == process_of[flow_number] and number != flow_number
         }:
             points = np.sort(calls[0][calls[2] & (flow == other_flow)])
             not_work.append(
