@@ -29,15 +29,15 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
     pieces = critical_path.path[["part", "on", "name", "start_ps", "end_ps"]].to_numpy(object, na_value=None).tolist()
     assert [(*row[:3], row[3] / US, row[4] / US) for row in pieces] == [
         ("host launch", "t", "call", 0, 2),
-        ("unexplained", None, None, 2, 4),
-        ("unexplained", None, None, 4, 6),
+        ("unexplained", "t", "between call and call", 2, 4),
+        ("unexplained", "gpu:1", "before gemm", 4, 6),
         ("compute", "gpu:1", "gemm", 6, 46),
         ("collective transfer", "gpu:1", "all-reduce", 46, 56),
         ("compute", "gpu:1", "update", 56, 60),
         ("memcpy", "gpu:1", "copy", 60, 68),
         ("host work", "t", "wait", 68, 71),
         ("host work", "t", "until call", 71, 80),
-        ("unexplained", None, None, 80, 82),
+        ("unexplained", "gpu:1", "between copy and last", 80, 82),
         ("compute", "gpu:1", "last", 82, 87),
     ]
     (step,) = critical_path.steps.to_dict("records")

@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace, path, step_table
 from tests.report.sections.brief import brief, lines_of
@@ -63,10 +65,51 @@ def test_a_faster_network_and_no_waiting_for_late_peers_are_told_apart():
     )
 
 
+def host_that_waits(between):
+    """Two calls of "t", 10 us of work each; between them `between`, spans (thread, start, end, name)."""
+    gpu_rows = [("gpu:0", "s", "compute", 2 * US, 10 * US, {"correlation_id": 1})]
+    gpu_rows.append(("gpu:0", "s", "compute", 42 * US, 50 * US, {"correlation_id": 2}))
+    calls = [("t", US, 2 * US, 1, "first"), ("t", 40 * US, 41 * US, 2, "second")]
+    return section(path(trace(gpu_rows, calls, between))).sentences
+
+
+@pytest.mark.parametrize(
+    ("spans", "stretch"),
+    [
+        ([], "30.00 µs on t between first and second"),
+        ([("t", 38 * US, 40 * US, "f")], "28.00 µs on t between first and second"),
+        # A wait of another thread of the host tells more than that nothing is known of this one; its work does not.
+        ([("python", 5 * US, 39 * US, "$api.py:3165 try_to_block"), ("python", 0, 41 * US, "$main.py:1 f")],
+         "30.00 µs while python waited in $api.py:3165 try_to_block"),
+        ([("python", 5 * US, 39 * US, "$main.py:1 f")], "30.00 µs on t between first and second"),
+        ([("python", 30 * US, 39 * US, "$api.py:3165 try_to_block")], "30.00 µs on t between first and second"),
+        ([("t", 3 * US, 39 * US, "Wait for x"), ("u", 3 * US, 39 * US, "Wait for y")],
+         "30.00 µs while t waited in Wait for x"),
+    ],
+)  # fmt: skip
+def test_a_stretch_without_evidence_is_named_by_the_calls_around_it_or_by_who_waited_meanwhile(spans, stretch):
+    end = "; 2.00 µs on gpu:0 between compute and compute."
+    assert host_that_waits(spans)[1] == f"Nothing in the trace explains these stretches of it: {stretch}{end}"
+
+
+def test_a_wait_of_which_the_trace_does_not_tell_what_for_is_named():
+    gpu_rows = [
+        ("gpu:0", "s", "compute", 2 * US, 10 * US),
+        ("gpu:1", "s", "compute", 41 * US, 50 * US, {"correlation_id": 2}),
+    ]
+    calls = [("t", 40 * US, 41 * US, 2, "launch")]
+    sentences = section(path(trace(gpu_rows, calls, syncs=[("t", 5 * US, 40 * US, *[None] * 5)]))).sentences
+    assert sentences[1].startswith(
+        "Nothing in the trace explains these stretches of it: 38.00 µs on t in wait, which waited for something that "
+        "the trace does not tell"
+    )
+
+
 def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     result = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
     assert list(result.sentences) == [
         "The critical path of the whole trace (40 ps) is 75.0 % unexplained, 25.0 % compute.",
+        "Nothing in the trace explains these stretches of it: 30 ps on gpu:1 before compute.",
         "Its time without collectives, copies or host time cannot be estimated: no dependency explains 75.0 % of its "
         "critical path.",
         "The devices were busy for 25.0 % of it on average.",

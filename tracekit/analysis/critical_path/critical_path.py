@@ -1,6 +1,6 @@
 """What determined the length of each step, and how long it would be if some of that took no time."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from tracekit import notebook
 from tracekit.analysis.critical_path.graph import CALL, DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
 from tracekit.analysis.critical_path.replay import AFTER_END, Plan, Runs, Without, plan, replay
+from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, Between, stretches, unexplained
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
@@ -85,7 +86,9 @@ class CriticalPath(
     which nothing tells why it did not go on. `example` marks the `median` and the `longest` step, of whose paths
     `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of `steps`.
     `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is a device
-    or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the second.
+    or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the second,
+    what nothing explains `between` two calls or rows. `unexplained`: the longest of those, with the span of the host
+    that lasted meanwhile (STRETCH_COLUMNS).
 
     `what_if`: all counted steps together if `what` took no time, replayed as one run; null with a `reason` where too
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
@@ -107,6 +110,7 @@ class CriticalPath(
     lacking: str
     busy_ratio: float | None = None
     queued_ratio: float | None = None
+    unexplained: pd.DataFrame = field(default_factory=lambda: frame(STRETCH_COLUMNS))
 
     @property
     def is_device_bound(self) -> bool:
@@ -140,26 +144,29 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     cases = scenarios(dag, runs, paths, labels)
     what = [Without(), *(without for _, _, without in cases)]
     lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
-    unexplained = paths.parts[:, Part.UNEXPLAINED]
+    unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
     table = table.assign(
         wall_ps=wall,
-        unexplained_ps=unexplained,
+        unexplained_ps=unexplained_ps,
         pieces=pd.array(
             [None if not label else int((paths.step == step).sum()) for step, label in enumerate(examples)], "Int64"
         ),
         example=pd.array([label or None for label in examples], "str"),
     )
+    pieces = _kept_pieces(paths)
+    lies = unexplained(rows, trace, dag, paths, pieces)
     return CriticalPath(
         frame(STEP_COLUMNS, table),
         *_composition(paths.parts, wall),
-        _path(rows, trace, dag, paths),
-        *predictions(wall, lengths, unexplained, [case[:2] for case in cases], unknown_copies(rows)),
+        _path(rows, trace, dag, paths, pieces, lies),
+        *predictions(wall, lengths, unexplained_ps, [case[:2] for case in cases], unknown_copies(rows)),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),
         "",
         _busy_ratio(timeline, table),
         queued_ratio,
+        stretches(paths, lies, trace.spans),
     )
 
 
@@ -302,16 +309,21 @@ def _composition(parts: Column, wall: Column) -> tuple[pd.DataFrame, pd.DataFram
     return composition, total.sort_values("time_ps", ascending=False, kind="stable").reset_index(drop=True)
 
 
-def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths) -> pd.DataFrame:
-    """The pieces that were kept, in order of time within each step, at most the PIECES longest of each."""
+def _kept_pieces(paths: Paths) -> Column:
+    """The places of the pieces in order of time within each step, at most the PIECES longest of each."""
     length = paths.end - paths.start
     is_kept = np.zeros(len(length), bool)
     for step in np.unique(paths.step).tolist():
         pieces_of_step = np.flatnonzero(paths.step == step)
         is_kept[pieces_of_step[np.argsort(-length[pieces_of_step], kind="stable")[:PIECES]]] = True
     places = np.flatnonzero(is_kept)[::-1]
-    places = places[np.argsort(paths.step[places], kind="stable")]
-    rows_of_path = []
+    return places[np.argsort(paths.step[places], kind="stable")]
+
+
+def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths, pieces: Column, lies: dict[int, Between]) -> pd.DataFrame:
+    """The `pieces` of the paths (PATH_COLUMNS); `lies` tells where those lie that nothing explains."""
+    length = paths.end - paths.start
+    rows_of_path: list[tuple[object, ...]] = []
     of_waits = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
     labels_of = {
         name: [(table[column].cat.codes.to_numpy(), list(table[column].cat.categories)) for column in (on, "name")]
@@ -321,8 +333,8 @@ def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths) -> pd.DataFrame:
             ("syncs", trace.syncs, "thread"),
         )
     }
-    for piece in places.tolist():
-        node = int(paths.node[piece])
+    for piece in pieces.tolist():
+        node = int(paths.node[piece]) if piece not in lies else -1
         source, place = dag.source(node) if node >= 0 else ("", -1)
         if source == "events":
             place = int(rows.at[place])
@@ -331,6 +343,8 @@ def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths) -> pd.DataFrame:
         on, name = (str(labels[codes[place]]) for codes, labels in labels_of[source]) if source else (None, None)
         times = int(paths.start[piece]), int(paths.end[piece]), int(length[piece])
         part_name = PARTS[Part(int(paths.part[piece]))]
+        if piece in lies:
+            on, name = lies[piece].on, str(lies[piece])
         if part_name == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
             name = f"until {name}"
         rows_of_path.append(

@@ -36,7 +36,8 @@ class Paths:
 
     `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_op`: how long each op
     itself was on a path, by its number. The q pieces of the steps that were asked for, each step's from the last to the
-    first: `step`, `node` (-1: none), `part`, `start`, `end` (q,).
+    first: `step`, `node` (-1: none), `part`, `start`, `end` (q,); what nothing explains is of the node that it held up,
+    or that had ended before it.
     """
 
     parts: Column
@@ -114,7 +115,7 @@ def walk_paths(
                 if i >= 0 and at_end:
                     low = min(end[i], finish[run])
                     if low < moment:
-                        part_of[n], owner[n], since[n] = unexplained, -1, low
+                        part_of[n], owner[n], since[n] = unexplained, i, low
                         moment, n = low, n + 1
                     low -= length[base + x]
                     if low < moment:
@@ -127,11 +128,11 @@ def walk_paths(
                 if i >= 0:
                     best, low = cause[q], max(start[i], begin[run])
                     if low < moment:
-                        part_of[n], owner[n], since[n] = unexplained, -1, low
+                        part_of[n], owner[n], since[n] = unexplained, i, low
                         moment, n = low, n + 1
                     low -= gap[q] + slack[q]
                     if low < moment:
-                        part_of[n], owner[n], since[n] = (in_queue, i, low) if gap[q] > 0 else (unexplained, -1, low)
+                        part_of[n], owner[n], since[n] = (in_queue if gap[q] > 0 else unexplained), i, low
                         moment, n = low, n + 1
                     if cause_kind[q] == 1:
                         part, low = latency, low - delay[q]
@@ -142,7 +143,7 @@ def walk_paths(
                         part_of[n], owner[n], since[n] = part, i, low
                         moment, n = low, n + 1
                 if best < 0:
-                    part_of[n], owner[n], since[n] = unexplained, -1, s
+                    part_of[n], owner[n], since[n] = unexplained, i, s
                     n += 1
                 for r in range(n):
                     low = max(since[r], s)

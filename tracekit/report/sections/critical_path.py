@@ -9,10 +9,12 @@ from tracekit.analysis.critical_path.graph import DEPENDENCIES
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import change, percent, quantity, time
+from tracekit.units import change, percent, quantity, short, time
 
 # Smaller shares of a path, and smaller savings, are not worth a word.
 _WORTH = 0.01
+# So many stretches without an explanation are named, and so many characters of what they lie between.
+_STRETCHES, _NAME = 3, 48
 # So many parts of the path stand in its sentence.
 _PARTS = 4
 _REMOVED = {
@@ -31,7 +33,13 @@ def section(result: CriticalPath) -> Section:
     return Section(
         "critical_path",
         "Critical path",
-        (_composition(result, at, step), *_savings(result, at, step), *_busy(result), *result.notes),
+        (
+            _composition(result, at, step),
+            *_unexplained(result, at, step),
+            *_savings(result, at, step),
+            *_busy(result),
+            *result.notes,
+        ),
         tables=tuple(_tables(result, at, step)),
         data=_data(result),
     )
@@ -51,6 +59,37 @@ def _parts(result: CriticalPath, at: int) -> list[dict[str, Any]]:
 def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
     parts = [f"{percent(row['ratio'])} {row['part']}" for row in _parts(result, at) if row["ratio"] >= _WORTH]
     return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}."
+
+
+def _unexplained(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
+    """Where the largest stretches lie that nothing explains, if they are much of the step's path."""
+    table = result.unexplained[result.unexplained["at"] == at]
+    if step["unexplained_ps"] <= MOST_UNEXPLAINED * step["wall_ps"] or not len(table):
+        return []
+    where: dict[str, tuple[int, int]] = {}
+    for row in records(table):
+        words = _stretch(row)
+        stretches, sum_ps = where.get(words, (0, 0))
+        where[words] = stretches + 1, sum_ps + row["time_ps"]
+    largest = sorted(where.items(), key=lambda item: -item[1][1])[:_STRETCHES]
+    each = [
+        f"{time(sum_ps)}{f' in {stretches} stretches' if stretches > 1 else ''} {words}"
+        for words, (stretches, sum_ps) in largest
+        if sum_ps >= _WORTH * step["wall_ps"]
+    ]
+    return [f"Nothing in the trace explains these stretches of it: {'; '.join(each)}."] if each else []
+
+
+def _stretch(row: dict[str, Any]) -> str:
+    """Where a stretch lies, in words."""
+    name = {key: short(row[key], _NAME) for key in ("after", "until", "during", "span") if not pd.isna(row[key])}
+    if row["waits"]:
+        return f"while {row['span_on']} waited in {name['span']}"
+    if "during" in name:
+        return f"on {row['on']} in {name['during']}, which waited for something that the trace does not tell"
+    calls = f"between {name['after']} and {name['until']}" if {"after", "until"} <= name.keys() else ""
+    calls = calls or (f"after {name['after']}" if "after" in name else f"before {name['until']}")
+    return f"on {row['on']} {calls}" + (f", inside {name['span']}" if "span" in name else "")
 
 
 def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
@@ -182,6 +221,7 @@ def _data(result: CriticalPath) -> dict[str, object]:
         "composition": plain(result.composition[result.composition["at"] < most]),
         "total": plain(result.total),
         "path": plain(result.path),
+        "unexplained": plain(result.unexplained),
         "what_if": plain(result.what_if),
         "step_what_if": plain(result.step_what_if[result.step_what_if["at"] < most]),
         "edges": plain(result.edges),
