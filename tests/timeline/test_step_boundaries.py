@@ -3,7 +3,6 @@
 import pytest
 
 from tests.stepped import annotations, boundaries, join, steps_of, table, work
-from tracekit.timeline.step_marks import series
 
 WINDOW = ("step", "start_ps", "end_ps")
 
@@ -303,22 +302,6 @@ class TestAnnotations:
         )
         steps = boundaries(work(("gpu:0", "compute", 2, 8, 1)), spans)
         assert table(steps, "compile_ps") == [(8,), (4,), (0,), (3,)]
-
-
-@pytest.mark.parametrize(
-    ("name", "bare"),
-    [
-        ("ProfilerStep#12", "ProfilerStep"),
-        ("train#step_num=3#", "train"),
-        ("train", "train"),
-        ("step_3", "step"),
-        ("Step 14", "Step"),
-        ("17", "17"),
-        ("#", "#"),
-    ],
-)
-def test_the_name_of_a_series_is_without_the_number(name, bare):
-    assert series(name) == bare
 
 
 class TestGroups:

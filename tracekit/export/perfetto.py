@@ -374,7 +374,7 @@ def _paired(calls: HostCalls) -> HostCalls:
 
 
 def _call_slices(timeline: Timeline, calls: HostCalls, order: Ints, track: Ints) -> Slices:
-    spans, launches = timeline.trace.spans, timeline.trace.launches
+    spans, launches = timeline.spans, timeline.trace.launches
     step, has_step = _numbers(spans["step"], calls.span)
     is_phase = _codes(spans["tracekit"], calls.span) >= 0
     bits = _PHASE * is_phase + _STEP * has_step + _LAUNCH * (calls.launch >= 0)

@@ -115,7 +115,7 @@ def contents(source: Source) -> Contents:
         runs=trace.runs,
         clocks=_clocks(trace, of_host),
         devices=_devices(timeline, of_host),
-        spans=_spans(trace.spans),
+        spans=_spans(timeline.spans),
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by=_known_by(timeline),

@@ -1,6 +1,5 @@
 """What tells the steps of a run: annotations of the host, XProf's step groups, or the executions of one program."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows, clock_of_hosts
+from tracekit.vocabulary.step_names import series
 
 # Of which step a row is, where it is of none that is known.
 UNKNOWN, BEFORE, AFTER = -1, -2, -3
@@ -138,12 +138,6 @@ def _by_marker(spans: pd.DataFrame, place: NDArray[np.int64]) -> Mapping[Marker,
     return times_of
 
 
-def series(name: str) -> str:
-    """The name without its step's number: `ProfilerStep#3`, `train#step_num=3#` and `step_3` recur each step."""
-    stem = re.sub(r"[\s_:-]*\d*$", "", name.partition("#")[0])
-    return stem or name
-
-
 def _occurrences(spans: pd.DataFrame) -> pd.DataFrame:
     """Overlapping spans of one thread, name and number as one, and the others numbered by `occurrence`.
 
@@ -230,7 +224,7 @@ def program_executions(rows: Rows) -> Marks | str:
     executions = group_rows(rows, [rows.device, module, run], is_execution)
     if len(executions.start) == 0:
         return (
-            "No host span has a step number (jax.profiler.StepTraceAnnotation, ProfilerStep, an NVTX step range), and "
+            "No host span has a step number (jax.profiler.StepTraceAnnotation, ProfilerStep, a range `step 3`), and "
             "no device event names its step group or its program's execution, so the steps are not known."
         )
     clock_of, clocks = _clocks(rows)

@@ -14,6 +14,7 @@ from tracekit import intervals as iv
 from tracekit.intervals import Intervals
 from tracekit.readers import read
 from tracekit.timeline.instances import CollectiveInstances, match
+from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import StepBoundaries, boundaries
 from tracekit.timeline.syncs import Syncs, syncs
@@ -110,13 +111,20 @@ class Timeline:
         return match(self.rows)
 
     @part
+    def spans(self) -> pd.DataFrame:
+        """The spans of the trace (SPAN_COLUMNS), with the step of those that their name tells to be one."""
+        if self.windows is not None:
+            return self.whole.spans
+        return step_spans(self.rows, self.trace.spans, self.trace.launches)
+
+    @part
     def steps(self) -> StepBoundaries:
         """Where each step begins and ends; `steps.step_of` (n,) is the step of each row, -1 for none.
 
         Windows are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
         nothing in it.
         """
-        spans = self.trace.spans
+        spans = self.spans
         if self.windows is None:
             return boundaries(self.rows, spans, self.launch, self.trace.launches)
         spans = spans_inside(spans, _by_clock(self.windows), clock_of_hosts(self.whole.rows))

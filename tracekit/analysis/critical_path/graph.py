@@ -195,7 +195,7 @@ def _sources(timeline: Timeline) -> _Sources:
     rows, trace = timeline.rows, timeline.trace
     queues = queue_order(rows)
     waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
-    host = calls(rows, timeline.launch, trace.launches, (trace.spans, trace.host_work), trace.syncs.iloc[waiting])
+    host = calls(rows, timeline.launch, trace.launches, (timeline.spans, trace.host_work), trace.syncs.iloc[waiting])
     returns = np.flatnonzero(host.awaited_row >= 0)
     first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
     return _Sources(timeline, queues, host, waiting, returns, first)

@@ -34,6 +34,7 @@ from tracekit.trace import OP_COLUMNS
 from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.host_calls import step_number
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.step_names import named_step
 
 _TABLE = "NVTX_EVENTS"
 # Ids of ENUM_NSYS_EVENT_TYPE, the same in every version: ranges of one thread, ranges from any to any thread, the same
@@ -182,12 +183,14 @@ def _framework(calls: Calls, ranges: Ranges) -> pd.Categorical:
     Steps, and what XLA marks for the profiler, are no operations. PyTorch's names lose the numbers that differ from
     call to call (`aten::mm, op_id = 12, seq = 4`).
     """
-    is_mark = [
-        step_number(name) is not None or any(pattern.search(name) for pattern in _XLA.values()) for name in ranges.names
-    ]
+    is_mark = [_is_step(name) or any(pattern.search(name) for pattern in _XLA.values()) for name in ranges.names]
     label = [None if mark else _CALL.sub("", name) for name, mark in zip(ranges.names, is_mark, strict=True)]
     pushed = select(ranges, ranges.pushed & np.array([text is not None for text in label], bool)[ranges.name])
     return categorical([*label, None], np.append(pushed.name, len(label))[_enclosing(calls, pushed)])
+
+
+def _is_step(name: str) -> bool:
+    return step_number(name) is not None or named_step(name) is not None
 
 
 def _xla(calls: Calls, ranges: Ranges) -> dict[str, pd.Categorical]:

@@ -1,0 +1,93 @@
+"""Which spans are steps by what they are called: those that say so, or the one name that counts."""
+
+import pandas as pd
+import pytest
+
+from tests.stepped import annotations, boundaries, join, steps_of, table, timeline, work
+
+WORK = work(*(("gpu:0", "compute", at, at + 5, at) for at in range(0, 60, 10)))
+
+
+def named(*marks: tuple, **where) -> pd.DataFrame:
+    """Rows of (name, start, end) as spans without a step of their own."""
+    return annotations(*((name, None, start, end) for name, start, end in marks), **where)
+
+
+def numbers(spans: pd.DataFrame, frames=WORK) -> list[int | None]:
+    """The step of each span."""
+    return [None if pd.isna(step) else int(step) for step in timeline(frames, spans).spans["step"]]
+
+
+@pytest.mark.parametrize("text", ["step {}", "iteration{}", "iter: {}", "epoch 3 step {}", "trainer:step_{:04}"])
+def test_spans_that_say_that_they_are_steps_are_some(text):
+    spans = named(*((text.format(number), 10 * number, 10 * number + 9) for number in range(2, 5)))
+    assert numbers(spans) == [2, 3, 4]
+    steps = boundaries(WORK, spans)
+    assert table(steps, "step", "marked_by") == [(2, "annotation"), (3, "annotation"), (4, "annotation")]
+    assert steps_of(steps, WORK) == [-1, -1, 0, 1, 2, -1]
+
+
+def test_the_steps_of_several_epochs_stand_in_order():
+    spans = named(*((f"epoch {epoch} step {step}", 20 * epoch + 10 * step, 20 * epoch + 10 * step + 9)
+                    for epoch in range(3) for step in range(2)))  # fmt: skip
+    assert table(boundaries(WORK, spans), "name", "step") == [("step", 0), ("step", 1)] * 3
+
+
+def test_a_profilers_own_steps_are_trusted_more_than_names():
+    spans = join([annotations(("ProfilerStep#1", 1, 0, 30)), named(("step 7", 1, 9), ("step 8", 10, 19))])
+    assert numbers(spans) == [1, None, None]
+
+
+def test_a_phase_is_no_step_whatever_it_is_called():
+    spans = named(("step 1", 0, 9), ("step 2", 10, 19)).assign(tracekit=pd.Categorical(["phase", "phase"]))
+    assert numbers(spans) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["request 5", "request 6", "request 7"], [5, 6, 7]),
+        (["a1 of 3", "a2 of 3", "a3 of 3"], [1, 2, 3]),
+        (["request 5", "request 6"], [None] * 2),  # twice is no habit
+        (["request 5", "request 7", "request 8"], [None] * 3),  # counts not by one
+        (["request 5", "request 5", "request 6"], [None] * 3),
+        (["pair 1 1", "pair 2 2", "pair 3 3"], [None] * 3),  # two numbers grow
+        (["layer 1", "layer 2", "layer 3"], [None] * 3),  # parts of a model
+        (["forward", "forward", "forward"], [None] * 3),
+    ],
+)
+def test_a_name_counts_if_one_number_of_it_grows_by_one_three_times(texts, told):
+    spans = named(*((text, 20 * place, 20 * place + 18) for place, text in enumerate(texts)))
+    assert numbers(spans) == told
+
+
+def test_spans_that_overlap_on_their_thread_count_nothing():
+    assert numbers(named(("request 1", 0, 25), ("request 2", 20, 45), ("request 3", 40, 60))) == [None] * 3
+
+
+def test_of_names_that_count_the_outermost_does_but_no_epoch():
+    requests = [(f"request {place}", 20 * place, 20 * place + 18) for place in range(3)]
+    copies = [(f"copy of {place}", 20 * place + 1, 20 * place + 6) for place in range(3)]
+    epochs = [(f"epoch {place}", 20 * place - 1, 20 * place + 19) for place in range(3)]
+    assert numbers(named(*requests, *copies, *epochs)) == [0, 1, 2] + [None] * 6
+    assert numbers(named(*epochs)) == [0, 1, 2]
+
+
+def test_a_name_that_counts_beside_the_work_is_of_no_step():
+    assert (
+        numbers(named(*((f"request {place}", 100 + 20 * place, 110 + 20 * place) for place in range(3)))) == [None] * 3
+    )
+
+
+def test_a_name_counts_on_each_thread_for_itself_whatever_numbers_tell_the_threads_apart():
+    parts = [
+        named(*((f"job {rank}: request {place}", 20 * place, 20 * place + 18) for place in range(3)), process=str(rank))
+        for rank in range(2)
+    ]
+    assert numbers(join(parts)) == [0, 1, 2, 0, 1, 2]
+
+
+def test_groups_of_the_profiler_are_trusted_more_than_a_name_that_counts():
+    frames = work(*(("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)), group_id=[1, 2, 3])
+    spans = named(*((f"request {place}", 10 * place, 10 * place + 9) for place in range(3)))
+    assert numbers(spans, frames) == [None] * 3

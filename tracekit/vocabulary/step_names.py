@@ -1,0 +1,67 @@
+"""Names of host spans that say that they are steps, or that something is counted, as people and libraries write them.
+
+JAX and TensorFlow annotate steps with a number of its own (`StepTraceAnnotation("train", step_num=3)`, as MaxText does:
+https://github.com/AI-Hypercomputer/maxtext, train.py), PyTorch's profiler as `ProfilerStep#3`: that is
+host_calls.step_number. Others only name a range: `step 3`, `iteration3` (the recipe of
+https://dev-discuss.pytorch.org/t/using-nsight-systems-to-profile-gpu-workload/59), `iter_3`, `Step: 3`, `step=3`,
+`Batch 3`, `## step_3 ##`, `train_step_3` (StepTraceAnnotation without a number in MaxDiffusion), `epoch 3 step 4`.
+"""
+
+import re
+from collections.abc import Sequence
+
+# Before the number of a step: what kind of loop it is of, its rank, its epoch.
+_LOOP = (
+    "train|training|eval|evaluation|val|valid|validation|test|infer|inference|predict|prediction|decode|generate|"
+    "warm-?up|profile|profiled|global|main|model|loop|opt|optimizer|iteration|step"
+)
+_WHERE = r"(?:(?:rank|epoch|ep)[\s_:=#-]*\d+[\W_]*)*"
+_STEP = re.compile(
+    rf"(?:[^:]*:)?[\W_]*{_WHERE}(?:(?:{_LOOP})[\W_]*)*{_WHERE}"
+    r"(?:steps?|iterations?|iters?|it|batch|batch_?idx|mini-?batch)(?:_?idx|_?num(?:ber)?)?[\s_:=#(\[-]*(\d+)"
+    r"(?:\s*(?:/|of)\s*\d+)?[\W_]*",
+    re.IGNORECASE,
+)
+_HINT = re.compile(r"(?i)(?:step|it|batch)\D*\d")
+# What is numbered because there are several of it at once, or as a part of a model, and no time that recurs.
+_PLACE = re.compile(
+    r"(?i)layer|block|module|stage|expert|bucket|chunk|shard|worker|thread|stream|device|replica|param|kernel|gemm|conv"
+    r"|(?<![a-z])(?:head|rank|[gt]pu|node|slice|tile|core|lane|queue|simplification)s?(?![a-z])"
+)
+# Numbers that PyTorch's emit_nvtx gives to every call (`aten::mm, op_id = 12, seq = 4`), that XLA gives to ops
+# (`fusion.3`, `Thunk:#hlo_op=…#`), and names of C++ and Python.
+_CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = |\.\d+$|::|#.*=.*#|^\$|\(.*\)|\.py\b|/")
+_NUMBER = re.compile(r"\d+")
+_EPOCH = re.compile(r"(?i)epoch")
+# What stands in the name of a step beside it, and the number at its end.
+_PART = re.compile(r"(?i)[\[(]?(?<![a-z])(?:rank|epoch|ep)[\s_:=#-]*\d+[\s_,;:)\]-]*")
+_END = re.compile(r"[\s_:=#(\[-]*\d*(?:\s*(?:/|of)\s*\d+)?[\])\s#]*$")
+
+
+def named_step(name: str) -> int | None:
+    """The number of the step that a span of this name says it is: `step 3`, `iteration3`, `epoch 3 step 4`; else
+    None."""
+    match = _STEP.fullmatch(name) if _HINT.search(name) else None
+    return int(match[1]) if match and len(match[1]) < 19 else None
+
+
+def counters(name: str) -> tuple[str, Sequence[int]] | None:
+    """The name with `#` for each number, and the numbers, if one of them may count something that recurs: `request 7`,
+    `forward of sample 12`; None where the name has no number, or one of a place or a call (`layer_3`, `fusion.3`)."""
+    if not any(map(str.isdigit, name)) or _PLACE.search(name) or _CALL.search(name):
+        return None
+    numbers = _NUMBER.findall(name)
+    return (_NUMBER.sub("#", name), [int(number) for number in numbers]) if max(map(len, numbers)) < 19 else None
+
+
+def is_epoch(template: str) -> bool:
+    """Whether a name is of a whole pass over the data, of which a step is a part."""
+    return bool(_EPOCH.search(template)) and named_step(template.replace("#", "1")) is None
+
+
+def series(name: str) -> str:
+    """What the steps of a run have in common in their names: `ProfilerStep#3`, `train#step_num=3#`, `step_3`, `Step 14`
+    and `epoch 3 step 4` without their numbers."""
+    bare = _PART.sub("", name) if named_step(name) is not None else name
+    stem = _END.sub("", bare.strip(" #").partition("#")[0] or bare)
+    return stem or name
