@@ -179,8 +179,10 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
 def _pieces(result: CriticalPath, at: int, step: dict[str, Any], of_step: str) -> Table:
     """The longest pieces of one step's path; what is on no device is on a thread of the host."""
 
+    devices = set(result.latency["device"])
+
     def place(row: dict[str, Any]) -> Instant:
-        return instant(row, row["on"] if row["frame"] == "events" else None, str(step["clock"]))
+        return instant(row, row["on"] if row["on"] in devices else None, str(step["clock"]))
 
     mine = result.path[(result.path["at"] == at) & result.path["name"].notna()]
     ordered = mine.sort_values("time_ps", ascending=False, kind="stable").head(MOST_ROWS)
