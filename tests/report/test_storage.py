@@ -284,7 +284,11 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
         for key in ("replayed_ps", "error_ratio", "without_ps"):
             row.pop(key, None)
     if summary["critical_path"]:
-        assert [summary["critical_path"].pop(key) for key in ("busy_ratio", "queued_ratio")] == [None, None]
+        assert [summary["critical_path"].pop(key) for key in ("busy_ratio", "queued_ratio", "unexplained")] == [
+            None,
+            None,
+            [],
+        ]
     for row in [*path["edges"], *path["what_if"], *path["step_what_if"]]:
         row |= {key: KEYS_OF_WORDS.get(row[key], row[key]) for key in ("edge", "what") if key in row}
     for counts_of in [*(kind for device in saved["devices"] for kind in device["kinds"].values()), *saved["guessed"]]:
