@@ -54,8 +54,7 @@ def trace(rows: pd.DataFrame, marks: pd.DataFrame | None = None, **more) -> Trac
 
 def with_instances(timeline: Timeline, instance: ArrayLike) -> Timeline:
     """`timeline`, with the instance (n,) of a collective that each row is of, -1 for none, whatever its events say."""
-    nothing = np.zeros(0, np.int64)
-    timeline.once(
-        "collectives", lambda: CollectiveInstances(np.array(instance, np.int64), nothing, nothing, nothing, (), ())
-    )
+    numbers, nothing = np.array(instance, np.int64), np.zeros(0, np.int64)
+    complete = np.ones(int(numbers.max(initial=-1)) + 1, bool)
+    timeline.once("collectives", lambda: CollectiveInstances(numbers, nothing, nothing, nothing, complete, (), ()))
     return timeline

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.advice import Advice, Finding
     from tracekit.analysis.bandwidth import Bandwidth
     from tracekit.analysis.collectives import Collectives
+    from tracekit.analysis.completeness import Completeness
     from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
     from tracekit.analysis.idle import Idle
@@ -50,6 +51,7 @@ _NAMES = {
     "analysis.advice": "Advice Finding",
     "analysis.bandwidth": "Bandwidth",
     "analysis.collectives": "Collectives",
+    "analysis.completeness": "Completeness",
     "analysis.critical_path.critical_path": "CriticalPath",
     "analysis.explain": "Explanation explain",
     "analysis.idle": "Idle",
@@ -91,6 +93,7 @@ __all__ = [
     "CollectiveInstances",
     "Collectives",
     "Column",
+    "Completeness",
     "CriticalPath",
     "DeviceUnions",
     "Diagnosis",

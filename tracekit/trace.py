@@ -102,6 +102,16 @@ HOST_COLUMNS: Mapping[str, Any] = {
     "clock": "category",
     "shift_ps": "Int64",
     "residual_ps": "Int64",
+    "world_size": "Int64",
+}
+# What a file shows to be missing from it: `lost` of `total`, each null where the file does not count it, and what says
+# so, mostly in the profiler's own words.
+LOSS_COLUMNS: Mapping[str, Any] = {
+    "host": "category",
+    "what": "category",
+    "lost": "Int64",
+    "total": "Int64",
+    "evidence": "category",
 }
 
 _FRAMES: Mapping[str, Mapping[str, Any]] = {
@@ -114,6 +124,7 @@ _FRAMES: Mapping[str, Mapping[str, Any]] = {
     "operands": OPERAND_COLUMNS,
     "devices": DEVICE_COLUMNS,
     "hosts": HOST_COLUMNS,
+    "losses": LOSS_COLUMNS,
 }
 
 
@@ -150,9 +161,10 @@ class Trace:
     launches and waits compare its clock with its host's, by how much and with which drift from their middle on its
     times were shifted, or why they cannot be compared. `hosts`: one row per file that was read (HOST_COLUMNS): Unix
     time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, by how much its times
-    were shifted to fit that clock, and what difference is left. `notes`: everything a reader dropped, repaired, guessed
-    or could not align. `runs`: the profiler runs found at `source`, the one that was read first. `capture`: what
-    `capture.json` beside the trace says, or None.
+    were shifted to fit that clock, and what difference is left; how many ranks its job had. `losses`: what a file shows
+    to be missing from it (LOSS_COLUMNS). `notes`: everything a reader dropped, repaired, guessed or could not align.
+    `runs`: the profiler runs found at `source`, the one that was read first. `capture`: what `capture.json` beside the
+    trace says, or None.
     """
 
     events: pd.DataFrame
@@ -164,6 +176,7 @@ class Trace:
     operands: pd.DataFrame = field(default_factory=lambda: _empty("operands"))
     devices: pd.DataFrame = field(default_factory=lambda: _empty("devices"))
     hosts: pd.DataFrame = field(default_factory=lambda: _empty("hosts"))
+    losses: pd.DataFrame = field(default_factory=lambda: _empty("losses"))
     notes: tuple[str, ...] = ()
     source: str = ""
     format: str = ""

@@ -101,6 +101,8 @@ def advice(
 
     `why` is its explanation, `whole` what ran in the whole trace, and `inside` what ran in each phase.
     """
+    if why.completeness.rows:
+        return by_cost(timeline, [])
     cells = whole.partition
     if timeline.windows is not None:
         # A device that does nothing in any compared phase is not what they compare.
@@ -141,10 +143,12 @@ def exposed_collectives(partition: pd.DataFrame, collectives: Collectives) -> Fi
     if share < EXPOSED_COLLECTIVES or 2 * waited_ps > cost:
         return None
     worst = int(np.argmax((exposed / partition["window_ps"]).to_numpy()))
-    evidence = {
+    evidence: dict[str, Any] = {
         "device": str(partition["device"].iloc[worst]),
         "most": float((exposed / partition["window_ps"]).iloc[worst]),
     }
+    if collectives.alone:
+        evidence["unknown_waiting"] = True
     return Finding("exposed_collectives", cost, share, evidence)
 
 

@@ -103,6 +103,8 @@ DEVIATIONS = 3.0
 # A smaller share of the window, lost by each of the others, is not worth a word.
 WORTH_TELLING = 0.01
 
+_NOT_ALL = "not seen on all its ranks, so its waiting is not known"
+
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -137,15 +139,16 @@ class _Members:
     """The c rows of collectives by instance, then device; columns have shape (c,) unless said, times are in ps.
 
     `at` is the place of each in Rows. `first` (m,) is where the rows of each of the m instances begin, `size` how many
-    the row's instance has. `wait` is the time from the row's own start to `last_start`, the last start in its instance,
-    or to its own end where the device left before. `late` tells the rows that started last, `lates` how many those are.
-    `hidden` is what of its time inside the window ran behind its device's compute, `exposed` what ran beside it, and
-    `exposed_wait` what of its wait did.
+    the row's instance has, `shared` whether those are several, and all that take part. `wait` is the time from the
+    row's own start to `last_start`, the last start in its instance, or to its own end where the device left before.
+    `late` tells the rows that started last, `lates` how many those are. `hidden` is what of its time inside the window
+    ran behind its device's compute, `exposed` what ran beside it, and `exposed_wait` what of its wait did.
     """
 
     at: Column
     first: Column
     size: Column
+    shared: Mask
     device: Column
     start: Column
     end: Column
@@ -178,27 +181,28 @@ class _Members:
         return np.where(self.late, sums // self.lates + (turn < sums % self.lates), 0)
 
 
-def collectives(timeline: Timeline) -> Collectives:
-    """What each instance, device and kind of collective cost.
+def collectives(timeline: Timeline, missing: str = "") -> Collectives:
+    """What each instance, device and kind of collective cost; `missing` says which ranks are not in the trace.
 
     Times are in ps, bandwidths in bytes per second. Hidden and exposed time is what lies inside the timeline's windows,
     behind or beside the device's own compute; collectives that ran at once on a device count each. An instance of which
-    the trace shows one device alone has no wait, skew, transfer or last device; its bandwidth, and that of one of which
-    some ranks are not shown, is a lower bound (`at_least`).
+    the trace does not show all ranks has no wait, skew, transfer or last device, since another may have come later; its
+    bandwidth is a lower bound (`at_least`).
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():
         table, by_device, by_op, total = map(frame, (COLLECTIVE_COLUMNS, DEVICE_COLUMNS, OP_COLUMNS, TOTAL_COLUMNS))
         return Collectives(table, by_device, by_op, total, "", (), "The trace holds no collectives.")
-    members = _members(rows, instances.instance, unions)
+    members = _members(rows, instances, unions)
     table = _table(rows, members, instances)
     by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
-    alone = _unknown_waiting(table, by_device)
+    alone = _unknown_waiting(by_device, missing)
     return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
 
 
-def _members(rows: Rows, instance: Column, unions: Unions) -> _Members:
-    """The rows of collectives, of which there is at least one; `instance` (len(rows),) is -1 for other rows."""
+def _members(rows: Rows, instances: CollectiveInstances, unions: Unions) -> _Members:
+    """The rows of collectives, of which there is at least one."""
+    instance = instances.instance
     at = np.flatnonzero(instance >= 0)
     at = at[np.argsort(instance[at], kind="stable")]
     first = np.flatnonzero(np.diff(instance[at], prepend=-1))
@@ -220,6 +224,7 @@ def _members(rows: Rows, instance: Column, unions: Unions) -> _Members:
         at=at,
         first=first,
         size=np.repeat(sizes, sizes),
+        shared=np.repeat((sizes > 1) & instances.complete, sizes),
         device=device,
         start=start,
         end=end,
@@ -245,7 +250,7 @@ def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.
     events_at = rows.at[members.at]
     first_event = events_at[members.first]
     size = members.size[members.first]
-    is_shared = size > 1
+    is_shared = members.shared[members.first]
     start, end = members.over(np.minimum, members.start), members.over(np.maximum, members.end)
     last_start = members.last_start[members.first]
     stated_wait = rows.events["wait_ps"].array.take(events_at)
@@ -281,11 +286,12 @@ def _table(rows: Rows, members: _Members, instances: CollectiveInstances) -> pd.
         "exposed_ps": members.over(np.add, members.exposed),
         "bytes": _nullable(largest, largest >= 0),
     }
-    time = end - np.where(is_shared, last_start, start)
-    return frame(
-        COLLECTIVE_COLUMNS,
-        data | rates(instances.operations, instances.operation, largest, time, instances.ranks, size),
-    )
+    time = end - last_start
+    data |= rates(instances.operations, instances.operation, largest, time, instances.ranks, size)
+    unseen = (size > 1) & ~is_shared
+    texts = [f"{_NOT_ALL}; {reason}" if reason else _NOT_ALL for reason in data["reason"][unseen]]
+    data["reason"][unseen] = texts
+    return frame(COLLECTIVE_COLUMNS, data)
 
 
 def _ops(rows: Rows, places: Column) -> NDArray[np.object_]:
@@ -305,7 +311,7 @@ def _last_device(rows: Rows, members: _Members) -> NDArray[np.object_]:
     place = members.over(np.maximum, np.where(members.late, members.device, -1))
     names = np.array([*rows.devices, None], object)
     return np.asarray(
-        names[np.where((members.lates == 1)[members.first] & (members.size > 1)[members.first], place, -1)], object
+        names[np.where((members.lates == 1)[members.first] & members.shared[members.first], place, -1)], object
     )
 
 
@@ -362,10 +368,10 @@ def _by_device(rows: Rows, members: _Members, has_last: Mask, unions: Unions) ->
     `has_last` (m,): whether one device was last in the instance.
     """
     cost, exposed_cost = members.cost(members.wait), members.cost(members.exposed_wait)
-    is_single, has_one_last = members.size == 1, members.each(has_last)
+    has_one_last = members.each(has_last)
     data = []
     for device, device_members in _by_number(members.device):
-        shared_members = device_members[~is_single[device_members]]
+        shared_members = device_members[members.shared[device_members]]
         chance = 1 / members.size[shared_members[has_one_last[shared_members]]]
         last_count = int((members.late & has_one_last)[shared_members].sum())
         window = iv.total(unions.windows.get(rows.clocks[device], iv.EMPTY))
@@ -406,7 +412,7 @@ def straggles(times_last: int, chance: NDArray[np.float64], held_up_ratio: float
 
 def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
     """One row per category, number of ranks and size, the one that took most device time first."""
-    is_shared = (table["devices"] > 1).to_numpy()
+    is_shared = members.shared[members.first]
     sizes = table["bytes"].to_numpy(np.int64, na_value=0)
     power = np.where(sizes > 0, np.int64(1) << np.maximum(np.frexp(sizes.astype(float))[1] - 1, 0), 0)
     keyed = table.assign(
@@ -429,7 +435,7 @@ def _by_op(members: _Members, table: pd.DataFrame) -> pd.DataFrame:
 
 def _total(members: _Members) -> pd.DataFrame:
     """All collectives in one row; the wait's ratio is over the device time of those seen on several devices."""
-    is_shared = members.size > 1
+    is_shared = members.shared
     waiting = iv.sum_exactly(members.wait[is_shared])
     shared_ps = iv.sum_exactly((members.end - members.start)[is_shared])
     row = {
@@ -447,10 +453,12 @@ def _total(members: _Members) -> pd.DataFrame:
     return frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 
 
-def _unknown_waiting(table: pd.DataFrame, by_device: pd.DataFrame) -> str:
-    """Why nothing is known of waiting; "" if it is."""
-    if (table["devices"] > 1).any():
+def _unknown_waiting(by_device: pd.DataFrame, missing: str) -> str:
+    """Why nothing is known of waiting; "" if it is of some."""
+    if by_device["n"].any():
         return ""
+    if missing:
+        return missing
     unknown = "waiting, skew and stragglers cannot be computed"
     if len(by_device) == 1:
         return f"The trace shows the collectives of one device only: {unknown} from one rank alone."

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tracekit import notebook
 from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
+from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
@@ -20,6 +21,7 @@ from tracekit.units import quantity
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
+    "completeness": ("losses", "what lost total"),
     "critical_path": ("total", "part time_ps ratio"),
     "steps": ("summary", "name counted median_ps spread"),
     "offenders": ("table", "what device cost_ps ratio"),
@@ -40,16 +42,29 @@ class Task(NamedTuple):
 
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
+    Task("completeness", completeness),
     Task("steps", steps),
-    Task("critical_path", lambda timeline, steps: critical_path(timeline, steps.table), ("steps",)),
-    Task("collectives", collectives),
-    Task("idle", idle),
+    Task(
+        "critical_path",
+        lambda timeline, completeness, steps: withheld(
+            completeness.rows, lambda whole: critical_path(whole, steps.table), timeline
+        ),
+        ("completeness", "steps"),
+    ),
+    Task(
+        "collectives",
+        lambda timeline, completeness: collectives(timeline, completeness.waiting),
+        ("completeness",),
+    ),
+    Task("idle", lambda timeline, completeness: withheld(completeness.rows, idle, timeline), ("completeness",)),
     Task(
         "offenders",
-        lambda timeline, idle, collectives, steps: offenders(timeline, idle.gaps, collectives.table, steps.table),
-        ("idle", "collectives", "steps"),
+        lambda timeline, completeness, idle, collectives, steps: withheld(
+            completeness.rows, lambda whole: offenders(whole, idle.gaps, collectives.table, steps.table), timeline
+        ),
+        ("completeness", "idle", "collectives", "steps"),
     ),
-    Task("launches", launches),
+    Task("launches", lambda timeline, completeness: withheld(completeness.rows, launches, timeline), ("completeness",)),
     Task("bandwidth", bandwidth),
 )
 
@@ -64,6 +79,7 @@ class Explanation:
 
     devices: int
     rows: int | None
+    completeness: Completeness
     steps: Steps
     collectives: Collectives
     idle: Idle

@@ -82,7 +82,7 @@ def analyse(
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
-    of_whole = lacking or verdict.whole(whole, cores)
+    of_whole = lacking or verdict.whole(whole, cores, is_partial=bool(why.completeness.rows))
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,

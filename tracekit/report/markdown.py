@@ -11,6 +11,8 @@ _NAME = 60
 def markdown(report: Report, figure: str | None = None) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
     lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
+    if report.missing and report.missing.sentences:
+        lines += _section(report.missing)
     lines += [f"![Timeline]({figure})", ""] if figure else []
     lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.labelled_verdicts] + [""]
     if first := highlights(report.sections):

@@ -19,6 +19,7 @@ from tracekit.columns import records
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
+from tracekit.report.sections import completeness as missing
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
 from tracekit.timeline.unions import CELLS
@@ -101,10 +102,17 @@ class Report:
         return classification(self.known_by, self.guessed)
 
     @property
+    def missing(self) -> Section | None:
+        """What the trace does not hold; None where nothing is known to be missing."""
+        return next((section for section in self.sections if section.key == "completeness"), None)
+
+    @property
     def evidence(self) -> list[Section]:
-        """The sections for which the trace has evidence, and how kernels were classified."""
+        """The sections for which the trace has evidence, and how kernels were classified; without what is missing,
+        which stands before all of them."""
         kinds = self.classification
-        return [*(section for section in self.sections if not section.lacking), *([kinds] if kinds else [])]
+        there = [section for section in self.sections if not section.lacking and section is not self.missing]
+        return [*there, *([kinds] if kinds else [])]
 
     @property
     def scope(self) -> str:
@@ -146,6 +154,7 @@ class Report:
             "phases": [_phase(self, row) for row in records(self.phases.table)],
             "verdict": self.verdict,
             "verdicts": self.verdicts,
+            "completeness": missing.data(self.explanation.completeness),
             "important": [*map(in_one_line, highlights(self.sections))],
             "compared": list(self.compared),
             **{section.key: None if section.lacking else section.data for section in self.sections},
@@ -176,6 +185,7 @@ class Report:
         lacking = [f"{section.title}: {section.lacking}" for section in self.sections if section.lacking]
         return notebook.block(
             notebook.heading("Report", self.headline),
+            notebook.bullets(self.missing.sentences) if self.missing else "",
             notebook.bullets([f"{name}: {verdict}" for name, verdict in self.labelled_verdicts]),
             notebook.heading("What matters most") if first else "",
             notebook.sentence(f"Here, {self.scope}") if first and self.scope else "",

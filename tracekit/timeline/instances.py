@@ -44,20 +44,23 @@ class CollectiveInstances:
 
     `instance` (n,): the instance of each row, numbered from 0 by first start, -1 for rows that are no collective. Of
     each of the m instances: `matched_by` (m,), what told it, as the place in MATCHED_BY; `ranks` (m,), how many take
-    part as far as the trace says, else 0; `operation` (m,), what it does, as the place in `operations`. `notes`: what
-    could not be matched, or only under an assumption.
+    part as far as the trace says, else 0; `operation` (m,), what it does, as the place in `operations`; `complete`
+    (m,), whether all that take part have a row in it, so that it is known who was last. `notes`: what could not be
+    matched, or only under an assumption.
     """
 
     instance: Column
     matched_by: Column
     ranks: Column
     operation: Column
+    complete: Mask
     operations: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def match(rows: Rows) -> CollectiveInstances:
-    """The instance of a collective that each row belongs to, with what told it.
+def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
+    """The instance of a collective that each row belongs to, with what told it; `world_size`: how many ranks the job
+    had, None if that is not known.
 
     An instance has at most one row of a device, all on one clock. Rows whose device is unknown (`cpu:?`) have none. A
     row whose peers the trace does not show, or does not prove, is an instance of its own.
@@ -67,7 +70,7 @@ def match(rows: Rows) -> CollectiveInstances:
     instance = np.full(len(rows), -1)
     empty = np.zeros(0, np.int64)
     if len(places) == 0:
-        return CollectiveInstances(instance, empty, empty, empty, (), ())
+        return CollectiveInstances(instance, empty, empty, empty, empty > 0, (), ())
     collectives, operations, ranks, notes = _collective_rows(rows, places)
     instance_of, matched_by = _match(collectives)
     unmatched = (
@@ -89,7 +92,24 @@ def match(rows: Rows) -> CollectiveInstances:
     instance[places] = instance_of
     table = np.zeros((3, m), np.int64)
     table[:, instance_of] = matched_by, ranks, collectives.operation
-    return CollectiveInstances(instance, table[0], table[1], table[2], operations, tuple(notes))
+    complete = _complete(np.bincount(instance_of), table[1], table[2], operations, _all_ranks(rows, world_size))
+    return CollectiveInstances(instance, table[0], table[1], table[2], complete, operations, tuple(notes))
+
+
+def _complete(size: Column, ranks: Column, operation: Column, operations: tuple[str, ...], all_ranks: bool) -> Mask:
+    """Which instances, with `size` (m,) rows, have one of each rank that takes part.
+
+    A send and its recv are two, however many ranks their group has. Where the trace does not tell the `ranks` (m,), all
+    of the job's ranks must be there, and more than one.
+    """
+    lone = np.array([name in _PEER_TO_PEER for name in operations], bool)[operation]
+    known = ranks > 0
+    return np.where(known, size >= np.where(lone, np.minimum(ranks, 2), ranks), (size > 1) & all_ranks)
+
+
+def _all_ranks(rows: Rows, world_size: int | None) -> bool:
+    """Whether a job of so many ranks has them all among the devices with rows; True where the number is not known."""
+    return world_size is None or world_size <= sum(rows.placed)
 
 
 def _collective_rows(rows: Rows, places: Column) -> tuple[CollectiveRows, tuple[str, ...], Column, list[str]]:

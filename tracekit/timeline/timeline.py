@@ -108,7 +108,13 @@ class Timeline:
     @part
     def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
-        return match(self.rows)
+        return match(self.rows, self.world_size)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job had, None where no file says so, or files differ."""
+        sizes = self.trace.hosts["world_size"].dropna().unique()
+        return int(sizes[0]) if len(sizes) == 1 else None
 
     @part
     def spans(self) -> pd.DataFrame:

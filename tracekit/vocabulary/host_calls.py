@@ -56,6 +56,7 @@ _EXECUTION = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Po
 # `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
 _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
+_CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
 # are called alike, and the host's calls in nsys and Kineto.
@@ -204,3 +205,14 @@ def activity_of(name: str) -> Activity | None:
     if not any(hint in lowered for hint in _HINTS):
         return None
     return next((what for what, pattern in _ACTIVITIES if pattern.search(name)), None)
+
+
+def captures(name: str) -> bool | None:
+    """Whether a call of this name begins (True) or ends (False) that launches are recorded into a graph and not run;
+    None of any other.
+
+    https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__STREAM.html: cudaStreamBeginCapture to
+    cudaStreamEndCapture; HIP's and the driver's have the same names.
+    """
+    match = _CAPTURE.match(name)
+    return match[1] == "Begin" if match else None

@@ -71,7 +71,7 @@ def rows(trace, *columns):
 
 
 def hosts(trace):
-    table = trace.hosts.astype(object)
+    table = trace.hosts.drop(columns="world_size").astype(object)
     return table.where(table.notna(), None).values.tolist()
 
 

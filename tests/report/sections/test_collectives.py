@@ -92,7 +92,7 @@ def test_what_could_not_be_matched_is_said():
     result = section_of(*steps(4, 8, late=3), lone)
     assert result.sentences[0].startswith(
         "8 all-reduces and 1 all-gather took 129.0 ms summed over 4 devices, 100 % of it exposed. Of the time of the 8 "
-        "seen on several devices, 75.0 % was waiting"
+        "seen on all their ranks, 75.0 % was waiting"
     )
     assert result.sentences[-1].startswith("Which devices of this trace are the ranks {{0,4},{1,5}} is not known")
     assert result.data["notes"] == [result.sentences[-1]]

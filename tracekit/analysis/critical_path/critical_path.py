@@ -16,8 +16,8 @@ from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
     predictions,
+    refusals,
     scenarios,
-    unknown_copies,
 )
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
@@ -145,6 +145,8 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     what = [Without(), *(without for _, _, without in cases)]
     lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
     unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
+    tried = [case[:2] for case in cases]
+    unknown = refusals(rows, timeline.collectives, paths, wall, tried)
     table = table.assign(
         wall_ps=wall,
         unexplained_ps=unexplained_ps,
@@ -159,7 +161,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         frame(STEP_COLUMNS, table),
         *_composition(paths.parts, wall),
         _path(rows, trace, dag, paths, pieces, lies),
-        *predictions(wall, lengths, unexplained_ps, [case[:2] for case in cases], unknown_copies(rows)),
+        *predictions(wall, lengths, unexplained_ps, tried, unknown),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),

@@ -17,6 +17,7 @@ from tracekit.analysis.critical_path.dependencies import (
 from tracekit.analysis.critical_path.host import Calls, calls
 from tracekit.columns import frame
 from tracekit.jit import loop
+from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline
@@ -83,7 +84,8 @@ class Graph:
     had to end, those of node i in extra[extra_first[i]:extra_first[i + 1]]. -1: none.
 
     `instance` (N,): the collective that a row is a member of, -1 for none. Its transfer begins when its last member has
-    started, at `gate` (m,) ps; `members` (m,) counts them.
+    started, at `gate` (m,) ps; `members` (m,) counts them, 1
+    where others are not in the trace: then a still later one may have held them up.
 
     `order` (N,): the nodes in an order in which each stands behind all that it waits for. `edges` (EDGE_COLUMNS) counts
     what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits of
@@ -159,7 +161,7 @@ def graph(timeline: Timeline) -> Graph:
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
     has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
     launch[row_nodes], latency_ps = _launch_edges(rows, timeline.launch, trace.launches, has_extra, tally)
-    instance[row_nodes], gate, members = _collectives(rows, timeline.collectives.instance, tally)
+    instance[row_nodes], gate, members = _collectives(rows, timeline.collectives, tally)
     device = np.full(len(order), len(rows.devices), np.int16)
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
     kind = np.full(len(order), WORK, np.int8)
@@ -400,11 +402,15 @@ def _launch_edges(
     return call, latency
 
 
-def _collectives(rows: Rows, instance: Column, tally: _Tally) -> tuple[NDArray[np.int32], Column, NDArray[np.int32]]:
-    """The collective of each row (n,), and of each collective the last start and how many rows it has.
+def _collectives(
+    rows: Rows, instances: CollectiveInstances, tally: _Tally
+) -> tuple[NDArray[np.int32], Column, NDArray[np.int32]]:
+    """The collective of each row (n,), and of each collective the last start and how many members it has, 1 where the
+    trace does not hold all.
 
     No member can end before the last has started; where one did, its rows are no collective.
     """
+    instance = instances.instance
     member_rows = np.flatnonzero(instance >= 0)
     collective = instance[member_rows]
     count = int(collective.max(initial=-1)) + 1
@@ -418,7 +424,7 @@ def _collectives(rows: Rows, instance: Column, tally: _Tally) -> tuple[NDArray[n
     tally.count(Dependency.COLLECTIVE, len(in_several), int((~is_wrong[in_several]).sum()))
     collective_of_row = np.maximum(instance, -1).astype(np.int32)
     collective_of_row[member_rows[is_wrong[collective]]] = -1
-    return collective_of_row, gate, members
+    return collective_of_row, gate, np.where(instances.complete, members, 1).astype(np.int32)
 
 
 def _clocks(sources: _Sources) -> tuple[tuple[str, ...], NDArray[np.int16]]:

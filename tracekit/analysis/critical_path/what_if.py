@@ -1,5 +1,6 @@
 """What if some work took no time: what is asked of the steps, and what their replays without it predict."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -11,6 +12,7 @@ from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
+from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
@@ -63,13 +65,18 @@ def scenarios(dag: Graph, plan: Plan, paths: Paths, labels: list[str]) -> list[t
 
 
 def predictions(
-    wall: Column, lengths: Column, unexplained: Column, scenarios: list[tuple[Removed, str | None]], unknown: str
+    wall: Column,
+    lengths: Column,
+    unexplained: Column,
+    scenarios: list[tuple[Removed, str | None]],
+    refusals: Sequence[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The prediction for all steps together, and for each; null where too little of a path is explained.
 
     `wall` and `unexplained` (m,) are the lengths of the steps and of what nothing explains of their paths, `lengths`
     (m, 2 + 2v) those of their replays, first with everything, then without each of the v `scenarios` (what, name), then
-    all of these without the delays that nothing explains; in ps. `unknown`: why nothing can be said of copies, or "".
+    all of these without the delays that nothing explains; in ps. `refusals` (v,): why nothing can be said of each
+    scenario, "" if it can.
     """
     kept, dropped = np.split(lengths, 2, axis=1)
     remaining = wall[:, None] - (kept[:, :1] - kept)
@@ -83,9 +90,9 @@ def predictions(
         otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
         doubt = abs(predicted - otherwise) / wall_sum
         doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
-        unknown_here = unknown if what == Removed.COPIES else ""
-        refused.append(bool(unknown_here or doubtful))
-        refusal = unknown_here or reason or doubtful
+        unknown = refusals[column - 1]
+        refused.append(bool(unknown or doubtful))
+        refusal = unknown or reason or doubtful
         prediction = (None, None, refusal) if refusal else (predicted, predicted / wall_sum, None)
         table_rows.append((what.value, name, wall_sum, *prediction))
     table = frame(WHAT_IF_COLUMNS, table_rows)
@@ -102,6 +109,30 @@ def predictions(
         },
     )
     return table, each_step
+
+
+def refusals(
+    rows: Rows, instances: CollectiveInstances, paths: Paths, wall: Column, tried: list[tuple[Removed, str | None]]
+) -> list[str]:
+    """Why nothing can be said of each scenario, "" if something can.
+
+    A collective of which the trace does not show all ranks may have waited for one of the others: without what ran on
+    these ranks it would have waited no less.
+    """
+    incomplete = np.append(instances.instance >= 0, False)
+    incomplete[:-1][incomplete[:-1]] = ~instances.complete[instances.instance[incomplete[:-1]]]
+    names = {rows.labels("name")[code] for code in np.unique(rows.codes("name")[incomplete[:-1]]).tolist()}
+    share = sum_exactly(paths.parts[:, Part.ALONE_COLLECTIVE]) / sum_exactly(wall)
+    of_all = ""
+    if names and share > MOST_UNEXPLAINED:
+        of_all = f"{percent(share)} of its critical path is in collectives of which the trace does not show all ranks"
+    of_collectives = "the trace does not show all ranks of its collectives, so what they waited for is not known"
+    reasons = []
+    for what, name in tried:
+        is_collective = what in (Removed.COLLECTIVES, Removed.COLLECTIVE_TRANSFERS) or name in names
+        unknown = unknown_copies(rows) if what == Removed.COPIES else of_collectives if names and is_collective else ""
+        reasons.append(unknown or of_all)
+    return reasons
 
 
 def unknown_copies(rows: Rows) -> str:

@@ -105,7 +105,15 @@ def read(document: Document, path: Path) -> Trace:
         syncs=_syncs(document, call_table, events["device"].cat.categories.tolist()),
         ops=ops,
         devices=_devices(document, host, events),
-        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [_origin_ns(document)]}),
+        hosts=frame(
+            HOST_COLUMNS,
+            {
+                "host": [host],
+                "source": [str(path)],
+                "origin_ns": [_origin_ns(document)],
+                "world_size": [_ranks(document)],
+            },
+        ),
         notes=(*document.notes, *notes, *_missing(document, complete, events)),
         source=str(path),
         format="kineto",
@@ -363,7 +371,8 @@ def _ranks(document: Document) -> int | None:
     """The number of ranks that the document says its job had."""
     job = document.head.get("distributedInfo")
     size = job.get("world_size") if isinstance(job, dict) else None
-    return size if isinstance(size, int) else None
+    size = whole(size)
+    return size if size and size > 0 else None
 
 
 DIALECT = Dialect(_is_kineto, read, _ranks)

@@ -21,6 +21,7 @@ from tracekit.trace import (
     HOST_COLUMNS,
     HOST_WORK_COLUMNS,
     LAUNCH_COLUMNS,
+    LOSS_COLUMNS,
     OP_COLUMNS,
     OPERAND_COLUMNS,
     SPAN_COLUMNS,
@@ -78,6 +79,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
         .drop_duplicates("device")
         .reset_index(drop=True),
         hosts=concat(HOST_COLUMNS, [_host(part, clocks[part.host], zero) for part in parts]),
+        losses=table_of(LOSS_COLUMNS, [part.trace.losses for part in parts]),
         notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
@@ -153,6 +155,7 @@ def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
             "clock": [clock.name],
             "shift_ps": [clock.shift_ps],
             "residual_ps": [clock.residual_ps],
+            "world_size": part.trace.hosts["world_size"].head(1) if len(part.trace.hosts) else [None],
         },
     )
 

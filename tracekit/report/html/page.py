@@ -72,13 +72,17 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
     """Key, title and content of everything between the head and the foot, in order."""
     links = TimelineLinks(origins(report), report.clock_of, lead=timeline is not None)
     parts = [("verdict", "Verdict", _verdicts(report))]
+    if (missing := report.missing) and missing.sentences:
+        parts.insert(0, (missing.key, missing.title, _content(missing, report, links)))
     if lines := highlights(report.sections):
         items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
         scope = tag("p", f"Here, {report.scope}") if report.scope else None
         parts.append(("important", "What matters most", join([scope, tag("ol", *items)])))
     # The phases are compared by what stands before them.
     before = sorted(report.overview, key=lambda section: section.key == "phases")
-    by_key = {section.key: section for section in report.sections if not section.lacking}
+    by_key = {
+        section.key: section for section in report.sections if not section.lacking and section.key != "completeness"
+    }
     before += [by_key[key] for key in _FIRST if key in by_key]
     parts += [(section.key, section.title, _content(section, report, links)) for section in before]
     if timeline is not None:

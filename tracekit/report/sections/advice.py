@@ -83,6 +83,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     "exposed_collectives": lambda finding, devices: (
         f"Collectives were exposed (not overlapped with compute) for {_of_time(finding, devices)}"
         + (f", most on {finding.evidence['device']} ({percent(finding.evidence['most'])})" if devices > 1 else "")
+        + ("; how much of that is waiting is not known" if finding.evidence.get("unknown_waiting") else "")
     ),
     "late_peer": lambda finding, devices: (
         f"{finding.evidence['device']} was the straggler in {finding.evidence['last']} of {finding.evidence['n']} "
@@ -115,6 +116,12 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
 
 
 def _hide_collectives(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    if evidence.get("unknown_waiting"):
+        return f"trace all ranks first, which tells whether they wait for a late one; if not, {_overlap(result)}"
+    return _overlap(result)
+
+
+def _overlap(result: advice.Advice) -> str:
     if result.xla and result.backend == "gpu":
         return "let XLA overlap them with compute: XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true"
     if result.xla:

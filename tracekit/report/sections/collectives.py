@@ -44,7 +44,7 @@ def section(result: Collectives, windows_ps: int = 0) -> Section:
         if total["shared"] == total["collectives"]:
             first = f"{took}, {exposed} and {waiting} of it waiting for the last device to arrive."
         else:
-            several = f"Of the time of the {total['shared']} seen on several devices"
+            several = f"Of the time of the {total['shared']} seen on all their ranks"
             first = f"{took}, {exposed}. {several}, {waiting} was waiting for the last device to arrive."
         sentences = [first, *_stragglers(result.by_device)]
         tables = [operations, _devices(result.by_device), *instances]

@@ -10,6 +10,7 @@ from tracekit.report.sections import (
     advice,
     bandwidth,
     collectives,
+    completeness,
     critical_path,
     idle,
     launches,
@@ -42,8 +43,10 @@ class Highlight:
 
 
 def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
-    """All sections, those that lack evidence among them."""
+    """All sections, those that lack evidence among them; what is missing from the trace first, where anything is."""
+    missing = completeness.section(why.completeness)
     return (
+        *([missing] if missing else []),
         advice.section(what_to_try, why.devices),
         critical_path.section(why.critical_path),
         steps.section(why.steps),

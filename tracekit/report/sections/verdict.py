@@ -39,9 +39,13 @@ def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores
     return ". ".join(parts) + "."
 
 
-def whole(breakdown: "Breakdown", cores: float | None = None) -> str:
-    """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more."""
-    return ". ".join([_devices(breakdown, cores), *_copies(breakdown)]) + "."
+def whole(breakdown: "Breakdown", cores: float | None = None, is_partial: bool = False) -> str:
+    """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more.
+
+    `is_partial`: much of the work is not in the trace, so the figures are of what it holds.
+    """
+    told = ". ".join([_devices(breakdown, cores), *_copies(breakdown)]) + "."
+    return f"Of what this incomplete trace holds: {told}" if is_partial else told
 
 
 def headline(phases: pd.DataFrame, inside: "Mapping[str, Breakdown]", cores: float | None = None) -> str:

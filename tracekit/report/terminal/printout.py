@@ -28,6 +28,14 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     Without `full`: of a section only its first sentence, unless it is among what matters most; of verdicts and tables
     as much as a person reads, those of compared phases first.
     """
+    if (missing := report.missing) and missing.sentences:
+        if full:
+            _section(missing, on)
+        else:
+            _heading(missing.title, on)
+            for sentence in missing.sentences:
+                _sentence(sentence, on, "* ")
+            on.print()
     _verdicts(report, on, full)
     on.print()
     first = highlights(report.sections)

@@ -1,0 +1,266 @@
+"""What a trace does not hold: ranks whose files are not there, and events that were lost or never recorded.
+
+It comes before all other reasons: what rests on a missing part is not known, and no figure stands for it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit import notebook
+from tracekit.columns import distinct, frame
+from tracekit.timeline.instances import rank_groups
+from tracekit.timeline.timeline import Timeline
+from tracekit.trace import EVENT_COLUMNS, Trace
+from tracekit.units import percent, quantity
+from tracekit.vocabulary.host_calls import captures, launches
+from tracekit.vocabulary.ranks import process_number
+
+R = TypeVar("R", bound=Any)
+Column = NDArray[np.int64]
+
+GROUP_COLUMNS = {
+    "group": "str",
+    "ranks": "Int64",
+    "names": "str",
+    "devices": "int64",
+    "absent": "str",
+    "collectives": "int64",
+    "device_time_ps": "int64",
+}
+LOSS_COLUMNS = {"host": "str", "what": "str", "lost": "Int64", "total": "Int64", "evidence": "str"}
+
+# A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
+REMAINDER = 0.05
+# A smaller share of events that were lost changes no figure by much.
+WORTH_WITHHOLDING = 0.01
+# Of a sample of operations a smaller share is there; of a whole trace nearly all are.
+SAMPLED = 0.5
+_FEWEST_LAUNCHES = 20
+# Lists of ranks that are longer than this are not told in a sentence.
+_LONG = 40
+
+
+class Loss(StrEnum):
+    """What is lost, as LOSS_COLUMNS and summary.json have it."""
+
+    OPERATIONS = "operations"
+    LAUNCHED = "launched work"
+    REPLICAS = "replicas"
+    RECORDS = "records"
+    PERHAPS = "perhaps records"
+    END = "end"
+
+
+@dataclass(frozen=True, repr=False)
+class Completeness(notebook.Result, groups="", losses="what lost total evidence"):
+    """What is missing from a trace; frames without rows and texts that are "" where nothing is known to be.
+
+    `groups` (GROUP_COLUMNS): one row per group of ranks of whose collectives the trace does not show all ranks: how
+    many `ranks` take part and their `names` (null where that is not told), on how many `devices` it is seen, and the
+    numbers of the `absent` ranks, null where they are not told. `losses` (LOSS_COLUMNS): what was lost on the way.
+    `waiting`: why, for all or some collectives, nothing is known of waiting, transfer and stragglers. `rows`: why so
+    much of the work of devices or of its launches is missing that nothing is known of critical paths, idle time and
+    queues. `lacking`: why nothing was looked at, as of a report of an earlier version.
+    """
+
+    groups: pd.DataFrame
+    losses: pd.DataFrame
+    waiting: str
+    rows: str
+    lacking: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is known to be missing."""
+        return not len(self.groups) and not len(self.losses)
+
+
+def completeness(timeline: Timeline) -> Completeness:
+    """What the trace of a timeline does not hold, as far as it tells."""
+    groups, losses = _groups(timeline), _losses(timeline)
+    return Completeness(groups, losses, _unknown_waiting(groups, timeline), _unknown_rows(losses))
+
+
+def withheld(reason: str, analysis: Callable[[Timeline], R], timeline: Timeline) -> R:
+    """What `analysis` gives of a timeline; with a `reason` to withhold it, its empty tables, and that as `lacking`."""
+    return replace(analysis(_nothing()), lacking=reason) if reason else analysis(timeline)
+
+
+@cache
+def _nothing() -> Timeline:
+    return Timeline(Trace(frame(EVENT_COLUMNS)))
+
+
+def _groups(timeline: Timeline) -> pd.DataFrame:
+    """The groups of ranks of which some are not in the trace, the one with most time in collectives first."""
+    rows, instances = timeline.rows, timeline.collectives
+    member = np.flatnonzero(instances.instance >= 0)
+    if not len(member) or instances.complete.all():
+        return frame(GROUP_COLUMNS)
+    of = instances.instance[member]
+    which, _ = distinct(*(rows.codes(column)[member].astype(np.int64) for column in ("group", "ranks")))
+    data: list[dict[str, Any]] = []
+    for number in range(int(which.max()) + 1):
+        rows_of_group = np.flatnonzero(which == number)
+        incomplete = rows_of_group[~instances.complete[of[rows_of_group]]]
+        if not len(incomplete):
+            continue
+        places = member[rows_of_group]
+        devices = np.unique(rows.device[places])
+        label, text = (_label(timeline, column, places[0]) for column in ("group", "ranks"))
+        ranks, absent = _absent(timeline, text or "", devices)
+        if absent is None and ranks is not None and ranks <= len(devices):
+            continue  # all are there, some of their rows could not be matched
+        data.append(
+            {
+                "group": label,
+                "ranks": ranks,
+                "names": text,
+                "devices": len(devices),
+                "absent": absent,
+                "collectives": len(np.unique(of[incomplete])),
+                "device_time_ps": iv.sum_exactly(rows.end[member[incomplete]] - rows.start[member[incomplete]]),
+            }
+        )
+    data.sort(key=lambda row: -row["device_time_ps"])
+    return frame(GROUP_COLUMNS, {name: [row[name] for row in data] for name in GROUP_COLUMNS})
+
+
+def _label(timeline: Timeline, column: str, place: np.int64) -> str | None:
+    code = int(timeline.rows.codes(column)[place])
+    return timeline.rows.labels(column)[code] if code >= 0 else None
+
+
+def _absent(timeline: Timeline, text: str, devices: Column) -> tuple[int | None, str | None]:
+    """How many ranks take part in a group that the `devices` ran, None if that is not told, and which of them are not
+    in the trace, None if that is not told either."""
+    rows = timeline.rows
+    numbers = [process_number(rows.hosts[device]) for device in devices.tolist()]
+    present = {number for word, number in filter(None, numbers) if word == "rank"}
+    are_ranks = len(present) == len(devices)
+    if text:
+        groups = rank_groups(text, False)
+        named = {rank for group in groups for rank in group}
+        absent = sorted(named - present) if are_ranks and present <= named else []
+        return len(named), ", ".join(map(str, absent)) or None
+    size = timeline.world_size
+    if size is None:
+        return None, None
+    absent = sorted({*range(size)} - present) if are_ranks else []
+    return size, _ranges(absent) or None
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`2, 5-7`, of sorted numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def _losses(timeline: Timeline) -> pd.DataFrame:
+    """What the files say was lost, and the launches whose work is not there."""
+    trace = timeline.trace
+    told = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
+    return pd.concat([told, _launched(timeline.whole)], ignore_index=True)
+
+
+def _launched(timeline: Timeline) -> pd.DataFrame:
+    """Launches of which no device has a row, by host, where they are too many to be the profile's edge.
+
+    Work that had not run when the profile ended is at its end: of the launches, those count that were made before the
+    last one of their host that was answered. Launches that a stream captured into a graph did not run at all.
+    """
+    trace, data = timeline.trace, []
+    calls, events = trace.launches, trace.events
+    kinds = calls["name"].cat.categories
+    codes = calls["name"].cat.codes.to_numpy()
+    is_launch = np.array([*map(launches, kinds), False], bool)[codes]
+    edge = np.array([{True: 1, False: -1, None: 0}[captures(name)] for name in kinds] + [0], np.int64)[codes]
+    start = calls["start_ps"].to_numpy()
+    hosts = calls["host"].cat.categories
+    event_hosts = events["host"].astype(object).to_numpy() if len(hosts) > 1 else None
+    ids, has_id = _numbers(calls["correlation_id"])
+    event_ids, event_has_id = _numbers(events["correlation_id"])
+    for code, host in enumerate(hosts):
+        of_host = calls["host"].cat.codes.to_numpy() == code
+        at = np.flatnonzero(of_host & is_launch & has_id & ~_captured(start, edge * of_host))
+        mine = event_has_id if event_hosts is None else event_has_id & (event_hosts == host)
+        answered = np.isin(ids[at], event_ids[mine])
+        at = at[start[at] <= start[at][answered].max(initial=np.iinfo(np.int64).min)] if answered.any() else at
+        answered = np.isin(ids[at], event_ids[mine])
+        lost = int((~answered).sum())
+        if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * len(at):
+            data.append((str(host), Loss.LAUNCHED.value, lost, len(at), None))
+    return frame(LOSS_COLUMNS, data)
+
+
+def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:
+    return column.to_numpy(np.int64, na_value=0), column.notna().to_numpy(bool)
+
+
+def _captured(start: Column, edge: Column) -> NDArray[np.bool_]:
+    """Which calls (n,) were made while a stream was capturing; `edge` is 1 where that begins, -1 where it ends."""
+    at = np.flatnonzero(edge)
+    if not len(at):
+        return np.zeros(len(start), bool)
+    at = at[np.argsort(start[at], kind="stable")]
+    depth = np.append(0, np.cumsum(edge[at]))
+    inside: NDArray[np.bool_] = depth[np.searchsorted(start[at], start, side="right")] > 0
+    return inside
+
+
+def _unknown_waiting(groups: pd.DataFrame, timeline: Timeline) -> str:
+    """Why nothing is known of the waiting of the collectives of `groups`, "" without any."""
+    if not len(groups):
+        return ""
+    first = groups.iloc[0]
+    of = f" ({first['group']})" if pd.notna(first["group"]) else ""
+    collectives = f"{quantity(int(groups['collectives'].sum()), 'collective')}{of if len(groups) == 1 else ''}"
+    seen = int(first["devices"])
+    if len(groups) > 1:
+        who = f"{collectives} in {len(groups)} groups are of more ranks than the trace holds"
+    elif pd.isna(first["ranks"]):
+        who = f"{collectives} are on one device alone, and the trace does not tell how many ranks take part"
+    else:
+        text = "" if pd.isna(first["names"]) else str(first["names"]).replace(",", ", ")
+        names = f" ({text})" if 0 < len(text) < _LONG else ""
+        who = f"{collectives} are of {int(first['ranks'])} ranks{names}, of which the trace holds {seen}"
+    absent = groups["absent"].dropna().unique()
+    if len(absent) == 1:
+        several = {*"-,"} & {*absent[0]}
+        who += f": {'ranks' if several else 'rank'} {absent[0]} {'are' if several else 'is'} missing"
+    return f"{who}. How long they waited and which rank was last are not known."
+
+
+def _unknown_rows(losses: pd.DataFrame) -> str:
+    """Why too much is missing for critical paths, causes of idle time and queues; "" if not."""
+    for loss in losses.to_dict("records"):
+        lost, total = loss["lost"], loss["total"]
+        if pd.isna(lost) or pd.isna(total) or lost < WORTH_WITHHOLDING * total:
+            continue
+        share = f"{int(lost):,} of {int(total):,}"
+        match loss["what"]:
+            case Loss.OPERATIONS:
+                return (
+                    f"The trace is a sample: it holds {percent(1 - lost / total)} of the {int(total):,} operations "
+                    "that its numbers count."
+                )
+            case Loss.LAUNCHED:
+                return f"{share} kernels and copies that the host launched have no row on a device."
+            case Loss.REPLICAS:
+                return f"{share} replicas that the host ran have no kernels in the trace."
+            case Loss.RECORDS:
+                return f"The profiler dropped {int(lost):,} records, {percent(lost / total)} of all."
+    return ""

@@ -1,0 +1,109 @@
+"""What is missing from the trace, as the report shows it before anything that rests on it; nothing where nothing is."""
+
+from typing import Any
+
+import pandas as pd
+
+from tracekit.analysis.completeness import Completeness, Loss
+from tracekit.columns import records
+from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, or_missing, plain, table_of
+from tracekit.units import percent, quantity
+
+TITLE = "What is missing"
+_WAITING = "No figure is given for waiting, transfer and stragglers, and no what-if that rests on them."
+_ROWS = (
+    "So the report has no critical path, no what-if and no causes of idle time. All other figures count what the trace "
+    "holds: busy times and shares of the window are lower bounds."
+)
+_ALL_RANKS = "Give the files of all ranks or hosts, as one directory."
+
+
+def section(result: Completeness) -> Section | None:
+    """What is missing, what rests on it, and what to do; None where nothing is known to be missing."""
+    if result.lacking:
+        return Section("completeness", TITLE, lacking=result.lacking)
+    if result.is_complete:
+        return None
+    sentences = [*([f"{result.waiting} {_WAITING} {_ALL_RANKS}"] if result.waiting else [])]
+    sentences += [_lost(loss) for loss in records(result.losses)]
+    if result.rows:
+        sentences.append(_ROWS)
+    return Section(
+        "completeness",
+        TITLE,
+        tuple(dict.fromkeys(sentences)),
+        tables=tuple(table for table in (_groups(result.groups), _losses(result.losses)) if table.rows),
+        data=data(result),
+    )
+
+
+def data(result: Completeness) -> dict[str, Any]:
+    """What summary.json has under `completeness`, also where nothing is missing."""
+    return {
+        "complete": result.is_complete,
+        "waiting": result.waiting or None,
+        "rows": result.rows or None,
+        "groups": plain(result.groups.head(MOST_DATA)),
+        "losses": plain(result.losses.head(MOST_DATA)),
+    }
+
+
+def _lost(loss: dict[str, Any]) -> str:
+    """One loss, and how to record the rest."""
+    known = pd.notna(loss["lost"]) and pd.notna(loss["total"])
+    lost = f"{loss['lost']:,}" if pd.notna(loss["lost"]) else ""
+    of, host = f"{loss['lost']:,} of {loss['total']:,}" if known else lost, f"{loss['host']}: " if loss["host"] else ""
+    evidence = f" ({loss['evidence']})" if pd.notna(loss["evidence"]) else ""
+    match loss["what"]:
+        case Loss.OPERATIONS:
+            share = percent(1 - loss["lost"] / loss["total"])
+            return f"{host}the file is a sample: it holds {share} of the operations that its numbers count{evidence}."
+        case Loss.LAUNCHED:
+            return (
+                f"{host}{of} kernels and copies that the host launched have no row on a device: the file is cut, or "
+                f"the profiler dropped them{evidence}."
+            )
+        case Loss.REPLICAS:
+            return (
+                f"{host}{of} replicas of the program have no kernels{evidence}: the profile does not hold a whole "
+                "step. Start it after the first steps, and let it last longer than one."
+            )
+        case Loss.RECORDS:
+            what = f"{quantity(int(loss['lost']), 'record')}" if lost else "records"
+            return f"{host}the profiler dropped {what}{evidence}. Profile fewer steps, or give it larger buffers."
+        case Loss.END:
+            return f"{host}the profile ended before the program did{evidence}: what came after is not in it."
+        case _:
+            return f"{host}perhaps not everything was recorded{evidence}: figures may be too small."
+
+
+def _groups(groups: pd.DataFrame) -> Table:
+    return table_of(
+        groups,
+        "completeness.groups",
+        "Collectives of which ranks are missing",
+        [
+            Field("group", Unit.NAME, lambda row: or_missing(row["group"], "the trace does not name it")),
+            Field("ranks", Unit.COUNT, lambda row: or_missing(row["ranks"], "the trace does not tell")),
+            Field("named", Unit.NAME, lambda row: or_missing(row["names"], "the trace does not tell")),
+            Field("devices in the trace", Unit.COUNT, "devices"),
+            Field("missing", Unit.TEXT, lambda row: or_missing(row["absent"], "the trace does not tell which")),
+            Field("collectives", Unit.COUNT, "collectives"),
+            Field("device time", Unit.TIME, "device_time_ps"),
+        ],
+    )
+
+
+def _losses(losses: pd.DataFrame) -> Table:
+    return table_of(
+        losses,
+        "completeness.losses",
+        "Lost or not recorded",
+        [
+            Field("host", Unit.NAME, "host"),
+            Field("what", Unit.TEXT, "what"),
+            Field("lost", Unit.COUNT, lambda row: or_missing(row["lost"], "the trace does not count them")),
+            Field("of", Unit.COUNT, lambda row: or_missing(row["total"], "the trace does not count them")),
+            Field("evidence", Unit.NAME, lambda row: or_missing(row["evidence"], "the rows themselves")),
+        ],
+    )
