@@ -10,7 +10,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.critical_path.graph import CALL, DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
-from tracekit.analysis.critical_path.replay import AFTER_END, Plan, Runs, Without, plan, replay
+from tracekit.analysis.critical_path.replay import AFTER_END, QUEUED, Plan, Runs, Without, plan, replay
 from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, Between, stretches, unexplained
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
@@ -185,7 +185,7 @@ def _busy_ratio(timeline: Timeline, table: pd.DataFrame) -> float | None:
 def _queued_ratio(dag: Graph, runs: Plan) -> float | None:
     """The share of the rows with a launch that something else than that held up last."""
     launched = (dag.kind[runs.node] < CALL) & (dag.launch[runs.node] >= 0)
-    return float((runs.cause_kind[launched] == AFTER_END).mean()) if launched.any() else None
+    return float(np.isin(runs.cause_kind[launched], (AFTER_END, QUEUED)).mean()) if launched.any() else None
 
 
 def _separate_steps(windows: pd.DataFrame) -> pd.DataFrame:

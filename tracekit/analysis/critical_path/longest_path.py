@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
-from tracekit.analysis.critical_path.replay import Arrays, Plan
+from tracekit.analysis.critical_path.replay import AFTER_BEGIN, QUEUED, Arrays, Plan
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.vocabulary.kinds import Kind
@@ -77,7 +77,7 @@ def walk_paths(
 ) -> tuple[Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]:
     """See `find_paths`; there is `room` for so many pieces, the third result says how many there are."""
     begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, delay, length, _, _ = plan[:14]
-    cause, cause_kind, gap, slack = plan[14:]
+    cause, cause_kind, slack = plan[14:]
     start, end, kind, instance, is_alone, op = nodes
     # The numbers of Part.
     host, working, latency, in_queue, alone_collective, unexplained = 4, 5, 6, 7, 8, 9
@@ -126,15 +126,15 @@ def walk_paths(
                         i = node[base + x]
                 best, q = -1, base + x
                 if i >= 0:
-                    best, low = cause[q], max(start[i], begin[run])
+                    best, low, queued = cause[q], max(start[i], begin[run]), cause_kind[q] == QUEUED
                     if low < moment:
                         part_of[n], owner[n], since[n] = unexplained, i, low
                         moment, n = low, n + 1
-                    low -= gap[q] + slack[q]
+                    low -= slack[q]
                     if low < moment:
-                        part_of[n], owner[n], since[n] = (in_queue if gap[q] > 0 else unexplained), i, low
+                        part_of[n], owner[n], since[n] = (in_queue if queued else unexplained), i, low
                         moment, n = low, n + 1
-                    if cause_kind[q] == 1:
+                    if cause_kind[q] == AFTER_BEGIN:
                         part, low = latency, low - delay[q]
                     elif lag[q] > 0 and (best < 0 or best == predecessor[q]):
                         # When the host worked between is not told; its work is put right before the call.
@@ -159,5 +159,5 @@ def walk_paths(
                             starts[piece_count], ends[piece_count] = low, t
                         piece_count += 1
                     t = low
-                x, at_end = best, best < 0 or cause_kind[q] != 1
+                x, at_end = best, best < 0 or cause_kind[q] != AFTER_BEGIN
     return parts, of_op, piece_count, of_step, of_node, of_part, starts, ends

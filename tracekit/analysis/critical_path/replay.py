@@ -21,8 +21,9 @@ _NO_OP = -2
 # A queue takes up to so long from the end of one work to the start of the next that was launched in time: the gaps of
 # such kernels on GPUs are 1 to 3 us, and a few more behind an event of another stream.
 QUEUE_GAP_PS = 10_000_000
-# How a node's last cause let it go on: its end, the begin of a call (a launch), or none: it waited for nothing.
-AFTER_END, AFTER_BEGIN, NO_CAUSE = 0, 1, 2
+# How a node's last cause let it go on: by its end, by the begin of a call (a launch), by nothing, as there is none, or
+# by its end, after which the queue took the node up promptly.
+AFTER_END, AFTER_BEGIN, NO_CAUSE, QUEUED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Plan(NamedTuple):
     over when the run began; `lag_ps`, `delay_ps` (p,): what lies between. `edge_first` (p + 1,), `edge`: the places of
     further nodes that had to end. `length_ps` (p,): how long it worked; for a member of a collective, its transfer.
 
-    `cause` (p,): the place of that which held it up last, by the measured times, and `cause_kind` (p,) how. What is
-    left until it started is `gap_ps` (p,) if its queue took it up promptly, else `slack_ps` (p,): nothing explains it.
+    `cause` (p,): the place of that which held it up last, by the measured times, and `cause_kind` (p,) how. `slack_ps`
+    (p,) is what was left until it started: the queue's gap if it is QUEUED, else nothing explains it.
     """
 
     start: Column
@@ -75,7 +76,6 @@ class Plan(NamedTuple):
     edge: NDArray[np.int32]
     cause: NDArray[np.int32]
     cause_kind: NDArray[np.int8]
-    gap_ps: Column
     slack_ps: Column
 
 
@@ -154,7 +154,7 @@ def plan_columns(
     runs: Arrays, nodes: Arrays, waits: Arrays
 ) -> tuple[
     NDArray[np.int32], Column, NDArray[np.int32], Column, Column, NDArray[np.int32], NDArray[np.int32],
-    NDArray[np.int32], NDArray[np.int8], Column, Column,
+    NDArray[np.int32], NDArray[np.int8], Column,
 ]:  # fmt: skip
     """The columns of the plan from `predecessor` on; `runs` holds start, end, first and node."""
     begin, finish, first, node = runs
@@ -164,7 +164,7 @@ def plan_columns(
     place_before, place_launch = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     lag_in_run, delay, length = np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(count, np.int64)
     cause, cause_kind = np.full(count, -1, np.int32), np.full(count, NO_CAUSE, np.int8)
-    gap, slack = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    slack = np.zeros(count, np.int64)
     if len(extra) > 0:
         for p in range(count):
             edges += extra_first[node[p] + 1] - extra_first[node[p]]
@@ -206,11 +206,10 @@ def plan_columns(
                     if max(start[x], s) + delay[p] > ready:
                         ready, cause[p], cause_kind[p] = max(start[x], s) + delay[p], place[x], AFTER_BEGIN
                         is_queued = False
+                slack[p] = start[i] - ready
                 # A row that was launched before what it waits for had ended.
-                if is_queued and x >= 0 and kind[i] < CALL and start[i] - ready <= QUEUE_GAP_PS:
-                    gap[p] = start[i] - ready
-                else:
-                    slack[p] = start[i] - ready
+                if is_queued and x >= 0 and kind[i] < CALL and slack[p] <= QUEUE_GAP_PS:
+                    cause_kind[p] = QUEUED
             edge_first[p + 1] = edges
     return (
         place_before,
@@ -222,7 +221,6 @@ def plan_columns(
         edge[:edges],
         cause,
         cause_kind,
-        gap,
         slack,
     )
 
@@ -274,8 +272,8 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
     `last_start` the last start, which is complete before anything that waits for a member is looked at.
     """
     (
-        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, delay, length, edge_first, edge, _, _,
-        gap, slack,
+        _, _, first, first_step, step_end, node, step, predecessor, lag, launch, delay, length, edge_first, edge, _,
+        cause_kind, slack,
     ) = plan  # fmt: skip
     kind, instance, op = nodes
     works, ops, joint, host, kept = scenarios
@@ -312,10 +310,10 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
                         ready[v] = max(
                             ready[v], end_of[x, v] - (call_length & works_[k, v]) + (delay_of_launch & host_[v])
                         )
-                i, at_start, in_queue = node[p], slack[p], gap[p]
+                i, at_start, is_queued = node[p], slack[p], cause_kind[p] == QUEUED
                 k, own_length, m = kind[i], length[p], instance[i]
                 for v in range(count):
-                    ready[v] += (at_start & kept_[v] & (host_[v] if k >= CALL else -1)) + in_queue
+                    ready[v] += at_start if is_queued else at_start & kept_[v] & (host_[v] if k >= CALL else -1)
                     ends[v] = 0 if op[i] == ops_[v] else own_length & works_[k, v]
                 if m < 0:
                     for v in range(count):
