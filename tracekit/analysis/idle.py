@@ -180,7 +180,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     launch_after = launch[after]
     linked = launch_after >= 0
     in_one_program = _in_one_program(timeline, before, after)
-    has_launch = linked & ~in_one_program
+    has_launch = linked & ~in_one_program & (rows.devices[device] not in timeline.clock_errors)
     call_start, call_end = (
         np.where(has_launch, times[launch_after] if len(times) else 0, start)
         for times in (calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy())
@@ -490,4 +490,5 @@ def _lacking(timeline: Timeline, devices: Sequence[int], cause: NDArray[np.int8]
         return "The trace holds no host launches, so it does not show why the devices stood idle."
     if not (timeline.launch >= 0).any():
         return "No work of a device is linked to a host launch, so it does not show why the devices stood idle."
-    return "No launch, wait or program of the trace explains any of the idle time."
+    errors = (f"{name}: {reason}, so its host's part is not known." for name, reason in timeline.clock_errors.items())
+    return next(errors, "No launch, wait or program of the trace explains any of the idle time.")

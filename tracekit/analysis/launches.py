@@ -120,12 +120,17 @@ def launches(timeline: Timeline) -> Launches:
         lacking = "The trace holds no host launches, so their delays and queues are not known."
     elif not (launch >= 0).any():
         lacking = "No work of a device is linked to a host launch, so delays and queues are not known."
+    errors = timeline.clock_errors
     call_starts = calls["start_ps"].to_numpy()
     rows_of_launch = np.bincount(launch[launch >= 0], minlength=len(calls))
     interval, threads = launch_intervals(np.flatnonzero(rows_of_launch), calls)
     devices = [
         device for device, is_placed in enumerate(rows.placed) if is_placed and (launch[rows.of(device)] >= 0).any()
     ]
+    if devices and all(rows.devices[device] in errors for device in devices):
+        name = rows.devices[devices[0]]
+        lacking = f"{name}: {errors[name]}, so delays and queues are not known."
+    devices = [device for device in devices if rows.devices[device] not in errors]
     queues, depth, bound, by_device, tiny_by_device = [], [], [], [], []
     delays, kernels = [], []
     for device in devices:

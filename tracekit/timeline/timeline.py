@@ -158,6 +158,15 @@ class Timeline:
         return clock_of
 
     @property
+    def clock_errors(self) -> dict[str, str]:
+        """Why times of a device cannot be compared with its host's, of the devices of which launches or waits show it.
+
+        Where that is so, nothing is told of the host's part in what the device did when.
+        """
+        table = self.trace.devices[self.trace.devices["clock_error"].notna()]
+        return dict(zip(table["device"].astype(str), table["clock_error"].astype(str), strict=True))
+
+    @property
     def clocks(self) -> list[str]:
         """The clocks that anything is on, at least one; a single one is mostly called ""."""
         return list(dict.fromkeys([*self.rows.clocks, *self.clock_of_host.values()])) or [""]

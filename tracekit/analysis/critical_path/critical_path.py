@@ -1,5 +1,6 @@
 """What determined the length of each step, and how long it would be if some of that took no time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -131,7 +132,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         step_table = _separate_steps(timeline.windows)
     table = _counted_steps(rows, step_table)
     dag = graph(timeline)
-    lacking = _lacking(rows, table)
+    lacking = _lacking(rows, table, timeline.clock_errors)
     if lacking:
         return _empty(dag, lacking)
     wall = (table["end_ps"] - table["start_ps"]).to_numpy()
@@ -254,12 +255,14 @@ def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Column:
     return step_of
 
 
-def _lacking(rows: Rows, table: pd.DataFrame) -> str:
+def _lacking(rows: Rows, table: pd.DataFrame, clock_errors: Mapping[str, str]) -> str:
     if not any(rows.placed):
         return "The trace holds no work of a known device, so it has no critical path."
     if len(table) == 0:
         return "All work of the trace takes no time, so there is no path through it."
-    return ""
+    return next(
+        (f"{device}: {reason}, so no path leads over it and its host." for device, reason in clock_errors.items()), ""
+    )
 
 
 def _empty(dag: Graph, lacking: str) -> CriticalPath:

@@ -154,7 +154,7 @@ def _sync_waits(trace: Trace, call: Column) -> Iterator[_Waits]:
     # A thread waits for its current device, and launches on no other one (CUDA C++ Programming Guide, "Stream and Event
     # Behavior").
     devices = np.append(events["device"].cat.codes.to_numpy().astype(np.int64), -1)
-    last_launch = _call_before(calls, thread, start, np.unique(call[linked]))
+    last_launch = _call_before(calls, thread, start, np.flatnonzero(row_of_call[:-1] >= 0))
     device_before = devices[np.where(last_launch >= 0, row_of_call[last_launch], -1)]
     is_of_current = is_unknown & (kind == SyncCall.DEVICE) & (device_before >= 0)
     device = np.where(is_of_current, device_before, _codes_as(syncs["on_device"], events["device"]))
