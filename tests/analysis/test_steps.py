@@ -81,6 +81,16 @@ def test_the_summary_counts_the_steps_that_are_not_left_out():
     ]
 
 
+def test_a_last_step_of_two_that_has_no_work_was_cut():
+    device_work = work(("gpu:0", "compute", 1, 9, 1), ("gpu:1", "compute", 1, 9, 1))
+    marks = annotations(("train", 0, 0, 10), ("train", 1, 10, 11))
+    result = measure(device_work, marks)
+    assert result.table["left_out"].fillna("").tolist() == ["", "cut"]
+    assert result.summary[["counted", "median_ps"]].to_numpy().tolist() == [[1, 10]]
+    both = join([device_work[0], work(("gpu:0", "compute", 10, 11, 10))[0]]), device_work[1]
+    assert measure(both, marks).table["left_out"].fillna("").tolist() == ["", "cut"]  # the other device has none
+
+
 def test_the_typical_step_is_made_of_those_that_count_and_are_no_outlier():
     result = measure(*regular(**{"gpu:0": (26, 2)}))
     assert result.table["outlier"].tolist() == [False, False, False, True, False, False]

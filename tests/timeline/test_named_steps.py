@@ -91,3 +91,32 @@ def test_groups_of_the_profiler_are_trusted_more_than_a_name_that_counts():
     frames = work(*(("gpu:0", "compute", at, at + 5) for at in (0, 10, 20)), group_id=[1, 2, 3])
     spans = named(*((f"request {place}", 10 * place, 10 * place + 9) for place in range(3)))
     assert numbers(spans, frames) == [None] * 3
+
+
+@pytest.mark.parametrize("name", ["run_training_batch", "[pl][profile]run_training_batch"])
+def test_what_a_library_runs_around_each_step_is_one_by_its_order(name):
+    spans = named((name, 0, 9), (name, 10, 19), ("forward", 11, 14), (name, 20, 29))
+    assert numbers(spans) == [0, 1, None, 2]
+    assert table(boundaries(WORK, spans), "name", "step", "start_ps", "end_ps") == [
+        (name, 0, 0, 9),
+        (name, 1, 9, 19),
+        (name, 2, 19, 29),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["Optimizer.step#AdamW.step", "DeepSpeedZeroOptimizer_Stage3.step", "Optimizer.step#SGD.step, op_id = 7"]
+)
+def test_a_step_ends_with_its_optimizers_and_the_first_is_cut(name):
+    # The work of each step is launched before its optimizer's.
+    frames = work(*(("gpu:0", "compute", at, at + 5, at) for at in (0, 8, 10, 18, 20, 28)))
+    spans = named((name, 7, 9), (name, 17, 19), (name, 27, 29))
+    steps = boundaries(frames, spans)
+    assert table(steps, "step", "start_ps", "end_ps") == [(1, 13, 23), (2, 23, 33)]
+    assert steps_of(steps, frames) == [-1, -1, 0, 0, 1, 1]
+
+
+def test_two_optimizers_steps_or_such_beside_the_work_tell_no_step():
+    name = "Optimizer.step#SGD.step"
+    assert numbers(named((name, 7, 9), (name, 17, 19))) == [None, None]
+    assert numbers(named(*((name, at, at + 2) for at in (100, 110, 120)))) == [None] * 3

@@ -215,6 +215,8 @@ def _cut_steps(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64]) -> li
     for members in series(table):
         if len(members) > 2:
             usual[:, members] = np.median(number[:, members], axis=1, keepdims=True)
+        elif len(members) == 2:  # what is usual is not known, but that a device has no row of the one is not
+            usual[:, members] = number[:, members].max(axis=1, keepdims=True) > 0
     usual[~np.array(rows.placed)] = 0
     hosts = table["hosts"].to_numpy(np.int64, na_value=0)
     lacks_rows: NDArray[np.bool_] = np.any(number < _CUT_BELOW * usual, axis=0)

@@ -23,6 +23,12 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _HINT = re.compile(r"(?i)(?:step|it|batch)\D*\d")
+# What libraries run once a step, and name without a number; a span of the first kind is the step. PyTorch Lightning's
+# loop (lightning/pytorch/loops/training_epoch_loop.py, with the prefix of profilers/pytorch.py).
+_RECURRING = re.compile(r"(?:\[pl\]\[profile\])?run_training_batch")
+# A span of the second kind ends the step: the optimizer's, of PyTorch (torch/optim/optimizer.py, profile_hook_step; so
+# that of Megatron-LM under emit_nvtx) and of DeepSpeed (instrument_w_nvtx: runtime/zero/stage3.py, stage_1_and_2.py).
+_LAST = re.compile(r"(?:[^:]*:)?(?:Optimizer\.step#\w+\.step|DeepSpeedZeroOptimizer\w*\.step)(?:, (?:op_id|seq) = .*)?")
 # What is numbered because there are several of it at once, or as a part of a model, and no time that recurs.
 _PLACE = re.compile(
     r"(?i)layer|block|module|stage|expert|bucket|chunk|shard|worker|thread|stream|device|replica|param|kernel|gemm|conv"
@@ -43,6 +49,16 @@ def named_step(name: str) -> int | None:
     None."""
     match = _STEP.fullmatch(name) if _HINT.search(name) else None
     return int(match[1]) if match and len(match[1]) < 19 else None
+
+
+def is_a_step(name: str) -> bool:
+    """Whether a library runs a span of this name around each step, without a number."""
+    return bool(_RECURRING.fullmatch(name))
+
+
+def ends_step(name: str) -> bool:
+    """Whether a span of this name is the last of each step: the optimizer's."""
+    return bool(_LAST.fullmatch(name))
 
 
 def counters(name: str) -> tuple[str, Sequence[int]] | None:

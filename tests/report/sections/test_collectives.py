@@ -45,7 +45,7 @@ def test_the_tables_tell_operations_devices_and_the_longest_waits():
     operations, devices, longest = brief(section_of(*steps(4, 16, late=3))).values()
     assert operations == (
         "Collectives by operation and message size",
-        ["operation", "size", "n", "median", "waiting", "algbw", "busbw", "total exposed"],
+        ["operation", "size", "n", "duration", "waiting", "algbw", "busbw", "total exposed"],
         [["all-reduce", "512 KiB", "16", "5.00 ms", "75.0 %", "1.00 GB/s", "1.50 GB/s", "256.0 ms"]],
     )
     assert devices[0] == "Stragglers"

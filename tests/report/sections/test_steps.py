@@ -7,6 +7,7 @@ import pytest
 from tests.report.sections.brief import brief, lines_of
 from tests.stepped import annotations, join, timeline, work
 from tracekit.analysis.steps import steps
+from tracekit.report.section import Missing
 from tracekit.report.sections.steps import section
 
 MS = 10**9
@@ -38,6 +39,18 @@ def test_steps_alike_are_one_sentence_and_one_table():
             [["gpu:0", "90.0 %", "0 %", "0 %", "10.0 %"]],
         )
     ]
+
+
+def test_one_step_has_a_length_and_no_median():
+    result = section_of(*run([10]))
+    assert result.sentences == ("1 step (train): 10.00 ms.",)
+    tables = {table.key: table for table in result.tables}
+    columns = {key: [column.head for column in table.columns] for key, table in tables.items()}
+    lengths = dict(zip(columns["steps.lengths"], tables["steps.lengths"].rows[0], strict=True))
+    assert lengths["mean"] == 10 * MS
+    assert {lengths[name] for name in ("median", "min", "p90", "max")} == {Missing("only one step counts")}
+    each = dict(zip(columns["steps.each"], tables["steps.each"].rows[0], strict=True))
+    assert each["of median"] == Missing("only one step counts")
 
 
 def test_a_slow_step_is_named_with_its_reason():

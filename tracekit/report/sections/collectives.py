@@ -102,13 +102,14 @@ def _operations(by_op: pd.DataFrame) -> Table:
             Field("ranks", Unit.COUNT, "ranks", brief=several),
             Field("size", Unit.BYTES, "size_bytes"),
             Field("n", Unit.COUNT, "n"),
-            Field("median", Unit.TIME, "duration_ps"),
+            Field("duration", Unit.TIME, "duration_ps"),
             Field("waiting", Unit.RATIO, "wait_ratio"),
             Field("algbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["algorithm_bytes_per_s"], row["at_least"])),
             Field("busbw", Unit.BYTES_PER_S, lambda row: _bandwidth(row["bus_bytes_per_s"], row["at_least"])),
             Field("total exposed", Unit.TIME, "exposed_ps"),
         ],
-        about="Messages are grouped by powers of two; the size is the lower end of the group.",
+        about="Messages are grouped by powers of two; the size is the lower end of the group, "
+        "and the duration the median over n.",
     )
 
 

@@ -1,5 +1,6 @@
 """The steps as the report shows them: how long they took, what each device did, and the outliers."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -110,11 +111,19 @@ def _lengths(result: Steps) -> Table:
             Field("steps of", Unit.NAME, "name"),
             Field("n", Unit.COUNT, "steps"),
             Field("counted", Unit.COUNT, "counted"),
-            *(Field(length, Unit.TIME, f"{length}_ps") for length in ("median", "mean", "min", "p90", "max")),
+            *(
+                Field(length, Unit.TIME, partial(_length_of, length))
+                for length in ("median", "mean", "min", "p90", "max")
+            ),
             Field("IQR of median", Unit.RATIO, lambda row: or_missing(row["spread"], too_few)),
         ],
         0,
     )
+
+
+def _length_of(which: str, row: dict[str, Any]) -> Any:
+    """A length of the steps of one name; of one step only its own, no quantile."""
+    return row[f"{which}_ps"] if row["counted"] > 1 or which == "mean" else Missing("only one step counts")
 
 
 def _parts(result: Steps) -> Table:
@@ -173,7 +182,9 @@ def _each(result: Steps) -> Table:
 
 def _of_median(step: dict[str, Any], summary: pd.DataFrame) -> Any:
     mine = summary[(summary["clock"] == step["clock"]) & (summary["name"] == step["name"])]
-    median = int(mine["median_ps"].iloc[0]) if len(mine) else 0
+    if not len(mine) or int(mine["counted"].iloc[0]) < 2:
+        return Missing("only one step counts")
+    median = int(mine["median_ps"].iloc[0])
     return step["wall_ps"] / median if median else Missing("the median step has no length")
 
 
