@@ -9,6 +9,7 @@ https://dev-discuss.pytorch.org/t/using-nsight-systems-to-profile-gpu-workload/5
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 # Before the number of a step: what kind of loop it is of, its rank, its epoch.
 _LOOP = (
@@ -36,7 +37,11 @@ _PLACE = re.compile(
 )
 # Numbers that PyTorch's emit_nvtx gives to every call (`aten::mm, op_id = 12, seq = 4`), that XLA gives to ops
 # (`fusion.3`, `Thunk:#hlo_op=…#`), and names of C++ and Python.
-_CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = |\.\d+$|::|#.*=.*#|^\$|\(.*\)|\.py\b|/")
+_CALL = re.compile(r", (?:seq|sizes|input_op_ids) = |\.#$|#.*=.*#.*#|\(.*\)|\.py\b|/")
+_OF_CALL = ", op_id = "
+# What may stand behind the number of a step; numbers of more digits are ids.
+_CLOSING = " #_-*)]>"
+_MOST_DIGITS = 19
 _NUMBER = re.compile(r"\d+")
 _EPOCH = re.compile(r"(?i)epoch")
 # What stands in the name of a step beside it, and the number at its end.
@@ -47,8 +52,11 @@ _END = re.compile(r"[\s_:=#(\[-]*\d*(?:\s*(?:/|of)\s*\d+)?[\])\s#]*$")
 def named_step(name: str) -> int | None:
     """The number of the step that a span of this name says it is: `step 3`, `iteration3`, `epoch 3 step 4`; else
     None."""
+    # Profiles hold a million names of calls with numbers of their own: those are told without a pattern.
+    if not name.rstrip(_CLOSING)[-1:].isdigit() or _OF_CALL in name:
+        return None
     match = _STEP.fullmatch(name) if _HINT.search(name) else None
-    return int(match[1]) if match and len(match[1]) < 19 else None
+    return int(match[1]) if match and len(match[1]) < _MOST_DIGITS else None
 
 
 def is_a_step(name: str) -> bool:
@@ -64,10 +72,18 @@ def ends_step(name: str) -> bool:
 def counters(name: str) -> tuple[str, Sequence[int]] | None:
     """The name with `#` for each number, and the numbers, if one of them may count something that recurs: `request 7`,
     `forward of sample 12`; None where the name has no number, or one of a place or a call (`layer_3`, `fusion.3`)."""
-    if not any(map(str.isdigit, name)) or _PLACE.search(name) or _CALL.search(name):
+    if _OF_CALL in name or "::" in name or name.startswith("$"):
         return None
     numbers = _NUMBER.findall(name)
-    return (_NUMBER.sub("#", name), [int(number) for number in numbers]) if max(map(len, numbers)) < 19 else None
+    if not numbers or max(map(len, numbers)) >= _MOST_DIGITS:
+        return None
+    template = _NUMBER.sub("#", name)
+    return (template, [int(number) for number in numbers]) if _may_count(template) else None
+
+
+@lru_cache(2**12)
+def _may_count(template: str) -> bool:
+    return not _PLACE.search(template) and not _CALL.search(template)
 
 
 def is_epoch(template: str) -> bool:
