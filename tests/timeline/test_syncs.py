@@ -177,3 +177,34 @@ def test_a_wait_that_returned_before_a_row_began_by_the_other_clock_is_for_the_r
     rows, launches = [row_us(10, 60, 1), row_us(62, 65, 2)], calls_us((1, 1, 2), (2, 3, 4))
     syncs = [named_wait("cudaStreamSynchronize", 6, end, on_device="gpu:0", on_lane="1") for end in (61, 67)]
     assert timeline(rows, launches, syncs).syncs.awaited.tolist() == [0, 1]
+
+
+HOLD = (90, 30, 31, "main", "cudaStreamWaitEvent")
+
+
+@pytest.mark.parametrize(
+    ("start", "launches", "syncs", "resumed"),
+    [
+        (103, [HOLD], [], [(2, 0)]),  # 3 us after the end of the row of lane 1 that was launched before the call
+        (120, [HOLD], [], []),  # too late to tell
+        (103, [(90, 30, 31, "other", "cudaStreamWaitEvent")], [], []),  # another thread's call holds other rows
+        (103, [(90, 3, 4, "main", "cudaStreamWaitEvent")], [], []),  # which held the row before it on the lane
+        (103, [(90, 45, 46, "main", "cudaStreamWaitEvent")], [], []),  # after its launch
+        (103, [(90, 30, 31, "main", "cudaEventRecord")], [], []),
+        (103, [HOLD], [{"start": 30 * US, "end": 31 * US, "device": "gpu:0", "on_device": None}], []),  # told
+    ],
+)
+def test_a_row_that_began_as_another_lane_ended_was_held_by_the_call_before_its_launch(start, launches, syncs, resumed):
+    rows = [row_us(10, 100, 1), row_us(12, 20, 2, lane="2"), row_us(start, 150, 3, lane="2")]
+    launched = calls_us((1, 1, 2), (2, 5, 6), (3, 40, 41), *launches)
+    syncs = timeline(rows, launched, syncs).syncs
+    in_order = {row: place for place, row in enumerate(timeline(rows, launched, []).rows.at.tolist())}
+    expected = [(in_order[row], in_order[before]) for row, before in resumed]
+    assert [*zip(syncs.resumed.tolist(), syncs.resumed_after.tolist(), strict=True)] == expected
+
+
+def test_a_row_that_its_own_lane_or_its_launch_held_up_until_then_resumed_after_no_other():
+    busy = [row_us(10, 100, 1), row_us(12, 101, 2, lane="2"), row_us(103, 150, 3, lane="2")]
+    late = [row_us(10, 100, 1), row_us(103, 150, 3, lane="2")]
+    assert timeline(busy, calls_us((1, 1, 2), (2, 5, 6), (3, 40, 41), HOLD), []).syncs.resumed.tolist() == []
+    assert timeline(late, calls_us((1, 1, 2), (3, 101, 102), HOLD), []).syncs.resumed.tolist() == []

@@ -260,7 +260,10 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
     operand_rows, reader_rows = operand_edges(rows, queues, trace.operands)
     copies, resumed = resume_edges(rows, launch, trace.launches, queues)
     return {
-        Dependency.STREAM_WAIT: (syncs.row[resumed_row >= 0] + row, resumed_row[resumed_row >= 0] + row),
+        Dependency.STREAM_WAIT: (
+            np.append(syncs.row[resumed_row >= 0], syncs.resumed_after) + row,
+            np.append(resumed_row[resumed_row >= 0], syncs.resumed) + row,
+        ),
         Dependency.THREAD_WAIT: (syncs.row[of_thread] + row, waits + first[1]),
         Dependency.THREAD_ORDER: (_thread_order(sources)[drained], drained),
         Dependency.CALL_RETURN: (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
