@@ -1,5 +1,7 @@
 """What is proven to wait for what, on traces small enough to see it."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -280,6 +282,37 @@ def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work
     assert host_work([("t", 0, 60)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 0]
     # With a span of its own in between it moves.
     assert host_work([("t", 0, 60), ("t", 25, 28)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 40]
+
+
+def test_a_thread_whose_span_says_so_works_while_one_of_another_device_or_process_launches():
+    calls = [("t", 0, 10), ("t", 50, 60), *(("u", 11 + k, 12 + k) for k in range(0, 30, 10))]
+    one_device = [
+        ("gpu:0", f"s{k}", "compute", end + 1, end + 2, {"correlation_id": k}) for k, (_, _, end) in enumerate(calls)
+    ]
+    two_devices = [(f"gpu:{int(call[0] == 'u')}", *row[1:]) for call, row in zip(calls, one_device, strict=True)]
+    launches, spans = [(*call, k) for k, call in enumerate(calls)], [("t", 0, 60)]
+    assert graph_of(trace(one_device, launches, spans)).lag_ps[1] == 0
+    assert graph_of(trace(two_devices, launches, spans)).lag_ps[1] == 40
+    one_trace = trace(one_device, launches, spans)
+    owner = pd.Categorical(["1" if call[0] == "t" else "2" for call in calls])
+    apart = replace(
+        one_trace,
+        launches=one_trace.launches.assign(process=owner),
+        spans=one_trace.spans.assign(process=pd.Categorical(["1"])),
+    )
+    assert graph_of(apart).lag_ps[1] == 40
+
+
+def test_threads_that_take_turns_are_one_flow_unless_they_launch_for_different_devices():
+    turn = [("t" if k // 20 % 2 == 0 else "u", 10 * k, 10 * k + 5) for k in range(60)]
+    ranks_trace = trace(
+        [
+            (f"gpu:{call[0]}", f"s{k}", "compute", call[2], call[2] + 1, {"correlation_id": k})
+            for k, call in enumerate(turn)
+        ],
+        [(*call, k) for k, call in enumerate(turn)],
+    )
+    assert graph_of(ranks_trace).predecessor[[20, 40]].tolist() == [-1, 19]
 
 
 def test_threads_that_take_turns_are_one_flow():

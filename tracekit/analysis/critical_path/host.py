@@ -65,12 +65,13 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTi
     end = np.append(launches["end_ps"].to_numpy(), waits["end_ps"].to_numpy())
     names = _thread_numbers(launches, waits)
     thread = np.append(_numbers_of_threads(launches, names), _numbers_of_threads(waits, names))
-    launching = np.zeros(len(start), bool)
-    launching[launch[launch >= 0]] = True
+    device = np.full(len(start), -1)
+    device[launch[launch >= 0]] = rows.device[launch >= 0]
+    launching = device >= 0
     repeated = _repeated_as_wait(thread, start, end, c) & ~launching[:c]
     blank = np.zeros(len(start), bool)
     blank[:c] = _waits_by_name(launches) & ~launching[:c] | repeated
-    flow = _control_flows(names, (thread, start, end), launching)[thread] if len(names) else thread
+    flow = _control_flows(names, (thread, start, end), device)[thread] if len(names) else thread
     # A call that stands in the waits again is known by that: it is out of the order.
     order = np.flatnonzero(~blank)
     order = order[np.argsort(start[order], kind="stable")]
@@ -81,7 +82,7 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTi
     if set(rows.labels("lane")) & {name for _, name in names}:
         idle.append((_numbers_of_threads(rows.events, names, "lane")[rows.at], rows.start, rows.end))
     call_names = {str(name) for name in launches["name"].unique()}
-    at_work = _work_times(names, thread, flow, _evidence(names, *host_times, call_names), (start, end, launching), idle)
+    at_work = _work_times(names, thread, flow, _evidence(names, *host_times, call_names), (start, end, device), idle)
     until = np.append(start[:c], end[c:])
     drained_row = _drained_rows(rows, launch, order, flow, (until, end, predecessor))
     row_end = np.append(rows.end, -(2**62))[drained_row]
@@ -205,15 +206,17 @@ def _waits_by_name(table: pd.DataFrame) -> NDArray[np.bool_]:
     return waits
 
 
-def _control_flows(names: Names, calls: Times, launching: NDArray[np.bool_]) -> Column:
+def _control_flows(names: Names, calls: Times, device: Column) -> Column:
     """The number of the flow of control that each thread belongs to: threads that take turns are one flow.
 
-    They do if both launch, no call of one lies in a call of the other, and they change places seldom: PyTorch's main
-    thread stands still while another one runs the backward pass. `launching` (n,): which of the `calls` launched rows.
+    They do if both launch for one device, no call of one lies in a call of the other, and they change places seldom:
+    PyTorch's main thread stands still while another one runs the backward pass. Threads that launch for devices of
+    their own are ranks. `device` (n,): the one that each of the `calls` launched rows on, -1 for none.
     """
+    devices = _devices_of(calls[0], device)
     flow = np.arange(len(names))
     processes = [process for process, _ in names]
-    threads = np.flatnonzero(np.bincount(calls[0][launching], minlength=len(names))).tolist()
+    threads = sorted(devices)
     if len({processes[thread] for thread in threads}) == len(threads):
         return flow
     times = {}
@@ -222,7 +225,7 @@ def _control_flows(names: Names, calls: Times, launching: NDArray[np.bool_]) -> 
         thread_calls = thread_calls[np.argsort(calls[1][thread_calls], kind="stable")]
         times[thread] = calls[1][thread_calls], np.maximum.accumulate(calls[2][thread_calls])
     for a, b in combinations(threads, 2):
-        if processes[a] == processes[b] and flow[b] == b:
+        if processes[a] == processes[b] and flow[b] == b and devices[a] & devices[b]:
             fewer_calls = min(len(times[a][0]), len(times[b][0]))
             changes = loop(count_turns, fewer_calls)(*times[a], *times[b])
             if 0 <= changes * _CALLS_A_TURN <= fewer_calls:
@@ -272,15 +275,16 @@ def _evidence(
 
 
 def _work_times(
-    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_]],
-    calls: tuple[Column, Column, NDArray[np.bool_]], idle: list[Times],
+    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_]], calls: Times,
+    idle: list[Times],
 ) -> dict[int, Intervals]:  # fmt: skip
     """When each flow is proven to have been at work, merged, for those that ever are.
 
-    `thread` and `flow` (n,) are those of the `calls` (start, end, whether it launched). What the `evidence` of a flow
-    proves to be work is none where it proves waiting, and none in the times of `idle`, when a thread waited or ran a
-    device's rows. Where another flow of the process launched while none of the evidence and no call of this one began
-    or ended, it may have waited for that one.
+    `thread` and `flow` (n,) are those of the `calls` (start, end, the device that it launched on or -1). What the
+    `evidence` of a flow proves to be work is none where it proves waiting, and none in the times of `idle`, when a
+    thread waited or ran a device's rows. Where another flow of the process launched while none of the evidence and no
+    call of this one began or ended, it may have waited for that one, unless they launch for different devices: then
+    they are ranks.
     """
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
@@ -288,7 +292,7 @@ def _work_times(
     of_span = back[thread_of_evidence]
     times = times_of_evidence[0], times_of_evidence[1]
     process_of = {int(back[place]): process for place, (process, _) in enumerate(names)}
-    work_of = {}
+    work_of, devices = {}, _devices_of(flow, calls[2])
     for flow_number in np.unique(of_span[(of_span >= 0) & ~waiting]).tolist():
         flow_spans = of_span == flow_number
         work_time = iv.union(iv.intervals(*_masked(times, flow_spans & ~waiting)))
@@ -298,8 +302,9 @@ def _work_times(
             number
             for number, process in process_of.items()
             if process == process_of[flow_number] and number != flow_number
+            if number in devices and (flow_number not in devices or devices[number] & devices[flow_number])
         }:
-            points = np.sort(calls[0][calls[2] & (flow == other_flow)])
+            points = np.sort(calls[0][(calls[2] >= 0) & (flow == other_flow)])
             not_work.append(
                 _still_times([*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)], points)
             )
@@ -308,6 +313,15 @@ def _work_times(
         if len(work_time):
             work_of[flow_number] = work_time
     return work_of
+
+
+def _devices_of(owner: Column, device: Column) -> dict[int, set[int]]:
+    """The devices that the calls of each owner launched on, of those that launched; `device` (n,) is -1 for none."""
+    devices: dict[int, set[int]] = {}
+    pairs = np.unique(np.column_stack([owner, device])[device >= 0], axis=0)
+    for number, launched_on in pairs.tolist():
+        devices.setdefault(number, set()).add(launched_on)
+    return devices
 
 
 def _still_times(edges: list[Column], points: Column) -> Intervals:
