@@ -85,11 +85,21 @@ def test_an_offset_with_one_sided_limits_leaves_a_launch_its_latency():
 def test_limits_far_apart_are_decided_by_what_lasted():
     # No row found its device idle: each starts where another ends.
     start = np.arange(100) * US
-    queued = limits(np.column_stack([start, np.full(100, -3000 * US)]), [(50 * US, -200 * US)] * 3)
+    queued = limits(np.column_stack([start, -3000 * US - 40 * start]), [(50 * US, -200 * US)] * 3)
     assert clock_line(queued).shift_ps == -205 * US
     # Waits that returned at once, for what had long been done.
     idle = limits([(at * S, 200 * US) for at in range(5)], [(S, 3000 * US)], length=US)
     assert clock_line(idle).shift_ps == 205 * US
+
+
+def test_a_single_wait_counts_where_launches_say_how_far_the_line_may_be():
+    prompt = [(at * S, -1000 * US - at * US // 10) for at in range(9)]
+    assert clock_line(limits(prompt, [(8 * S, -200 * US)])).shift_ps == -995 * US
+    # One of many is an accident, and so is a single launch.
+    many = [(8 * S, -200 * US), *((at * S // 100, 5 * US) for at in range(200))]
+    assert clock_line(limits(prompt, many)).is_identity
+    late = [*((at * S // 100, -5 * US) for at in range(200)), (8 * S, 300 * US)]
+    assert clock_line(limits(late, [(8 * S, 3000 * US)])).is_identity
 
 
 def test_limits_that_no_line_lies_between_give_none():

@@ -1,5 +1,7 @@
 """Rows of devices on the clock of their host: of simulated jobs whose clocks are known, and of small traces."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,6 +112,17 @@ def test_a_clock_that_fits_is_left_as_it_is(tmp_path, habits, trace_format):
 )
 def test_clocks_of_real_devices_are_left_as_they_are(name):
     assert set(tracekit.read(REAL / name).devices["shift_ps"].dropna()) == {0}
+
+
+@needs_real
+@pytest.mark.parametrize("late_us", [-324_000, -200, 324_000])
+@pytest.mark.parametrize("name", ["nsys/mfu_2gpu_before-2xH100.sqlite", "kineto/hta-nccl_data-A100.json.gz"])
+def test_clocks_of_real_devices_are_found_where_they_are_put_off(name, late_us):
+    trace = tracekit.read(REAL / name)
+    off = {column: trace.events[column] + late_us * US for column in ("start_ps", "end_ps")}
+    fitted = fit(replace(trace, events=trace.events.assign(**off)))
+    delays = [each.events["start_ps"] - each.launches["start_ps"][0] for each in (fitted, trace)]
+    assert (delays[0] - delays[1]).abs().max() < 8 * US
 
 
 def test_rows_that_start_before_their_launch_are_shifted_behind_it():

@@ -162,21 +162,29 @@ def _touches(limits: Limits, drift: float) -> bool:
 
 
 def _is_supported(limits: Limits, drift: float, late: int, early: int) -> bool:
-    """Whether both sides agree where the line is, or so many violations that no accident explains them."""
+    """Whether both sides agree where the line is, or the violations do, which no accident explains then."""
     least, most = limits.room(drift)
-    if most - least <= _ALIKE_PS:
+    if most - least <= max(_ALIKE_PS, _ALIKE * min(abs(least), abs(most))):
         return True
-    for number, excess in (
-        (late, limits.least - drift * limits.start),
-        (early, drift * limits.end - limits.most),
-    ):
-        if number:
-            if number < _AGREEING:
-                return False
-            highest = np.partition(excess, -_AGREEING)[-_AGREEING:]
-            if highest.max() - highest.min() > max(_ALIKE_PS, _ALIKE * abs(highest.max())):
-                return False
-    return True
+    if late and not _agree(limits.least - drift * limits.start, late):
+        return False
+    # No record of a wait is known to be garbled: one of few counts where launches say how far the line may be.
+    few = early < _AGREEING and early > _CHANCE * len(limits.most) and _is_dense(limits, drift)
+    return not early or few or _agree(drift * limits.end - limits.most, early)
+
+
+def _agree(excess: NDArray[np.float64], violations: int) -> bool:
+    """Whether the largest of all excesses agree with each other, and are no fewer than it takes."""
+    if violations < _AGREEING:
+        return False
+    largest = np.partition(excess, -_AGREEING)[-_AGREEING:]
+    return bool(np.ptp(largest) <= max(_ALIKE_PS, _ALIKE * abs(largest.max())))
+
+
+def _is_dense(limits: Limits, drift: float) -> bool:
+    """Whether several rows started as promptly as the promptest one."""
+    above = limits.least - drift * limits.start
+    return len(above) >= _AGREEING and bool(np.ptp(np.partition(above, -_AGREEING)[-_AGREEING:]) <= _LATENCY_PS)
 
 
 def _between(limits: Limits, drift: float) -> float:
@@ -190,7 +198,8 @@ def _between(limits: Limits, drift: float) -> float:
     earlier = limits.stop[limits.start < start]
     was_idle = len(earlier) > 0 and int(earlier.max()) + _IDLE_PS <= start
     has_lasted = limits.length[(limits.most - drift * limits.end).argmin()] >= _LONG_PS
-    return most - _LATENCY_PS if has_lasted and not was_idle else least + _LATENCY_PS
+    is_prompt = was_idle or _is_dense(limits, drift)
+    return most - _LATENCY_PS if has_lasted and not is_prompt else least + _LATENCY_PS
 
 
 def _outline(limits: Limits) -> Limits:
