@@ -173,7 +173,7 @@ def _is_supported(limits: Limits, drift: float, late: int, early: int) -> bool:
     return not early or few or _agree(drift * limits.end - limits.most, early)
 
 
-def _agree(excess: NDArray[np.float64], violations: int) -> bool:
+def _agree(excess: NDArray[np.floating], violations: int) -> bool:
     """Whether the largest of all excesses agree with each other, and are no fewer than it takes."""
     if violations < _AGREEING:
         return False
