@@ -1,9 +1,12 @@
 """What is missing from a trace is said first, and nothing is told that rests on it."""
 
+import io
+import json
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from tests import traces
 from tests.collective_frames import row, table
@@ -15,6 +18,11 @@ from tests.traces import needs_real
 from tracekit.analysis.completeness import Completeness, completeness
 from tracekit.analysis.explain import Explanation, explain
 from tracekit.columns import frame
+from tracekit.readers import read
+from tracekit.report.build import analyse
+from tracekit.report.html.page import page
+from tracekit.report.markdown import markdown
+from tracekit.report.terminal.printout import show
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import HOST_COLUMNS, LAUNCH_COLUMNS, LOSS_COLUMNS, Trace
 
@@ -172,3 +180,56 @@ def test_one_host_of_a_job_has_ranks_missing(name, absent):
 )  # fmt: skip
 def test_a_whole_trace_is_not_called_incomplete(name):
     assert completeness(timeline_of(traces.REAL / name)).is_complete
+
+
+@needs_real
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("kineto/hta-sampled_rank-0.json.gz", "operations"), ("kineto/hta_sampled_rank-1.json.gz", "operations"),
+     ("xplane/tf-8xV100", "replicas")],
+)  # fmt: skip
+def test_a_sample_and_an_execution_without_kernels_have_no_critical_path(name, what):
+    why = explain(traces.REAL / name)
+    assert why.completeness.losses["what"].tolist() == [what]
+    assert why.completeness.rows
+    for part in (why.critical_path, why.idle, why.launches, why.offenders):
+        assert part.lacking == why.completeness.rows
+    assert len(why.critical_path.total) == len(why.idle.gaps) == 0
+
+
+@pytest.mark.parametrize(("every", "is_whole"), [(1, True), (50, False)])
+def test_a_file_with_few_of_the_numbers_of_its_operations_is_a_sample(tmp_path, every, is_whole):
+    ops = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": at, "dur": 1,
+         "args": {"Ev Idx": at * every}} for at in range(300)
+    ]  # fmt: skip
+    kernel = {"ph": "X", "cat": "kernel", "name": "add", "pid": 0, "tid": 7, "ts": 5, "dur": 3,
+              "args": {"device": 0, "stream": 7, "correlation": 1}}  # fmt: skip
+    path = tmp_path / "rank0.pt.trace.json"
+    document = {"schemaVersion": 1, "WARNING": ["Dropped 3 activity records"], "traceEvents": [*ops, kernel]}
+    path.write_text(json.dumps(document))
+    losses = read(path).losses
+    assert losses["what"].tolist() == ["records", *([] if is_whole else ["operations"])]
+    assert losses["lost"].tolist() == [3, *([] if is_whole else [299 * every + 1 - 300])]
+
+
+def test_what_is_missing_stands_first_on_every_face(tmp_path):
+    hosts = frame(HOST_COLUMNS, {"host": ["rank0", "rank2"], "source": ["a", "b"]})
+    report = analyse(Trace(events=table(*reduces(0, 2)), hosts=hosts, source="x"))
+    sentence = report.missing.sentences[0]
+    assert sentence.startswith(
+        "3 collectives (0) are of 3 ranks (0, 1, 2), of which the trace holds 2: rank 1 is missing"
+    )
+    console = Console(width=1000, file=io.StringIO())
+    show(report, console)
+    assert console.file.getvalue().splitlines()[:2] == ["What is missing", f"* {sentence}"]
+    text = markdown(report)
+    assert text.index(sentence) < text.index("**whole trace**")
+    html = page(report, None)
+    assert html.index('id="completeness"') < html.index('id="verdict"')
+    assert report.summary()["completeness"]["groups"][0]["absent"] == "1"
+    whole = analyse(Trace(events=table(*reduces(0, 1, 2)), source="x"))
+    assert whole.missing is None
+    assert whole.summary()["completeness"]["complete"] is True
+    assert "completeness" not in page(whole, None)
+    assert "missing" not in markdown(whole)

@@ -5,7 +5,6 @@ It comes before all other reasons: what rests on a missing part is not known, an
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import percent, quantity
 from tracekit.vocabulary.host_calls import captures, launches
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
 
 R = TypeVar("R", bound=Any)
@@ -41,22 +41,9 @@ LOSS_COLUMNS = {"host": "str", "what": "str", "lost": "Int64", "total": "Int64",
 REMAINDER = 0.05
 # A smaller share of events that were lost changes no figure by much.
 WORTH_WITHHOLDING = 0.01
-# Of a sample of operations a smaller share is there; of a whole trace nearly all are.
-SAMPLED = 0.5
 _FEWEST_LAUNCHES = 20
 # Lists of ranks that are longer than this are not told in a sentence.
 _LONG = 40
-
-
-class Loss(StrEnum):
-    """What is lost, as LOSS_COLUMNS and summary.json have it."""
-
-    OPERATIONS = "operations"
-    LAUNCHED = "launched work"
-    REPLICAS = "replicas"
-    RECORDS = "records"
-    PERHAPS = "perhaps records"
-    END = "end"
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,8 +72,8 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
 
 def completeness(timeline: Timeline) -> Completeness:
     """What the trace of a timeline does not hold, as far as it tells."""
-    groups, losses = _groups(timeline), _losses(timeline)
-    return Completeness(groups, losses, _unknown_waiting(groups, timeline), _unknown_rows(losses))
+    groups, losses, events = _groups(timeline), _losses(timeline), len(timeline.trace.events)
+    return Completeness(groups, losses, _unknown_waiting(groups), _unknown_rows(losses, events))
 
 
 def withheld(reason: str, analysis: Callable[[Timeline], R], timeline: Timeline) -> R:
@@ -221,7 +208,7 @@ def _captured(start: Column, edge: Column) -> NDArray[np.bool_]:
     return inside
 
 
-def _unknown_waiting(groups: pd.DataFrame, timeline: Timeline) -> str:
+def _unknown_waiting(groups: pd.DataFrame) -> str:
     """Why nothing is known of the waiting of the collectives of `groups`, "" without any."""
     if not len(groups):
         return ""
@@ -244,11 +231,13 @@ def _unknown_waiting(groups: pd.DataFrame, timeline: Timeline) -> str:
     return f"{who}. How long they waited and which rank was last are not known."
 
 
-def _unknown_rows(losses: pd.DataFrame) -> str:
-    """Why too much is missing for critical paths, causes of idle time and queues; "" if not."""
+def _unknown_rows(losses: pd.DataFrame, events: int) -> str:
+    """Why too much is missing from so many events for critical paths, causes of idle time and queues; "" if not."""
     for loss in losses.to_dict("records"):
         lost, total = loss["lost"], loss["total"]
-        if pd.isna(lost) or pd.isna(total) or lost < WORTH_WITHHOLDING * total:
+        if pd.notna(lost) and pd.isna(total):
+            total = lost + events
+        if pd.isna(lost) or lost < WORTH_WITHHOLDING * total:
             continue
         share = f"{int(lost):,} of {int(total):,}"
         match loss["what"]:

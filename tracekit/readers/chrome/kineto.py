@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.devices import is_known
+from tracekit.readers import losses
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
+from tracekit.readers.losses import Lost
 from tracekit.trace import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
@@ -39,6 +41,7 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary.host_calls import SyncCall, says_waiting, step_number, sync_call
+from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
 
 Rows = NDArray[np.int64]
@@ -52,6 +55,9 @@ _FRAMES = frozenset({"python_function"})
 # Work of devices of which no row is made, for want of an account of what these events mean.
 _OTHER_WORK = frozenset({"mtia_ccp_events", "hpu_op", "glow_runtime", "cuda_profiler_range"})
 _SUFFIX = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")
+# What PyTorch numbers. Of a sample a smaller share of the numbers is there; of a whole trace nearly all are.
+_NUMBERED = _HOST_OPS | _FRAMES | _ANNOTATIONS | {"cpu_instant_event"}
+SAMPLED, _FEWEST = 0.5, 200
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
 _NO_STREAM = 2**32 - 1
@@ -62,6 +68,12 @@ _OF_TORCH = re.compile(r"(?:^|/)torch/")
 
 # What tells that Kineto wrote a document, where its own keys are missing.
 _CATEGORIES = frozenset({"cpu_op", "kernel", "Kernel", "cuda_runtime", "gpu_memcpy", "gpu_memset", "user_annotation"})
+
+
+class _Numbered(msgspec.Struct):
+    """The args of what PyTorch recorded on the host: its place among all that it did."""
+
+    number: Any = msgspec.field(name="Ev Idx", default=None)
 
 
 class _Metadata(msgspec.Struct):
@@ -114,6 +126,7 @@ def read(document: Document, path: Path) -> Trace:
                 "world_size": [_ranks(document)],
             },
         ),
+        losses=losses.table(host, [*losses.told(_messages(document)), *_sampled(document)]),
         notes=(*document.notes, *notes, *_missing(document, complete, events)),
         source=str(path),
         format="kineto",
@@ -138,6 +151,34 @@ def _origin_ns(document: Document) -> int | None:
     if first_ns > _YEAR_2000_NS:
         return first_ns
     return base_ns + first_ns if base_ns > _YEAR_2000_NS else None
+
+
+def _messages(document: Document) -> list[object]:
+    """What Kineto logged while it recorded: it writes warnings and errors into the file's head."""
+    logs = [document.head.get(level) for level in ("WARNING", "ERROR")]
+    return [line for log in logs for line in (log if isinstance(log, list) else [log] if isinstance(log, str) else [])]
+
+
+def _sampled(document: Document) -> list[Lost]:
+    """That the file is a sample, where fewer than SAMPLED of the numbers of its operations are there.
+
+    PyTorch numbers all that it hands to Kineto one after the other (`Ev Idx`, passEventsToKineto in
+    torch/csrc/autograd/profiler_kineto.cpp): operators, annotations, calls of Python and records of memory.
+    """
+    ops, numbered = np.flatnonzero(document.of(*_HOST_OPS)), int(document.of(*_NUMBERED).sum())
+    if len(ops) < _FEWEST:
+        return []
+    some = ops[np.unique(np.linspace(0, len(ops) - 1, _FEWEST).astype(np.int64))]
+    # Of a sample, which is small, all numbers are looked at.
+    if numbered >= SAMPLED * _extent(document, some) or numbered >= SAMPLED * (total := _extent(document, ops)):
+        return []
+    return [Lost(Loss.OPERATIONS, total - numbered, total, "gaps in the numbers of its operations (Ev Idx)")]
+
+
+def _extent(document: Document, rows: Rows) -> int:
+    """How many numbers lie from the least to the greatest of the events `rows`; 0 without any."""
+    numbers = [number for args in document.args(rows, _Numbered) if (number := whole(args.number)) is not None]
+    return max(numbers) - min(numbers) + 1 if numbers else 0
 
 
 def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFrame) -> list[str]:

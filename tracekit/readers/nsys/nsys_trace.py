@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
+from tracekit.readers import losses
 from tracekit.readers.nsys import cuda, machine, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.nvtx import Ranges
@@ -68,6 +69,7 @@ def read(path: Path) -> Trace:
                 HOST_COLUMNS,
                 {"host": [host], "source": [str(path)], "origin_ns": [machine.unix_ns(export, zero)]},
             ),
+            losses=losses.table(host, losses.told(machine.warnings(export))),
             notes=(*machine.warnings(export), *notes, *nvtx_notes, *id_notes, *device_notes, *event_notes),
             source=str(path),
             format="nsys",

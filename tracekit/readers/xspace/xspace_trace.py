@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from tracekit.columns import by_label, concat, frame
 from tracekit.devices import is_sparse_core, type_of
 from tracekit.errors import TraceError
+from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
+from tracekit.readers.losses import Lost
 from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, tpu_plane, xspace_file
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents, XSpace, line_names
@@ -32,6 +34,8 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary.host_calls import TPU_LAUNCHES, launches
+from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.losses import Loss
 
 _SPAN_STATS = ("step_num", "tracekit", "alone", "baseline", "correlation_id")
 # The event stats that the reading of planes asks for.
@@ -39,6 +43,7 @@ STATS = (*cpu_plane.STATS, *gpu_plane.STATS, *tpu_plane.STATS, *host_events.STAT
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _SPARSE_CORE = re.compile(r"/device:TPU:(\d+) SparseCore(?: ([a-zA-Z]+))? (\d+)")
+_REPLICA = re.compile(r"(?:^|[/_])replica_(\d{1,4})/")
 _SESSION = "Task Environment"
 _HOST = "/host:CPU"
 # No event of a profile is as long as this, a day; where the profile says how long it was, none is longer than that.
@@ -113,6 +118,9 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         ),
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
         devices=concat(DEVICE_COLUMNS, [_facts(host, plane, device) for plane, device in devices]),
+        losses=losses.table(
+            host, [*losses.told([*space.errors, *space.warnings]), *_replicas(threads, _compute_devices(tables))]
+        ),
         notes=(
             *(f"Profiler error: {text}" for text in space.errors),
             *(f"Profiler warning: {text}" for text in space.warnings),
@@ -168,6 +176,25 @@ def _device_notes(devices: list[tuple[Plane, str]], read_devices: list[DeviceRow
         for note in read_rows.notes:
             of_note[note].append(device)
     return [f"{', '.join(names)}: {note}" for note, names in of_note.items()]
+
+
+def _compute_devices(tables: list[pd.DataFrame]) -> int:
+    """How many devices computed."""
+    return sum(bool((table["kind"] == Kind.COMPUTE.value).any()) for table in tables)
+
+
+def _replicas(hosts: list[HostEvents], devices: int) -> list[Lost]:
+    """The replicas that the host's operations name and of which none of the `devices` that computed can be.
+
+    TensorFlow's mirrored strategies name what runs on the k-th device of a host `replica_k/…`, but for the first
+    (tensorflow/python/distribute/mirrored_run.py).
+    """
+    names = {str(name) for events in hosts for name in events.names.categories}
+    replicas = {int(match[1]) for name in names if (match := _REPLICA.search(name))}
+    total = max(replicas, default=0) + 1
+    if not devices or total <= max(devices, 1):
+        return []
+    return [Lost(Loss.REPLICAS, total - devices, total, f"the host's operations name replica_{total - 1}")]
 
 
 def _plane_notes(space: XSpace) -> list[str]:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.completeness import Completeness, Loss
+from tracekit.analysis.completeness import Completeness
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, or_missing, plain, table_of
 from tracekit.units import percent, quantity
+from tracekit.vocabulary.losses import Loss
 
 TITLE = "What is missing"
 _WAITING = "No figure is given for waiting, transfer and stragglers, and no what-if that rests on them."
