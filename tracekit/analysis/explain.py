@@ -89,7 +89,8 @@ class Explanation:
     bandwidth: Bandwidth
 
     def __repr__(self) -> str:
-        present = [name for name in _TELLING if not getattr(self, name).lacking]
+        silent = {"completeness"} if self.completeness.is_complete else set()
+        present = [name for name in _TELLING if name not in silent and not getattr(self, name).lacking]
         return notebook.line(self, f"{self._looked_at}: {', '.join(present) or 'nothing'}")
 
     def _repr_html_(self) -> str:
