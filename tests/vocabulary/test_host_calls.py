@@ -6,6 +6,7 @@ from tracekit.vocabulary.host_calls import (
     Activity,
     SyncCall,
     activity_of,
+    allocates,
     calls_program,
     executes,
     jitted_function,
@@ -99,6 +100,20 @@ def test_more_calls_say_that_their_thread_waits(name):
 )
 def test_telling_a_stream_to_wait_is_no_waiting(name):
     assert not says_waiting(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_allocation"),
+    [
+        ("Build buffer allocations", True),
+        ("DeviceMemAllocator::Alloc", True),
+        ("TfrtTpuClient::DefragmentMemory", True),
+        ("GpuExecutable::ExecuteThunks", False),
+        ("allocate", False),
+    ],
+)
+def test_runtimes_say_when_they_allocate_memory(name, is_allocation):
+    assert allocates(name) == is_allocation
 
 
 @pytest.mark.parametrize(

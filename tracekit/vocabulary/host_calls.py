@@ -85,6 +85,9 @@ _WAITING = re.compile(
     rf"|.*\bqueues?\.py(:\d+|\(\d+\):) (get|join)$|<built-in (method|function) ({_BLOCKING}|recv|accept)\b"
     r"|<built-in method get of _queue)"
 )
+# Where XLA gets memory of a device, the runtime's call included (GpuExecutable::GenerateBufferAllocations in
+# xla/service/gpu/gpu_executable.cc, xla/stream_executor), and where the TPU client moves buffers together (libtpu).
+_ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|\w+::DefragmentMemory$")
 # A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
 # its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.
 _STEP = re.compile(r"(?:^|:)ProfilerStep ?#(\d+)\Z|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#\Z")
@@ -187,6 +190,11 @@ def sync_call(name: str) -> SyncCall | None:
 def says_waiting(name: str) -> bool:
     """Whether the name of a call or span says that its thread waits, be it for a device or for another thread."""
     return bool(_WAITING.match(name))
+
+
+def allocates(name: str) -> bool:
+    """Whether a span of this name is the host's own work of allocating memory on a device, whatever others do."""
+    return bool(_ALLOCATING.match(name))
 
 
 def step_number(name: str) -> int | None:

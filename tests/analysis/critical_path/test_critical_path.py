@@ -296,3 +296,27 @@ def test_an_h100_is_never_busy_longer_than_the_path_explains():
     chain = (own["end_ps"] - own["start_ps"]).groupby(own["device"], observed=True).sum()
     assert critical_path.steps["wall_ps"].iloc[0] - critical_path.steps["unexplained_ps"].iloc[0] >= chain.max()
     assert np.isclose(critical_path.total.set_index("part")["ratio"].sum(), 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "most_ratio"),
+    [
+        # ROCm's calls are joined to their thread, and PyTorch's operators are work of the host.
+        traces.param("xplane/jax-MI300X-gemm", 0.01),
+        traces.param("kineto/hta-df_index_resolver", 0.1),
+        traces.param("kineto/hta-nccl_data-A100", 0.01),
+    ],
+)
+def test_of_real_traces_little_of_the_path_has_no_evidence(case, most_ratio):
+    parts = whole(case).total.set_index("part")["ratio"]
+    assert parts.get("unexplained", 0) <= most_ratio
+    assert parts["host work"] >= 0.5
+
+
+@traces.needs_real
+def test_what_has_no_evidence_in_a_real_trace_is_named_by_the_wait_of_its_program():
+    case = whole("xplane/jax-8xMI300X")
+    waits = case.unexplained[case.unexplained["waits"]]
+    assert set(waits["span_on"] + " " + waits["span"].str.removeprefix("$api.py:3165 ")) == {"python try_to_block"}
+    # All but a tenth of the path is explained, or named so.
+    assert (case.steps["unexplained_ps"].sum() - waits["time_ps"].sum()) < 0.1 * case.steps["wall_ps"].sum()

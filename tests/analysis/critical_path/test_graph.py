@@ -280,6 +280,10 @@ def test_steps_waits_and_the_span_of_a_call_itself_prove_no_work():
 def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work():
     others = [("u", 11 + k, 12 + k) for k in range(0, 30, 10)]
     assert host_work([("t", 0, 60)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 0]
+    # Memory is allocated without waiting for what others launch.
+    for name, work in (("f", 5), ("Build buffer allocations", 40)):
+        spans = [("t", 0, 60), ("t", 10, 45, name)]
+        assert host_work(spans, ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, work]
     # With a span of its own in between it moves.
     assert host_work([("t", 0, 60), ("t", 25, 28)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 40]
 

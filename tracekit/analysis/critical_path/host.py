@@ -13,7 +13,7 @@ from tracekit.columns import categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.vocabulary.host_calls import says_waiting
+from tracekit.vocabulary.host_calls import allocates, says_waiting
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -258,11 +258,12 @@ def count_turns(start_a: Column, reach_a: Column, start_b: Column, reach_b: Colu
 
 def _evidence(
     names: Names, spans: pd.DataFrame, host_work: pd.DataFrame, call_names: set[str]
-) -> tuple[Times, NDArray[np.bool_]]:
-    """The times of threads that prove something of them, and whether that is waiting, or work.
+) -> tuple[Times, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The times of threads that prove something of them, whether that is waiting, or work, and which is certain work.
 
     Spans and other work of a thread prove it at work. Not so steps and phases, which name a part of the program; the
-    span of a call itself, which has one of the `call_names`; and spans whose name says that they wait.
+    span of a call itself, which has one of the `call_names`; and spans whose name says that they wait. Certain work is
+    that of allocating memory: no launches of other threads are waited for there.
     """
     mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
     waiting = _waits_by_name(spans)
@@ -271,24 +272,27 @@ def _evidence(
     thread = np.append(_numbers_of_threads(spans, names)[proving], _numbers_of_threads(host_work, names))
     start = np.append(spans["start_ps"].to_numpy()[proving], host_work["start_ps"].to_numpy())
     end = np.append(spans["end_ps"].to_numpy()[proving], host_work["end_ps"].to_numpy())
-    return (thread, start, end), np.append(waiting[proving], np.zeros(len(host_work), bool))
+    nothing = np.zeros(len(host_work), bool)
+    allocating = np.array([allocates(str(name)) for name in spans["name"].cat.categories] or [False])
+    certain = allocating[spans["name"].cat.codes.to_numpy()][proving]
+    return (thread, start, end), np.append(waiting[proving], nothing), np.append(certain, nothing)
 
 
 def _work_times(
-    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_]], calls: Times,
-    idle: list[Times],
+    names: Names, thread: Column, flow: Column, evidence: tuple[Times, NDArray[np.bool_], NDArray[np.bool_]],
+    calls: Times, idle: list[Times],
 ) -> dict[int, Intervals]:  # fmt: skip
     """When each flow is proven to have been at work, merged, for those that ever are.
 
     `thread` and `flow` (n,) are those of the `calls` (start, end, the device that it launched on or -1). What the
     `evidence` of a flow proves to be work is none where it proves waiting, and none in the times of `idle`, when a
     thread waited or ran a device's rows. Where another flow of the process launched while none of the evidence and no
-    call of this one began or ended, it may have waited for that one, unless they launch for different devices: then
-    they are ranks.
+    call of this one began or ended, it may have waited for that one, unless its work is certain, or they launch for
+    different devices: then they are ranks.
     """
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
-    (thread_of_evidence, *times_of_evidence), waiting = evidence
+    (thread_of_evidence, *times_of_evidence), waiting, certain = evidence
     of_span = back[thread_of_evidence]
     times = times_of_evidence[0], times_of_evidence[1]
     process_of = {int(back[place]): process for place, (process, _) in enumerate(names)}
@@ -305,9 +309,9 @@ def _work_times(
             if number in devices and (flow_number not in devices or devices[number] & devices[flow_number])
         }:
             points = np.sort(calls[0][(calls[2] >= 0) & (flow == other_flow)])
-            not_work.append(
-                _still_times([*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)], points)
-            )
+            edges = [*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)]
+            still = _still_times(edges, points)
+            not_work.append(iv.difference(still, iv.union(iv.intervals(*_masked(times, flow_spans & certain)))))
         not_work = [excluded for excluded in not_work if len(excluded)]
         work_time = iv.difference(work_time, iv.union(*not_work)) if not_work else work_time
         if len(work_time):
