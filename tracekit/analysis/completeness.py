@@ -177,13 +177,13 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
     edge = np.array([{True: 1, False: -1, None: 0}[captures(name)] for name in kinds] + [0], np.int64)[codes]
     start = calls["start_ps"].to_numpy()
     hosts = calls["host"].cat.categories
-    event_hosts = events["host"].astype(object).to_numpy() if len(hosts) > 1 else None
+    event_hosts, host_of_event = list(events["host"].cat.categories), events["host"].cat.codes.to_numpy()
     ids, has_id = _numbers(calls["correlation_id"])
     event_ids, event_has_id = _numbers(events["correlation_id"])
     for code, host in enumerate(hosts):
         of_host = calls["host"].cat.codes.to_numpy() == code
         at = np.flatnonzero(of_host & is_launch & has_id & ~_captured(start, edge * of_host))
-        mine = event_has_id if event_hosts is None else event_has_id & (event_hosts == host)
+        mine = event_has_id & (host_of_event == (event_hosts.index(host) if host in event_hosts else -1))
         answered = np.isin(ids[at], event_ids[mine])
         at = at[start[at] <= start[at][answered].max(initial=np.iinfo(np.int64).min)] if answered.any() else at
         answered = np.isin(ids[at], event_ids[mine])
