@@ -101,6 +101,7 @@ HOST_COLUMNS: Mapping[str, Any] = {
     "origin_ns": "Int64",
     "clock": "category",
     "shift_ps": "Int64",
+    "drift_ppm": "Float64",
     "residual_ps": "Int64",
     "world_size": "Int64",
 }
@@ -160,11 +161,11 @@ class Trace:
     `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS), and where
     launches and waits compare its clock with its host's, by how much and with which drift from their middle on its
     times were shifted, or why they cannot be compared. `hosts`: one row per file that was read (HOST_COLUMNS): Unix
-    time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, by how much its times
-    were shifted to fit that clock, and what difference is left; how many ranks its job had. `losses`: what a file shows
-    to be missing from it (LOSS_COLUMNS). `notes`: everything a reader dropped, repaired, guessed or could not align.
-    `runs`: the profiler runs found at `source`, the one that was read first. `capture`: what `capture.json` beside the
-    trace says, or None.
+    time of its time 0 in nanoseconds, null where the file does not say; which clock it is on, what was added to its
+    times at time 0 to fit that clock, by how many ppm it ran faster, which was taken out as well, and what difference
+    is left; how many ranks its job had. `losses`: what a file shows to be missing from it (LOSS_COLUMNS). `notes`:
+    everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler runs found at `source`, the
+    one that was read first. `capture`: what `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame

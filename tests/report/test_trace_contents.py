@@ -68,7 +68,7 @@ def test_all_facts_of_a_trace_are_told():
         format="xplane",
         files=1,
         runs=("new", "old"),
-        clocks=(Clock("", ("h",), 0, 60 * MS, 10 * MS, 50 * MS, 1_700_000_000_123_456_789, None, None),),
+        clocks=(Clock("", ("h",), 0, 60 * MS, 10 * MS, 50 * MS, 1_700_000_000_123_456_789, None, None, None),),
         devices=(
             Device("gpu:0", "h", "H200", 2, {**kinds, "compute": 1, "collective": 1}, 15 * MS, 40 * MS),
             Device("gpu:1", "h", "H200", 1, {**kinds, "memcpy": 1}, 20 * MS, 40 * MS),

@@ -23,7 +23,14 @@ from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import Trace
 
-CLOCK_COLUMNS = {"host": "str", "origin_ns": "Int64", "clock": "str", "shift_ps": "Int64", "residual_ps": "Int64"}
+CLOCK_COLUMNS = {
+    "host": "str",
+    "origin_ns": "Int64",
+    "clock": "str",
+    "shift_ps": "Int64",
+    "drift_ppm": "Float64",
+    "residual_ps": "Int64",
+}
 
 
 def analyse(

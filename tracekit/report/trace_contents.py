@@ -26,8 +26,9 @@ class Clock:
 
     `name` is "" where all hosts share one clock. [start_ps, end_ps) reaches from the first to the last event of any
     kind, [device_start_ps, device_end_ps) from the first to the last on a device; None where there is none.
-    `began_ns` is the Unix time of `start_ps`, None where no file says. Times were shifted by at most `shift_ps` to
-    fit this clock, and `residual_ps` is the largest difference left; None where nothing was compared.
+    `began_ns` is the Unix time of `start_ps`, None where no file says. To fit this clock, times were shifted by at
+    most `shift_ps` at time 0, and a drift of at most `drift_ppm` was taken out; `residual_ps` is the largest
+    difference left. None where nothing was compared.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Clock:
     device_end_ps: int | None
     began_ns: int | None
     shift_ps: int | None
+    drift_ppm: float | None
     residual_ps: int | None
 
 
@@ -163,6 +165,7 @@ def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:
                 device_end_ps=device_end,
                 began_ns=None if origin is None or start is None else int(origin) + start // 1000,
                 shift_ps=max(map(abs, files["shift_ps"].dropna()), default=None),
+                drift_ppm=max(map(abs, files["drift_ppm"].dropna()), default=None),
                 residual_ps=max(map(abs, files["residual_ps"].dropna()), default=None),
             )
         )

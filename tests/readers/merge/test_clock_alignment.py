@@ -1,26 +1,32 @@
 """Clocks compared on the ends of shared collectives: one clock, a corrected one, or none that can be compared."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
 from tracekit.columns import concat
-from tracekit.readers.merge.clock_alignment import Clock, align
+from tracekit.readers.merge.clock_alignment import align
+from tracekit.readers.merge.clock_fit import UNCHANGED
 from tracekit.trace import EVENT_COLUMNS
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+US = 10**6
 SEND_RECV = "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"
 
 
 def host(name, *rows, op=REDUCE, device="gpu:0", **columns):
-    """A host's collectives, each (start, end); `columns` hold one value for all rows, or a list."""
-    table = events(*((f"{name}/{device}", "collective", *row, op) for row in rows), host=name)
+    """A host's collectives, each (start, end) in us; `columns` hold one value for all rows, or a list."""
+    times = [(round(start * US), round(end * US)) for start, end in rows]
+    table = events(*((f"{name}/{device}", "collective", *row, op) for row in times), host=name)
     for column, value in columns.items():
         values = value if isinstance(value, list) else [value] * len(rows)
         table[column] = pd.Series(values).astype(
-            table[column].dtype if column in ("run_id", "sequence") else "category"
+            table[column].dtype if column in ("run_id", "sequence", "bytes") else "category"
         )
     return table
 
@@ -32,7 +38,15 @@ def alignment(*tables, timed=True):
 
 
 def shifts(*tables, timed=True):
-    return [clock.shift_ps for clock in alignment(*tables, timed=timed)[0]]
+    """What was added to the times of each host, us; null where it is not aligned."""
+    clocks = alignment(*tables, timed=timed)[0]
+    alone = {clock.host for clock in clocks if sum(other.name == clock.name for other in clocks) == 1}
+    return [None if clock.host in alone else clock.shift_ps / US for clock in clocks]
+
+
+def facts(clock):
+    """Host, the one it was compared with, shift and residual in us, and how many collectives said so."""
+    return clock.host, clock.name, clock.shift_ps / US, clock.residual_ps / US, clock.collectives
 
 
 def ending(*ends, long=50):
@@ -41,26 +55,26 @@ def ending(*ends, long=50):
 
 def test_ends_that_differ_no_more_than_they_scatter_are_of_one_clock_and_nothing_is_shifted():
     clocks, notes = alignment(host("a", (0, 100), (200, 300), (400, 503)), host("b", (90, 101), (210, 304), (440, 505)))
-    assert clocks == [Clock("a", "a", 0), Clock("b", "a", 0, 4, 3)]
+    assert facts(clocks[1]) == ("b", "a", 0, 4, 3)
     assert notes == [
         "The clocks of a and b were compared on the ends of 3 shared collectives: one clock, ends differ from a's by "
-        "at most 4 ps; nothing was shifted."
+        "at most 4.00 µs; nothing was shifted."
     ]
 
 
 def test_an_offset_beyond_the_scatter_is_corrected_by_the_median():
     clocks, notes = alignment(host("a", *ending(100, 300, 503)), host("b", *ending(1_001_100, 1_001_303, 1_001_505)))
-    assert clocks == [Clock("a", "a", 0), Clock("b", "a", -1_001_002, 2, 3)]
+    assert facts(clocks[1]) == ("b", "a", -1_001_002, 2, 3)
     assert notes == [
-        "The clock of b was 1.00 µs ahead of a's by the ends of 3 shared collectives: its times were shifted to fit, "
-        "and ends now differ by at most 2 ps."
+        "The clock of b was 1.00 s ahead of a's by the ends of 3 shared collectives: its times were shifted to fit, "
+        "and ends now differ by at most 2.00 µs."
     ]
 
 
-@pytest.mark.parametrize(("offset", "shift"), [(8, 0), (-8, 0), (9, -9), (-9, 9)])
-def test_an_offset_as_large_as_the_spread_is_no_offset(offset, shift):
-    first = ending(1000, 2000, 3000)
-    second = ending(1000 + offset, 1996 + offset, 3004 + offset)
+@pytest.mark.parametrize(("offset", "shift"), [(15, 0), (-15, 0), (40, -40), (-40, 40)])
+def test_an_offset_that_the_spread_of_three_ends_leaves_open_is_no_offset(offset, shift):
+    first = ending(1000, 2000, 3000, long=400)
+    second = ending(1000 + offset, 1996 + offset, 3004 + offset, long=400)
     assert shifts(host("a", *first), host("b", *second)) == [0, shift]
 
 
@@ -69,32 +83,88 @@ def test_how_long_a_rank_waits_says_nothing_of_its_clock():
     assert shifts(host("a", *a), host("b", *b)) == [0, 0]
 
 
-def test_ends_given_in_microseconds_are_not_told_apart_by_one():
-    a, b = [(0, 10), (20, 30), (40, 50)], [(0, 11), (20, 31), (40, 51)]
-    assert shifts(*(host(name, *((s * 10**6, e * 10**6) for s, e in rows)) for name, rows in (("a", a), ("b", b)))) == [
-        0,
-        0,
-    ]
-    assert shifts(host("a", *a, (60, 67)), host("b", *b, (60, 68))) == [0, 0]
-    assert shifts(host("a", *ending(100, 207, 300)), host("b", *ending(102, 209, 302))) == [0, -2]
+@pytest.mark.parametrize(("ahead", "shift"), [(1, 0), (-4, 0), (40, -40), (-40, 40)])
+def test_microseconds_by_which_ends_differ_every_time_are_of_the_collective_and_no_offset(ahead, shift):
+    a, b = (host(name, *ending(*(end + by for end in (100, 307, 500, 760)))) for name, by in (("a", 0), ("b", ahead)))
+    assert shifts(a, b) == [0, shift]
 
 
-def test_a_single_shared_collective_is_of_one_clock_as_long_as_no_rank_ends_it_before_the_other_starts():
-    assert shifts(host("a", (0, 100)), host("b", (60, 137))) == [0, 0]
-    assert shifts(host("a", (0, 100)), host("b", (170, 237))) == [0, -137]
+def test_collectives_of_no_length_do_not_shift_clocks_that_agree():
+    ends = [100, 307, 500, 760]
+    assert shifts(host("a", *ending(*ends, long=0)), host("b", *ending(*(end + 0.6 for end in ends), long=0))) == [0, 0]
 
 
-def test_an_offset_within_the_spread_is_still_corrected_if_a_rank_would_end_before_the_other_starts():
+@pytest.mark.parametrize(("ahead", "text"), [(9000, "9.00 ms"), (31000, "31.00 ms")])
+def test_one_or_two_shared_collectives_prove_no_offset(ahead, text):
+    for ends in ([100_000], [100_000, 200_000]):
+        a, b = host("a", *ending(*ends)), host("b", *ending(*(end + ahead for end in ends)))
+        clocks, notes = alignment(a, b)
+        assert [(clock.name, clock.line) for clock in clocks] == [("a", None), ("b", None)]
+        count = "1 collective is" if len(ends) == 1 else "2 collectives are"
+        assert notes == [
+            f"{count} shared by a and b, with ends {text} apart: too few to prove an offset, which takes 3 that agree. "
+            "They were not used.",
+            "Nothing aligns the clocks of a and b: they are unaligned, and overlap between their devices is not "
+            "computed.",
+        ]
+
+
+def test_a_single_shared_collective_that_ends_alike_shows_that_clocks_agree_already():
+    assert shifts(host("a", (0, 100)), host("b", (60, 103))) == [0, 0]
+    assert shifts(host("a", (0, 100)), host("b", (60, 137))) == [None, None]
+    # 332 us after 42 ms, in which both ran.
+    assert shifts(host("a", (0, 42_000)), host("b", (100, 42_332))) == [0, 0]
+
+
+def test_ends_that_agree_on_nothing_shift_no_clock():
     first = [(0, 100), (1000, 1100), (1990, 2000)]
     second = [(60, 160), (1000, 1100), (2055, 2064)]
-    assert shifts(host("a", *first), host("b", *second)) == [0, -60]
+    assert shifts(host("a", *first), host("b", *second)) == [None, None]
+
+
+def test_a_clock_that_runs_fast_is_found_and_the_ends_that_it_moved_apart_are_one_again():
+    ends = [1000 + 40_000 * k + 700 * (k % 3) for k in range(30)]
+    b = host("b", *ending(*(end * (1 + 50e-6) + 20_000 for end in ends)), sequence=list(range(30)))
+    clocks, notes = alignment(host("a", *ending(*ends), sequence=list(range(30))), b)
+    assert clocks[1].line.drift * 1e6 == pytest.approx(50, abs=0.01)
+    assert clocks[1].shift_ps == pytest.approx(-20_029 * US, abs=10 * US)
+    assert clocks[1].residual_ps < 1000
+    assert notes == [
+        "The clock of b was 20.03 ms ahead of a's halfway and ran 50 ppm fast by the ends of 30 shared collectives, "
+        "matched by their sequence numbers: its times were shifted to fit, and ends now differ by at most 0 ps."
+    ]
+
+
+def test_no_clock_runs_as_fast_as_ends_that_have_nothing_in_common():
+    ends = [1000 * k for k in range(1, 30)]
+    assert shifts(host("a", *ending(*ends)), host("b", *ending(*(end * 1.1 for end in ends)))) == [None, None]
+
+
+def test_collectives_that_disagree_are_not_used_where_most_others_agree():
+    ends = [1000 * k + 37 * (k % 5) for k in range(1, 13)]
+    off = [end + 5000 + (900 if k in (3, 8) else 0) for k, end in enumerate(ends)]
+    numbers = list(range(12))
+    a, b = host("a", *ending(*ends), sequence=numbers), host("b", *ending(*off), sequence=numbers)
+    clocks, notes = alignment(a, b)
+    assert facts(clocks[1]) == ("b", "a", -5000, 0, 10)
+    assert notes[1] == (
+        "2 of 12 collectives by which b's clock was compared do not agree with the others: they were not used."
+    )
+
+
+def test_collectives_of_one_number_and_other_sizes_are_not_the_same():
+    ends, numbers, sizes = [1000, 2300, 3100, 4700, 5200], [1, 2, 3, 4, 5], [8, 8, 64, 8, 8]
+    a = host("a", *ending(*ends), sequence=numbers, bytes=sizes)
+    b = host("b", *ending(*(end + 70 * (end == 3100) for end in ends)), sequence=numbers, bytes=[8] * 5)
+    clock = alignment(a, b)[0][1]
+    assert (clock.collectives, clock.disagreeing, clock.shift_ps) == (4, 0, 0)
 
 
 @pytest.mark.parametrize("op", [SEND_RECV, "ncclDevKernel_Broadcast_RING_LL", "ncclDevKernel_Reduce_Sum_f32", "send.3"])
 def test_ends_of_what_lets_a_rank_go_early_compare_no_clocks(op):
     rows = ending(100, 300, 500)
     clocks, notes = alignment(host("a", *rows, op=op), host("b", *rows, op=op))
-    assert clocks == [Clock("a", "a"), Clock("b", "b")]
+    assert [(clock.name, clock.line) for clock in clocks] == [("a", None), ("b", None)]
     assert notes == [
         "No shared collective compares the clocks of a and b: they are unaligned, and overlap between their devices is "
         "not computed."
@@ -102,19 +172,23 @@ def test_ends_of_what_lets_a_rank_go_early_compare_no_clocks(op):
 
 
 def test_send_recv_kernels_that_end_as_the_collectives_do_count_as_all_to_alls_beside_them():
-    reduces = host("a", *ending(1000, 2000, 3000)), host("b", *ending(1003, 2002, 3003))
-    assert shifts(*reduces) == [0, -3]
-    sends = host("a", *ending(100, 200, 300), op=SEND_RECV), host("b", *ending(100, 201, 299), op=SEND_RECV)
-    assert shifts(*reduces, *sends) == [0, 0]
-    single = host("a", *ending(100, 260, 300), op=SEND_RECV), host("b", *ending(140, 220, 380), op=SEND_RECV)
-    assert shifts(*reduces, *single) == [0, -3]
+    ends = [1000, 2300, 3100]
+    reduces = host("a", *ending(*ends)), host("b", *ending(*(end + 40 for end in ends)))
+    a = host("a", *ending(100, 240, 300), op=SEND_RECV)
+    joint = a, host("b", *ending(141, 280, 341), op=SEND_RECV)
+    single = a, host("b", *ending(140, 520, 380), op=SEND_RECV)
+    assert [facts(alignment(*reduces, *more)[0][1])[2:] for more in ((), joint, single)] == [
+        (-40, 0, 3),
+        (-40, 1, 6),
+        (-40, 0, 3),
+    ]
 
 
 def test_a_window_that_began_earlier_is_matched_by_the_ends_that_differ_evenly():
     ends = [1000, 2300, 3100, 4700, 5900, 6600]
     late = [end + 70_000 for end in ends[2:]]
     clocks, _ = alignment(host("a", *ending(*ends)), host("b", *ending(*late)))
-    assert clocks == [Clock("a", "a", 0), Clock("b", "a", -70_000, 0, 4)]
+    assert facts(clocks[1]) == ("b", "a", -70_000, 0, 4)
     assert shifts(host("a", *ending(*ends[2:])), host("b", *ending(*ends[:5]))) == [0, 0]
 
 
@@ -126,7 +200,7 @@ def test_windows_of_equal_length_that_began_a_step_apart_are_of_one_clock():
 def test_collectives_that_one_file_lost_do_not_keep_the_others_from_being_compared():
     ends = [1000, 2300, 3100, 4700, 5900, 6600, 7800]
     a, b = host("a", *ending(*ends)), host("b", *ending(*(end + 3 for end in ends if end not in (2300, 5900))))
-    assert alignment(a, b)[0][1] == Clock("b", "a", -3, 0, 5)
+    assert facts(alignment(a, b)[0][1]) == ("b", "a", 0, 3, 5)
 
 
 def test_ends_as_near_as_chance_brings_them_are_no_evidence():
@@ -143,7 +217,8 @@ def test_collectives_that_no_shift_lets_end_after_all_have_started_are_not_used(
     clocks, notes = alignment(host("a", *ending(100, 2000, 3000, long=5)), host("b", *ending(900, 1200, 3900, long=5)))
     assert [clock.name for clock in clocks] == ["a", "b"]
     assert notes[0] == (
-        "3 collectives of a and b look shared, but no single clock offset fits their ends: they were not used."
+        "3 collectives of a and b look shared, but too few of their ends agree on one clock offset and drift: they "
+        "were not used."
     )
 
 
@@ -154,7 +229,7 @@ def test_ranks_are_compared_through_others_where_their_groups_do_not_meet():
     b = host("b", *ending(51_000, 52_000, 53_000), **first), host("b", *ending(54_000, 55_000, 56_001), **second)
     c = host("c", *ending(4000, 5000, 6001), **second)
     clocks, _ = alignment(a, *b, c)
-    assert [(clock.name, clock.shift_ps) for clock in clocks] == [("a", 0), ("a", -50_000), ("a", 0)]
+    assert [(clock.name, clock.shift_ps / US) for clock in clocks] == [("a", 0), ("a", -50_000), ("a", 0)]
 
 
 def test_groups_of_other_ranks_are_other_collectives():
@@ -197,27 +272,24 @@ def test_numbers_within_a_group_tell_which_collectives_are_the_same():
     # Evenly spaced, so that every shift in k fits: only the numbers tell that b's window began two collectives later.
     a = host("a", *ending(*every), sequence=list(range(1, 9)))
     b = host("b", *ending(*(end + 5000 + end // 1000 % 2 for end in every[2:])), sequence=list(range(3, 9)))
-    assert shifts(a, b, timed=False) == [0, -5000]
+    assert shifts(a, b, timed=False) == [0, -5000.5]
     assert shifts(
         a.assign(sequence=pd.NA).astype(a.dtypes), b.assign(sequence=pd.NA).astype(b.dtypes), timed=False
-    ) != [
-        0,
-        -5000,
-    ]
+    ) != [0, -5000.5]
 
 
 def test_ops_within_each_host_do_not_hide_those_that_hosts_share():
     own = {"op": "all-reduce.1", "hlo_op": "all-reduce.1", "category": "all-reduce"}
     shared = {"op": "all-reduce.2", "hlo_op": "all-reduce.2", "category": "all-reduce"}
     a = host("a", *ending(500, 1500, 2500), **own), host("a", *ending(1000, 2000, 3000), **shared)
-    b = host("b", *ending(640, 1580, 2700), **own), host("b", *ending(1020, 2020, 3021), **shared)
-    assert shifts(*a, *b) == [0, -20]
+    b = host("b", *ending(640, 1580, 2700), **own), host("b", *ending(1050, 2050, 3051), **shared)
+    assert shifts(*a, *b) == [0, -50]
 
 
 def test_hosts_without_unix_time_are_aligned_by_what_they_share():
     rows = [1000, 2300, 3100]
     clocks, notes = alignment(host("a", *ending(*rows)), host("b", *ending(*(end + 9000 for end in rows))), timed=False)
-    assert [clock.shift_ps for clock in clocks] == [0, -9000]
+    assert [clock.shift_ps / US for clock in clocks] == [0, -9000]
     assert notes == [
         "The times of b and a are not all Unix times: they were aligned by the ends of 3 shared collectives, which now "
         "differ by at most 0 ps."
@@ -232,7 +304,7 @@ def test_many_corrected_clocks_are_told_in_one_sentence():
     assert len(notes) == 2
     assert notes[1] == (
         "The clocks of r3, r4, r5, r6 and r7 were off from r0's by the ends of 3 shared collectives, r7's most, which "
-        "was 7.00 ns ahead of it: their times were shifted to fit, and ends now differ by at most 0 ps."
+        "was 7.00 ms ahead of it: their times were shifted to fit, and ends now differ by at most 0 ps."
     )
 
 
@@ -253,7 +325,86 @@ def test_any_clocks_are_found_to_within_the_jitter_of_the_ends(gaps, ahead, data
         tables.append(host(f"h{at}", *rows))
     clocks, _ = alignment(*tables)
     assert {clock.name for clock in clocks} == {clocks[0].name}
-    residuals = [offset + clock.shift_ps for offset, clock in zip(ahead, clocks, strict=True)]
-    # Each is within the spread of its ends (at most 6) of the host it was compared with.
+    rest = [offset + clock.shift_ps / US for offset, clock in zip(ahead, clocks, strict=True)]
+    # Each is off by what four ends leave open, of which each pair differs by at most 3.
     reference = next(ahead[at] for at, clock in enumerate(clocks) if clock.host == clock.name)
-    assert all(abs(residual - reference) <= 12 for residual in residuals)
+    assert max(abs(residual - reference) for residual in rest) <= 30
+
+
+@dataclass(frozen=True)
+class Job:
+    """Collectives of some ranks: when each truly ended (n,), and of each rank its clock, what it recorded, and which of
+    that is `right` (ranks, n)."""
+
+    ends: np.ndarray
+    clocks: tuple[tuple[float, float], ...]
+    jitter: float
+    tables: list[pd.DataFrame]
+    recorded: np.ndarray
+    right: np.ndarray
+
+    @property
+    def is_evident(self):
+        """Whether any two ranks have enough in common, and most of it right."""
+        both = [(a, b) for a in range(len(self.right)) for b in range(a)]
+        return all(
+            (self.right[a] & self.right[b]).sum() >= max(6, 0.75 * (self.recorded[a] & self.recorded[b]).sum())
+            for a, b in both
+        )
+
+
+def random_job(seed, numbered):
+    """A job of a seed, times in us: clocks that are off and drift, ends that scatter, rows that lack or are wrong."""
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(8, 80))
+    ends = 1000 + np.cumsum(draw.choice([300.0, 3000.0, 60_000.0]) * draw.lognormal(0, 0.7, count))
+    jitter = draw.choice([0.0, 0.5, 3.0])
+    lacking, wrong = draw.choice([0.0, 0.05, 0.2]), draw.choice([0.0, 0.03, 0.1])
+    clocks, tables, masks = [], [], []
+    for rank in range(int(draw.integers(2, 5))):
+        offset, drift = (draw.uniform(-20_000, 20_000), draw.uniform(-50e-6, 50e-6)) if rank else (0.0, 0.0)
+        is_recorded, is_wrong = draw.random(count) >= lacking, draw.random(count) < wrong
+        recorded = np.flatnonzero(is_recorded)
+        shown = ends * (1 + drift) + offset + draw.normal(0, jitter, count)
+        shown += np.where(is_wrong, draw.choice([-1, 1], count) * draw.uniform(50, 5000, count), 0)
+        long = draw.uniform(20, 250, count)
+        rows = [(shown[k] - long[k], shown[k]) for k in recorded]
+        tables.append(host(f"r{rank}", *rows, **({"sequence": recorded.tolist()} if numbered else {})))
+        clocks.append((offset, drift))
+        masks.append((is_recorded, is_recorded & ~is_wrong))
+    return Job(ends, tuple(clocks), jitter, tables, *np.swapaxes(masks, 0, 1))
+
+
+def errors(job, clocks):
+    """How far apart two ranks show the same moment at the most, of all that are on one clock, us."""
+    moments = np.array([job.ends[0], job.ends[-1]])
+    shown = {}
+    for clock, (offset, drift) in zip(clocks, job.clocks, strict=True):
+        times = np.rint((moments * (1 + drift) + offset) * US).astype(np.int64)
+        line = clock.line or UNCHANGED
+        shown.setdefault(clock.name, []).append((times + line.shifts(times)) / US)
+    return max(float(np.ptp(times, axis=0).max()) for times in shown.values())
+
+
+def left_open(job):
+    """What the scatter of the ends leaves open of two ranks' clocks, in five errors of a line, and the skew."""
+    counts = [len(table) for table in job.tables]
+    fewest = min(counts) - (max(counts) - min(counts)) // 2
+    return 15 * np.sqrt(2) * max(job.jitter, 0.01) * 2 / np.sqrt(max(fewest, 4)) + 12
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong(seed):
+    job = random_job(seed, numbered=True)
+    clocks, _ = alignment(*job.tables)
+    assert not job.is_evident or {clock.name for clock in clocks} == {clocks[0].name}
+    assert errors(job, clocks) <= left_open(job)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_collectives_without_numbers_align_clocks_rightly_or_not_at_all(seed):
+    job = random_job(seed, numbered=False)
+    clocks, _ = alignment(*job.tables)
+    assert errors(job, clocks) <= left_open(job)

@@ -91,8 +91,8 @@ def test_devices_are_named_after_their_hosts_and_times_stand_on_one_axis_that_be
         ["rank1", 2000, 7],
     ]
     assert hosts(merged) == [
-        ["rank0", "rank0.json", NOON_NS, "rank0", 0, None],
-        ["rank1", "rank1.json", NOON_NS, "rank0", 0, 1],
+        ["rank0", "rank0.json", NOON_NS, "rank0", 0, 0, None],
+        ["rank1", "rank1.json", NOON_NS, "rank0", 0, 0, 1],
     ]
     assert merged.events["clock"].isna().all()
     assert (merged.format, merged.events["host"].tolist()[3:5]) == ("kineto", ["rank0", "rank1"])
@@ -100,11 +100,11 @@ def test_devices_are_named_after_their_hosts_and_times_stand_on_one_axis_that_be
 
 def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_it_showed():
     marks = spans(("step", 10, 20))
-    merged = merge([rank("rank0", 300, 500, 700), rank("rank1", 300, 500, 700, origin_ns=NOON_NS + 1000, marks=marks)])
+    merged = merge([rank("rank0", 300, 500, 700), rank("rank1", 300, 500, 700, origin_ns=NOON_NS + 10**6, marks=marks)])
     assert rows(merged, "start_ps")[:4] == rows(merged, "start_ps")[4:]
     assert merged.spans[["host", "start_ps", "end_ps"]].values.tolist() == [["rank1", 10, 20]]
-    assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 1000, "rank0", -1_000_000, 0]
-    assert "rank1 was 1.00 µs ahead of rank0's" in merged.notes[0]
+    assert hosts(merged)[1] == ["rank1", "rank1.json", NOON_NS + 10**6, "rank0", -(10**9), 0, 0]
+    assert "rank1 was 1.00 ms ahead of rank0's" in merged.notes[0]
 
 
 def test_the_work_of_hosts_moves_in_time_with_them():
@@ -153,8 +153,8 @@ def test_hosts_that_share_no_collective_have_a_clock_each():
     )
     assert rows(merged, "device", "start_ps", "clock") == [["a/gpu:0", 0, "a"], ["b/gpu:0", 1000, "b"]]
     assert hosts(merged) == [
-        ["a", "a.json", NOON_NS, "a", None, None],
-        ["b", "b.json", NOON_NS, "b", None, None],
+        ["a", "a.json", NOON_NS, "a", None, None, None],
+        ["b", "b.json", NOON_NS, "b", None, None, None],
     ]
 
 
@@ -168,7 +168,7 @@ def test_times_without_unix_time_stand_where_the_shared_collectives_put_them():
     merged = merge([rank("a", 300, 500, 707), rank("b", 1300, 1500, 1707, origin_ns=None)])
     assert rows(merged, "device", "start_ps")[1:2] == [["a/gpu:0", 1250]]
     assert rows(merged, "device", "start_ps")[5:6] == [["b/gpu:0", 1250]]
-    assert hosts(merged)[1] == ["b", "b.json", None, "a", -1000, 0]
+    assert hosts(merged)[1] == ["b", "b.json", None, "a", -1000, 0, 0]
 
 
 def test_a_time_that_no_axis_holds_with_the_others_stands_apart():
@@ -284,7 +284,7 @@ ENDS = st.lists(st.integers(101, 9000), min_size=3, max_size=10, unique=True)
 
 
 @settings(max_examples=25)
-@given(ENDS, st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=3), st.randoms())
+@given(ENDS, st.lists(st.integers(-(10**4), 10**4).map(lambda ms: ms * 10**6), min_size=2, max_size=3), st.randoms())
 def test_no_clock_and_no_order_of_files_changes_the_merged_trace(gaps, ahead_ns, random):
     ends = [sum(gaps[: at + 1]) for at in range(len(gaps))]
     straight = [rank(f"rank{at}", *ends) for at in range(len(ahead_ns))]

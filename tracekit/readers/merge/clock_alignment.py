@@ -10,9 +10,13 @@ tell a skew of 3 us, which the ring brings, from a clock.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+import numpy as np
 import pandas as pd
 
+from tracekit.readers.merge import clock_fit
+from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.shared_ends import Compared, Host, by_host, compare
 from tracekit.units import time
 
@@ -24,24 +28,58 @@ class Clock:
     """The clock of one host.
 
     `name`: the host that it was compared with; hosts of one name are aligned, a name of its own is a clock of its own.
-    `shift_ps`: what was added to its times; 0 where they fitted, null where nothing could be compared. `residual_ps`:
-    by how much ends differ after that; null for the host that the others were compared with. `collectives`: how many
-    shared collectives said so.
+    `line`: what was added to its times; null where nothing could be compared. `residual_ps`: by how much ends differ
+    after that; null for the host that the others were compared with. `collectives`: how many shared collectives said
+    so, and how many of them were matched by number; `disagreeing`: how many more said something else.
     """
 
     host: str
     name: str
-    shift_ps: int | None = None
+    line: Line | None = None
     residual_ps: int | None = None
     collectives: int = 0
+    numbered: int = 0
+    disagreeing: int = 0
+
+    @property
+    def shift_ps(self) -> int | None:
+        """What was added to its times, of a clock that drifts in the middle of the collectives; null without."""
+        return self.line.shift_ps if self.line is not None else None
 
 
 @dataclass(frozen=True)
 class _Link:
-    """How one host was compared: with which other, and what the ends said."""
+    """How one host was compared: with which other, what the ends said, and whether both show Unix time."""
 
     via: str
     comparison: Compared
+    timed: bool
+
+    @cached_property
+    def line(self) -> Line | None:
+        """What is to be added to the host's times to fit those of `via`; null where that is not proven.
+
+        Clocks that show Unix time are only off where that is more than what the ends leave open.
+        """
+        fit, times = self.comparison.fit, self.comparison.times
+        if fit and (not self.timed or fit.significant(int(times[0]), int(times[-1]))):
+            return fit.line
+        return UNCHANGED if self.timed and self.comparison.agrees else None
+
+    def clock(self, host: str, root: str, base: Line) -> Clock:
+        """The clock of the host, where `base` is added to the times of `via`."""
+        fit, times = self.comparison.fit, self.comparison.times
+        line = (self.line or UNCHANGED).then(base)
+        open_ps = clock_fit.SKEW_PS + (fit.error_ps if fit else 0)
+        if self.timed and line.largest(int(times[0]), int(times[-1])) <= open_ps:
+            line = UNCHANGED  # as it stands, whatever the one between them is
+        agreeing = fit.agreeing if fit else np.ones(len(times), bool)
+        own = times - self.comparison.ahead
+        rest = (self.comparison.ahead + line.shifts(times) - base.shifts(own))[agreeing]
+        count = int(agreeing.sum())
+        return Clock(
+            host, root, line, int(np.abs(rest).max()), count, count * self.comparison.by_number, len(times) - count
+        )
 
 
 @dataclass(frozen=True)
@@ -50,14 +88,16 @@ class _Pairs:
 
     hosts: Mapping[str, Host]
     timed: Mapping[str, bool]
-    comparisons: dict[tuple[str, str], Compared | None] = field(default_factory=dict)
+    links: dict[tuple[str, str], _Link | None] = field(default_factory=dict)
 
-    def compared(self, a: str, b: str) -> Compared | None:
-        """What the shared collectives say of `b`'s clock seen from `a`'s; None if nothing that holds together."""
-        if (a, b) not in self.comparisons:
-            self.comparisons[a, b] = compare(self.hosts[a], self.hosts[b], self.timed[a] and self.timed[b])
-        comparison = self.comparisons[a, b]
-        return None if comparison is None or comparison.contradicts else comparison
+    def link(self, a: str, b: str) -> _Link | None:
+        """What the shared collectives say of `b`'s clock seen from `a`'s; None if they prove nothing."""
+        if (a, b) not in self.links:
+            timed = self.timed[a] and self.timed[b]
+            comparison = compare(self.hosts[a], self.hosts[b], timed)
+            self.links[a, b] = _Link(a, comparison, timed) if comparison else None
+        link = self.links[a, b]
+        return link if link and link.line is not None else None
 
     def around(self, root: str, names: Iterable[str]) -> dict[str, _Link | None]:
         """`root` and those of `names` that shared collectives join to it, straight or through others, nearest first."""
@@ -65,8 +105,8 @@ class _Pairs:
         reached = [root]
         for via in reached:  # grows while it runs
             for name in names:
-                if name not in links and (comparison := self.compared(via, name)):
-                    links[name] = _Link(via, comparison)
+                if name not in links and (link := self.link(via, name)):
+                    links[name] = link
                     reached.append(name)
         return links
 
@@ -75,10 +115,11 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
     """The clock of each of `hosts`, in their order, and what a reader of the report must know of them.
 
     `events` holds the rows of all hosts (EVENT_COLUMNS), by the time that each host's own clock shows. `timed`: whether
-    that is Unix time. An offset within the spread of the ends is one clock: nothing is shifted, and the residual is
-    reported. A larger one is corrected by the median. A single shared collective has no spread: it is one clock as long
-    as no rank ends it before another starts it. Hosts are compared with the first one whose clock is that of the host
-    in the middle, so that the majority of clocks stays as it is.
+    that is Unix time. Clocks are corrected by an offset, and a drift where there is one, on which `clock_fit.ENOUGH`
+    collectives and most of those that are shared agree, if it is larger than what their scatter leaves open; else they
+    are one clock as they stand, and the residual is reported. Fewer collectives only tell whether clocks that show Unix
+    time agree already. Hosts are compared with the first one whose clock is that of the host in the middle, so that the
+    majority of clocks stays as it is.
     """
     pairs = _Pairs(by_host(events, hosts), dict(zip(hosts, timed, strict=True)))
     clocks: dict[str, Clock] = {}
@@ -89,7 +130,7 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
             ranked = sorted(ahead, key=lambda name: ahead[name])
             middle = next(name for name in ahead if name in (ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]))
             fitted_clocks = _fitted(middle, pairs.around(middle, list(links)))
-            first = next(name for name in links if name in fitted_clocks and not fitted_clocks[name].shift_ps)
+            first = next(name for name in links if name in fitted_clocks and not fitted_clocks[name].line)
             clocks |= _fitted(first, pairs.around(first, list(links))) if first != middle else fitted_clocks
     ordered = [clocks[host] for host in hosts]
     return ordered, _notes(ordered, pairs)
@@ -97,9 +138,11 @@ def align(events: pd.DataFrame, hosts: Sequence[str], timed: Sequence[bool]) -> 
 
 def _offsets(links: Mapping[str, _Link | None]) -> dict[str, int]:
     """By how much each clock seems to be ahead of the first one, ps."""
+    lines: dict[str, Line] = {}
     ahead: dict[str, int] = {}
     for name, link in links.items():
-        ahead[name] = ahead[link.via] + link.comparison.offset if link else 0
+        lines[name] = (link.line or UNCHANGED).then(lines[link.via]) if link else UNCHANGED
+        ahead[name] = -lines[name].shift(int(np.median(link.comparison.times))) if link else 0
     return ahead
 
 
@@ -109,14 +152,8 @@ def _fitted(root: str, links: Mapping[str, _Link | None]) -> dict[str, Clock]:
         return {root: Clock(root, root)}
     clocks: dict[str, Clock] = {}
     for name, link in links.items():
-        if link is None:
-            clocks[name] = Clock(name, root, 0)
-            continue
-        base = clocks[link.via].shift_ps or 0
-        # As it stands, or one clock with the host it was compared with, or corrected; never to where an end would come
-        # before a start.
-        ahead = next((offset for offset in (base, 0) if link.comparison.allows(offset)), link.comparison.corrected)
-        clocks[name] = Clock(name, root, base - ahead, link.comparison.residual(ahead), len(link.comparison.ends))
+        base = clocks[link.via].line or UNCHANGED if link else UNCHANGED
+        clocks[name] = link.clock(name, root, base) if link else Clock(name, root, UNCHANGED)
     return clocks
 
 
@@ -128,21 +165,21 @@ def _notes(clocks: Sequence[Clock], pairs: _Pairs) -> list[str]:
     notes = []
     for name, group in groups.items():
         others = [clock for clock in group if clock.host != name]
-        as_they_stand = [clock for clock in others if not clock.shift_ps]
+        as_they_stand = [clock for clock in others if not clock.line]
         if as_they_stand:
-            aligned = [clock.host for clock in group if not clock.shift_ps]
+            aligned = [clock.host for clock in group if not clock.line]
             notes.append(
                 f"The clocks of {listing(aligned)} were compared on the ends of {_count(as_they_stand)}: one clock, "
                 f"ends differ from {name}'s by at most {_worst(as_they_stand)}; nothing was shifted."
             )
-        notes += _shifted(name, [clock for clock in others if clock.shift_ps], pairs.timed)
+        notes += _shifted(name, [clock for clock in others if clock.line], pairs.timed)
+        notes += _disagreeing(others)
     if len(groups) > 1:
         labels = [name if len(group) == 1 else f"{name} (with {len(group) - 1} more)" for name, group in groups.items()]
-        notes += _contradictions(groups, pairs)
-        notes.append(
-            f"No shared collective compares the clocks of {listing(labels)}: they are unaligned, and overlap between "
-            "their devices is not computed."
-        )
+        refused = _refused(groups, pairs)
+        why = "No shared collective compares the clocks of" if not refused else "Nothing aligns the clocks of"
+        notes += refused
+        notes.append(f"{why} {listing(labels)}: they are unaligned, and overlap between their devices is not computed.")
     return notes
 
 
@@ -151,7 +188,7 @@ def _shifted(root: str, clocks: Sequence[Clock], timed: Mapping[str, bool]) -> l
     corrected = [clock for clock in clocks if timed[clock.host] and timed[root]]
     aligned = [clock for clock in clocks if clock not in corrected]
     notes = [
-        f"The clock of {clock.host} was {_offset(clock)} {root}'s by the ends of {_count([clock])}: its times were "
+        f"The clock of {clock.host} {_difference(clock, root)} by the ends of {_count([clock])}: its times were "
         f"shifted to fit, and ends now differ by at most {_worst([clock])}."
         for clock in corrected[:_NAMED]
     ]
@@ -159,7 +196,7 @@ def _shifted(root: str, clocks: Sequence[Clock], timed: Mapping[str, bool]) -> l
         furthest = max(corrected, key=lambda clock: abs(clock.shift_ps or 0))
         notes = [
             f"The clocks of {listing(clock.host for clock in corrected)} were off from {root}'s by the ends of "
-            f"{_count(corrected)}, {furthest.host}'s most, which was {_offset(furthest)} it: their times were "
+            f"{_count(corrected)}, {furthest.host}'s most, which {_difference(furthest)} it: their times were "
             f"shifted to fit, and ends now differ by at most {_worst(corrected)}."
         ]
     if aligned:
@@ -170,20 +207,40 @@ def _shifted(root: str, clocks: Sequence[Clock], timed: Mapping[str, bool]) -> l
     return notes
 
 
-def _contradictions(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> list[str]:
-    """The notes on comparisons that held no water, between clocks that stayed unaligned."""
+def _disagreeing(clocks: Sequence[Clock]) -> list[str]:
+    """The note on collectives that say something else than the others."""
+    some = [clock for clock in clocks if clock.disagreeing]
+    if not some:
+        return []
+    clock = max(some, key=lambda clock: clock.disagreeing / (clock.collectives + clock.disagreeing))
+    more = f", as some of {len(some) - 1} other hosts" if len(some) > 1 else ""
+    return [
+        f"{clock.disagreeing} of {clock.disagreeing + clock.collectives} collectives by which {clock.host}'s clock was "
+        f"compared do not agree with the others{more}: they were not used."
+    ]
+
+
+def _refused(groups: Mapping[str, Sequence[Clock]], pairs: _Pairs) -> list[str]:
+    """The notes on comparisons that prove nothing, between clocks that stayed unaligned."""
     name_of = {clock.host: name for name, group in groups.items() for clock in group}
     apart = {
-        frozenset((a, b)): (a, b, comparison)
-        for (a, b), comparison in pairs.comparisons.items()
-        if comparison and comparison.contradicts and name_of[a] != name_of[b]
+        frozenset((a, b)): (a, b, link.comparison)
+        for (a, b), link in pairs.links.items()
+        if link and link.line is None and name_of[a] != name_of[b]
     }
     if not apart:
         return []
     a, b, comparison = next(iter(apart.values()))
+    n, more = len(comparison.ahead), f" (as for {len(apart) - 1} other pairs)" if len(apart) > 1 else ""
+    if n < clock_fit.ENOUGH:
+        shared = "1 collective is" if n == 1 else f"{n} collectives are"
+        return [
+            f"{shared} shared by {a} and {b}{more}, with ends {time(abs(comparison.offset))} apart: too few to prove "
+            f"an offset, which takes {clock_fit.ENOUGH} that agree. They were not used."
+        ]
     return [
-        f"{len(comparison.ends)} collectives of {a} and {b} look shared, but no single clock offset fits their ends"
-        f"{f' (as for {len(apart) - 1} other pairs)' if len(apart) > 1 else ''}: they were not used."
+        f"{n} collectives of {a} and {b} look shared, but too few of their ends agree on one clock offset and "
+        f"drift{more}: they were not used."
     ]
 
 
@@ -197,15 +254,21 @@ def listing(names: Iterable[str]) -> str:
 
 def _count(clocks: Sequence[Clock]) -> str:
     fewest, most = min(clock.collectives for clock in clocks), max(clock.collectives for clock in clocks)
+    by_number = ", matched by their sequence numbers" if all(clock.numbered for clock in clocks) else ""
     if most == 1:
-        return "1 shared collective"
-    return f"{most if fewest == most else f'{fewest} to {most}'} shared collectives"
+        return f"1 shared collective{by_number}"
+    return f"{most if fewest == most else f'{fewest} to {most}'} shared collectives{by_number}"
 
 
 def _worst(clocks: Sequence[Clock]) -> str:
     return time(max(clock.residual_ps or 0 for clock in clocks))
 
 
-def _offset(clock: Clock) -> str:
-    shift = clock.shift_ps or 0
-    return f"{time(abs(shift))} {'ahead of' if shift < 0 else 'behind'}"
+def _difference(clock: Clock, other: str = "") -> str:
+    """`was 1.2 ms ahead of a's halfway and ran 20 ppm fast`, or without a name and its `'s`."""
+    shift, drift = clock.shift_ps or 0, clock.line.drift * 1e6 if clock.line else 0.0
+    whose, pace = f" {other}'s" if other else "", ""
+    if drift:
+        pace = f"ran {abs(drift):.3g} ppm {'fast' if drift > 0 else 'slow'}"
+        pace = f" halfway and {pace}" if other else f" (and {pace})"
+    return f"was {time(abs(shift))} {'ahead of' if shift < 0 else 'behind'}{whose}{pace}"

@@ -14,6 +14,7 @@ from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural, on_host
 from tracekit.readers.merge import clock_alignment, same_host, shared_ends
 from tracekit.readers.merge.clock_alignment import Clock, listing
+from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.same_host import Part
 from tracekit.trace import (
     DEVICE_COLUMNS,
@@ -55,8 +56,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
     clocks, clock_notes = _clocks(parts, hosts)
-    parts = [replace(part, at_ps=part.at_ps + (clocks[part.host].shift_ps or 0)) for part in parts]
-    zero = min(part.at_ps for part in parts)
+    zero = min(part.at_ps + _line(clocks[part.host]).shift(part.at_ps) for part in parts)
     several = len(hosts) > 1
     ops = operations([part.trace for part in parts])
     events = [part.trace.events.assign(op=ops.renumbered(part.trace.events["op"], at)) for at, part in enumerate(parts)]
@@ -64,7 +64,11 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     def table_of(columns: Mapping[str, Any], tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
         """The table of all parts, with their names and on one axis."""
         return concat(
-            columns, [_shifted(part, table, zero, several) for part, table in zip(parts, tables, strict=True)]
+            columns,
+            [
+                _shifted(part, table, several, _line(clocks[part.host]), zero)
+                for part, table in zip(parts, tables, strict=True)
+            ],
         )
 
     return Trace(
@@ -113,7 +117,7 @@ def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Cloc
     """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison."""
     needed = [part for part in parts if len(part.trace.events)]
     timed = {part.host: part.timed for part in needed}
-    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), 0, True) for part in needed])
+    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), True) for part in needed])
     aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
     return {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}, notes
 
@@ -128,11 +132,25 @@ def _with_host(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
     return table.assign(**columns)
 
 
-def _shifted(part: Part, table: pd.DataFrame, zero: int, several: bool) -> pd.DataFrame:
-    """`table` with the part's names, its times counted from `zero`."""
-    times = [column for column in ("start_ps", "end_ps", "recorded_ps") if column in table]
-    by = part.at_ps - zero
-    return _with_host(part, table, several).assign(**{column: table[column] + by for column in times})
+def _line(clock: Clock) -> Line:
+    """What is added to the times of a clock; nothing, where it was not compared."""
+    return clock.line or UNCHANGED
+
+
+def _shifted(part: Part, table: pd.DataFrame, several: bool, line: Line = UNCHANGED, zero: int = 0) -> pd.DataFrame:
+    """`table` with the part's names, its times corrected by `line` and counted from `zero`."""
+    times = {column: table[column] + part.at_ps for column in ("start_ps", "end_ps", "recorded_ps") if column in table}
+    if line.drift:
+        times = {column: _corrected(times_ps, line) - zero for column, times_ps in times.items()}
+    else:
+        times = {column: times_ps + (line.shift_ps - zero) for column, times_ps in times.items()}
+    return _with_host(part, table, several).assign(**times)
+
+
+def _corrected(times_ps: pd.Series, line: Line) -> pd.Series:
+    """Times of a clock that drifts, corrected; null stays null."""
+    numbers = times_ps.to_numpy(np.int64, na_value=0)
+    return times_ps + pd.Series(line.shifts(numbers), index=times_ps.index)
 
 
 def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFrame:
@@ -145,15 +163,17 @@ def _on_clocks(events: pd.DataFrame, clocks: Mapping[str, Clock]) -> pd.DataFram
 
 def _host(part: Part, clock: Clock, zero: int) -> pd.DataFrame:
     """The part's row of Trace.hosts; the origin is what its own clock showed at the merged time 0."""
-    origin = _origin(part.trace)
+    origin, line = _origin(part.trace), _line(clock)
+    own_zero = line.inverse(zero)
     return frame(
         HOST_COLUMNS,
         {
             "host": [part.host],
             "source": [part.trace.source],
-            "origin_ns": [None if origin is None else origin + (zero - part.at_ps) // 1000],
+            "origin_ns": [None if origin is None else origin + (own_zero - part.at_ps) // 1000],
             "clock": [clock.name],
-            "shift_ps": [clock.shift_ps],
+            "shift_ps": [None if clock.line is None else line.shift(own_zero)],
+            "drift_ppm": [None if clock.line is None else line.drift * 1e6],
             "residual_ps": [clock.residual_ps],
             "world_size": part.trace.hosts["world_size"].head(1) if len(part.trace.hosts) else [None],
         },

@@ -88,8 +88,9 @@ def _hosts(clocks: Sequence[Clock], width: int) -> list[str]:
 
 def _fitted(clock: Clock) -> str:
     shifted = f", shifted by up to {time(clock.shift_ps)}" if clock.shift_ps else ""
+    drift = f", which drifted by up to {clock.drift_ppm:.3g} ppm" if clock.drift_ppm else ""
     residual = f", collectives end within {time(clock.residual_ps)}" if clock.residual_ps else ""
-    return shifted + residual
+    return shifted + drift + residual
 
 
 def _lasted(clock: Clock) -> str:

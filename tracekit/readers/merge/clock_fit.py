@@ -1,0 +1,220 @@
+"""How far one clock is ahead of another, and how much faster it runs, told from times that both show.
+
+Two clocks stand apart and run at different paces: quartz keeps some 10 ppm, and Linux steers a clock by at most 500 ppm
+(`MAXFREQ` in its include/linux/timex.h). So the difference is a line in time. A line fits any two points, and an offset
+any one, with no residual at all: only what agrees beyond that is evidence.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+ENOUGH = 3
+"""So many must agree on an offset: with two, each may be the wrong one."""
+# So many must agree on a drift too, which takes one figure more: three of them are then free to contradict.
+_ENOUGH_FOR_DRIFT = 5
+# Of all that look shared, as ratio. With a third of them wrong, the rest are still told apart from them.
+_MOST = 2 / 3
+# Two clocks, each steered by 500 ppm, run apart by no more.
+_FASTEST = 1e-3
+SKEW_PS = 5_000_000
+"""By so much the ends of one collective may differ in the same order every time: as on 8 V100, up to 7 us, as the ring
+reaches one rank after another. An offset below that is no property of a clock."""
+ENDS_APART_PS = 10_000_000
+"""Differences that are no larger agree, whatever their scatter."""
+# Else what is within so many standard deviations agrees.
+_DEVIATIONS = 4
+# How often chance alone may bring unrelated times together as well.
+_CHANCE = 1e-3
+# The two-sided 99 % quantile of Student's t by degrees of freedom.
+_FREEDOM = np.array([1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 1000])
+_QUANTILE = np.array([63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.36, 3.17, 2.95, 2.75, 2.58])
+# So often what agrees is told by the line through what agreed before.
+_PASSES = 6
+# Slopes are taken from so many points at the most.
+_POINTS = 128
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is added to the times of a clock: `shift_ps` at `at_ps` of its own time, less by `drift` (a ratio) later on.
+
+    The drift of a clock that runs fast is above 0.
+    """
+
+    at_ps: int = 0
+    shift_ps: int = 0
+    drift: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.shift_ps or self.drift)
+
+    def shifts(self, times_ps: Column) -> Column:
+        """What is added to `times_ps` (n,), which keep their order: (n,)."""
+        if not self.drift:
+            return np.full(len(times_ps), self.shift_ps)
+        shifts: Column = self.shift_ps - np.rint(self.drift * (times_ps - self.at_ps)).astype(np.int64)
+        return shifts
+
+    def shift(self, time_ps: int) -> int:
+        """What is added to one time."""
+        return self.shift_ps - round(self.drift * (time_ps - self.at_ps))
+
+    def inverse(self, time_ps: int) -> int:
+        """The time of the clock to which this line gives `time_ps`."""
+        own = time_ps - self.shift_ps
+        return self.at_ps + round((own - self.at_ps) / (1 - self.drift)) if self.drift else own
+
+    def then(self, other: "Line") -> "Line":
+        """This line, and then `other` on the times that it gives."""
+        after = self.at_ps + self.shift_ps
+        return Line(self.at_ps, self.shift_ps + other.shift(after), 1 - (1 - self.drift) * (1 - other.drift))
+
+    def largest(self, first_ps: int, last_ps: int) -> int:
+        """The largest amount that is added between two times."""
+        return max(abs(self.shift(first_ps)), abs(self.shift(last_ps)))
+
+
+UNCHANGED = Line()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`line`: what is to be added to the second clock so that it shows what the first does.
+
+    `agreeing` (n,): which points agree on it, and within `spread_ps`. `error_ps`: what they leave open of the shift
+    where the line is anchored, `drift_error` of the drift, or of its absence; both at 99 %.
+    """
+
+    line: Line
+    agreeing: Mask
+    error_ps: float
+    drift_error: float
+    spread_ps: int
+
+    def significant(self, first_ps: int, last_ps: int) -> bool:
+        """Whether the clocks differ at all between two times, by more than what the fit leaves open."""
+        distance = max(abs(first_ps - self.line.at_ps), abs(last_ps - self.line.at_ps)) if self.line.drift else 0
+        return self.line.largest(first_ps, last_ps) > SKEW_PS + self.error_ps + self.drift_error * distance
+
+
+def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
+    """The line through points, of which some may be wrong; None if too few agree on one that a clock may follow.
+
+    `times_ps` (n,): when, by the second clock; `ahead_ps` (n,): by how much it was ahead of the first. A drift is found
+    only where the points prove that there is one.
+    """
+    n = len(times_ps)
+    if n < ENOUGH:
+        return None
+    with_drift = _line(times_ps, ahead_ps, resolution_ps) if n >= _ENOUGH_FOR_DRIFT else None
+    if with_drift:
+        return with_drift
+    agreeing = _agreeing(ahead_ps, resolution_ps)
+    if not _enough(agreeing):
+        return None
+    inside = ahead_ps[agreeing]
+    at = int(times_ps[0]) + int(np.median(times_ps - times_ps[0]))
+    offset = int(inside[0]) + int(np.median(inside - inside[0]))
+    deviation = max(float(np.std(inside - offset, ddof=1)), resolution_ps / 2)
+    error = _quantile(len(inside) - 1) * deviation / math.sqrt(len(inside))
+    length = float(np.std(times_ps[agreeing] - at)) * math.sqrt(len(inside))
+    drift_error = _quantile(len(inside) - 2) * deviation / length if length else math.inf
+    return Fit(Line(at, -offset), agreeing, error, drift_error, max(int(np.ptp(inside)), resolution_ps))
+
+
+def by_chance(spread_ps: int, apart_ps: int, agreeing: int, tries: int = 1) -> bool:
+    """Whether times that have nothing to do with each other might agree as well, in one of `tries`.
+
+    `agreeing` of them are within `spread_ps`, and they follow each other after `apart_ps`.
+    """
+    return tries * min(spread_ps / max(apart_ps, 1), 1.0) ** (agreeing - 1) > _CHANCE
+
+
+def narrow(values_ps: Column, ratio: float, least: int = ENOUGH) -> tuple[int, int]:
+    """The shortest [low, high] that holds a `ratio` of the values, and at least `least` of them if there are."""
+    ordered = np.sort(values_ps)
+    count = min(max(math.ceil(ratio * len(ordered)), least), len(ordered))
+    widths = ordered[count - 1 :] - ordered[: len(ordered) - count + 1]
+    first = int(widths.argmin())
+    return int(ordered[first]), int(ordered[first + count - 1])
+
+
+def detrended(times_ps: Column, ahead_ps: Column) -> Column:
+    """`ahead_ps` (n,) without the drift that it shows, where there is enough to show one; a quick look."""
+    n = len(times_ps)
+    if n < _ENOUGH_FOR_DRIFT:
+        return ahead_ps
+    length = times_ps[n // 2 :] - times_ps[: n - n // 2]
+    slope = float(np.median((ahead_ps[n // 2 :] - ahead_ps[: n - n // 2]) / np.maximum(length, 1)))
+    if abs(slope) > _FASTEST:
+        return ahead_ps
+    rest: Column = ahead_ps - np.rint(slope * (times_ps - times_ps[0])).astype(np.int64)
+    return rest
+
+
+def _slope(times_ps: Column, ahead_ps: Column) -> float:
+    """The median of the slopes between points (Theil and Sen), which up to 29 % of wrong ones do not move; 0 if no
+    clock is as fast."""
+    chosen = np.unique(np.linspace(0, len(times_ps) - 1, _POINTS).astype(np.int64))
+    times, ahead = times_ps[chosen], ahead_ps[chosen]
+    first, second = np.triu_indices(len(chosen), 1)
+    length = times[second] - times[first]
+    # Neighbours tell more of their scatter than of a drift.
+    far = np.abs(length) * 4 >= np.ptp(times)
+    far &= length != 0
+    if not far.any():
+        return 0.0
+    slope = float(np.median((ahead[second] - ahead[first])[far] / length[far]))
+    return slope if abs(slope) <= _FASTEST else 0.0
+
+
+def _agreeing(rest_ps: Column, resolution_ps: int) -> Mask:
+    """Which of the values are near to the densest half of them, as far as that scatters."""
+    low, high = narrow(rest_ps, 0.5)
+    deviation = max((high - low) / 1.35, resolution_ps)  # Half of what is normal lies within 1.35 deviations.
+    reach = max(_DEVIATIONS * deviation, ENDS_APART_PS)
+    middle = (high - low) // 2 + low
+    near: Mask = np.abs(rest_ps - middle) <= reach
+    return near
+
+
+def _enough(agreeing: Mask) -> bool:
+    return bool(agreeing.sum() >= max(ENOUGH, _MOST * len(agreeing)))
+
+
+def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
+    """The line of least squares through what agrees; None if its slope is not told from 0, or none of a clock."""
+    at, base = int(times_ps[0]) + int(np.median(times_ps - times_ps[0])), int(ahead_ps[0])
+    x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
+    slope = _slope(times_ps, ahead_ps)
+    agreeing = np.zeros(len(x), bool)
+    for _ in range(_PASSES):
+        before, agreeing = agreeing, _agreeing((y - np.rint(slope * x)).astype(np.int64), resolution_ps)
+        inside, freedom = x[agreeing] - x[agreeing].mean(), int(agreeing.sum()) - 2
+        square = float((inside**2).sum())
+        if freedom < _ENOUGH_FOR_DRIFT - 2 or not square:
+            return None
+        slope = float((inside * y[agreeing]).sum()) / square
+        if (agreeing == before).all():
+            break
+    middle, height = float(x[agreeing].mean()), float(y[agreeing].mean())
+    rest = y[agreeing] - height - slope * inside
+    deviation = max(math.sqrt(float((rest**2).sum()) / freedom), resolution_ps / 2)
+    drift_error = _quantile(freedom) * deviation / math.sqrt(square)
+    if not drift_error < abs(slope) <= _FASTEST or not _enough(agreeing):
+        return None
+    # Shifted where that is known best. The line is asked by the clock's own time, to which it adds.
+    line = Line(at + round(middle), -(base + round(height)), slope)
+    error = _quantile(freedom) * deviation / math.sqrt(freedom + 2)
+    return Fit(line, agreeing, error, drift_error, max(round(float(np.ptp(rest))), resolution_ps))
+
+
+def _quantile(freedom: int) -> float:
+    """How many standard errors hold what is true in 99 of 100 cases."""
+    return float(np.exp(np.interp(math.log(max(freedom, 1)), np.log(_FREEDOM), np.log(_QUANTILE))))
