@@ -85,6 +85,10 @@ def test_groups_that_are_whole_tell_their_waiting_beside_one_that_is_not():
     assert by_group.isna().to_dict() == {"0": True, "1": False}
 
 
+def test_a_collective_on_one_device_is_no_proof_that_there_are_other_ranks():
+    assert look(reduces(0, names=None)).is_complete
+
+
 def test_rows_that_could_not_be_matched_do_not_make_a_rank_missing():
     rows = reduces(0, 1, names="0,1")
     rows[-1]["sequence"] = 17

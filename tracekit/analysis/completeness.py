@@ -104,8 +104,8 @@ def _groups(timeline: Timeline) -> pd.DataFrame:
         devices = np.unique(rows.device[places])
         label, text = (_label(timeline, column, places[0]) for column in ("group", "ranks"))
         ranks, absent = _absent(timeline, text or "", devices)
-        if absent is None and ranks is not None and ranks <= len(devices):
-            continue  # all are there, some of their rows could not be matched
+        if absent is None and (ranks is None or ranks <= len(devices)):
+            continue  # nothing tells of others, or all are there and some of their rows could not be matched
         data.append(
             {
                 "group": label,
@@ -218,8 +218,6 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
     seen = int(first["devices"])
     if len(groups) > 1:
         who = f"{collectives} in {len(groups)} groups are of more ranks than the trace holds"
-    elif pd.isna(first["ranks"]):
-        who = f"{collectives} are on one device alone, and the trace does not tell how many ranks take part"
     else:
         text = "" if pd.isna(first["names"]) else str(first["names"]).replace(",", ", ")
         names = f" ({text})" if 0 < len(text) < _LONG else ""
