@@ -162,7 +162,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         frame(STEP_COLUMNS, table),
         *_composition(paths.parts, wall),
         _path(rows, trace, dag, paths, pieces, lies),
-        *predictions(wall, lengths, unexplained_ps, tried, unknown),
+        *predictions(wall, lengths, paths, tried, unknown),
         dag.edges,
         _latency(rows, dag),
         _notes(dag),

@@ -34,13 +34,15 @@ class Part(IntEnum):
 class Paths:
     """The critical paths of m steps; times in ps.
 
-    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_op`: how long each op
-    itself was on a path, by its number. The q pieces of the steps that were asked for, each step's from the last to the
-    first: `step`, `node` (-1: none), `part`, `start`, `end` (q,); what nothing explains is of the node that it held up,
-    or that had ended before it.
+    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_host` (m,): how long of
+    UNEXPLAINED it was the host that stood still. `of_op`: how long each op itself was on a path, by its number.
+
+    The q pieces of the steps that were asked for, each step's from the last to the first: `step`, `node` (-1: none),
+    `part`, `start`, `end` (q,); what nothing explains is of the node that it held up, or that had ended before it.
     """
 
     parts: Column
+    of_host: Column
     of_op: Column
     step: NDArray[np.int32]
     node: NDArray[np.int32]
@@ -66,22 +68,22 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     walk = loop(walk_paths, len(runs.node))
     nodes = (graph.start, graph.end, graph.kind, graph.instance, is_alone, op)
     ops = int(op.max(initial=-1)) + 1
-    parts, of_op, piece_count, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, 0)
+    parts, of_host, of_op, piece_count, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
-        _, _, _, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, piece_count)
-    return Paths(parts, of_op, step, node, part, start, end)
+        _, _, _, _, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, piece_count)
+    return Paths(parts, of_host, of_op, step, node, part, start, end)
 
 
 def walk_paths(
     plan: Arrays, nodes: Arrays, ops: int, keeps: NDArray[np.bool_], room: int
-) -> tuple[Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]:
-    """See `find_paths`; there is `room` for so many pieces, the third result says how many there are."""
+) -> tuple[Column, Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]:
+    """See `find_paths`; there is `room` for so many pieces, the fourth result says how many there are."""
     begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, delay, length, _, _ = plan[:14]
     cause, cause_kind, slack = plan[14:]
     start, end, kind, instance, is_alone, op = nodes
     # The numbers of Part.
     host, working, latency, in_queue, alone_collective, unexplained = 4, 5, 6, 7, 8, 9
-    parts = np.zeros((len(step_end), unexplained + 1), np.int64)
+    parts, of_host = np.zeros((len(step_end), unexplained + 1), np.int64), np.zeros(len(step_end), np.int64)
     of_op = np.zeros(ops, np.int64)
     of_step, of_node, of_part = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int8)
     starts, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
@@ -150,6 +152,8 @@ def walk_paths(
                     if low >= t:
                         continue
                     parts[k, part_of[r]] += t - low
+                    if part_of[r] == unexplained and owner[r] >= 0 and kind[owner[r]] >= host:
+                        of_host[k] += t - low
                     is_own = owner[r] >= 0 and (part_of[r] == kind[owner[r]] or part_of[r] == alone_collective)
                     if is_own and op[owner[r]] >= 0:
                         of_op[op[owner[r]]] += t - low
@@ -160,4 +164,4 @@ def walk_paths(
                         piece_count += 1
                     t = low
                 x, at_end = best, best < 0 or cause_kind[q] != AFTER_BEGIN
-    return parts, of_op, piece_count, of_step, of_node, of_part, starts, ends
+    return parts, of_host, of_op, piece_count, of_step, of_node, of_part, starts, ends

@@ -39,7 +39,8 @@ WHAT_IF_COLUMNS = {
     "reason": "str",
 }
 STEP_WHAT_IF_COLUMNS = {"at": "int64", "what": "str", "name": "str", "predicted_ps": "Int64", "ratio": "Float64"}
-# Of a path more of which no dependency explains than this, no what-if is drawn.
+# Of a path more of which no dependency explains than this, no what-if is drawn. Where it is the host that stood still
+# for reasons unknown, that stays as it was, so only what would be without the host is not known.
 MOST_UNEXPLAINED = 0.1
 # Nor if it depends by more than this share of the steps on whether the delays that nothing explains would stay.
 MOST_DOUBT = 0.03
@@ -67,45 +68,45 @@ def scenarios(dag: Graph, plan: Plan, paths: Paths, labels: list[str]) -> list[t
 def predictions(
     wall: Column,
     lengths: Column,
-    unexplained: Column,
+    paths: Paths,
     scenarios: list[tuple[Removed, str | None]],
     refusals: Sequence[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The prediction for all steps together, and for each; null where too little of a path is explained.
 
-    `wall` and `unexplained` (m,) are the lengths of the steps and of what nothing explains of their paths, `lengths`
-    (m, 2 + 2v) those of their replays, first with everything, then without each of the v `scenarios` (what, name), then
-    all of these without the delays that nothing explains; in ps. `refusals` (v,): why nothing can be said of each
-    scenario, "" if it can.
+    `wall` (m,) is the length of the steps, `paths` are theirs, `lengths` (m, 2 + 2v) those of their replays, first with
+    everything, then without each of the v `scenarios` (what, name), then all of these without the delays that nothing
+    explains; in ps. `refusals` (v,): why nothing can be said of each scenario, "" if it can.
     """
     kept, dropped = np.split(lengths, 2, axis=1)
     remaining = wall[:, None] - (kept[:, :1] - kept)
     wall_sum = sum_exactly(wall)
-    share = sum_exactly(unexplained) / wall_sum
-    paths = "critical path" if len(wall) == 1 else "critical paths"
-    reason = f"no dependency explains {percent(share)} of the {paths}" if share > MOST_UNEXPLAINED else ""
+    noun = "critical path" if len(wall) == 1 else "critical paths"
     table_rows, refused = [], []
     for column, (what, name) in enumerate(scenarios, start=1):
         predicted = sum_exactly(remaining[:, column])
         otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
         doubt = abs(predicted - otherwise) / wall_sum
         doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
+        unexplained = paths.parts[:, Part.UNEXPLAINED] - (0 if what == Removed.HOST else paths.of_host)
+        share = sum_exactly(unexplained) / wall_sum
+        reason = f"no dependency explains {percent(share)} of the {noun}" if share > MOST_UNEXPLAINED else ""
         unknown = refusals[column - 1]
-        refused.append(bool(unknown or doubtful))
+        refused.append((unexplained > MOST_UNEXPLAINED * wall) | bool(unknown or doubtful))
         refusal = unknown or reason or doubtful
         prediction = (None, None, refusal) if refusal else (predicted, predicted / wall_sum, None)
         table_rows.append((what.value, name, wall_sum, *prediction))
     table = frame(WHAT_IF_COLUMNS, table_rows)
     steps, tried = len(wall), len(scenarios)
-    doubtful = np.tile(unexplained > MOST_UNEXPLAINED * wall, tried) | np.repeat(np.array(refused, bool), steps)
+    is_refused = np.concatenate([np.zeros(0, bool), *refused])
     each_step = frame(
         STEP_WHAT_IF_COLUMNS,
         {
             "at": np.tile(np.arange(steps), tried),
             "what": np.repeat(np.array([work.value for work, _ in scenarios], object), steps),
             "name": np.repeat(np.array([name for _, name in scenarios], object), steps),
-            "predicted_ps": pd.arrays.IntegerArray(remaining[:, 1:].T.ravel(), doubtful),
-            "ratio": pd.arrays.FloatingArray((remaining[:, 1:] / wall[:, None]).T.ravel(), doubtful.copy()),
+            "predicted_ps": pd.arrays.IntegerArray(remaining[:, 1:].T.ravel(), is_refused),
+            "ratio": pd.arrays.FloatingArray((remaining[:, 1:] / wall[:, None]).T.ravel(), is_refused.copy()),
         },
     )
     return table, each_step
