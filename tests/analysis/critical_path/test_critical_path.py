@@ -252,6 +252,24 @@ def test_a_queued_row_that_starts_promptly_has_a_queue_gap(gap_us, part):
 
 
 @pytest.mark.parametrize(
+    ("next_us", "host_work_us"),
+    # A frame holds all calls. The thread is silent from 20 us on, its kernel ends at 200 us; it goes on 40 us after
+    # that, as one that waited, or 60 us, as one that worked all the time.
+    [(240, 40), (260, 240)],
+)
+def test_a_frame_around_a_silent_wait_is_no_proof_of_work(next_us, host_work_us):
+    rows_of = [
+        ("gpu:0", "s", "compute", 10 * US, 200 * US, {"correlation_id": 0}),
+        ("gpu:0", "s", "compute", (next_us + 5) * US, 400 * US, {"correlation_id": 1}),
+    ]
+    calls = [("t", 5 * US, 20 * US, 0), ("t", next_us * US, (next_us + 5) * US, 1)]
+    total = path(trace(rows_of, calls, [("t", 0, 400 * US, "frame")])).total.set_index("part")["time_ps"] / US
+    # From 10 us on; the call of the second kernel takes 5 us.
+    assert total["host work"] == host_work_us
+    assert total["compute"] == 400 - next_us - 5 + (190 if host_work_us == 40 else 0)
+
+
+@pytest.mark.parametrize(
     ("last_call", "spans", "parts"),
     [
         # Its work ended at 50, the thread went on at 58: 8 us nobody knows of, and 2 of the launch.

@@ -136,7 +136,7 @@ def test_what_contradicts_the_times_is_told():
 
 def test_where_nothing_but_ops_holds_a_step_up_it_is_said():
     result = section(path(trace([("tpu:0", "s", "compute", 0, 10), ("tpu:0", "s", "compute", 10, 40)])))
-    assert result.sentences[1] == ("Compute-bound: removing collectives, copies or host time would not shorten it.")
+    assert result.sentences[1] == "Compute-bound: it holds no collectives and copies, and no host time."
 
 
 def test_tables_fit_a_terminal_of_80_columns():

@@ -14,7 +14,7 @@ from tracekit.analysis.critical_path.dependencies import (
     queue_order,
     resume_edges,
 )
-from tracekit.analysis.critical_path.host import Calls, calls
+from tracekit.analysis.critical_path.host import STANDSTILL_PS, Calls, calls
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
@@ -28,8 +28,6 @@ Column = NDArray[np.int64]
 CALL, WORK = len(CODE), len(CODE) + 1
 # From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
 LATENCY_FROM_ROWS = 10
-# A thread that stood still for longer than this without a reason is taken to have waited for what it had launched.
-STANDSTILL_PS = 10_000_000
 # A synchronising call that has nothing to wait for returns within this time: 24 cudaEventSynchronize on an A100 took 2
 # to 4 us, of 80 cudaStreamSynchronize on V100 the shortest 5 (PyTorch's profiles).
 BRIEF_PS = 5_000_000

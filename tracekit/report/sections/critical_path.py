@@ -24,6 +24,9 @@ _REMOVED = {
     Removed.HOST: "host time",
 }
 
+# The kinds of work, of which a sentence tells that they would change nothing.
+_OF_KINDS = (Removed.COLLECTIVES, Removed.COPIES, Removed.HOST)
+
 
 def section(result: CriticalPath) -> Section:
     """The median step's path in a sentence, then its parts, its longest pieces, and what each part costs."""
@@ -105,9 +108,16 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
             f"{time(row['predicted_ps'])} ({change(row['ratio'])}) without {_REMOVED[row['what']]}" for row in saving
         ]
         return [f"It would take {', '.join(words)}."]
-    if tried:
-        bound = "Compute-bound: r" if _parts(result, at)[0]["part"] == "compute" else "R"
-        return [f"{bound}emoving collectives, copies or host time would not shorten it."]
+    words = list(dict.fromkeys(_REMOVED[row["what"]] for row in tried if row["what"] in _OF_KINDS))
+    if words:
+        refused = {
+            row["what"] for row in records(result.step_what_if) if row["at"] == at and pd.isna(row["predicted_ps"])
+        }
+        is_bound = _parts(result, at)[0]["part"] == "compute" and not refused & set(_OF_KINDS)
+        removing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+        return [f"{'Compute-bound: r' if is_bound else 'R'}emoving {removing} would not shorten it."]
+    if tried and not len(result.what_if[result.what_if["what"].isin(_OF_KINDS)]):
+        return ["Compute-bound: it holds no collectives and copies, and no host time."]
     if len(result.what_if):
         reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
         unexplained = [row["ratio"] for row in _parts(result, at) if row["part"] == "unexplained"]
