@@ -507,7 +507,7 @@ def cause_at(p, device, events, launches, spans, syncs):
         return "inside a program"
     if launch is None:
         return "unexplained"
-    if e - launch[1] <= PROMPT:
+    if launch[1] > s and e - launch[1] <= PROMPT:
         return "launch latency"
     return "between queued work" if e - until <= PROMPT else "unexplained"
 

@@ -158,7 +158,7 @@ def test_calls_that_begin_together_nest_the_longest_outside():
         Trace(
             rows(),
             spans(*({"start_ps": 0, "end_ps": end, "name": str(end)} for end in (1_000, 9_000, 4_000))),
-            launches({"start_ps": 0, "end_ps": 5_000, "name": "5000"}),
+            launches=launches({"start_ps": 0, "end_ps": 5_000, "name": "5000"}),
         )
     )
     assert {call.track for call in file.calls} == {"h: t"}
@@ -176,7 +176,7 @@ def test_phases_steps_and_launches_say_what_they_are():
             {"name": "both", "start_ps": 0, "end_ps": 8_000, "tracekit": "phase", "alone": "a;b", "baseline": "c"},
             {"name": "launch", "start_ps": 1_000, "end_ps": 2_000},
         ),
-        launches(
+        launches=launches(
             {"name": "launch", "start_ps": 1_000, "end_ps": 2_000, "correlation_id": 4},
             {"name": "launch", "start_ps": 1_000, "end_ps": 2_000, "correlation_id": -9},
         ),
@@ -314,7 +314,8 @@ CALL = st.fixed_dictionaries(
 @settings(max_examples=15)
 @given(st.lists(ROW, max_size=12), st.lists(CALL, max_size=8), st.lists(CALL, max_size=4))
 def test_any_trace_comes_back(device_rows, host_spans, calls):
-    trace = Trace(rows(*device_rows), spans(*host_spans), launches(*(call | {"correlation_id": 1} for call in calls)))
+    calls_with_id = [call | {"correlation_id": 1} for call in calls]
+    trace = Trace(rows(*device_rows), spans(*host_spans), launches=launches(*calls_with_id))
     file = read_back(trace)
     same_rows(trace, file)
     same_calls(trace, file)

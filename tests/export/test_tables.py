@@ -15,7 +15,7 @@ from pandas.testing import assert_frame_equal
 from tests.export.frames_of import launches, rows, spans
 from tracekit.columns import frame
 from tracekit.export import FRAMES, SUFFIXES, tables
-from tracekit.trace import EVENT_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
+from tracekit.trace import EVENT_COLUMNS, LOSS_COLUMNS, OP_COLUMNS, OPERAND_COLUMNS, Trace
 
 NAMES = ["", "=cmd|' /C calc'!A0", "+1", "-1", "@x", "'quoted'", 'a "b", c\n\r\td', "\x1b[31m\x7f", "</script>", "日本"]
 TRACE = Trace(
@@ -28,6 +28,7 @@ TRACE = Trace(
     launches=launches({"start_ps": 0, "end_ps": 1, "correlation_id": 5}),
     ops=frame(OP_COLUMNS, {"program": ["p", "p"], "hlo_op": ["a", "b"], "flops": pd.array([None, 2], "Int64")}),
     operands=frame(OPERAND_COLUMNS, {"op": [1], "operand": [0]}),
+    losses=frame(LOSS_COLUMNS, {"host": ["h"], "what": ["records"], "lost": pd.array([2], "Int64")}),
     notes=("a note, with “quotes”",),
     source="traces/x",
     format="xplane",
@@ -165,6 +166,7 @@ def test_the_contents_name_every_file_its_rows_and_its_columns():
         "operands": ("operands.csv.gz", 1),
         "devices": ("devices.csv.gz", 0),
         "hosts": ("hosts.csv.gz", 0),
+        "losses": ("losses.csv.gz", 1),
     }
     assert contents["frames"]["operands"]["columns"] == {"op": "int64", "operand": "int64"}
     assert json.loads(json.dumps(contents)) == contents

@@ -5,4 +5,4 @@ PERFETTO = "perfetto"
 # What files of tables end in.
 SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl", "arrow": ".arrow"}
 FORMATS = (PERFETTO, *SUFFIXES)
-FRAMES = ("events", "spans", "host_work", "launches", "syncs", "ops", "operands", "devices", "hosts")
+FRAMES = ("events", "spans", "host_work", "launches", "syncs", "ops", "operands", "devices", "hosts", "losses")

@@ -14,6 +14,7 @@ import pytest
 from tests import traces
 from tests.readers.chrome.kineto_files import event, kernel, read, rows, trace_of
 from tracekit.analysis.overlap import overlap, partition
+from tracekit.trace import DEVICE_COLUMNS
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_kernel"
@@ -42,7 +43,9 @@ def test_a_small_file_says_who_ran_where_and_when():
     assert rows(trace.events, "host", "device")[0] == ["rank1", "gpu:1"]
     assert trace.events[["host", "device"]].drop_duplicates().shape == (1, 2)
     assert rows(trace.hosts, "host", "source", "origin_ns") == [["rank1", str(SMALL), 1_759_276_800_001_000_000]]
-    assert rows(trace.devices, *trace.devices.columns) == [["rank1", "gpu:1", "NVIDIA H100 80GB HBM3", None, None]]
+    device = dict(zip(trace.devices.columns, *rows(trace.devices, *trace.devices.columns), strict=True))
+    names = {"host": "rank1", "device": "gpu:1", "model": "NVIDIA H100 80GB HBM3"}
+    assert device == dict.fromkeys(DEVICE_COLUMNS) | names
     assert (trace.format, trace.source, trace.notes) == ("kineto", str(SMALL), ())
 
 
