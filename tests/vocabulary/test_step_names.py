@@ -105,6 +105,8 @@ def test_an_epoch_is_no_step_of_one():
         ("Iteration 3 of 10", "Iteration"),
         ("17", "17"),
         ("#", "#"),
+        ("global_step_4_epoch_1", "global_step_epoch"),
+        ("[4]_step", "step"),
     ],
 )
 def test_the_name_of_a_series_is_without_the_number(name, bare):

@@ -46,6 +46,7 @@ _NUMBER = re.compile(r"\d+")
 _EPOCH = re.compile(r"(?i)epoch")
 # What stands in the name of a step beside it, and the number at its end.
 _PART = re.compile(r"(?i)[\[(]?(?<![a-z])(?:rank|epoch|ep)[\s_:=#-]*\d+[\s_,;:)\]-]*")
+_COUNT = re.compile(r"[\s_:=#(\[-]*\d+[\])]*")
 _END = re.compile(r"[\s_:=#(\[-]*\d*(?:\s*(?:/|of)\s*\d+)?[\])\s#]*$")
 
 
@@ -93,7 +94,9 @@ def is_epoch(template: str) -> bool:
 
 def series(name: str) -> str:
     """What the steps of a run have in common in their names: `ProfilerStep#3`, `train#step_num=3#`, `step_3`, `Step 14`
-    and `epoch 3 step 4` without their numbers."""
+    `epoch 3 step 4` and `global_step_4_epoch_1` without their numbers."""
+    if named_step(name) is None and counters(name) is not None:
+        return _COUNT.sub("", name).strip(" _-:#,") or name
     bare = _PART.sub("", name) if named_step(name) is not None else name
     stem = _END.sub("", bare.strip(" #").partition("#")[0] or bare)
     return stem or name

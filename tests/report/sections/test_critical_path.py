@@ -153,3 +153,15 @@ def test_without_work_only_the_reason_stands_there():
     result = section(path(trace([])))
     assert result.lacking.startswith("The trace holds no work")
     assert (result.sentences, result.tables, result.data) == ((), (), None)
+
+
+def test_what_is_device_bound_is_said_with_the_path():
+    rows = [
+        ("gpu:0", "s", "compute", 10 * US * (step + 1), 10 * US * (step + 2), {"correlation_id": step})
+        for step in range(20)
+    ]
+    result = path(trace(rows, [("t", step * 1000, step * 1000 + 900, step) for step in range(20)]))
+    assert section(result).sentences[0] == (
+        "The critical path of the whole trace (200.0 µs) is 100 % compute: device-bound, 100 % busy."
+    )
+    assert "device-bound" not in section(replace(result, queued_ratio=0.5)).sentences[0]

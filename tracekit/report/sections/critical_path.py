@@ -61,7 +61,8 @@ def _parts(result: CriticalPath, at: int) -> list[dict[str, Any]]:
 
 def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
     parts = [f"{percent(row['ratio'])} {row['part']}" for row in _parts(result, at) if row["ratio"] >= _WORTH]
-    return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}."
+    bound = f": device-bound, {percent(result.busy_ratio or 0)} busy" if result.is_device_bound else ""
+    return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}{bound}."
 
 
 def _unexplained(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
@@ -136,7 +137,7 @@ def _busy(result: CriticalPath) -> list[str]:
     if result.queued_ratio is None:
         return [f"{busy}."]
     queued = f"{percent(result.queued_ratio)} of what was launched was queued before its turn"
-    return [f"{busy}, and {queued}{': device-bound' if result.is_device_bound else ''}."]
+    return [f"{busy}, and {queued}."]
 
 
 def _name(step: dict[str, Any], steps: int) -> str:
