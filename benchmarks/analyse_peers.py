@@ -208,17 +208,21 @@ def _parts(questions: Mapping[str, Callable[[Any], Any]], read: Any) -> dict[str
             profile.runcall(ask, read)
     root = Path(sys.modules["tracekit"].__file__ or "").parent
     above = (root / "report", root / "analysis" / "explain.py", Path(__file__))
+    withheld = (root / "analysis" / "completeness.py", "withheld")  # the report asks most analyses through it
     seconds_by_part: dict[str, float] = {}
     stats: Any = pstats.Stats(profile)
     for (file, _, function), (*_, callers) in stats.stats.items():
         path = Path(file)
         if root not in path.parents or root / "report" in path.parents or path == root / "analysis" / "explain.py":
             continue
+        if (path, function) == withheld:
+            continue
         part = f"{path.relative_to(root).with_suffix('').as_posix()}.{function}"
         seconds = sum(
             timing[3]
-            for (caller, _, _), timing in callers.items()
-            if any(place in (Path(caller), *Path(caller).parents) for place in above)
+            for (caller, _, calling), timing in callers.items()
+            if (Path(caller), calling) == withheld
+            or any(place in (Path(caller), *Path(caller).parents) for place in above)
         )
         if seconds:
             seconds_by_part[part] = seconds_by_part.get(part, 0) + seconds

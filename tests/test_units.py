@@ -101,7 +101,7 @@ def test_a_figure_reads_like_this(name, arguments, words):
     assert getattr(units, name)(*arguments) == words
 
 
-@pytest.mark.parametrize("name", ["time", "percent", "change", "factor", "size", "count", "mean", "number"])
+@pytest.mark.parametrize("name", ["time", "percent", "change", "factor", "size", "count", "mean", "number", "ppm"])
 def test_what_is_missing_is_a_dash(name):
     assert [getattr(units, name)(null) for null in (None, pd.NA, float("nan"))] == ["-"] * 3
     assert units.rate(None, "B/s") == units.short(pd.NA, 9) == "-"
@@ -145,6 +145,12 @@ def test_a_change_that_is_not_nothing_is_never_told_as_nothing(ratio, words):
 def test_numbers_have_three_digits():
     assert [units.number(value) for value in (6.04, 0.00123, 123.4, 7)] == ["6.04", "0.00123", "123", "7"]
     assert units.mean(1234.567) == "1,234.57"
+    assert [units.ppm(value) for value in (20.0, -49.96, 0.5, 999.6)] == [
+        "20 ppm",
+        "-50 ppm",
+        "0.5 ppm",
+        "1,000 ppm",
+    ]
 
 
 def test_figures_need_no_pandas():

@@ -148,6 +148,13 @@ def compact_count(number: int) -> str:
     return f"{_nearest(number / 1e3)}k" if number < 999_500 else f"{_point(_nearest(number / 1e5), 1)}M"
 
 
+def ppm(value: Any) -> str:
+    """How fast a clock drifts, in parts per million, with three digits: 20 ppm, -0.5 ppm."""
+    if _is_missing(value):
+        return DASH
+    return f"{number(value) if abs(value) < 999.5 else count(_nearest(value))} ppm"
+
+
 def mean(value: Any) -> str:
     """A mean of counts: 3.72."""
     return DASH if _is_missing(value) else f"{float(value):,.2f}"

@@ -8,6 +8,7 @@ from tracekit.vocabulary.host_calls import (
     activity_of,
     allocates,
     calls_program,
+    copies_synchronously,
     executes,
     jitted_function,
     launches,
@@ -139,6 +140,22 @@ def test_threads_that_meet_wait(name):
 )
 def test_launches_ask_a_device_for_work(name, is_launch, graph):
     assert (launches(name), launches_graph(name)) == (is_launch, graph)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_synchronous"),
+    [
+        ("cudaMemcpy", True),
+        ("cudaMemcpy2D_v3020", True),
+        ("cuMemcpyDtoH_v2", True),
+        ("hipMemcpyWithStream", True),
+        ("cudaMemcpyAsync", False),
+        ("cuMemcpyDtoHAsync_v2", False),
+        ("cudaMemset", False),
+    ],
+)
+def test_copies_are_synchronous_unless_they_say_otherwise(name, is_synchronous):
+    assert copies_synchronously(name) == is_synchronous
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ _EXECUTION = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Po
 # `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
 _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
+_SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
@@ -139,6 +140,13 @@ _HINTS = ("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load",
 def launches(name: str) -> bool:
     """Whether a call of this name asks a device for work, by kernel, graph, copy or memset."""
     return bool(_LAUNCH.search(name))
+
+
+def copies_synchronously(name: str) -> bool:
+    """Whether a call of this name asks for a copy and is none of the asynchronous ones: `cudaMemcpy`,
+    `cuMemcpyDtoH_v2`, and `hipMemcpyWithStream`, which waits, too.
+    """
+    return bool(_SYNCHRONOUS_COPY.match(name))
 
 
 def launches_graph(name: str) -> bool:

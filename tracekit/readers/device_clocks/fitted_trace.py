@@ -11,7 +11,7 @@ from tracekit.columns import frame
 from tracekit.readers.device_clocks.clock_line import ClockLine, Limits, clock_line
 from tracekit.readers.device_clocks.trace_limits import limits_of
 from tracekit.trace import DEVICE_COLUMNS, Trace
-from tracekit.units import exact
+from tracekit.units import exact, ppm
 
 # So many devices have a note of their own, others share one.
 _NAMED = 4
@@ -110,7 +110,8 @@ def _violations(line: ClockLine) -> str:
 
 def _shifted_note(line: ClockLine) -> str:
     shift = line.shift_ps or 0
-    drift = f", and {line.drift * 1e6:+.1f} ppm from the middle of its rows on" if line.drift else ""
+    sign = "+" if line.drift > 0 else ""
+    drift = f", and {sign}{ppm(line.drift * 1e6)} from the middle of its rows on" if line.drift else ""
     evidence = f"{line.launches[0]} launches" + (f" and {line.waits[0]} waits" if line.waits[0] else "")
     least, most = (
         None if limit is None else f"{'+' if limit > 0 else ''}{exact(limit)}"

@@ -6,7 +6,6 @@ synchronization behavior"). `hipMemcpyWithStream` waits, too. PyTorch's copies t
 cudaStreamSynchronize of their stream (c10/cuda/CUDAFunctions.h, memcpy_and_sync), which often says not for which it is.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from tracekit.devices import is_known, type_of
 from tracekit.readers.device_clocks.clock_line import Limits
 from tracekit.trace import Trace
 from tracekit.vocabulary.copies import host_memory
-from tracekit.vocabulary.host_calls import SyncCall, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, copies_synchronously, sync_call
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -27,7 +26,6 @@ Mask = NDArray[np.bool_]
 
 # PyTorch's call that waits for a copy begins so soon behind that of the copy.
 _BEHIND_PS = 20 * 10**6
-_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def _for_rows(trace: Trace, rows: Column, start: Column, end: Column, is_proven:
 def _copy_waits(trace: Trace, call: Column) -> _Waits:
     """The calls that return only when their copy is done."""
     events, calls = trace.events, trace.launches
-    is_blocking = np.append(by_label(calls["name"].array, lambda name: bool(_COPY.match(name))), False)
+    is_blocking = np.append(by_label(calls["name"].array, copies_synchronously), False)
     rows = np.flatnonzero(is_blocking[call] & (events["kind"] == Kind.MEMCPY.value).to_numpy(bool))
     copies = events.iloc[rows]
     is_pinned = by_label(copies["name"].array, lambda name: host_memory(name) == "pinned").astype(bool)

@@ -18,7 +18,7 @@ import pandas as pd
 from tracekit.readers.merge import clock_fit
 from tracekit.readers.merge.clock_fit import UNCHANGED, Line
 from tracekit.readers.merge.shared_ends import Compared, Host, by_host, compare
-from tracekit.units import time
+from tracekit.units import ppm, time
 
 _NAMED = 4  # so many hosts are named in a note, others are counted
 
@@ -269,6 +269,6 @@ def _difference(clock: Clock, other: str = "") -> str:
     shift, drift = clock.shift_ps or 0, clock.line.drift * 1e6 if clock.line else 0.0
     whose, pace = f" {other}'s" if other else "", ""
     if drift:
-        pace = f"ran {abs(drift):.3g} ppm {'fast' if drift > 0 else 'slow'}"
+        pace = f"ran {ppm(abs(drift))} {'fast' if drift > 0 else 'slow'}"
         pace = f" halfway and {pace}" if other else f" (and {pace})"
     return f"was {time(abs(shift))} {'ahead of' if shift < 0 else 'behind'}{whose}{pace}"

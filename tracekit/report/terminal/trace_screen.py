@@ -11,7 +11,7 @@ from tracekit import console as terminal
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats
 from tracekit.report.trace_contents import Clock, Contents, Device
-from tracekit.units import compact_count, count, percent, quantity, time
+from tracekit.units import compact_count, count, percent, ppm, quantity, time
 from tracekit.vocabulary.kinds import Kind
 
 WIDTH, HEIGHT, LABEL = 80, 24, 9
@@ -88,7 +88,7 @@ def _hosts(clocks: Sequence[Clock], width: int) -> list[str]:
 
 def _fitted(clock: Clock) -> str:
     shifted = f", shifted by up to {time(clock.shift_ps)}" if clock.shift_ps else ""
-    drift = f", which drifted by up to {clock.drift_ppm:.3g} ppm" if clock.drift_ppm else ""
+    drift = f", which drifted by up to {ppm(clock.drift_ppm)}" if clock.drift_ppm else ""
     residual = f", collectives end within {time(clock.residual_ps)}" if clock.residual_ps else ""
     return shifted + drift + residual
 
