@@ -237,3 +237,11 @@ def test_what_is_missing_stands_first_on_every_face(tmp_path):
     assert whole.summary()["completeness"]["complete"] is True
     assert "completeness" not in page(whole, None)
     assert "missing" not in markdown(whole)
+
+
+@pytest.mark.parametrize("lost", [(), (7,)])
+def test_a_notebook_shows_completeness_only_where_something_is_missing(lost):
+    losses = {"host": ["h"], "what": ["records"], "lost": pd.array([7], "Int64")} if lost else {}
+    why = explain(replace(Trace(events=table(row("gpu:0", 0, 100))), losses=frame(LOSS_COLUMNS, losses)))
+    assert ("completeness: what records, lost 7" in why._repr_html_()) == bool(lost)
+    assert ("completeness" in why._repr_html_()) == ("completeness" in repr(why)) == bool(lost)

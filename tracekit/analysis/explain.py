@@ -89,13 +89,17 @@ class Explanation:
     bandwidth: Bandwidth
 
     def __repr__(self) -> str:
-        silent = {"completeness"} if self.completeness.is_complete else set()
-        present = [name for name in _TELLING if name not in silent and not getattr(self, name).lacking]
+        present = [name for name, part in self._parts.items() if not part.lacking]
         return notebook.line(self, f"{self._looked_at}: {', '.join(present) or 'nothing'}")
 
     def _repr_html_(self) -> str:
-        parts = {name: getattr(self, name) for name in _TELLING}
-        return notebook.results("Explanation", self._looked_at, parts, _TELLING)
+        return notebook.results("Explanation", self._looked_at, self._parts, _TELLING)
+
+    @property
+    def _parts(self) -> Mapping[str, Any]:
+        """What has something to tell; completeness has not where nothing is missing."""
+        silent = {"completeness"} if self.completeness.is_complete else set()
+        return {name: getattr(self, name) for name in _TELLING if name not in silent}
 
     @property
     def _looked_at(self) -> str:
