@@ -153,6 +153,15 @@ def test_slices_of_a_thread_that_do_not_nest_get_a_track_beside_it():
     assert sorted((call.track, call.start_ns, call.end_ns) for call in calls) == [("h: t", 0, 5), ("h: t (2)", 3, 8)]
 
 
+def test_threads_of_one_name_in_several_processes_are_several_threads():
+    calls = [
+        {"process": process, "start_ps": at, "end_ps": at + 5_000, "name": f"{process}"}
+        for at, process in ((0, "1"), (3_000, "2"), (4_000, None))
+    ]
+    file = read_back(Trace(rows(), spans(*calls), launches=launches(*calls[:2])))
+    assert sorted((call.track, call.name) for call in file.calls) == [("h: t", "1"), ("h: t", "2"), ("h: t", "None")]
+
+
 def test_calls_that_begin_together_nest_the_longest_outside():
     file = read_back(
         Trace(

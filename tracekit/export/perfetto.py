@@ -323,16 +323,22 @@ def _host_calls(trace: Trace) -> HostCalls:
     """The slices of `trace`. Of equal ones the k-th span and the k-th launch are one."""
     spans, launches = trace.spans, trace.launches
     host, hosts = _shared_codes(spans["host"], launches["host"])
+    process, names_of_processes = _shared_codes(spans["process"], launches["process"])
     line, lines = _shared_codes(spans["thread"], launches["thread"])
     name, names = _shared_codes(spans["name"], launches["name"])
     start, end = (
         np.concatenate([spans[column], launches[column]]).astype(np.int64) for column in ("start_ps", "end_ps")
     )
-    used, thread = np.unique(host * len(lines) + line, return_inverse=True)
+    # Threads of one name in several processes of a host are several threads.
+    host_and_process = host * (len(names_of_processes) + 1) + process + 1
+    used, thread = np.unique(host_and_process * len(lines) + line, return_inverse=True)
     is_launch = np.arange(len(start)) >= len(spans)
     order = np.lexsort((is_launch, name, -end, start, thread))
     calls = HostCalls(
-        [(hosts[pair // len(lines)], lines[pair % len(lines)]) for pair in used.tolist()],
+        [
+            (hosts[place // len(lines) // (len(names_of_processes) + 1)], lines[place % len(lines)])
+            for place in used.tolist()
+        ],
         names,
         thread,
         name,
@@ -345,12 +351,12 @@ def _host_calls(trace: Trace) -> HostCalls:
 
 
 def _shared_codes(*columns: pd.Series) -> tuple[Ints, list[str]]:
-    """The codes of categorical columns without nulls, one after the other, and what they stand for."""
+    """The codes of categorical columns, -1 where null, one after the other, and what they stand for."""
     code_of: dict[str, int] = {}
     codes = []
     for column in columns:
         of_column = [code_of.setdefault(str(label), len(code_of)) for label in column.cat.categories]
-        codes.append(np.array(of_column, np.int64)[column.cat.codes.to_numpy()])
+        codes.append(np.array([*of_column, -1], np.int64)[column.cat.codes.to_numpy()])
     return np.concatenate(codes), list(code_of)
 
 
