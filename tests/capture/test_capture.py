@@ -221,7 +221,10 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
     with start(tmp_path, "-m", "tracekit", "capture", "--out", "t", "s.py", work) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(sent)
-        out, err = process.communicate(timeout=30)
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()  # else a failure would wait for the endless one
 
     assert (process.returncode, out) == (code, f"{caught}\n")
     assert "tracekit: interrupted; writing the trace.\nWrote t/" in err
