@@ -257,3 +257,10 @@ def test_formatted_figures_are_seen_in_any_text():
         "[f'{a:.0%}', f'b {100 * b:.1f} % of it', f'{c}%', f'width:{d}%', f'{e} of it', f'{f:.2f} s', f'{g:6d}']"
     )
     assert formatted(tree) == ["a", "100 * b", "c", "f"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([1, 2, 3], "1-3"), ([0, 2, 5, 6, 7], "0, 2, 5-7")]
+)
+def test_numbers_that_follow_each_other_are_a_range(numbers, text):
+    assert units.ranges(numbers) == text

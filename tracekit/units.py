@@ -7,6 +7,7 @@ dash. Digits are rounded half away from zero, and what rounds up to a whole of t
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 DASH = "-"
@@ -204,3 +205,14 @@ def _three_digits(value: float) -> str:
     decimals = next((digits for digits in (2, 1) if _nearest(value * 10**digits) < 1000), 0)
     number = _nearest(value * 10**decimals)
     return _point(number, decimals) if decimals else str(number)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`2, 5-7`, of sorted numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

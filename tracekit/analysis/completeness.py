@@ -3,7 +3,7 @@
 It comes before all other reasons: what rests on a missing part is not known, and no figure stands for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from tracekit.columns import distinct, frame
 from tracekit.timeline.instances import rank_groups
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
-from tracekit.units import percent, quantity
+from tracekit.units import percent, quantity, ranges
 from tracekit.vocabulary.host_calls import captures, launches
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
@@ -142,18 +142,7 @@ def _absent(timeline: Timeline, text: str, devices: Column) -> tuple[int | None,
     if size is None:
         return None, None
     absent = sorted({*range(size)} - present) if are_ranks else []
-    return size, _ranges(absent) or None
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """`2, 5-7`, of sorted numbers."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return size, ranges(absent) or None
 
 
 def _losses(timeline: Timeline) -> pd.DataFrame:

@@ -21,11 +21,11 @@ class Lost(NamedTuple):
     evidence: str | None = None
 
 
-def told(messages: Iterable[object]) -> list[Lost]:
+def from_messages(messages: Iterable[object]) -> list[Lost]:
     """What a profiler's own messages say was lost; equal messages count once."""
     texts = [" ".join(str(message).split()) for message in messages]
-    said = [(loss(text), text) for text in dict.fromkeys(texts)]
-    return [Lost(what[0], what[1], None, text[:_LONGEST]) for what, text in said if what]
+    losses = [(loss(text), text) for text in dict.fromkeys(texts)]
+    return [Lost(lost[0], lost[1], None, text[:_LONGEST]) for lost, text in losses if lost]
 
 
 def table(host: str, losses: Iterable[Lost]) -> pd.DataFrame:

@@ -105,6 +105,13 @@ def test_a_wait_of_which_the_trace_does_not_tell_what_for_is_named():
     )
 
 
+def test_a_wait_that_has_returned_is_not_what_the_time_after_it_is_in():
+    rows_of = [("gpu:0", "s", "compute", 2 * US, 10 * US, {"correlation_id": 1})]
+    wait = ("t", 5 * US, 14 * US, None, None, "gpu:0", None, 5 * US)
+    result = path(trace(rows_of, [("t", 0, 2 * US, 1)], syncs=[wait]), step_table((0, 50 * US)))
+    assert "36.00 µs on t after wait" in section(result).sentences[1]
+
+
 def test_without_enough_evidence_what_if_is_refused_with_the_reason():
     result = section(path(trace([("gpu:0", "s", "compute", 0, 10), ("gpu:1", "s", "compute", 30, 40)])))
     assert list(result.sentences) == [

@@ -81,7 +81,7 @@ class Neighbours:
         if source != "events" and last >= 0 and order.end[last] >= end:
             return Between(on, host, None, None, str(order.name[last]))
         name = str(row["name"])
-        if source == "syncs" and int(row["start_ps"]) < (start + end) // 2:
+        if source == "syncs" and int(row["start_ps"]) < (start + end) // 2 and int(row["end_ps"]) > start:
             return Between(on, host, None, None, name)
         after = str(order.name[last]) if last >= 0 else None
         return Between(on, host, after, name if int(row["end_ps"]) > start else None, None)

@@ -126,7 +126,7 @@ def read(document: Document, path: Path) -> Trace:
                 "world_size": [_ranks(document)],
             },
         ),
-        losses=losses.table(host, [*losses.told(_messages(document)), *_sampled(document)]),
+        losses=losses.table(host, [*losses.from_messages(_messages(document)), *_sampled(document)]),
         notes=(*document.notes, *notes, *_missing(document, complete, events)),
         source=str(path),
         format="kineto",

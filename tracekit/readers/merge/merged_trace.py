@@ -29,6 +29,7 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
+from tracekit.units import ranges
 from tracekit.vocabulary.ranks import process_number
 
 Numbers = NDArray[np.int64]
@@ -196,18 +197,7 @@ def _missing(parts: Sequence[Part], world_size: int | None) -> list[str]:
         return []
     of = f"The job had {world_size} ranks" if world_size else f"The files are numbered up to {max(numbers)}"
     plural = _PLURAL.get(word, f"{word}s")
-    return [f"{of}: {f'{word} {absent[0]} is' if len(absent) == 1 else f'{plural} {_ranges(absent)} are'} missing."]
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """`2, 5-7`, of sorted numbers."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return [f"{of}: {f'{word} {absent[0]} is' if len(absent) == 1 else f'{plural} {ranges(absent)} are'} missing."]
 
 
 def _host_notes(parts: Sequence[Part]) -> list[str]:

@@ -69,7 +69,7 @@ def read(path: Path) -> Trace:
                 HOST_COLUMNS,
                 {"host": [host], "source": [str(path)], "origin_ns": [machine.unix_ns(export, zero)]},
             ),
-            losses=losses.table(host, losses.told(machine.warnings(export))),
+            losses=losses.table(host, losses.from_messages(machine.warnings(export))),
             notes=(*machine.warnings(export), *notes, *nvtx_notes, *id_notes, *device_notes, *event_notes),
             source=str(path),
             format="nsys",

@@ -119,7 +119,8 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
         syncs=concat(SYNC_COLUMNS, [host_events.waits(host, each, waited) for each in hosts]),
         devices=concat(DEVICE_COLUMNS, [_facts(host, plane, device) for plane, device in devices]),
         losses=losses.table(
-            host, [*losses.told([*space.errors, *space.warnings]), *_replicas(threads, _compute_devices(tables))]
+            host,
+            [*losses.from_messages([*space.errors, *space.warnings]), *_replicas(threads, _compute_devices(tables))],
         ),
         notes=(
             *(f"Profiler error: {text}" for text in space.errors),
