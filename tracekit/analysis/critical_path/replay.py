@@ -14,7 +14,8 @@ Column = NDArray[np.int64]
 # Columns that a compiled loop unpacks.
 Arrays = tuple[NDArray[Any], ...]
 
-# So many times are held at once, 8 bytes each: columns of a run's nodes beside each other are replayed together.
+# So many times are held at once, 8 bytes each: of the nodes that others still wait for, so many columns beside each
+# other are replayed together.
 _ROOM = 5_000_000
 # No node has this op; -1 is that of nodes without one.
 _NO_OP = -2
@@ -250,7 +251,9 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
     """
     if not scenarios:
         return np.zeros((len(runs.step_end), 0), np.int64)
-    largest = int(np.diff(runs.first).max(initial=1))
+    slot, live = loop(slots_of_nodes, len(runs.node))(
+        runs.first, runs.predecessor, runs.launch, runs.edge_first, runs.edge
+    )
     # As masks, all bits or none: a time that counts in an entry is `time & mask`.
     works = np.array([[0 if kind in scenario.kinds else -1 for scenario in scenarios] for kind in range(WORK + 1)])
     joint = np.array([0 if scenario.unsynchronised else -1 for scenario in scenarios])
@@ -258,19 +261,67 @@ def replay(graph: Graph, runs: Plan, scenarios: Sequence[Without], op_of: NDArra
     host = np.array([0 if scenario.prompt else -1 for scenario in scenarios])
     slack = np.array([0 if scenario.slack else -1 for scenario in scenarios])
     nodes = (graph.kind, graph.instance, op_of)
-    columns = min(max(_ROOM // largest, 1), len(scenarios))
+    columns = min(max(_ROOM // live, 1), len(scenarios))
     lengths: Column = loop(replay_runs, len(runs.node))(
-        tuple(runs), nodes, (works, ops, joint, host, slack), len(graph.gate), largest, columns
+        tuple(runs), nodes, (works, ops, joint, host, slack), len(graph.gate), (slot, live), columns
     )
     return lengths
 
 
-def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, largest: int, columns: int) -> Column:
+def slots_of_nodes(
+    first: Column,
+    predecessor: NDArray[np.int32],
+    launch: NDArray[np.int32],
+    edge_first: NDArray[np.int32],
+    edge: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], int]:
+    """Where a replay keeps the time of each node, shape (p,), and how many such slots there are.
+
+    A slot is free again once the last node that waits for its holder has begun: a run of a million nodes then needs as
+    many as its queues are deep, which stay in the processor's cache, and all scenarios are replayed in one pass.
+    """
+    last_reader = np.full(len(predecessor), -1, np.int32)
+    slot, live = np.zeros(len(predecessor), np.int32), 1
+    free = np.empty(len(predecessor) + 1, np.int32)
+    for run in range(len(first) - 1):
+        base = first[run]
+        for p in range(base, first[run + 1]):
+            if predecessor[p] >= 0:
+                last_reader[base + predecessor[p]] = p
+            if launch[p] >= 0:
+                last_reader[base + launch[p]] = p
+            for q in range(edge_first[p], edge_first[p + 1]):
+                last_reader[base + edge[q]] = p
+        # Slot 0 is that of all for which nothing waits.
+        free_count, used = 0, 1
+        for p in range(base, first[run + 1]):
+            for q in range(edge_first[p] - 2, edge_first[p + 1]):
+                x = predecessor[p] if q == edge_first[p] - 2 else launch[p] if q == edge_first[p] - 1 else edge[q]
+                if x >= 0 and last_reader[base + x] == p:
+                    last_reader[base + x] = -1
+                    free[free_count] = slot[base + x]
+                    free_count += 1
+            if last_reader[p] >= 0:
+                if free_count > 0:
+                    free_count -= 1
+                    slot[p] = free[free_count]
+                else:
+                    slot[p] = used
+                    used += 1
+        live = max(live, used)
+    return slot, live
+
+
+def replay_runs(
+    plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, slots: tuple[NDArray[np.int32], int], columns: int
+) -> Column:
     """See `replay`; times count from the run's begin, and so many `columns` are replayed at once.
 
     The end of a collective's member is its transfer behind the last start of the members: `end_of` holds the transfer,
-    `last_start` the last start, which is complete before anything that waits for a member is looked at.
+    `last_start` the last start, which is complete before anything that waits for a member is looked at. `slots` are
+    those of `slots_of_nodes`.
     """
+    slot, live = slots
     (
         _, _, first, first_step, step_end, node, step, predecessor, lag, launch, delay, length, edge_first, edge, _,
         cause_kind, slack,
@@ -278,7 +329,7 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
     kind, instance, op = nodes
     works, ops, joint, host, kept = scenarios
     lengths = np.zeros((len(step_end), len(ops)), np.int64)
-    end_of, ends_of_steps = np.zeros((largest, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
+    end_of, ends_of_steps = np.zeros((live, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
     last_start, longest = np.zeros((instances, columns), np.int64), np.zeros((instances, columns), np.int64)
     ready, ends = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     turn, turn_of = 0, np.zeros(instances, np.int64)
@@ -295,22 +346,23 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
                 for v in range(count):
                     ready[v] = work & host_[v] if work > 0 else work
                 if x >= 0:
-                    m = instance[node[base + x]]
+                    m, x = instance[node[base + x]], slot[base + x]
                     for v in range(count):
                         ready[v] = max(ready[v] + end_of[x, v] + (last_start[m, v] & joint_[v] if m >= 0 else 0), 0)
                 for q in range(edge_first[p], edge_first[p + 1]):
                     x = edge[q]
-                    m = instance[node[base + x]]
+                    m, x = instance[node[base + x]], slot[base + x]
                     for v in range(count):
                         ready[v] = max(ready[v], end_of[x, v] + (last_start[m, v] & joint_[v] if m >= 0 else 0))
                 x = launch[p]
                 if x >= 0:
                     k, call_length, delay_of_launch = kind[node[base + x]], length[base + x], delay[p]
+                    x = slot[base + x]
                     for v in range(count):
                         ready[v] = max(
                             ready[v], end_of[x, v] - (call_length & works_[k, v]) + (delay_of_launch & host_[v])
                         )
-                i, at_start, is_queued = node[p], slack[p], cause_kind[p] == QUEUED
+                i, at_start, is_queued, x = node[p], slack[p], cause_kind[p] == QUEUED, slot[p]
                 k, own_length, m = kind[i], length[p], instance[i]
                 for v in range(count):
                     ready[v] += at_start if is_queued else at_start & kept_[v] & (host_[v] if k >= CALL else -1)
@@ -318,7 +370,7 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
                 if m < 0:
                     for v in range(count):
                         ends[v] += ready[v]
-                        end_of[p - base, v] = ends[v]
+                        end_of[x, v] = ends[v]
                 else:
                     if turn_of[m] != turn:
                         turn_of[m] = turn
@@ -327,8 +379,8 @@ def replay_runs(plan: Arrays, nodes: Arrays, scenarios: Arrays, instances: int, 
                     for v in range(count):
                         last_start[m, v] = max(last_start[m, v], ready[v])
                         longest[m, v] = max(longest[m, v], ends[v])
-                        end_of[p - base, v] = ends[v] + (ready[v] & ~joint_[v])
-                        ends[v] = last_start[m, v] + longest[m, v] if joint_[v] else end_of[p - base, v]
+                        end_of[x, v] = ends[v] + (ready[v] & ~joint_[v])
+                        ends[v] = last_start[m, v] + longest[m, v] if joint_[v] else end_of[x, v]
                 j = step[p]
                 if j >= 0:
                     for v in range(count):
