@@ -1,7 +1,7 @@
 """Traces in files, each read once in a process: our own in `data`, and real ones of other people's machines.
 
-The real ones lie beside the repository, in ../shared/traces; where they do not, tests of them are skipped. What is read
-is shared by all tests: none may change it.
+The real ones lie beside the repository, in ../shared/traces, and simulated ones whose truth is known, in
+../shared/cases; where they do not, tests of them are skipped. What is read is shared by all tests: none may change it.
 """
 
 import json
@@ -16,6 +16,7 @@ from tracekit.trace import Trace
 
 DATA = Path(__file__).parent / "data"
 REAL = Path(__file__).parents[2] / "shared" / "traces"
+SIMULATED = REAL.parent / "cases"
 # What schedule.py and independent sweeps over the real files say of each trace, by case, in microseconds.
 FIGURES: dict[str, Any] = {
     case: figures
@@ -26,14 +27,14 @@ FIGURES: dict[str, Any] = {
 }
 
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="the folder of real traces, shared/traces, is not here")
+needs_simulated = pytest.mark.skipif(not SIMULATED.is_dir(), reason="the folder shared/cases is not here")
 
 
 def path(case: str) -> Path:
     """The file or directory of a case, below `data` or else among the real ones, where its ending may be left out."""
-    if (DATA / case).exists():
-        return DATA / case
-    if (REAL / case).exists():
-        return REAL / case
+    for folder in (DATA, REAL, SIMULATED):
+        if (folder / case).exists():
+            return folder / case
     (only,) = (REAL / case).parent.glob(f"{Path(case).name}.*")
     return only
 
