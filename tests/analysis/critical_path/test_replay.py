@@ -204,6 +204,18 @@ def test_a_collective_ends_on_each_device_with_its_own_transfer_behind_the_last_
     assert lengths.tolist() == [[20, 14, 6]]
 
 
+def test_a_member_that_ends_in_an_earlier_step_than_the_last_to_start_ends_behind_that_start():
+    rows_of = [
+        ("tpu:0", "o", "collective", 0, 12),
+        ("tpu:1", "o", "compute", 0, 10),
+        ("tpu:1", "o", "collective", 10, 20),
+    ]
+    dag = trace_graph(trace(rows_of), [0, -1, 0])
+    op = np.full(len(dag.start), -1, np.int32)
+    steps = plan(dag, runs_of(dag, (0, 12, 20)))
+    assert replay(dag, steps, [Without(), Without((Part.COMPUTE,))], op).T.tolist() == [[12, 8], [2, 8]]
+
+
 def test_of_a_row_and_a_call_that_end_at_once_the_path_takes_the_row():
     dag = trace_graph(trace([("gpu:0", "a", "compute", 0, 10, {"correlation_id": 1})], [("t", 0, 10, 1)]))
     assert find_paths(dag, whole(dag, 10), np.array([True])).parts[0, Part.COMPUTE] == 10

@@ -222,20 +222,20 @@ def _runs(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Runs:
     clock = np.array([dag.clocks.index(name) for name in table["clock"]], np.int64)
     boundaries = timeline.steps.table
     are_steps = set(table["end_ps"]) <= set(boundaries["end_ps"])
-    step_of = _steps_of(timeline, dag, table) if are_steps else np.full(len(dag.start), -1)
+    step_of = _steps_of(timeline, dag, table) if are_steps else np.full(len(dag.start), -1, np.int32)
     follows = (start[1:] == end[:-1]) & (clock[1:] == clock[:-1]) & are_steps
     first = np.flatnonzero(np.append(True, ~follows))
     last = np.append(first[1:], len(table))
     return Runs(start[first], end[last - 1], clock[first], np.append(first, len(table)), end, step_of)
 
 
-def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> Column:
+def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> NDArray[np.int32]:
     """The first step of `table` that each node of the graph can be of, as the timeline's steps have it, or -1.
 
     A row is of its step, a call that launched rows of the first of theirs, and another call not of one before that in
     whose time of the host it began. So what the host does ahead for a later step counts for none of `table` but that.
     """
-    step_of = np.full(len(dag.start), -1)
+    step_of = np.full(len(dag.start), -1, np.int32)
     boundaries = timeline.steps.table
     clock_of_boundary, end = boundaries["clock"].fillna("").to_numpy(), boundaries["end_ps"].to_numpy()
     host_end = boundaries["host_end_ps"].to_numpy(np.int64, na_value=0)

@@ -42,7 +42,7 @@ class Runs:
     clock: Column
     first_step: Column
     step_end: Column
-    step_of: Column
+    step_of: NDArray[np.int32]
 
 
 class Plan(NamedTuple):
@@ -85,14 +85,13 @@ def plan(graph: Graph, runs: Runs) -> Plan:
     first, node = loop(nodes_of_runs, len(graph.order))(
         (graph.order, graph.start, graph.end, graph.clock), (runs.start, runs.end, runs.clock), len(graph.clocks)
     )
+    step = _steps_of(graph, runs, first, node)  # what it needs on the way is gone before the columns are there
     waits = (
         graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
     )  # fmt: skip
     nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate)
     columns = loop(plan_columns, len(node))((runs.start, runs.end, first, node), nodes, waits)
-    return Plan(
-        runs.start, runs.end, first, runs.first_step, runs.step_end, node, _steps_of(graph, runs, first, node), *columns
-    )
+    return Plan(runs.start, runs.end, first, runs.first_step, runs.step_end, node, step, *columns)
 
 
 def _steps_of(graph: Graph, runs: Runs, first: Column, node: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -330,7 +329,7 @@ def replay_runs(
     works, ops, joint, host, kept = scenarios
     lengths = np.zeros((len(step_end), len(ops)), np.int64)
     end_of, ends_of_steps = np.zeros((live, columns), np.int64), np.zeros((len(step_end), columns), np.int64)
-    last_start, longest = np.zeros((instances, columns), np.int64), np.zeros((instances, columns), np.int64)
+    last_start = np.zeros((instances, columns), np.int64)
     ready, ends = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     turn, turn_of = 0, np.zeros(instances, np.int64)
     for low in range(0, len(ops), columns):
@@ -375,16 +374,23 @@ def replay_runs(
                     if turn_of[m] != turn:
                         turn_of[m] = turn
                         last_start[m, :count] = ready[:count]
-                        longest[m, :count] = 0
                     for v in range(count):
                         last_start[m, v] = max(last_start[m, v], ready[v])
-                        longest[m, v] = max(longest[m, v], ends[v])
                         end_of[x, v] = ends[v] + (ready[v] & ~joint_[v])
-                        ends[v] = last_start[m, v] + longest[m, v] if joint_[v] else end_of[x, v]
+                        ends[v] = 0 if joint_[v] else end_of[x, v]
                 j = step[p]
                 if j >= 0:
                     for v in range(count):
                         ends_of_steps[j, v] = max(ends_of_steps[j, v], ends[v])
+            # When a member that waits ends is known only now: the last may have started in a later step.
+            for p in range(base, first[run + 1]):
+                m, j = instance[node[p]], step[p]
+                if m >= 0 and j >= 0:
+                    i, k, own_length = node[p], kind[node[p]], length[p]
+                    for v in range(count):
+                        if joint_[v]:
+                            own = 0 if op[i] == ops_[v] else own_length & works_[k, v]
+                            ends_of_steps[j, v] = max(ends_of_steps[j, v], last_start[m, v] + own)
             for v in range(count):
                 end_before = 0
                 for j in range(first_step[run], first_step[run + 1]):
