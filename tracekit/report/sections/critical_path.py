@@ -13,6 +13,8 @@ from tracekit.units import change, percent, quantity, short, time
 
 # Smaller shares of a path, and smaller savings, are not worth a word.
 _WORTH = 0.01
+# From this share on it reads 0.1 % or more.
+_LEAST = 0.0005
 # So many stretches without an explanation are named, and so many characters of what they lie between.
 _STRETCHES, _NAME = 3, 48
 # So many parts of the path stand in its sentence.
@@ -116,7 +118,9 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
         }
         is_bound = _parts(result, at)[0]["part"] == "compute" and not refused & set(_OF_KINDS)
         removing = f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-        return [f"{'Compute-bound: r' if is_bound else 'R'}emoving {removing} would not shorten it."]
+        most = max(1 - row["ratio"] for row in tried if row["what"] in _OF_KINDS)
+        by = f"shorten it by {percent(most)} at most" if most >= _LEAST else "not shorten it"
+        return [f"{'Compute-bound: r' if is_bound else 'R'}emoving {removing} would {by}."]
     if tried and not len(result.what_if[result.what_if["what"].isin(_OF_KINDS)]):
         return ["Compute-bound: it holds no collectives and copies, and no host time."]
     if len(result.what_if):
