@@ -61,7 +61,7 @@ def test_each_device_has_the_host_and_the_clock_of_its_rows():
     ]
 
 
-def test_a_row_belongs_to_the_earliest_launch_of_its_host_with_its_id():
+def test_a_row_belongs_to_the_launch_of_its_host_with_its_id():
     three = [("a/gpu:0", "compute", at, at + 1) for at in range(3)]
     table = concat(EVENT_COLUMNS, [events(*three, host="a"), events(("b/gpu:0", "compute", 0, 1), host="b")])
     table["correlation_id"] = pd.array([7, None, 9, 7], "Int64")
@@ -70,9 +70,9 @@ def test_a_row_belongs_to_the_earliest_launch_of_its_host_with_its_id():
         {
             "host": ["a", "a", "b", "a"],
             "thread": ["t"] * 4,
-            "name": ["late", "first", "other", "none"],
+            "name": ["inner", "outer", "other", "none"],
             "start_ps": [5, 3, 4, 0],
-            "end_ps": [6, 4, 5, 1],
+            "end_ps": [6, 8, 5, 1],
             "correlation_id": [7, 7, 7, None],
         },
     )
@@ -121,7 +121,7 @@ ids = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([-(2**63), 2**63 -
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), ids)), st.lists(st.tuples(st.sampled_from("ab"), ids, st.integers(0, 9)))
 )
-def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
+def test_every_row_finds_the_last_call_before_it_of_its_host_with_its_id(some, calls):
     table = events(*((f"{host}/gpu:0", "compute", 0, 1) for host, _ in some))
     table["host"] = pd.Categorical([host for host, _ in some])
     table["correlation_id"] = pd.array([correlation_id for _, correlation_id in some], "Int64")
@@ -144,7 +144,8 @@ def test_every_row_finds_the_earliest_call_of_its_host_with_its_id(some, calls):
             for number, call in enumerate(calls)
             if call[:2] == (host, correlation_id) and correlation_id is not None
         ]
-        assert place == min(same, key=lambda number: calls[number][2], default=-1)
+        # Of calls that begin at once, as one in the other, the first.
+        assert place == max(same, key=lambda number: (calls[number][2], -number), default=-1)
 
 
 def test_a_column_that_two_threads_ask_for_is_made_once():

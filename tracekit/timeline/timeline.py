@@ -98,7 +98,12 @@ class Timeline:
     @part
     def launch(self) -> Column:
         """The place in `trace.launches` of the call that started each row, -1 for none."""
-        return launch_of(self.rows, self.trace.launches)
+        if self.windows is None:
+            return launch_of(self.rows, self.trace.launches)
+        # Of several calls with one id the times of all rows tell, and of whole ones.
+        launch = np.empty(len(self.whole.rows), np.int64)
+        launch[self.whole.rows.at] = self.whole.launch
+        return launch[self.place]
 
     @part
     def syncs(self) -> Syncs:

@@ -14,6 +14,7 @@ import pytest
 from tests import traces
 from tests.readers.chrome.kineto_files import event, kernel, read, rows, trace_of
 from tracekit.analysis.overlap import overlap, partition
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DEVICE_COLUMNS
 
 SMALL = Path(__file__).parents[2] / "data" / "kineto-rank1.pt.trace.json"
@@ -301,7 +302,7 @@ def test_steps_that_older_files_write_among_the_operators_are_none(operations):
 
 
 def test_the_outer_of_two_calls_with_one_id_is_the_launch(operations):
-    calls = launch(25, 1, cat="cuda_driver"), launch(15, 1)
+    calls = launch(25, 1, cat="cuda_driver"), host("cuda_runtime", "cudaLaunchKernel", 15, 12, correlation=1)
     assert operations(op("outer", 10, 80), op("inner", 20, 10), *calls, *work(1)) == [["outer", None]]
 
 
@@ -462,3 +463,57 @@ def test_work_of_the_host_is_that_of_every_moment(tmp_path, seed):
             assert not actual[int(thread.split()[1]) - 20, begin:end].any()
             actual[int(thread.split()[1]) - 20, begin:end] = True
     np.testing.assert_array_equal(actual, expected)
+
+
+def ranks_in_one_file(late_us):
+    """The events of two ranks with the same ids, process 50 on GPU 0 and 51 on GPU 1, the second `late_us` later: in
+    each of four rounds a copy that waits, asked for inside an operator, and a kernel, of which both are queued."""
+    events = []
+    for rank in (0, 1):
+        for number in range(4):
+            at, ids = 1000 * number + late_us * rank, (2 * number + 1, 2 * number + 2)
+            events += [
+                event("cpu_op", f"op of {rank}", at, 20, pid=50 + rank, tid=1),
+                event("cuda_runtime", "cudaLaunchKernel", at + 5, 2, pid=50 + rank, tid=1, correlation=ids[0]),
+                event("cuda_runtime", "cudaStreamSynchronize", at + 8, 490, pid=50 + rank, tid=1, correlation=ids[1]),
+                event("kernel", "k", at + 400, 95, pid=rank, device=rank, stream=7, correlation=ids[0]),
+            ]
+    return events
+
+
+@pytest.mark.parametrize("late_us", [500, 450, -450])
+def test_ranks_in_one_file_with_the_same_ids_have_the_launches_and_waits_of_their_own_process(tmp_path, late_us):
+    trace = trace_of(tmp_path, *ranks_in_one_file(late_us))
+    timeline = timeline_of(trace)
+    process = trace.launches["process"].astype(str).to_numpy()
+    assert process[timeline.launch].tolist() == ["50"] * 4 + ["51"] * 4
+    assert trace.ops["framework_op"].astype(str).iloc[trace.events["op"]].tolist() == ["op of 0"] * 4 + ["op of 1"] * 4
+    # Each process waited for the last row of its own device.
+    assert trace.syncs["process"].astype(str).value_counts().to_dict() == {"50": 4, "51": 4}
+    waited_on = timeline.rows.device[timeline.syncs.awaited]
+    assert [f"5{device}" for device in waited_on.tolist()] == trace.syncs["process"].astype(str).tolist()
+    assert not any("launches" in note for note in trace.notes)
+
+
+def test_ranks_in_one_file_that_nothing_tells_apart_are_linked_to_no_launch(tmp_path):
+    trace = trace_of(tmp_path, *ranks_in_one_file(1))
+    assert (timeline_of(trace).launch == -1).all()
+    assert trace.events["op"].isna().all()
+    assert trace.notes[0] == (
+        "The launches of 8 device rows are unknown: several calls have their correlation ids, and neither processes "
+        "nor times tell them apart."
+    )
+
+
+def test_an_id_that_comes_again_is_of_the_last_call_before_the_row(tmp_path):
+    rounds = [
+        [
+            event("cuda_runtime", "cudaLaunchKernel", at, 2, pid=50, tid=1, correlation=7),
+            event("kernel", "k", at + 30, 9, pid=0, device=0, stream=7, correlation=7),
+        ]
+        for at in (0, 1000, 2000)
+    ]
+    timeline = timeline_of(trace_of(tmp_path, *(each for pair in rounds for each in pair)))
+    assert timeline.launch.tolist() == [0, 1, 2]
+    # Also of rows that a window cuts.
+    assert timeline.inside((35 * 10**6, 2035 * 10**6)).launch.tolist() == [0, 1, 2]

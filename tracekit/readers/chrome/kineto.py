@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
 from tracekit.readers import losses
 from tracekit.readers.chrome import Dialect, Document, kineto_work
@@ -99,9 +100,8 @@ def read(document: Document, path: Path) -> Trace:
     calls = np.flatnonzero(valid & document.of(*_CALLS))
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
     calls, ids = calls[ids != 0], ids[ids != 0]
-    order = np.argsort(document.start_ps[calls], kind="stable")
     work_rows = np.flatnonzero(valid & work)
-    events, launch = kineto_work.read(document, host, work_rows, annotations, calls[order], ids[order])
+    events, launch = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
     ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
@@ -127,7 +127,7 @@ def read(document: Document, path: Path) -> Trace:
             },
         ),
         losses=losses.table(host, [*losses.from_messages(_messages(document)), *_sampled(document)]),
-        notes=(*document.notes, *notes, *_missing(document, complete, events)),
+        notes=(*document.notes, *notes, *_missing(document, complete, events, launch)),
         source=str(path),
         format="kineto",
     )
@@ -181,9 +181,14 @@ def _extent(document: Document, rows: Rows) -> int:
     return max(numbers) - min(numbers) + 1 if numbers else 0
 
 
-def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFrame) -> list[str]:
+def _missing(document: Document, complete: NDArray[np.bool_], events: pd.DataFrame, launch: Rows) -> list[str]:
     """Notes on what the trace does not hold, or not as exactly as one may think."""
     notes = []
+    if doubtful := int((launch == kineto_work.DOUBTFUL).sum()):
+        notes.append(
+            f"The launches of {doubtful} device rows are unknown: several calls have their correlation ids, and "
+            "neither processes nor times tell them apart."
+        )
     for name in sorted(_OTHER_WORK):
         if count := int((complete & document.of(name)).sum()):
             notes.append(f"{count} events of category {name} were skipped: their meaning is unknown.")
@@ -351,13 +356,24 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
     kinds = [sync_call(str(name)) for name in calls["name"].cat.categories]
     codes = calls["name"].cat.codes.to_numpy()
     ids, starts = calls["correlation_id"].to_numpy(np.int64), calls["start_ps"].to_numpy()
-    at = np.flatnonzero(np.array([*map(bool, kinds), False], bool)[codes])
+    is_sync = np.array([*map(bool, kinds), False], bool)
+    # Of a call of the runtime and one of the driver with the same id the outer one.
+    outer = _outer_calls(calls)
+    at = outer[is_sync[codes[outer]]]
     at = at[np.argsort(starts[at], kind="stable")]
-    # Of a call of the runtime and one of the driver with the same id the first, which is around the other.
-    at = at[np.sort(np.unique(ids[at], return_index=True)[1])]
     records = document.args(np.flatnonzero(document.of("cuda_sync")), _Sync)
-    record_of = {whole(args.correlation): args for args in records}
-    started = dict(zip(ids[::-1].tolist(), starts[::-1].tolist(), strict=True)) if record_of else {}
+    # An id that several calls have does not tell which record is whose.
+    several = set(ids[outer[1:][np.diff(ids[outer]) == 0]].tolist())
+    record_of = {number: args for args in records if (number := whole(args.correlation)) not in several}
+    started = (
+        {}
+        if not record_of
+        else {
+            number: time
+            for number, time in zip(ids[outer].tolist(), starts[outer].tolist(), strict=True)
+            if number not in several
+        }
+    )
     only = devices[0] if len(devices) == 1 and is_known(devices[0]) else None
     waits: dict[int, _Wait] = {}
     for call in at.tolist():
@@ -370,6 +386,19 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
     columns = {name: pd.Categorical(place) for name, place in zip(_Wait._fields, places, strict=False)}
     recorded = integers(list(recorded_ps))
     return frame(SYNC_COLUMNS, {**{str(name): same[name].array for name in same}, **columns, "recorded_ps": recorded})
+
+
+def _outer_calls(calls: pd.DataFrame) -> Rows:
+    """The places of those of `calls` (LAUNCH_COLUMNS) that lie in no other of their process with their id, by id."""
+    return outer_calls(
+        Calls(
+            calls["correlation_id"].to_numpy(np.int64),
+            calls["start_ps"].to_numpy(),
+            calls["end_ps"].to_numpy(),
+            calls["process"].cat.codes.to_numpy().astype(np.int64) + 1,
+            np.zeros(len(calls), bool),
+        )
+    )
 
 
 def _wait(

@@ -16,12 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.correlation import Calls, DeviceRows, calls_of_rows
 from tracekit.devices import unknown
 from tracekit.readers.chrome import Document
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
+from tracekit.vocabulary.host_calls import launches as asks_for_work
 from tracekit.vocabulary.kinds import Kind
 
 Rows = NDArray[np.int64]
@@ -44,6 +46,8 @@ _ELEMENT_BYTES = {
     ),
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
+# Stands for the call of a row that several calls may have started.
+DOUBTFUL = -2
 _ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
 # Of the 64 warps of 32 threads that a multiprocessor holds, or 32 in some models, which have their half percent sooner.
 _HALF_A_PERCENT_WARPS = 0.32
@@ -91,13 +95,16 @@ def read(
 ) -> tuple[pd.DataFrame, Rows]:
     """The events `rows`, which are of the categories KINDS, as EVENT_COLUMNS, and the call that launched each, else -1.
 
-    `annotations` are the host's annotations, `calls` its calls by start and `ids` their correlation ids, of which the
-    first call counts: they tell what a collective is whose kernel does not, and how large a copy of HIP's is.
+    `annotations` are the host's annotations, `calls` its calls and `ids` their correlation ids: they tell what a
+    collective is whose kernel does not, and how large a copy of HIP's is. The call of a row is DOUBTFUL where several
+    have its id, and nothing tells which of them started it.
     """
     records = document.args(rows, _Work)
-    correlations = [whole(record.correlation) or None for record in records]
-    call_of: dict[int | None, int] = dict(zip(ids[::-1].tolist(), calls[::-1].tolist(), strict=True))
-    launch = np.array([call_of.get(correlation, -1) for correlation in correlations], np.int64)
+    correlations = integers([whole(record.correlation) or None for record in records])
+    devices = [record.in_device if record.device is None else record.device for record in records]
+    device_names = _labels(devices, document.pid[rows], device)
+    lanes = _labels([record.stream for record in records], document.tid[rows], lane)
+    launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids)
     name = names(document, rows)
     kind_columns = _kinds(name, document.cat[rows], records)
     collectives = np.flatnonzero(kind_columns["kind"] == Kind.COLLECTIVE.value)
@@ -111,7 +118,6 @@ def read(
         sizes[row] = _message_bytes(category, records[row])
         sequence[row] = whole(records[row].sequence)
     groups = _groups(document)
-    devices = [record.in_device if record.device is None else record.device for record in records]
 
     def of_collectives(values: Sequence[object]) -> pd.Categorical:
         """The column of `values`, one a collective, as text; null in other rows."""
@@ -124,14 +130,14 @@ def read(
         {
             **kind_columns,
             "host": constant(host, len(rows)),
-            "device": _labels(devices, document.pid[rows], device),
-            "lane": _labels([record.stream for record in records], document.tid[rows], lane),
+            "device": device_names,
+            "lane": lanes,
             "name": name,
             "start_ps": document.start_ps[rows],
             "end_ps": document.start_ps[rows] + document.duration_ps[rows],
             "category": of_collectives(categories),
             "bytes": integers(sizes),
-            "correlation_id": integers(correlations),
+            "correlation_id": correlations,
             "group": of_collectives([_group(records[row]) for row in collectives]),
             "ranks": of_collectives([_ranks(records[row], groups) for row in collectives]),
             "sequence": integers(sequence),
@@ -140,6 +146,36 @@ def read(
         },
     )
     return table, launch
+
+
+def _launches(
+    document: Document,
+    work: tuple[Rows, pd.arrays.IntegerArray, pd.Categorical, pd.Categorical],
+    calls: Rows,
+    ids: NDArray[np.int64],
+) -> Rows:
+    """The call that started each piece of `work` (its events, correlation ids, devices and lanes), see read."""
+    rows, correlations, device_of_row, lane_of_row = work
+    has_id = ~np.asarray(correlations.isna(), bool)
+    start, end = document.start_ps, document.start_ps[calls] + document.duration_ps[calls]
+    call, is_doubtful = calls_of_rows(
+        DeviceRows(
+            correlations.to_numpy(np.int64, na_value=0)[has_id],
+            start[rows][has_id],
+            device_of_row.codes.astype(np.int64)[has_id],
+            lane_of_row.codes.astype(np.int64)[has_id],
+        ),
+        Calls(
+            ids,
+            start[calls],
+            end,
+            document.pid.codes[calls].astype(np.int64) + 1,
+            by_label(document.name[calls], asks_for_work).astype(bool),
+        ),
+    )
+    launch = np.full(len(rows), -1)
+    launch[has_id] = np.where(is_doubtful, DOUBTFUL, np.append(calls, -1)[call])
+    return launch
 
 
 def names(document: Document, rows: Rows) -> pd.Categorical:

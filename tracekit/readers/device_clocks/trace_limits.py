@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.columns import by_label
+from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known, type_of
 from tracekit.readers.device_clocks.clock_line import Limits
 from tracekit.trace import Trace
@@ -84,16 +85,21 @@ def _times(table: pd.DataFrame) -> tuple[Column, Column]:
 
 
 def _call_of_row(events: pd.DataFrame, calls: pd.DataFrame) -> Column:
-    """The first call with the id of each row (n,), -1 for none: an id that calls of two threads have tells nothing."""
+    """The call with the id of each row (n,), -1 for none; of calls in each other the outer one.
+
+    An id that several other calls have tells nothing: it is by the times that these are told apart.
+    """
     call_ids = calls["correlation_id"].to_numpy(np.int64, na_value=-1)
     order = np.argsort(call_ids, kind="stable")
     order = order[np.searchsorted(call_ids[order], 0) :]
     ids = call_ids[order]
     heads = np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])
     if len(heads) < len(order):
-        order = order[np.lexsort((calls["start_ps"].to_numpy()[order], ids))]
-        thread = _threads(calls, calls)[order]
-        heads = heads[np.minimum.reduceat(thread, heads) == np.maximum.reduceat(thread, heads)]
+        (start, end), thread = (times[order] for times in _times(calls)), _threads(calls, calls)[order]
+        order = order[outer_calls(Calls(ids, start, end, thread, np.zeros(len(order), bool)))]
+        ids = call_ids[order]
+        heads = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+        heads = heads[np.diff(np.append(heads, len(ids))) == 1]
     if not len(heads):
         return np.full(len(events), -1)
     ids, first = ids[heads], order[heads]
