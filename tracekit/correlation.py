@@ -89,15 +89,20 @@ def outer_calls(calls: Calls) -> Column:
         return np.zeros(0, np.int64)
     order = np.lexsort((calls.start, calls.ids))
     ids = calls.ids[order]
-    same = ids[1:] == ids[:-1]
-    repeated = order[np.append(same, False) | np.append(False, same)]
+    is_first = np.append(True, ids[1:] != ids[:-1])
+    firsts: Column = order[is_first]
+    others, around = order[~is_first], np.repeat(firsts, np.diff(np.append(np.flatnonzero(is_first), len(ids))) - 1)
+    until = np.maximum(calls.end[around], calls.start[around] + 1)  # times may be rounded
+    if (calls.start[others] < until).all() and (calls.process[others] == calls.process[around]).all():
+        return firsts
+    repeated = np.concatenate([np.unique(around), others])
     is_head = np.ones(len(ids), bool)
     is_head[repeated] = ~_lies_in_another(calls, repeated)
     heads = order[is_head[order]]
     ids = calls.ids[heads]
-    firsts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
-    any_launches = np.maximum.reduceat(calls.launches[heads], firsts)
-    launching: Column = heads[calls.launches[heads] | ~np.repeat(any_launches, np.diff(np.append(firsts, len(ids))))]
+    begins = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    any_launches = np.maximum.reduceat(calls.launches[heads], begins)
+    launching: Column = heads[calls.launches[heads] | ~np.repeat(any_launches, np.diff(np.append(begins, len(ids))))]
     return launching
 
 
