@@ -18,7 +18,13 @@ def numbers(spans: pd.DataFrame, frames=WORK) -> list[int | None]:
     return [None if pd.isna(step) else int(step) for step in timeline(frames, spans).spans["step"]]
 
 
-@pytest.mark.parametrize("text", ["step {}", "iteration{}", "iter: {}", "epoch 3 step {}", "trainer:step_{:04}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step {}", "iteration{}", "iter: {}", "epoch 3 step {}", "trainer:step_{:04}", "Epoch 0 [{}/100]",
+        "Training [{}/100]", "Iteration {} (rank 0)", "step {}: loss=0.5", "trainer.step({})", "step{}/all",
+    ],
+)  # fmt: skip
 def test_spans_that_say_that_they_are_steps_are_some(text):
     spans = named(*((text.format(number), 10 * number, 10 * number + 9) for number in range(2, 5)))
     assert numbers(spans) == [2, 3, 4]
@@ -51,12 +57,16 @@ def test_a_phase_is_no_step_whatever_it_is_called():
         (["request 5", "request 6"], [None] * 2),  # twice is no habit
         (["request 5", "request 7", "request 8"], [None] * 3),  # counts not by one
         (["request 5", "request 5", "request 6"], [None] * 3),
+        (["batch of 64", "batch of 128", "batch of 192"], [64, 128, 192]),
+        (["request 5 of 80 tokens", "request 6 of 12 tokens", "request 7 of 31 tokens"], [5, 6, 7]),
+        (["e0s1", "e0s2", "e1s0", "e1s1"], [1, 2, 0, 1]),  # begins again in each epoch
+        (["item 1", "item 2", "item 0", "item 1"], [None] * 4),  # and here for no reason
         (["pair 1 1", "pair 2 2", "pair 3 3"], [None] * 3),  # two numbers grow
         (["layer 1", "layer 2", "layer 3"], [None] * 3),  # parts of a model
         (["forward", "forward", "forward"], [None] * 3),
     ],
 )
-def test_a_name_counts_if_one_number_of_it_grows_by_one_three_times(texts, told):
+def test_a_name_counts_if_one_number_of_it_grows_by_the_same_three_times(texts, told):
     spans = named(*((text, 20 * place, 20 * place + 18) for place, text in enumerate(texts)))
     assert numbers(spans) == told
 
@@ -71,6 +81,12 @@ def test_of_names_that_count_the_outermost_does_but_no_epoch():
     epochs = [(f"epoch {place}", 20 * place - 1, 20 * place + 19) for place in range(3)]
     assert numbers(named(*requests, *copies, *epochs)) == [0, 1, 2] + [None] * 6
     assert numbers(named(*epochs)) == [0, 1, 2]
+
+
+def test_a_name_counts_only_if_most_work_is_launched_in_it():
+    short = [(f"save {place}", 20 * place + 12, 20 * place + 16) for place in range(3)]
+    assert numbers(named(*short)) == [None] * 3
+    assert numbers(named(*((name, start - 3, end) for name, start, end in short))) == [0, 1, 2]
 
 
 def test_a_name_that_counts_beside_the_work_is_of_no_step():
@@ -102,6 +118,67 @@ def test_what_a_library_runs_around_each_step_is_one_by_its_order(name):
         (name, 1, 9, 19),
         (name, 2, 19, 29),
     ]
+
+
+def test_the_hull_of_the_parts_of_a_step_is_the_step():
+    spans = named(
+        *((f"step{step}/{part}", 20 * step + at, 20 * step + at + 9)
+          for step in range(3) for at, part in ((0, "forward"), (10, "backward")))
+    )  # fmt: skip
+    assert numbers(spans) == [0, None, 1, None, 2, None]
+    assert table(boundaries(WORK, spans), "name", "step", "host_start_ps", "host_end_ps") == [
+        ("step", 0, 0, 19),
+        ("step", 1, 20, 39),
+        ("step", 2, 40, 59),
+    ]
+
+
+def test_a_part_that_holds_the_others_is_the_step():
+    spans = named(
+        *((f"step {step}{part}", 20 * step, 20 * step + end)
+          for step in range(3) for end, part in ((18, ""), (9, "/forward")))
+    )  # fmt: skip
+    assert numbers(spans) == [0, None, 1, None, 2, None]
+
+
+def test_parts_of_two_steps_that_take_turns_are_told_apart_by_one_kind_of_them():
+    order = (("load", 0), ("load", 1), ("run", 0), ("load", 2), ("run", 1), ("load", 3), ("run", 2), ("run", 3))
+    length = {"load": 2, "run": 9}
+    spans = named(*((f"step {step}/{part}", 10 * at, 10 * at + length[part]) for at, (part, step) in enumerate(order)))
+    assert numbers(spans) == [None, None, 0, None, 1, None, 2, 3]
+
+
+def test_sections_of_a_program_are_no_steps():
+    spans = named(("Step 1: load", 0, 9), ("Step 2: tokenize", 10, 19), ("Step 3: train", 20, 59))
+    assert numbers(spans) == [None] * 3
+
+
+@pytest.mark.parametrize("name", ["train_step", "train_batch", "Training iteration", "eval_step"])
+def test_a_name_of_each_step_tells_steps_if_most_work_is_launched_in_it(name):
+    assert numbers(named((name, 0, 9), (name, 10, 19), (name, 20, 29))) == [0, 1, 2]
+    assert numbers(named((name, 6, 9), (name, 16, 19), (name, 26, 29))) == [None] * 3
+    assert numbers(named((name, 0, 59))) == [None]  # once around all is no step
+
+
+def test_of_names_of_each_step_the_outermost_tells_them_numbered_or_not():
+    outer = [("train_step", 20 * place, 20 * place + 19) for place in range(3)]
+    inner = [("step", 20 * place + at, 20 * place + at + 8) for place in range(3) for at in (0, 10)]
+    numbered = [(f"iter {number % 2}", start, end) for number, (_, start, end) in enumerate(inner)]
+    assert numbers(named(*outer, *inner)) == [0, 1, 2] + [None] * 6
+    assert numbers(named(*outer, *numbered)) == [0, 1, 2] + [None] * 6
+    around = [(f"step {place}", start - 1, end + 1) for place, (_, start, end) in enumerate(outer)]
+    assert numbers(named(*around, *outer)) == [0, 1, 2] + [None] * 3
+
+
+@pytest.mark.parametrize(
+    "name", ["forward_step", "DeepSpeedEngine.forward", "[pl][profile][Strategy]DDPStrategy.training_step"]
+)
+def test_a_step_begins_with_its_forward_pass_and_the_last_is_cut(name):
+    spans = named((name, 0, 4), (name, 20, 24), (name, 40, 44))
+    assert numbers(spans) == [0, 1, None]
+    steps = boundaries(WORK, spans)
+    assert table(steps, "step", "host_start_ps", "host_end_ps") == [(0, 0, 20), (1, 20, 40)]
+    assert steps_of(steps, WORK) == [0, 0, 1, 1, -1, -1]
 
 
 @pytest.mark.parametrize(
