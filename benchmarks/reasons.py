@@ -68,6 +68,7 @@ def figures(jobs: dict[int, Errors]) -> dict[str, Any]:
     return {
         "jobs": len(jobs),
         "composition": distribution(list(worst["composition"].values())),
+        "joined": distribution([job.joined for job in jobs.values() if job.joined is not None]),
         "claimed": distribution([job.claimed for job in jobs.values() if job.claimed is not None]),
         "as_one": distribution([job.as_one for job in jobs.values() if job.as_one is not None]),
         "worst_class": dict(Counter(job.of_class for job in jobs.values()).most_common()),
@@ -90,6 +91,7 @@ def print_figures(title: str, result: dict[str, Any]) -> None:
     print(f"\n{title}, {result['jobs']} jobs; percentage points".ljust(60) + "  median     p95   worst   worst jobs")
     lines = [
         ("path: difference of a class", result["composition"], "composition"),
+        ("path: the same, all of the host as one class", result["joined"], ""),
         ("path: a class told too large", result["claimed"], ""),
         ("path: difference from one path through all steps", result["as_one"], ""),
         ("what-if", result["what_if"], "what_if"),

@@ -29,6 +29,8 @@ _NAMES = {
     Part.GAP: "queue gap",
 }
 _SAME = {"host work": "host", "host launch": "host", "sync wake": "host"}
+# Of which it is told that it was of the host, and that no record says what it did.
+_UNRECORDED = "host, nothing recorded"
 # What Nsight Systems calls what has no name of its own.
 _NSYS_NAMES = {
     "CUDA memcpy Host-to-Device (Pinned to Device)": "Memcpy HtoD (Pinned -> Device)",
@@ -42,8 +44,9 @@ class Errors:
     """What was wrong, ratios in 0..1, null where there is no answer.
 
     `composition`: the largest absolute difference of a class's share of the critical paths of the steps, and `of_class`
-    which; `claimed`: by how much a class was told too large, unexplained aside; `as_one`: the difference if the truth
-    is one path through all steps, which where the host runs ahead may be another.
+    which; `joined`: the same if all time of the host is one class, whether a record says what it did or not; `claimed`:
+    by how much a class was told too large, unexplained and not recorded time aside; `as_one`: the `joined` difference
+    if the truth is one path through all steps, which where the host runs ahead may be another.
     `what_if`: by what and name, predicted ratio less true ratio; `refused` of `asked` what-ifs had no prediction.
     `idle`: the share of idle time with a wrong cause, `idle_wrong` the longest of it by true and told cause.
     `steps`: whether tracekit found the job's steps; `wall`: the largest error of a counted step's length.
@@ -53,6 +56,7 @@ class Errors:
 
     composition: float | None
     of_class: str
+    joined: float | None
     claimed: float | None
     as_one: float | None
     what_if: dict[str, float]
@@ -77,7 +81,9 @@ def compare(truth: Truth, path: Path) -> Errors:
     lines: list[str] = []
     shares, told = _shares(truth, [true_steps[number] for number in numbers] or [window]), _told(answer)
     as_one = _shares(truth, [window])
-    differences = {name: told.get(name, 0.0) - shares.get(name, 0.0) for name in {*told, *shares}}
+    differences = _differences(told, shares)
+    joined = {**told, "host": told.get("host", 0.0) + told.get(_UNRECORDED, 0.0)}
+    joined.pop(_UNRECORDED, None)
     worst = max(differences, key=lambda name: abs(differences[name]), default="")
     lines += [f"  path over steps {numbers[:1]}..{numbers[-1:]}, {window[1] - window[0]:,} ns:"]
     lines += [
@@ -101,8 +107,9 @@ def compare(truth: Truth, path: Path) -> Errors:
     return Errors(
         abs(differences[worst]) if worst else None,
         worst,
-        max((error for name, error in differences.items() if name != "unexplained"), default=None),
-        max((abs(told.get(name, 0.0) - as_one.get(name, 0.0)) for name in {*told, *as_one}), default=None),
+        max(map(abs, _differences(joined, shares).values()), default=None),
+        max((error for name, error in differences.items() if name not in ("unexplained", _UNRECORDED)), default=None),
+        max(map(abs, _differences(joined, as_one).values()), default=None),
         what_if,
         refused,
         len(answer.what_if),
@@ -183,6 +190,10 @@ def _shares(truth: Truth, windows: list[Window]) -> dict[str, float]:
             name = _NAMES[Part.LATENCY if launches else piece.part]
             shares[name] = shares.get(name, 0.0) + (piece.end - piece.start) / total
     return shares
+
+
+def _differences(told: dict[str, float], shares: dict[str, float]) -> dict[str, float]:
+    return {name: told.get(name, 0.0) - shares.get(name, 0.0) for name in {*told, *shares}}
 
 
 def _told(answer: CriticalPath) -> dict[str, float]:

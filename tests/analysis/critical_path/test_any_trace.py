@@ -152,7 +152,8 @@ def test_with_everything_the_replay_gives_the_measured_times_and_the_paths_fill_
         since, until, node, part = (column[mine] for column in (path.start, path.end, path.node, path.part))
         assert [cuts[step + 1], *since[:-1].tolist()] == until.tolist()
         assert since[-1] == cuts[step]
-        own = np.isin(part, [*range(WORK + 1), Part.ALONE_COLLECTIVE]) & (part != WORK)
+        own = np.isin(part, [*range(CALL + 1), Part.ALONE_COLLECTIVE])
+        own &= (part != CALL) | (until > dag.start[node])  # else of a call around the node's
         assert (dag.start[node[own]] <= since[own]).all()
         assert (until[own] <= dag.end[node[own]]).all()
 

@@ -12,7 +12,7 @@ from tracekit import notebook
 from tracekit.analysis.critical_path.graph import CALL, DEPENDENCIES, Graph, graph
 from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
 from tracekit.analysis.critical_path.replay import AFTER_END, QUEUED, Plan, Runs, Without, plan, replay
-from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, Between, stretches, unexplained
+from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, UNKNOWN, Between, between_calls, stretches
 from tracekit.analysis.critical_path.what_if import (
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
@@ -63,12 +63,19 @@ PARTS = {
     Part.MEMSET: "memset",
     Part.HOST_LAUNCH: "host launch",
     Part.HOST_WORK: "host work",
+    Part.HOST_UNRECORDED: UNKNOWN[Part.HOST_UNRECORDED],
     Part.LAUNCH_LATENCY: "launch latency",
     Part.QUEUE_GAP: "queue gap",
     Part.ALONE_COLLECTIVE: "collective, waiting included",
-    Part.UNEXPLAINED: "unexplained",
+    Part.UNEXPLAINED: UNKNOWN[Part.UNEXPLAINED],
 }
-_HOST_PARTS = (Part.HOST_LAUNCH, Part.HOST_WORK, Part.LAUNCH_LATENCY, Part.UNEXPLAINED)
+_NO_DEVICE_PARTS = (
+    Part.HOST_LAUNCH,
+    Part.HOST_WORK,
+    Part.HOST_UNRECORDED,
+    Part.LAUNCH_LATENCY,
+    Part.UNEXPLAINED,
+)
 # From this share of queued rows on, the queues were deep.
 _DEEP = 0.9
 # How many pieces of a path are kept.
@@ -88,8 +95,8 @@ class CriticalPath(
     `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of `steps`.
     `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is a device
     or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the second,
-    what nothing explains `between` two calls or rows. `unexplained`: the longest of those, with the span of the host
-    that lasted meanwhile (STRETCH_COLUMNS).
+    what nothing explains, or of which of the host nothing is recorded, `between` two calls or rows. `unexplained`: the
+    longest of both, with the span of the host that lasted meanwhile (STRETCH_COLUMNS).
 
     `what_if`: all counted steps together if `what` took no time, replayed as one run; null with a `reason` where too
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
@@ -117,7 +124,7 @@ class CriticalPath(
     def is_device_bound(self) -> bool:
         """Whether the host launched far enough ahead to be no part of what the steps took."""
         parts = dict(zip(self.total["part"], self.total["ratio"], strict=True))
-        host = sum(parts.get(PARTS[part], 0.0) for part in _HOST_PARTS)
+        host = sum(parts.get(PARTS[part], 0.0) for part in _NO_DEVICE_PARTS)
         return self.queued_ratio is not None and self.queued_ratio >= _DEEP and host <= 1 - _DEEP
 
 
@@ -157,7 +164,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         example=pd.array([label or None for label in examples], "str"),
     )
     pieces = _kept_pieces(paths)
-    lies = unexplained(rows, trace, dag, paths, pieces)
+    lies = between_calls(rows, trace, dag, paths, pieces)
     return CriticalPath(
         frame(STEP_COLUMNS, table),
         *_composition(paths.parts, wall),
@@ -352,6 +359,8 @@ def _path(rows: Rows, trace: Trace, dag: Graph, paths: Paths, pieces: Column, li
             on, name = lies[piece].on, str(lies[piece])
         if part_name == PARTS[Part.HOST_WORK] and times[1] <= dag.start[node]:
             name = f"until {name}"
+        elif part_name == PARTS[Part.HOST_WORK] and times[0] >= dag.end[node]:
+            name = f"after {name}"
         rows_of_path.append(
             (int(paths.step[piece]), part_name, on, name, *times, source or None, place if source else None)
         )

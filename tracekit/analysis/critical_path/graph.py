@@ -1,5 +1,6 @@
 """The graph: rows of devices and calls of the host as nodes, and between them what the trace proves."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -15,6 +16,7 @@ from tracekit.analysis.critical_path.dependencies import (
     resume_edges,
 )
 from tracekit.analysis.critical_path.host import STANDSTILL_PS, Calls, calls
+from tracekit.analysis.host_times import HostTimes
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
@@ -88,7 +90,7 @@ class Graph:
     `order` (N,): the nodes in an order in which each stands behind all that it waits for. `edges` (EDGE_COLUMNS) counts
     what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits of
     which the trace does not tell what for. `pair` (k,): the row of each done; `returned` (r,): the launch of each
-    return.
+    return. `flow` (c + w + r,): the flow of threads of each node of the host, and `host_times` what each flow did.
     """
 
     first: Column
@@ -112,6 +114,8 @@ class Graph:
     blank_waits: int
     pair: Column
     returned: Column
+    flow: NDArray[np.int32]
+    host_times: Mapping[int, HostTimes]
 
     def without_edges(self) -> "Graph":
         """The nodes without what they wait for: what is left to know of them once there is a plan."""
@@ -172,6 +176,7 @@ def graph(timeline: Timeline) -> Graph:
     return Graph(
         first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, extra_first, extra, instance,
         gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
+        np.append(host.flow, host.flow[sources.returns]).astype(np.int32), host.times,
     )  # fmt: skip
 
 

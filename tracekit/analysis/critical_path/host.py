@@ -1,5 +1,6 @@
 """What the threads of the host did that launch work: their calls, and the time between two of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import find_predecessors
+from tracekit.analysis.host_activity import dispatchers
+from tracekit.analysis.host_times import HostTimes
 from tracekit.columns import categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
@@ -22,7 +25,7 @@ Names = dict[tuple[str, str], int]
 # Thread, start and end, all (n,).
 Times = tuple[Column, Column, Column]
 # What is told of the time between calls: spans and other work of the host.
-HostTimes = tuple[pd.DataFrame, pd.DataFrame]
+HostTables = tuple[pd.DataFrame, pd.DataFrame]
 
 # A thread that stood still for longer than this without a reason is taken to have waited for what it had launched.
 STANDSTILL_PS = 10_000_000
@@ -55,9 +58,11 @@ class Calls:
     awaited_row: Column
     drained_row: Column
     work_since_ps: Column
+    flow: Column
+    times: Mapping[int, HostTimes]
 
 
-def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTimes, waits: pd.DataFrame) -> Calls:
+def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTables, waits: pd.DataFrame) -> Calls:
     """The calls of `launches` (LAUNCH_COLUMNS) and `waits` (SYNC_COLUMNS, those of threads), in order on their threads.
 
     `launch` (len(rows),) is that of the Timeline, `host_times` its spans (SPAN_COLUMNS) and its work of the host
@@ -93,20 +98,88 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTi
     work_ps, work_since_ps = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64)
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
-    for flow_number, work_set in at_work.items():
+    for flow_number, work_set in list(at_work.items()):
         flow_calls = order[flow[order] == flow_number]
         of_evidence = back[evidence[0][0]] == flow_number
         edges = [np.append(evidence[0][edge][of_evidence], (start, end)[edge - 1][flow_calls]) for edge in (1, 2)]
         drained = row_end[flow_calls][drained_row[flow_calls] >= 0]
         work_set = iv.difference(work_set, _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained)))
+        at_work[flow_number] = work_set
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
         begin = start[flow_calls]
         work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
         work_since_ps[flow_calls] = iv.within(work_set, iv.intervals(np.minimum(row_end[flow_calls], begin), begin))
     awaited_row = np.append(_awaited_row(rows, launch, launches), np.full(len(waits), -1))
+    is_wait = np.append(blank[:c], np.ones(len(waits), bool))
+    waiting_times = _waiting_times(flow, (start, end, is_wait), (back[evidence[0][0]], *evidence[0][1:]), evidence[1])
+    for number, times_of_dispatcher in _dispatchers_waits(flow, (launches, waits), host_times[0]).items():
+        waiting_times[number] = iv.union(waiting_times[number], times_of_dispatcher)
+    outer = _calls_around_others(flow, start, end, order[~is_wait[order]])
+    times = {
+        number: HostTimes(waiting, outer.get(number, iv.EMPTY), at_work.get(number, iv.EMPTY))
+        for number, waiting in waiting_times.items()
+    }
     return Calls(
-        start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps
-    )
+        start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps, flow,
+        times,
+    )  # fmt: skip
+
+
+def _waiting_times(
+    flow: Column, calls: tuple[Column, Column, NDArray[np.bool_]], evidence: Times, is_waiting: NDArray[np.bool_]
+) -> dict[int, Intervals]:
+    """When each flow was in a wait, merged; `calls`: start, end, and whether each waits.
+
+    `evidence` has the number of a flow in the place of a thread; `is_waiting`: which of it are waits.
+    """
+    start, end, is_wait = calls
+    waits = np.flatnonzero(is_wait)
+    times = {}
+    for number in np.flatnonzero(np.bincount(flow)).tolist():
+        of_calls, of_spans = waits[flow[waits] == number], is_waiting & (evidence[0] == number)
+        times[number] = iv.union(
+            iv.intervals(start[of_calls], end[of_calls]), iv.intervals(evidence[1][of_spans], evidence[2][of_spans])
+        )
+    return times
+
+
+def _dispatchers_waits(
+    flow: Column, calls: tuple[pd.DataFrame, pd.DataFrame], spans: pd.DataFrame
+) -> dict[int, Intervals]:
+    """When the thread waited that alone calls the programs of a flow's host, by flow; `flow` is that of the `calls`.
+
+    The threads of a pool launch what that one dispatched, so while it waits they have nothing to launch.
+    """
+    thread_of = dispatchers(spans)
+    if not thread_of:
+        return {}
+    waiting = _waits_by_name(spans)
+    times_of = {}
+    for name, thread in thread_of.items():
+        of_thread = waiting & ((spans["host"] == name) & (spans["thread"] == thread)).to_numpy(bool)
+        times_of[name] = iv.union(iv.intervals(*(spans[edge].to_numpy()[of_thread] for edge in ("start_ps", "end_ps"))))
+    last = np.full(int(flow.max(initial=-1)) + 1, -1)
+    last[flow] = np.arange(len(flow))
+    c = len(calls[0])
+    host_of = {
+        number: str(calls[0]["host"].iat[at] if at < c else calls[1]["host"].iat[at - c])
+        for number, at in enumerate(last.tolist())
+        if at >= 0
+    }
+    return {number: times_of[name] for number, name in host_of.items() if name in times_of}
+
+
+def _calls_around_others(flow: Column, start: Column, end: Column, order: Column) -> dict[int, Intervals]:
+    """By flow: the times, merged, of the calls in which another one of it began; `order`: calls by flow and start.
+
+    Between two calls of a flow no other one is going on.
+    """
+    same_flow = flow[order[1:]] == flow[order[:-1]]
+    outer = order[:-1][same_flow & (end[order[:-1]] > start[order[1:]])]
+    return {
+        number: iv.union(iv.intervals(start[outer[flow[outer] == number]], end[outer[flow[outer] == number]]))
+        for number in np.unique(flow[outer]).tolist()
+    }
 
 
 def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls: Times) -> Column:

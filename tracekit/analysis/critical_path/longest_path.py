@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
 from tracekit.analysis.critical_path.replay import AFTER_BEGIN, QUEUED, Arrays, Plan
+from tracekit.analysis.host_times import Doing
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.vocabulary.kinds import Kind
@@ -27,18 +28,30 @@ class Part(IntEnum):
     LAUNCH_LATENCY = WORK + 1
     QUEUE_GAP = WORK + 2
     ALONE_COLLECTIVE = WORK + 3
-    UNEXPLAINED = WORK + 4
+    HOST_UNRECORDED = WORK + 4
+    UNEXPLAINED = WORK + 5
+
+
+# What a thread of the host did is this on a path. What it waited for is not known where the path leads to it in a wait.
+_PART_OF = {
+    Doing.WAITING: Part.UNEXPLAINED,
+    Doing.CALLING: Part.HOST_LAUNCH,
+    Doing.WORKING: Part.HOST_WORK,
+    Doing.UNRECORDED: Part.HOST_UNRECORDED,
+}
 
 
 @dataclass(frozen=True)
 class Paths:
     """The critical paths of m steps; times in ps.
 
-    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_host` (m,): how long of
-    UNEXPLAINED it was the host that stood still. `of_op`: how long each op itself was on a path, by its number.
+    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_host` (m,): how long the
+    path was on a thread of the host that is not known to have worked, whether it waited or nothing is recorded.
+    `of_op`: how long each op itself was on a path, by its number.
 
     The q pieces of the steps that were asked for, each step's from the last to the first: `step`, `node` (-1: none),
-    `part`, `start`, `end` (q,); what nothing explains is of the node that it held up, or that had ended before it.
+    `part`, `start`, `end` (q,); what nothing explains is of the node that it held up, or that had ended before it, and
+    so is what the host did before a call, or after its last.
     """
 
     parts: Column
@@ -68,26 +81,32 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     walk = loop(walk_paths, len(runs.node))
     nodes = (graph.start, graph.end, graph.kind, graph.instance, is_alone, op)
     ops = int(op.max(initial=-1)) + 1
-    parts, of_host, of_op, piece_count, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, 0)
+    parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
-        _, _, _, _, step, node, part, start, end = walk(tuple(runs), nodes, ops, keeps, piece_count)
-    return Paths(parts, of_host, of_op, step, node, part, start, end)
+        parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, piece_count)
+    return _with_split_stretches(graph, Paths(parts, np.zeros(len(parts), np.int64), of_op, *pieces), keeps)
 
 
 def walk_paths(
     plan: Arrays, nodes: Arrays, ops: int, keeps: NDArray[np.bool_], room: int
-) -> tuple[Column, Column, Column, int, NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]:
-    """See `find_paths`; there is `room` for so many pieces, the fourth result says how many there are."""
+) -> tuple[
+    Column, Column, int, tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int8], Column, Column]
+]:  # fmt: skip
+    """See `find_paths`; there is `room` for so many pieces, the third result says how many there are.
+
+    What a thread of the host did in a stretch, before a call or after its last one in a step, is left open: such a
+    piece is `unrecorded`, and stands among the pieces of each step, kept or not.
+    """
     begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, delay, length, _, _ = plan[:14]
     cause, cause_kind, slack = plan[14:]
     start, end, kind, instance, is_alone, op = nodes
     # The numbers of Part.
-    host, working, latency, in_queue, alone_collective, unexplained = 4, 5, 6, 7, 8, 9
-    parts, of_host = np.zeros((len(step_end), unexplained + 1), np.int64), np.zeros(len(step_end), np.int64)
+    host, latency, in_queue, alone_collective, unrecorded, unexplained = 4, 6, 7, 8, 9, 10
+    parts = np.zeros((len(step_end), unexplained + 1), np.int64)
     of_op = np.zeros(ops, np.int64)
     of_step, of_node, of_part = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int8)
     starts, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    piece_count, part = 0, 0
+    piece_count = 0
     last_member = np.full(int(instance.max()) + 1 if len(instance) else 0, -1, np.int64)
     run_of = np.full(len(last_member), -1, np.int64)
     last_of = np.full(len(step_end), -1, np.int64)
@@ -117,7 +136,7 @@ def walk_paths(
                 if i >= 0 and at_end:
                     low = min(end[i], finish[run])
                     if low < moment:
-                        part_of[n], owner[n], since[n] = unexplained, i, low
+                        part_of[n], owner[n], since[n] = (unexplained if kind[i] < host else unrecorded), i, low
                         moment, n = low, n + 1
                     low -= length[base + x]
                     if low < moment:
@@ -133,16 +152,19 @@ def walk_paths(
                         part_of[n], owner[n], since[n] = unexplained, i, low
                         moment, n = low, n + 1
                     low -= slack[q]
+                    of_host = kind[i] >= host
+                    if of_host and best < 0:
+                        low = s
+                    elif of_host and lag[q] > 0 and best == predecessor[q]:
+                        low -= lag[q]
                     if low < moment:
-                        part_of[n], owner[n], since[n] = (in_queue if queued else unexplained), i, low
+                        part_of[n] = unrecorded if of_host else in_queue if queued else unexplained
+                        owner[n], since[n] = i, low
                         moment, n = low, n + 1
                     if cause_kind[q] == AFTER_BEGIN:
-                        part, low = latency, low - delay[q]
-                    elif lag[q] > 0 and (best < 0 or best == predecessor[q]):
-                        # When the host worked between is not told; its work is put right before the call.
-                        part, low = working, low - lag[q]
+                        low -= delay[q]
                     if low < moment:
-                        part_of[n], owner[n], since[n] = part, i, low
+                        part_of[n], owner[n], since[n] = latency, i, low
                         moment, n = low, n + 1
                 if best < 0:
                     part_of[n], owner[n], since[n] = unexplained, i, s
@@ -152,16 +174,52 @@ def walk_paths(
                     if low >= t:
                         continue
                     parts[k, part_of[r]] += t - low
-                    if part_of[r] == unexplained and owner[r] >= 0 and kind[owner[r]] >= host:
-                        of_host[k] += t - low
                     is_own = owner[r] >= 0 and (part_of[r] == kind[owner[r]] or part_of[r] == alone_collective)
                     if is_own and op[owner[r]] >= 0:
                         of_op[op[owner[r]]] += t - low
-                    if keeps[k]:
+                    if keeps[k] or part_of[r] == unrecorded:
                         if piece_count < room:
                             of_step[piece_count], of_node[piece_count], of_part[piece_count] = k, owner[r], part_of[r]
                             starts[piece_count], ends[piece_count] = low, t
                         piece_count += 1
                     t = low
                 x, at_end = best, best < 0 or cause_kind[q] != AFTER_BEGIN
-    return parts, of_host, of_op, piece_count, of_step, of_node, of_part, starts, ends
+    return parts, of_op, piece_count, (of_step, of_node, of_part, starts, ends)
+
+
+def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) -> Paths:
+    """`paths` with the stretches of threads of the host told apart, in the parts and in the pieces.
+
+    Of those, `paths` has the pieces of the steps in `keeps`, and the stretches of all, as HOST_UNRECORDED.
+    """
+    is_stretch = paths.part == Part.HOST_UNRECORDED
+    stretches = np.flatnonzero(is_stretch)
+    flow = graph.flow[paths.node[stretches]]
+    part_of = np.array([_PART_OF[doing] for doing in Doing])
+    splits = [np.zeros((0, 4), np.int64)]
+    for number in np.unique(flow).tolist():
+        places = stretches[flow == number]
+        places = places[np.argsort(paths.start[places], kind="stable")]
+        place, doing, start, end = graph.host_times[number].split(paths.start[places], paths.end[places])
+        splits.append(np.column_stack([places[place], part_of[doing], start, end]))
+    place, part, start, end = np.concatenate(splits).T
+    parts, of_host = paths.parts.copy(), np.zeros(len(paths.parts), np.int64)
+    parts[:, Part.HOST_UNRECORDED] = 0
+    np.add.at(parts, (paths.step[place], part), end - start)
+    is_unknown = np.isin(part, (Part.UNEXPLAINED, Part.HOST_UNRECORDED))
+    np.add.at(of_host, paths.step[place[is_unknown]], (end - start)[is_unknown])
+    of_kept = keeps[paths.step[place]]
+    place, part, start, end = place[of_kept], part[of_kept], start[of_kept], end[of_kept]
+    step = np.append(paths.step[~is_stretch], paths.step[place])
+    start = np.append(paths.start[~is_stretch], start)
+    order = np.lexsort((-start, step))
+    return Paths(
+        parts,
+        of_host,
+        paths.of_op,
+        step[order],
+        np.append(paths.node[~is_stretch], paths.node[place])[order],
+        np.append(paths.part[~is_stretch], part.astype(np.int8))[order],
+        start[order],
+        np.append(paths.end[~is_stretch], end)[order],
+    )

@@ -1,4 +1,4 @@
-"""The stretches of a path that nothing explains: between what they lie, and what the host was in meanwhile."""
+"""The stretches of a path of which too little is known: between what they lie, and what the host was in meanwhile."""
 
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ Column = NDArray[np.int64]
 
 STRETCH_COLUMNS = {
     "at": "int64",
+    "part": "str",
     "on": "str",
     "after": "str",
     "until": "str",
@@ -108,24 +109,32 @@ class Neighbours:
         return self._orders[host, thread]
 
 
-def unexplained(rows: Rows, trace: Trace, dag: Graph, paths: Paths, pieces: Column) -> dict[int, Between]:
-    """Where those of the `pieces` lie (places in `paths`) that nothing explains."""
+# What a stretch is that nothing explains, or in which nothing is recorded of a thread of the host.
+UNKNOWN = {Part.UNEXPLAINED: "unexplained", Part.HOST_UNRECORDED: "host, nothing recorded"}
+
+
+def between_calls(rows: Rows, trace: Trace, dag: Graph, paths: Paths, pieces: Column) -> dict[int, Between]:
+    """Where those of the `pieces` lie (places in `paths`) that are of no node of their own: what nothing explains, what
+    of the host is not recorded, and calls around the one that a path leads to."""
     neighbours = Neighbours(rows, trace, dag)
     lies = {}
-    for piece in pieces[(paths.part[pieces] == Part.UNEXPLAINED) & (paths.node[pieces] >= 0)].tolist():
+    node, part = paths.node[pieces], paths.part[pieces]
+    is_around = (part == Part.HOST_LAUNCH) & (paths.end[pieces] <= dag.start[node])
+    for piece in pieces[(np.isin(part, list(UNKNOWN)) | is_around) & (node >= 0)].tolist():
         lies[piece] = neighbours.between(int(paths.node[piece]), int(paths.start[piece]), int(paths.end[piece]))
     return lies
 
 
 def stretches(paths: Paths, lies: dict[int, Between], spans: pd.DataFrame) -> pd.DataFrame:
-    """The stretches of the paths that nothing explains (STRETCH_COLUMNS), by step and the longest first.
+    """The stretches of the paths that are UNKNOWN (STRETCH_COLUMNS), by step and the longest first.
 
-    `lies` tells where the pieces of `paths` lie, by their place. `span` is one of `spans` (SPAN_COLUMNS) that lasted
+    `lies` tells where pieces of `paths` lie, by their place. `span` is one of `spans` (SPAN_COLUMNS) that lasted
     for half of the stretch or more: one whose name says that it waits (`waits`) rather than another, one of the same
     thread rather than another's, and of several the shortest. What another thread did says nothing but that it waited.
     """
     length = paths.end - paths.start
-    pieces = np.array(sorted(lies, key=lambda piece: (int(paths.step[piece]), -int(length[piece]), piece)), np.int64)
+    unknown = [piece for piece in lies if paths.part[piece] in UNKNOWN]
+    pieces = np.array(sorted(unknown, key=lambda piece: (int(paths.step[piece]), -int(length[piece]), piece)), np.int64)
     pieces = pieces[np.arange(len(pieces)) - np.searchsorted(paths.step[pieces], paths.step[pieces]) < LONGEST]
     shortest = int(length[pieces].min()) // 2 if len(pieces) else 0
     long = spans["end_ps"].to_numpy() - spans["start_ps"].to_numpy() >= max(shortest, 1)
@@ -147,6 +156,15 @@ def stretches(paths: Paths, lies: dict[int, Between], spans: pd.DataFrame) -> pd
         span = spans.iloc[candidates[order[0]]] if len(order) else None
         meanwhile = (None, None) if span is None else (str(span["thread"]), str(span["name"]))
         is_wait = span is not None and says_waiting(str(span["name"]))
-        row = int(paths.step[piece]), where.on, where.after, where.until, where.during, *meanwhile, is_wait
+        row = (
+            int(paths.step[piece]),
+            UNKNOWN[Part(int(paths.part[piece]))],
+            where.on,
+            where.after,
+            where.until,
+            where.during,
+            *meanwhile,
+            is_wait,
+        )
         table.append((*row, low, high, high - low))
     return frame(STRETCH_COLUMNS, table)

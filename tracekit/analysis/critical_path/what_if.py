@@ -88,9 +88,12 @@ def predictions(
         otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
         doubt = abs(predicted - otherwise) / wall_sum
         doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
-        unexplained = paths.parts[:, Part.UNEXPLAINED] - (0 if what == Removed.HOST else paths.of_host)
+        unexplained = paths.parts[:, [Part.UNEXPLAINED, Part.HOST_UNRECORDED]].sum(axis=1)
+        unexplained -= 0 if what == Removed.HOST else paths.of_host
         share = sum_exactly(unexplained) / wall_sum
-        reason = f"no dependency explains {percent(share)} of the {noun}" if share > MOST_UNEXPLAINED else ""
+        is_of_host = what == Removed.HOST and 2 * sum_exactly(paths.of_host) > sum_exactly(unexplained)
+        lacking = "record tells what the host did in" if is_of_host else "dependency explains"
+        reason = f"no {lacking} {percent(share)} of the {noun}" if share > MOST_UNEXPLAINED else ""
         unknown = refusals[column - 1]
         refused.append((unexplained > MOST_UNEXPLAINED * wall) | bool(unknown or doubtful))
         refusal = unknown or reason or doubtful

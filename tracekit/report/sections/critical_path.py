@@ -4,8 +4,9 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.critical_path.critical_path import CriticalPath
+from tracekit.analysis.critical_path.critical_path import PARTS, CriticalPath
 from tracekit.analysis.critical_path.graph import DEPENDENCIES
+from tracekit.analysis.critical_path.longest_path import Part
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
@@ -17,6 +18,10 @@ _WORTH = 0.01
 _LEAST = 0.0005
 # So many stretches without an explanation are named, and so many characters of what they lie between.
 _STRETCHES, _NAME = 3, 48
+_UNKNOWN = {
+    PARTS[Part.HOST_UNRECORDED]: "The host held it up, and the trace does not record what it did, in these stretches",
+    PARTS[Part.UNEXPLAINED]: "Nothing in the trace explains these stretches of it",
+}
 # So many parts of the path stand in its sentence.
 _PARTS = 4
 _REMOVED = {
@@ -40,7 +45,7 @@ def section(result: CriticalPath) -> Section:
         "Critical path",
         (
             _composition(result, at, step),
-            *_unexplained(result, at, step),
+            *_unknown(result, at, step),
             *_savings(result, at, step),
             *_busy(result),
             *result.notes,
@@ -67,23 +72,31 @@ def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
     return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}{bound}."
 
 
-def _unexplained(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
-    """Where the largest stretches lie that nothing explains, if they are much of the step's path."""
-    table = result.unexplained[result.unexplained["at"] == at]
-    if step["unexplained_ps"] <= MOST_UNEXPLAINED * step["wall_ps"] or not len(table):
-        return []
+def _unknown(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
+    """Where the largest stretches lie that nothing explains, or of which of the host nothing is recorded, if either are
+    much of the step's path."""
+    ratios = {row["part"]: row["ratio"] for row in _parts(result, at)}
+    sentences = []
+    for part, words in _UNKNOWN.items():
+        table = result.unexplained[(result.unexplained["at"] == at) & (result.unexplained["part"] == part)]
+        stretches = _longest(table, step) if ratios.get(part, 0) > MOST_UNEXPLAINED else []
+        if stretches:
+            sentences.append(f"{words}: {'; '.join(stretches)}.")
+    return sentences
+
+
+def _longest(table: pd.DataFrame, step: dict[str, Any]) -> list[str]:
+    """The longest stretches of `table` (STRETCH_COLUMNS) in words, those between the same calls together."""
     where: dict[str, tuple[int, int]] = {}
     for row in records(table):
         words = _stretch(row)
         stretches, sum_ps = where.get(words, (0, 0))
         where[words] = stretches + 1, sum_ps + row["time_ps"]
-    largest = sorted(where.items(), key=lambda item: -item[1][1])[:_STRETCHES]
-    each = [
+    return [
         f"{time(sum_ps)}{f' in {stretches} stretches' if stretches > 1 else ''} {words}"
-        for words, (stretches, sum_ps) in largest
+        for words, (stretches, sum_ps) in sorted(where.items(), key=lambda item: -item[1][1])[:_STRETCHES]
         if sum_ps >= _WORTH * step["wall_ps"]
     ]
-    return [f"Nothing in the trace explains these stretches of it: {'; '.join(each)}."] if each else []
 
 
 def _stretch(row: dict[str, Any]) -> str:
@@ -125,7 +138,7 @@ def _savings(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
         return ["Compute-bound: it holds no collectives and copies, and no host time."]
     if len(result.what_if):
         reason = next(iter(result.what_if["reason"].dropna()), "too little of its path is explained")
-        unexplained = [row["ratio"] for row in _parts(result, at) if row["part"] == "unexplained"]
+        unexplained = [row["ratio"] for row in _parts(result, at) if row["part"] == PARTS[Part.UNEXPLAINED]]
         if unexplained and unexplained[0] > MOST_UNEXPLAINED:
             reason = f"no dependency explains {percent(unexplained[0])} of its critical path"
         return [f"Its time without collectives, copies or host time cannot be estimated: {reason}."]
