@@ -38,6 +38,7 @@ EVENT_COLUMNS: Mapping[str, Any] = {
     "group": "category",
     "ranks": "category",
     "sequence": "Int64",
+    "group_size": "Int64",
     "dtype": "category",
     "clock": "category",
     "op": "Int64",

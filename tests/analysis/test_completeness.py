@@ -95,14 +95,49 @@ def test_rows_that_could_not_be_matched_do_not_make_a_rank_missing():
     assert look(rows, 2).is_complete
 
 
-@pytest.mark.parametrize("trace_format", ["kineto"])
+@pytest.mark.parametrize("trace_format", [*FORMATS])
 def test_without_one_rank_nothing_rests_on_it(tmp_path, trace_format):
     truth = Truth(random_job(3))
     assert explain(FORMATS[trace_format](truth, tmp_path / "whole", WHOLE)).completeness.is_complete
     missing = Recorder(missing=frozenset({0}))
     why = explain(FORMATS[trace_format](truth, tmp_path / "missing", missing))
-    assert why.completeness.groups["absent"].tolist() == ["0"]
+    (group,) = why.completeness.groups.to_dict("records")
+    assert (group["ranks"], group["devices"]) == (truth.job.ranks, truth.job.ranks - 1)
+    assert (group["absent"] == "0") == (trace_format == "kineto")
     assert_nothing_of_waiting(why)
+
+
+def test_what_would_save_more_than_the_other_ranks_allow_has_no_what_if(tmp_path):
+    truth = Truth(random_job(4))
+    for missing in (frozenset(), frozenset(range(1, truth.job.ranks))):
+        trace = FORMATS["kineto"](truth, tmp_path / str(len(missing)), Recorder(missing=missing))
+        asked = explain(trace).critical_path.what_if
+        told = asked.dropna(subset="ratio")
+        assert len(told) == len(asked) if not missing else (told["ratio"] >= 0.97).all() and len(told) < len(asked)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "absent"),
+    [((2, 2), []), ((2, 4), ["b"]), ((None, None), [])],
+)
+def test_a_group_that_counts_more_ranks_than_are_there_is_not_whole_and_others_are(sizes, absent):
+    rows = [
+        each | {"group": name, "group_size": size, "start_ps": each["start_ps"] + shift * US,
+                "end_ps": each["end_ps"] + shift * US}
+        for name, size, shift in zip("ab", sizes, (0, 1000), strict=True) for each in reduces(0, 1, names=None)
+    ]  # fmt: skip
+    why = explain(table(*rows))
+    assert why.completeness.groups["group"].tolist() == absent
+    waits = why.collectives.table.groupby("group")["wait_ps"].sum(min_count=1)
+    assert waits[waits.isna()].index.tolist() == absent
+
+
+@pytest.mark.parametrize(("sources", "ranks"), [(("rank0.sqlite", "rank2.sqlite"), 3), (("rank0", "other"), None)])
+def test_files_that_are_numbered_as_ranks_tell_that_one_between_them_is_missing(sources, ranks):
+    hosts = frame(HOST_COLUMNS, {"host": ["a", "b"], "source": [f"/of/{name}" for name in sources]})
+    rows = [each | {"host": host} for each, host in zip(reduces(0, 1, names=None, n=1), "ab", strict=True)]
+    result = completeness(timeline_of(Trace(events=table(*rows), hosts=hosts)))
+    assert [*result.groups["ranks"]] == ([ranks] if ranks else [])
 
 
 def assert_nothing_of_waiting(why: Explanation) -> None:

@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
-from tests.readers.xspaces import PlaneText
+from tests.readers.xspaces import PlaneText, metadata_plane
 from tests.readers.xspaces import write as write_text
 from tests.simulator.clocks import WHOLE, Recorder
 from tests.simulator.job import BACKWARD, DEVICE_SORTS, Row, Sort
 from tests.simulator.truth import Truth
+from tracekit.export.protobuf_encoder import number, varint
 
 # The correlation ids of one rank, of which all ranks are one process.
 _IDS = 100_000
+# The program, which the kernels of its collectives name, as those of all XLA ops do.
+_MODULE, _PROGRAM, _REDUCE = "jit_train", 7, "all-reduce.1"
+_F32, _ELEMENTS = 11, 1 << 20
 
 
 def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
@@ -42,7 +46,24 @@ def write(truth: Truth, path: Path, recorder: Recorder = WHOLE) -> Path:
         plane.text(lines={line: number for line, number in streams.items() if line in plane.lines})
         for plane in gpus.values()
     )
-    return write_text(path.with_suffix(".xplane.pb"), text + host.text(lines=threads) + 'hostnames: "host"')
+    program = metadata_plane(**{f"{_MODULE}_{_PROGRAM}": _module(truth.job.ranks)}) if truth.job.ranks > 1 else ""
+    return write_text(path.with_suffix(".xplane.pb"), program + text + host.text(lines=threads) + 'hostnames: "host"')
+
+
+def _module(ranks: int) -> bytes:
+    """An HloModuleProto with an all-reduce of all ranks, compiled for that many devices (xla/service/hlo.proto)."""
+    shape = number(2, _F32) + message(3, varint(_ELEMENTS))
+    groups = message(1, b"".join(map(varint, range(ranks))))
+    reduce = message(1, _REDUCE.encode()) + message(2, b"all-reduce") + message(3, shape)
+    reduce += number(35, 1) + message(49, groups)
+    computation = message(1, b"main") + message(2, reduce) + number(5, 1) + number(6, 1)
+    assignment = number(1, 1) + number(2, ranks)
+    return message(1, _MODULE.encode()) + message(3, computation) + number(6, 1) + message(15, assignment)
+
+
+def message(field: int, content: bytes) -> bytes:
+    """A field that holds a message or a text."""
+    return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def _lines(truth: Truth) -> dict[tuple[int, int], str]:
@@ -62,6 +83,8 @@ def _work(gpu: PlaneText, line: str, row: Row, start: int, end: int) -> None:
     if row.sort == Sort.MEMCPY:
         ends = "kind_src:pinned kind_dst:device" if row.direction == "H2D" else "kind_src:device kind_dst:pageable"
         stats["memcpy_details"] = f"{ends} size:{row.bytes} dest:{row.rank} async:1"
+    elif row.collective >= 0:
+        stats |= {"hlo_op": _REDUCE, "hlo_module": _MODULE, "program_id": _PROGRAM}
     elif row.sort == Sort.MEMSET:
         stats["Memset_details"] = "kind:device size:4096 async:1"
     gpu.event(line, row.name, start, end - start, **stats)

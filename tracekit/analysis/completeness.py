@@ -93,7 +93,8 @@ def _groups(timeline: Timeline) -> pd.DataFrame:
     if not len(member) or instances.complete.all():
         return frame(GROUP_COLUMNS)
     of = instances.instance[member]
-    which, _ = distinct(*(rows.codes(column)[member].astype(np.int64) for column in ("group", "ranks")))
+    sizes = rows.numbers("group_size")[0][member]
+    which, _ = distinct(*(rows.codes(column)[member].astype(np.int64) for column in ("group", "ranks")), sizes)
     data: list[dict[str, Any]] = []
     for number in range(int(which.max()) + 1):
         rows_of_group = np.flatnonzero(which == number)
@@ -103,7 +104,7 @@ def _groups(timeline: Timeline) -> pd.DataFrame:
         places = member[rows_of_group]
         devices = np.unique(rows.device[places])
         label, text = (_label(timeline, column, places[0]) for column in ("group", "ranks"))
-        ranks, absent = _absent(timeline, text or "", devices)
+        ranks, absent = _absent(timeline, text or "", int(sizes[rows_of_group[0]]), devices)
         if absent is None and (ranks is None or ranks <= len(devices)):
             continue  # nothing tells of others, or all are there and some of their rows could not be matched
         data.append(
@@ -126,9 +127,12 @@ def _label(timeline: Timeline, column: str, place: np.int64) -> str | None:
     return timeline.rows.labels(column)[code] if code >= 0 else None
 
 
-def _absent(timeline: Timeline, text: str, devices: Column) -> tuple[int | None, str | None]:
+def _absent(timeline: Timeline, text: str, size: int, devices: Column) -> tuple[int | None, str | None]:
     """How many ranks take part in a group that the `devices` ran, None if that is not told, and which of them are not
-    in the trace, None if that is not told either."""
+    in the trace, None if that is not told either.
+
+    `text` lists the ranks and `size` counts them, where the trace does, else "" and 0: then all of the job's take part.
+    """
     rows = timeline.rows
     numbers = [process_number(rows.hosts[device]) for device in devices.tolist()]
     present = {number for word, number in filter(None, numbers) if word == "rank"}
@@ -138,11 +142,13 @@ def _absent(timeline: Timeline, text: str, devices: Column) -> tuple[int | None,
         named = {rank for group in groups for rank in group}
         absent = sorted(named - present) if are_ranks and present <= named else []
         return len(named), ", ".join(map(str, absent)) or None
-    size = timeline.world_size
-    if size is None:
+    world_size = timeline.world_size
+    if size and size != world_size:
+        return size, None
+    if world_size is None:
         return None, None
-    absent = sorted({*range(size)} - present) if are_ranks else []
-    return size, ranges(absent) or None
+    absent = sorted({*range(world_size)} - present) if are_ranks else []
+    return world_size, ranges(absent) or None
 
 
 def _losses(timeline: Timeline) -> pd.DataFrame:

@@ -129,6 +129,8 @@ def _collective_rows(rows: Rows, places: Column) -> tuple[CollectiveRows, tuple[
     operation, operations = _operations(codes("category"), codes("name"), rows)
     group, module, hlo_op = codes("group"), codes("hlo_module"), codes("hlo_op")
     group_of, ranks, notes = _groups(rows, clock, module, codes("ranks"), device, operation, operations)
+    # What lists no ranks may still say how many there are.
+    ranks = np.where((codes("ranks") < 0) & (ranks == 0), numbers("group_size")[0], ranks)
     base = occurrences.distinct(clock, group, codes("ranks"), group_of)
     exchange, paired, peer_notes = _peers(base, operation, operations, device)
     signature = occurrences.distinct(base, exchange, module, np.where(exchange < 0, hlo_op, -1))

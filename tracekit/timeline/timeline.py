@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar, cast
 
@@ -20,6 +21,7 @@ from tracekit.timeline.step_boundaries import StepBoundaries, boundaries
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
 from tracekit.trace import Trace
+from tracekit.vocabulary.ranks import process_number
 
 T = TypeVar("T")
 Column = NDArray[np.int64]
@@ -117,9 +119,15 @@ class Timeline:
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks the job had, None where no file says so, or files differ."""
-        sizes = self.trace.hosts["world_size"].dropna().unique()
-        return int(sizes[0]) if len(sizes) == 1 else None
+        """How many ranks the job had at least, None where nothing says so: the most that a file tells, or that the
+        numbers of files called after ranks count."""
+        hosts = self.trace.hosts
+        sizes = [int(size) for size in hosts["world_size"].dropna()]
+        for names in (hosts["host"], hosts["source"].map(lambda source: Path(str(source)).name)):
+            numbered = [process_number(str(name)) for name in names]
+            if numbered and all(each and each[0] == "rank" for each in numbered):
+                sizes.append(1 + max(number for _, number in filter(None, numbered)))
+        return max(sizes, default=None)
 
     @part
     def spans(self) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import pytest
 from tests.readers.hlo import hlo_modules
 from tests.readers.hlo.hlo_modules import needs_xla_parser
 from tests.readers.xspaces import hlo_proto
+from tracekit.export.protobuf_encoder import number
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.hlo import hlo_text
 from tracekit.readers.hlo.hlo_proto import Program
@@ -142,3 +143,10 @@ def test_no_proto_has_no_ops_and_a_cut_one_is_broken(module):
     assert Program(b"").places == {}
     with pytest.raises(protobuf.Broken):
         Program(proto[: len(proto) // 2]).op("dot")
+
+
+@pytest.mark.parametrize(("assignment", "devices"), [((), None), ((1, 8), 8), ((2, 4), 8), ((0, 0), None)])
+def test_a_program_runs_on_as_many_devices_as_it_was_assigned(assignment, devices):
+    fields = b"".join(number(at, count) for at, count in enumerate(assignment, 1))
+    module = b"\x7a" + bytes([len(fields)]) + fields if assignment else b""  # field 15
+    assert Program(hlo_proto(b"\x0a\x01f" + module)).devices == devices

@@ -134,3 +134,21 @@ def nccl_schema(tables: Tables, domain: int = 1) -> Tables:
 def nccl_payload(communicator: int, size: int, declared: int = 24) -> bytes:
     """A payload of that schema as nsys exports it with its header."""
     return struct.pack("<QQQQ", 1, SCHEMA, declared, 56) + struct.pack("<QQQ", communicator, size, 0)
+
+
+# What NCCL registers for ncclCommInitRank: communicator, ranks in it, which of them this is, its CUDA device.
+INIT = 16777218
+INIT_FIELDS = (("NCCL communicator ID", 18, None), ("No. of ranks", 5, 8), ("Rank", 5, 12), ("CUDA device", 5, 16))
+
+
+def communicator_schema(tables: Tables, domain: int = 1) -> Tables:
+    """The payload schema of the calls that make NCCL's communicators."""
+    tables.add("NVTX_PAYLOAD_SCHEMAS", domainId=domain, schemaId=INIT, payloadSize=24)
+    for name, kind, offset in INIT_FIELDS:
+        tables.add("NVTX_PAYLOAD_SCHEMA_ENTRIES", domainId=domain, schemaId=INIT, name=name, type=kind, offset=offset)
+    return tables
+
+
+def communicator_payload(communicator: int, ranks: int, rank: int) -> bytes:
+    """A payload of that schema as nsys exports it with its header."""
+    return struct.pack("<QQQQ", 1, INIT, 24, 56) + struct.pack("<Qiiii", communicator, ranks, rank, rank, 0)

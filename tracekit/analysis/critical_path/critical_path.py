@@ -154,7 +154,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
     unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
     tried = [case[:2] for case in cases]
-    unknown = refusals(rows, timeline.collectives, paths, wall, tried)
+    unknown = refusals(rows, timeline.collectives, paths, wall, lengths, tried)
     table = table.assign(
         wall_ps=wall,
         unexplained_ps=unexplained_ps,

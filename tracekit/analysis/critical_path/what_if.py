@@ -116,12 +116,17 @@ def predictions(
 
 
 def refusals(
-    rows: Rows, instances: CollectiveInstances, paths: Paths, wall: Column, tried: list[tuple[Removed, str | None]]
+    rows: Rows,
+    instances: CollectiveInstances,
+    paths: Paths,
+    wall: Column,
+    lengths: Column,
+    tried: list[tuple[Removed, str | None]],
 ) -> list[str]:
-    """Why nothing can be said of each scenario, "" if something can.
+    """Why nothing can be said of each scenario, "" if something can; `lengths` are those that `predictions` takes.
 
     A collective of which the trace does not show all ranks may have waited for one of the others: without what ran on
-    these ranks it would have waited no less.
+    these ranks it would have waited no less. So what a replay saves, a rank that is not there may still take.
     """
     incomplete = np.append(instances.instance >= 0, False)
     incomplete[:-1][incomplete[:-1]] = ~instances.complete[instances.instance[incomplete[:-1]]]
@@ -131,11 +136,17 @@ def refusals(
     if names and share > MOST_UNEXPLAINED:
         of_all = f"{percent(share)} of its critical path is in collectives of which the trace does not show all ranks"
     of_collectives = "the trace does not show all ranks of its collectives, so what they waited for is not known"
+    kept, _ = np.split(lengths, 2, axis=1)
     reasons = []
-    for what, name in tried:
+    for column, (what, name) in enumerate(tried, start=1):
+        saving = sum_exactly(kept[:, 0] - kept[:, column]) / sum_exactly(wall)
+        of_others = (
+            "the trace does not show all ranks of its collectives, so when the others would have come is not known"
+        )
+        waits_longer = of_others if names and saving > MOST_DOUBT else ""
         is_collective = what in (Removed.COLLECTIVES, Removed.COLLECTIVE_TRANSFERS) or name in names
         unknown = unknown_copies(rows) if what == Removed.COPIES else of_collectives if names and is_collective else ""
-        reasons.append(unknown or of_all)
+        reasons.append(unknown or of_all or waits_longer)
     return reasons
 
 

@@ -70,6 +70,7 @@ class _Work(msgspec.Struct):
     group: Any = msgspec.field(name="Process Group Name", default=None)
     description: Any = msgspec.field(name="Process Group Description", default=None)
     ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
     sequence: Any = msgspec.field(name="Seq", default=None)
     occupancy_percent: Any = msgspec.field(name="est. achieved occupancy %", default=None)
     warps_per_sm: Any = msgspec.field(name="warps per SM", default=None)
@@ -114,9 +115,11 @@ def read(
     categories = [_category(records[row].collective, str(name[row])) for row in collectives.tolist()]
     sizes = _copy_sizes(document, records, np.flatnonzero(kind_columns["kind"] == Kind.MEMCPY.value), launch)
     sequence: list[int | None] = [None] * len(rows)
+    group_size: list[int | None] = [None] * len(rows)
     for row, category in zip(collectives.tolist(), categories, strict=True):
         sizes[row] = _message_bytes(category, records[row])
         sequence[row] = whole(records[row].sequence)
+        group_size[row] = whole(records[row].group_size) or None
     groups = _groups(document)
 
     def of_collectives(values: Sequence[object]) -> pd.Categorical:
@@ -141,6 +144,7 @@ def read(
             "group": of_collectives([_group(records[row]) for row in collectives]),
             "ranks": of_collectives([_ranks(records[row], groups) for row in collectives]),
             "sequence": integers(sequence),
+            "group_size": integers(group_size),
             "dtype": of_collectives([records[row].dtype for row in collectives]),
             "occupancy_ratio": _occupancies(records),
         },

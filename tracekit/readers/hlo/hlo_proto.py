@@ -2,7 +2,8 @@
 
 Schema: xla/service/hlo.proto and xla/xla_data.proto. Field numbers used:
 HloProto.hlo_module = 1;
-HloModuleProto.computations = 3, entry_computation_id = 6;
+HloModuleProto.computations = 3, entry_computation_id = 6, device_assignment = 15;
+DeviceAssignmentProto.replica_count = 1, computation_count = 2;
 HloComputationProto.instructions = 2, id = 5, root_id = 6;
 HloInstructionProto.name = 1, opcode = 2, shape = 3, channel_id = 26, custom_call_target = 28, id = 35,
 operand_ids = 36, called_computation_ids = 38, is_host_transfer = 47, replica_groups = 49, source_target_pairs = 52,
@@ -99,6 +100,15 @@ class Program:
     def entries(self) -> list[int]:
         """The id of the computation that a run of the program begins with."""
         return [computation for module in self.modules for computation in Fields(self.proto, module).numbers(6)]
+
+    @property
+    def devices(self) -> int | None:
+        """On how many devices the program runs: replicas times partitions, as it was compiled; None if it was for any
+        (HloModule::ToProto in xla/hlo/ir/hlo_module.cc)."""
+        for module in self.modules:
+            for assignment in Fields(self.proto, module).of(15):
+                return assignment.number(1) * assignment.number(2) or None
+        return None
 
     @cached_property
     def _index(self) -> tuple[dict[str, tuple[Span, int]], dict[int, Computation]]:

@@ -6,6 +6,7 @@ that started a row.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tracekit.columns import categorical, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
 from tracekit.readers import losses
-from tracekit.readers.nsys import cuda, machine, nvtx
+from tracekit.readers.nsys import cuda, job, machine, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, select, strings
@@ -58,8 +59,9 @@ def read(path: Path) -> Trace:
         waiting = select(all_calls, waits.call)
         zero = _earliest(path, work, calls, ranges, waiting)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
+        communicators = job.communicators(export)
         return Trace(
-            events=events,
+            events=events.assign(group_size=_group_sizes(events["group"], communicators)),
             spans=_spans(export, host, ranges, zero),
             launches=_launches(export, host, calls, zero),
             syncs=_syncs(waits, _launches(export, host, waiting, zero), events, zero),
@@ -67,7 +69,12 @@ def read(path: Path) -> Trace:
             devices=devices,
             hosts=frame(
                 HOST_COLUMNS,
-                {"host": [host], "source": [str(path)], "origin_ns": [machine.unix_ns(export, zero)]},
+                {
+                    "host": [host],
+                    "source": [str(path)],
+                    "origin_ns": [machine.unix_ns(export, zero)],
+                    "world_size": [job.world_size(export, communicators)],
+                },
             ),
             losses=losses.table(host, losses.from_messages(machine.warnings(export))),
             notes=(*machine.warnings(export), *notes, *nvtx_notes, *id_notes, *device_notes, *event_notes),
@@ -177,6 +184,12 @@ def _events(
         "op": op,
     }
     return frame(EVENT_COLUMNS, data), ops, size_notes
+
+
+def _group_sizes(group: pd.Series, communicators: Mapping[int, int]) -> pd.arrays.IntegerArray:
+    """How many ranks the communicator of each row has, null where none is told."""
+    sizes = np.array([communicators.get(int(label, 16), MISSING) for label in group.cat.categories] + [MISSING])
+    return _nullable(sizes.astype(np.int64)[group.cat.codes.to_numpy()])
 
 
 def _launch_of(work: Work, calls: Calls) -> NDArray[np.int64]:

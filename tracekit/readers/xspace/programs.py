@@ -1,6 +1,7 @@
 """The compiled programs of a file: what their HLO protos say of the ops that ran, and which op needs which."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,6 +46,15 @@ class Programs:
             return self.of(key).op(name)
         except protobuf.Broken as broken:
             raise self.error(key, broken) from None
+
+    @property
+    def devices(self) -> int | None:
+        """On how many devices the program of most devices runs, None if none tells; a broken proto tells nothing."""
+        sizes: list[int | None] = []
+        for key in self.protos:
+            with suppress(protobuf.Broken):
+                sizes.append(self.of(key).devices)
+        return max((size for size in sizes if size), default=None)
 
     def error(self, key: str, broken: protobuf.Broken) -> TraceError:
         """What to tell the user of a proto that holds bytes which are no message."""

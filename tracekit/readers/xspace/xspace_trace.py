@@ -130,7 +130,10 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
             *_plane_notes(space),
         ),
         source=str(path),
-        hosts=frame(HOST_COLUMNS, {"host": [host], "source": [str(path)], "origin_ns": [unix_ns]}),
+        hosts=frame(
+            HOST_COLUMNS,
+            {"host": [host], "source": [str(path)], "origin_ns": [unix_ns], "world_size": [of_file.devices]},
+        ),
         format=form,
     )
 
