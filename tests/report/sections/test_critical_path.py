@@ -8,7 +8,11 @@ import pytest
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace, path, step_table
 from tests.report.sections.brief import brief, lines_of
+from tests.stepped import annotations, join, timeline, work
+from tracekit.analysis.critical_path.critical_path import critical_path
+from tracekit.analysis.steps import steps
 from tracekit.report.sections.critical_path import section
+from tracekit.report.sections.steps import section as section_of_steps
 
 
 def test_the_median_step_comes_first_and_what_it_would_save():
@@ -150,6 +154,36 @@ def test_of_two_steps_the_shorter_is_told():
     assert "Longest pieces of the critical path of the shorter step" in [
         title for title, _, _ in brief(result).values()
     ]
+
+
+def test_the_median_is_that_of_one_clock_s_steps_of_one_name():
+    frames = [
+        work(
+            *((f"{host}/gpu:0", "compute", end - 9 * US, end, end - 9 * US) for end in (10 * US, 30 * US, 60 * US)),
+            host=host,
+            clock=host,
+        )
+        for host in "ab"
+    ]
+    marks = [
+        annotations(("train", 1, 0, 10 * US), ("train", 2, 10 * US, 30 * US), (last, 3, 30 * US, 60 * US), host=host)
+        for host, last in (("a", "save"), ("b", "train"))
+    ]
+    two_clocks = timeline(tuple(join(list(parts)) for parts in zip(*frames, strict=True)), join(marks))
+    result = critical_path(two_clocks, steps(two_clocks).table)
+    assert result.steps[["clock", "name", "step", "example"]].astype(object).fillna("").to_numpy().tolist() == [
+        ["a", "train", 1, ""],
+        ["a", "train", 2, ""],
+        ["a", "save", 3, ""],
+        ["b", "train", 1, ""],
+        ["b", "train", 2, "median"],
+        ["b", "train", 3, "longest"],
+    ]
+    told = section(result)
+    assert told.sentences[0].startswith("The critical path of step 2 of train on the clock of b (the median of 3, ")
+    assert "of these 6 steps of 2 clocks on average" in " ".join(told.sentences)
+    assert told.tables[0].title == "Critical path by part, all 6 steps of 2 clocks"
+    assert section_of_steps(steps(two_clocks)).sentences[0].startswith("3 steps (train) on the clock of b: median ")
 
 
 def test_what_contradicts_the_times_is_told():

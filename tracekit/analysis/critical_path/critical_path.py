@@ -91,12 +91,13 @@ class CriticalPath(
     """The critical paths of the counted steps; times in ps, ratios in 0..1.
 
     `steps`: one row a step, the whole trace as one without `step` and `name`. `unexplained_ps`: times on the path at
-    which nothing tells why it did not go on. `example` marks the `median` and the `longest` step, of whose paths
-    `pieces` are in `path`. `composition`: the parts of each path, which sum to `wall_ps`; `at` is a row of `steps`.
-    `total`: the parts of all paths. `path`: the pieces in order, at most the PIECES longest of a step; `on` is a device
-    or a thread, `place` a row of the trace's `frame`; work of the host between two calls is named `until` the second,
-    what nothing explains, or of which of the host nothing is recorded, `between` two calls or rows. `unexplained`: the
-    longest of both, with the span of the host that lasted meanwhile (STRETCH_COLUMNS).
+    which nothing tells why it did not go on. `example` marks the `median` and the `longest` step of the clock and name
+    whose steps take longest, of whose paths `pieces` are in `path`. `composition`: the parts of each path, which sum to
+    `wall_ps`; `at` is a row of `steps`. `total`: the parts of all paths. `path`: the pieces in order, at most the
+    PIECES longest of a step; `on` is a device or a thread, `place` a row of the trace's `frame`; work of the host
+    between two calls is named `until` the second, what nothing explains, or of which of the host nothing is recorded,
+    `between` two calls or rows. `unexplained`: the longest of both, with the span of the host that lasted meanwhile
+    (STRETCH_COLUMNS).
 
     `what_if`: all counted steps together if `what` took no time, replayed as one run; null with a `reason` where too
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
@@ -146,7 +147,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     runs = plan(dag, _runs(timeline, dag, table))
     queued_ratio = _queued_ratio(dag, runs)
     dag = dag.without_edges()  # 57 MB less for a million rows
-    examples = _choose_examples(wall)
+    examples = _choose_examples(table, wall)
     op, labels = _ops(rows, dag)
     paths = find_paths(dag, runs, np.array([bool(label) for label in examples]), op)
     cases = scenarios(dag, runs, paths, labels)
@@ -280,13 +281,17 @@ def _empty(dag: Graph, lacking: str) -> CriticalPath:
     )
 
 
-def _choose_examples(wall: Column) -> list[str]:
-    """The steps whose paths are kept: the one of median length (of an even number the shorter) and the longest."""
+def _choose_examples(table: pd.DataFrame, wall: Column) -> list[str]:
+    """The steps whose paths are kept, of the clock and name whose steps take longest together: the one of median length
+    (of an even number the shorter) and the longest."""
+    series = table.groupby(["clock", "name"], sort=False, dropna=False).ngroup().to_numpy()
+    mine = np.flatnonzero(series == np.argmax(np.bincount(series, wall)))
     examples = [""] * len(wall)
-    order = np.argsort(wall, kind="stable")
-    examples[order[(len(wall) - 1) // 2]] = "median"
-    if len(wall) > 1 and not examples[int(np.argmax(wall))]:
-        examples[int(np.argmax(wall))] = "longest"
+    order = mine[np.argsort(wall[mine], kind="stable")]
+    examples[order[(len(order) - 1) // 2]] = "median"
+    longest = int(mine[np.argmax(wall[mine])])
+    if len(order) > 1 and not examples[longest]:
+        examples[longest] = "longest"
     return examples
 
 

@@ -69,7 +69,7 @@ def _parts(result: CriticalPath, at: int) -> list[dict[str, Any]]:
 def _composition(result: CriticalPath, at: int, step: dict[str, Any]) -> str:
     parts = [f"{percent(row['ratio'])} {row['part']}" for row in _parts(result, at) if row["ratio"] >= _WORTH]
     bound = f": device-bound, {percent(result.busy_ratio or 0)} busy" if result.is_device_bound else ""
-    return f"The critical path of {_name(step, len(result.steps))} is {', '.join(parts[:_PARTS])}{bound}."
+    return f"The critical path of {_name(result, step)} is {', '.join(parts[:_PARTS])}{bound}."
 
 
 def _unknown(result: CriticalPath, at: int, step: dict[str, Any]) -> list[str]:
@@ -149,7 +149,7 @@ def _busy(result: CriticalPath) -> list[str]:
     """How busy the devices were meanwhile, and whether the host launched ahead of them."""
     if result.busy_ratio is None:
         return []
-    steps = "it" if len(result.steps) == 1 else f"these {quantity(len(result.steps), 'step')}"
+    steps = "it" if len(result.steps) == 1 else f"these {_all_steps(result, 'step')}"
     busy = f"The devices were busy for {percent(result.busy_ratio)} of {steps} on average"
     if result.queued_ratio is None:
         return [f"{busy}."]
@@ -157,14 +157,35 @@ def _busy(result: CriticalPath) -> list[str]:
     return [f"{busy}, and {queued}."]
 
 
-def _name(step: dict[str, Any], steps: int) -> str:
-    """The step of median length of so many by its number, or the phase that stands for it; without steps the whole
-    trace."""
+def _name(result: CriticalPath, step: dict[str, Any]) -> str:
+    """The step of median length by its number, or the phase that stands for it; without steps the whole trace; and of
+    how many it is the median."""
     name = f"step {step['step']}"
     if pd.isna(step["step"]):
         name = "the whole trace" if pd.isna(step["name"]) else f"a round of {step['name']!r}"
-    which = f"the {_rank(steps)} of {steps:,}, " if steps > 1 else ""
-    return f"{name} ({which}{time(step['wall_ps'])})"
+    elif result.steps["name"].nunique() > 1:
+        name = f"{name} of {step['name']}"
+    where = f" on the clock of {step['clock']}" if _clocks(result) > 1 else ""
+    alike = _alike(result, step)
+    which = f"the {_rank(alike)} of {alike:,}, " if alike > 1 else ""
+    return f"{name}{where} ({which}{time(step['wall_ps'])})"
+
+
+def _clocks(result: CriticalPath) -> int:
+    return int(result.steps["clock"].nunique())
+
+
+def _alike(result: CriticalPath, step: dict[str, Any]) -> int:
+    """How many steps of the same name are on the same clock: only those have a median."""
+    name = result.steps["name"]
+    is_named = name.isna() if pd.isna(step["name"]) else name == step["name"]
+    return int(((result.steps["clock"] == step["clock"]) & is_named).sum())
+
+
+def _all_steps(result: CriticalPath, kind: str) -> str:
+    """All steps that count, of all clocks."""
+    clocks = _clocks(result)
+    return f"{quantity(len(result.steps), kind)}{f' of {clocks} clocks' if clocks > 1 else ''}"
 
 
 def _rank(steps: int) -> str:
@@ -175,7 +196,7 @@ def _rank(steps: int) -> str:
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
     several = len(result.steps) > 1
     kind = "round" if pd.isna(step["step"]) else "step"
-    steps = quantity(len(result.steps), kind)
+    steps, alike = _all_steps(result, kind), _alike(result, step)
     return [
         table_of(
             result.total,
@@ -188,7 +209,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
             ],
             len(result.total),
         ),
-        _pieces(result, at, step, f" of the {_rank(len(result.steps))} {kind}" if several else ""),
+        _pieces(result, at, step, f" of the {_rank(alike)} {kind}" if alike > 1 else ""),
         _what_if(result, f"What-if: cost removed, {steps} together" if several else "What-if: cost removed"),
         table_of(
             result.edges,

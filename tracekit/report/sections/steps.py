@@ -108,7 +108,9 @@ def _lengths(result: Steps) -> Table:
         "steps.lengths",
         "Length of steps",
         [
-            Field("steps of", Unit.NAME, "name"),
+            Field(
+                "steps of", Unit.NAME, lambda row: f"{row['name']} ({row['clock']})" if row["clock"] else row["name"]
+            ),
             Field("n", Unit.COUNT, "steps"),
             Field("counted", Unit.COUNT, "counted"),
             *(
