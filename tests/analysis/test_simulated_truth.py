@@ -18,9 +18,8 @@ pytestmark = traces.needs_simulated
 # One schedule in three formats, and once more with all rows of its devices 300 ms late.
 THREE = ["steps_kineto_3", "steps_nsys_3.sqlite", "steps_xspace_3.xplane.pb", "device_clock_plus_300ms.sqlite"]
 FIVE = ["steps_kineto_5", "steps_nsys_5.sqlite"]
-DEVICE = ("compute", "memcpy")
 COLLECTIVE = ("collective transfer", "collective waiting")
-HOST = ("host work", "host launch", "launch latency", "unexplained")
+HOST = ("host work", "host launch", "host, nothing recorded", "launch latency", "unexplained")
 
 
 @cache
@@ -99,6 +98,7 @@ def test_without_the_straggler_nothing_is_said_of_waiting():
     table = reasons.critical_path.what_if
     assert table.loc[table["what"].str.startswith("collective"), "ratio"].isna().tolist() == [True, True]
     assert set(COLLECTIVE).isdisjoint(reasons.critical_path.total["part"])
+    assert not reasons.critical_path.is_device_bound
 
 
 def test_a_drift_does_not_split_collectives():

@@ -69,11 +69,13 @@ PARTS = {
     Part.ALONE_COLLECTIVE: "collective, waiting included",
     Part.UNEXPLAINED: UNKNOWN[Part.UNEXPLAINED],
 }
+# A collective of which ranks are missing may have waited for their hosts.
 _NO_DEVICE_PARTS = (
     Part.HOST_LAUNCH,
     Part.HOST_WORK,
     Part.HOST_UNRECORDED,
     Part.LAUNCH_LATENCY,
+    Part.ALONE_COLLECTIVE,
     Part.UNEXPLAINED,
 )
 # From this share of queued rows on, the queues were deep.
@@ -103,8 +105,8 @@ class CriticalPath(
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
     (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the devices' mean busy
     share of the steps. `queued_ratio`: the share of the launched rows that had been launched before it was their turn,
-    None without launches; `is_device_bound` if nearly all were and the host is hardly on the paths.
-    `lacking`: why there is nothing.
+    None without launches; `is_device_bound` if nearly all were, and neither the host nor collectives of missing ranks
+    are much of the paths. `lacking`: why there is nothing.
     """
 
     steps: pd.DataFrame
