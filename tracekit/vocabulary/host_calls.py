@@ -64,6 +64,9 @@ _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 _SYNC = re.compile(
     r"(?:cuda|cu|hip)(?:(?P<wait>StreamWaitEvent)|(?P<of>Stream|Event|Device|Ctx|Context|Thread)Synchronize)(?![A-Za-z])"
 )
+# Whether work is done, asked without waiting; and what stands beside it and says nothing of the host.
+_QUERY = re.compile(r"(?:cuda|cu|hip)(?:Event|Stream)Query(?![A-Za-z])")
+_ASIDE = re.compile(r"(?:cuda|hip)(?:[GS]etDevice|(?:Get|Peek(?:At)?)LastError)(?![A-Za-z])")
 _SYNC_OF = {"Stream": SyncCall.STREAM, "Event": SyncCall.EVENT}
 # PjRt: xla/pjrt/pjrt_future.h (`CommonPjRtBuffer::Await`).
 _FUTURE = re.compile(r"\w+::Await")
@@ -193,6 +196,17 @@ def sync_call(name: str) -> SyncCall | None:
     if _FUTURE.fullmatch(name):
         return SyncCall.FUTURE
     return SyncCall.OTHER if _OTHER.fullmatch(name) else None
+
+
+def asks_if_done(name: str) -> bool:
+    """Whether a call of this name only asks whether work is done, and returns at once."""
+    return bool(_QUERY.match(name))
+
+
+def stands_aside(name: str) -> bool:
+    """Whether a call of this name neither starts work nor waits for any, and takes no time to speak of: it gets or sets
+    the current device, or the last error."""
+    return bool(_ASIDE.match(name))
 
 
 def says_waiting(name: str) -> bool:

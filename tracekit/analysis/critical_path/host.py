@@ -12,11 +12,11 @@ from tracekit import intervals as iv
 from tracekit.analysis.critical_path.dependencies import find_predecessors
 from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_times import HostTimes
-from tracekit.columns import categorical, distinct
+from tracekit.columns import by_label, categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.vocabulary.host_calls import allocates, says_waiting
+from tracekit.vocabulary.host_calls import allocates, asks_if_done, says_waiting
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -77,6 +77,7 @@ def calls(rows: Rows, launch: Column, launches: pd.DataFrame, host_times: HostTa
     device[launch[launch >= 0]] = rows.device[launch >= 0]
     launching = device >= 0
     repeated = _repeated_as_wait(thread, start, end, c) & ~launching[:c]
+    repeated |= _in_query_loops(launches["name"], waits["name"], (thread, start, end))
     blank = np.zeros(len(start), bool)
     blank[:c] = _waits_by_name(launches) & ~launching[:c] | repeated
     flow = _control_flows(names, (thread, start, end), device)[thread] if len(names) else thread
@@ -235,6 +236,23 @@ def _repeated_as_wait(thread: Column, start: Column, end: Column, c: int) -> NDA
     call_keys = zip(thread[likely].tolist(), start[likely].tolist(), end[likely].tolist(), strict=True)
     repeated[likely] = [call in wait_keys for call in call_keys]
     return repeated
+
+
+def _in_query_loops(names: pd.Series, wait_names: pd.Series, calls: Times) -> NDArray[np.bool_]:
+    """Which of the c calls, called `names`, ask whether work is done in a loop that stands in the waits, behind them in
+    `calls`."""
+    thread, start, end = calls
+    c, inside = len(names), np.zeros(len(names), bool)
+    is_loop = by_label(wait_names.array, asks_if_done).astype(bool)
+    if not is_loop.any():
+        return inside
+    loops, queries = c + np.flatnonzero(is_loop), np.flatnonzero(by_label(names.array, asks_if_done).astype(bool))
+    for number in np.unique(thread[loops]).tolist():
+        own, of_thread = loops[thread[loops] == number], queries[thread[queries] == number]
+        spans = iv.union(iv.intervals(start[own], end[own]))
+        place = np.searchsorted(spans[:, 0], start[of_thread], side="right") - 1
+        inside[of_thread] = (place >= 0) & (end[of_thread] <= spans[place, 1])
+    return inside
 
 
 def _awaited_row(rows: Rows, launch: Column, launches: pd.DataFrame) -> Column:

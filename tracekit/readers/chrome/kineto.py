@@ -24,10 +24,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import by_label, categorical, constant, distinct, frame
+from tracekit.columns import by_label, categorical, concat, constant, distinct, frame
 from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
-from tracekit.readers import losses
+from tracekit.readers import losses, polling
 from tracekit.readers.chrome import Dialect, Document, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.readers.losses import Lost
@@ -41,7 +41,14 @@ from tracekit.trace import (
     SYNC_COLUMNS,
     Trace,
 )
-from tracekit.vocabulary.host_calls import SyncCall, says_waiting, step_number, sync_call
+from tracekit.vocabulary.host_calls import (
+    SyncCall,
+    asks_if_done,
+    says_waiting,
+    stands_aside,
+    step_number,
+    sync_call,
+)
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
 
@@ -109,12 +116,15 @@ def read(document: Document, path: Path) -> Trace:
     of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
+    syncs = _syncs(document, call_table, events["device"].cat.categories.tolist())
+    call = np.where(launch >= 0, np.searchsorted(calls, launch), -1)
+    loops = _query_loops(call_table, call, events)
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
         host_work=_host_work(document, host, of_host, threads),
         launches=call_table,
-        syncs=_syncs(document, call_table, events["device"].cat.categories.tolist()),
+        syncs=concat(SYNC_COLUMNS, [syncs, loops]) if len(loops) else syncs,
         ops=ops,
         devices=_devices(document, host, events),
         hosts=frame(
@@ -386,6 +396,19 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
     columns = {name: pd.Categorical(place) for name, place in zip(_Wait._fields, places, strict=False)}
     recorded = integers(list(recorded_ps))
     return frame(SYNC_COLUMNS, {**{str(name): same[name].array for name in same}, **columns, "recorded_ps": recorded})
+
+
+def _query_loops(calls: pd.DataFrame, call: Rows, events: pd.DataFrame) -> pd.DataFrame:
+    """The loops of queries among `calls` (LAUNCH_COLUMNS) as waits (SYNC_COLUMNS); `call` (n,) launched each row."""
+    process, thread = (calls[column].cat.codes.to_numpy() for column in ("process", "thread"))
+    is_query, is_aside = (by_label(calls["name"].array, test).astype(bool) for test in (asks_if_done, stands_aside))
+    lane, _ = distinct(events["device"].cat.codes.to_numpy(), events["lane"].cat.codes.to_numpy())
+    start, end = calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy()
+    first, last, row = polling.waits(
+        polling.Calls(distinct(process, thread)[0], process.astype(np.int64), start, end, is_query, is_aside),
+        polling.Work(call, lane, events["end_ps"].to_numpy()),
+    )
+    return polling.table(calls.iloc[first].assign(end_ps=end[last]), events, row, start[call[row]])
 
 
 def _outer_calls(calls: pd.DataFrame) -> Rows:

@@ -19,7 +19,7 @@ from tracekit.devices import is_known, type_of
 from tracekit.readers.device_clocks.clock_line import Limits
 from tracekit.trace import Trace
 from tracekit.vocabulary.copies import host_memory
-from tracekit.vocabulary.host_calls import SyncCall, copies_synchronously, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, asks_if_done, copies_synchronously, sync_call
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -137,6 +137,8 @@ def _sync_waits(trace: Trace, call: Column) -> Iterator[_Waits]:
     """The synchronising calls of the host."""
     events, calls = trace.events, trace.launches
     syncs = trace.syncs[trace.syncs["device"].isna()] if len(trace.syncs) else trace.syncs
+    # What a loop of queries waited for was told by these very clocks.
+    syncs = syncs[~by_label(syncs["name"].array, asks_if_done).astype(bool)]
     linked = np.flatnonzero(call >= 0)
     if not len(syncs) or not len(linked):
         return

@@ -18,7 +18,7 @@ from tracekit.readers.nsys.machine import process_of
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, has_rows, integers, rows, select, strings, tables_of
 from tracekit.vocabulary import copies, kinds
 from tracekit.vocabulary.collectives import operation
-from tracekit.vocabulary.host_calls import SyncCall, records_event, sync_call
+from tracekit.vocabulary.host_calls import SyncCall, asks_if_done, records_event, stands_aside, sync_call
 from tracekit.vocabulary.kinds import Kind
 
 Integers = NDArray[np.int64]
@@ -318,6 +318,17 @@ def waits(export: Export, work: Work, calls: Calls, device: Integers) -> Waits:
     lane = np.where(kind == _LANE, own_stream, -1)
     keep = (kind != _LANE) | ((lane >= 0) & (on_lane >= 0))
     return Waits(*(column[keep] for column in (at, lane, on_device, on_lane, recorded_ns)))
+
+
+def queries(export: Export, calls: Calls) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which calls only ask whether work is done, and which stand beside such calls and do nothing."""
+    which, names = pd.factorize(calls.name_id)
+    texts = strings(export, names)
+    is_query, is_aside = (
+        np.array([test(texts.get(name_id, "")) for name_id in names.tolist()], bool)[which]
+        for test in (asks_if_done, stands_aside)
+    )
+    return is_query, is_aside
 
 
 def _kinds(export: Export, calls: Calls) -> Integers:

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.columns import categorical, constant, distinct, frame
+from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
-from tracekit.readers import losses
+from tracekit.readers import losses, polling
 from tracekit.readers.nsys import cuda, job, machine, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
 from tracekit.readers.nsys.nvtx import Ranges
@@ -60,11 +60,13 @@ def read(path: Path) -> Trace:
         zero = _earliest(path, work, calls, ranges, waiting)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
+        syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
+        loops = _query_loops(export, host, (work, all_calls), events, zero)
         return Trace(
             events=events.assign(group_size=_group_sizes(events["group"], communicators)),
             spans=_spans(export, host, ranges, zero),
             launches=_launches(export, host, calls, zero),
-            syncs=_syncs(waits, _launches(export, host, waiting, zero), events, zero),
+            syncs=concat(SYNC_COLUMNS, [syncs, loops]) if len(loops) else syncs,
             ops=ops,
             devices=devices,
             hosts=frame(
@@ -280,6 +282,26 @@ def _syncs(waits: Waits, calls: pd.DataFrame, events: pd.DataFrame, zero: int) -
     recorded = np.where(waits.recorded_ns == MISSING, MISSING, _ps(waits.recorded_ns, zero))
     same = {str(name): calls[name].array for name in calls if name != "correlation_id"}
     return frame(SYNC_COLUMNS, {**same, **columns, "recorded_ps": _nullable(recorded)})
+
+
+def _query_loops(
+    export: Export, host: str, records: tuple[Work, Calls], events: pd.DataFrame, zero: int
+) -> pd.DataFrame:
+    """The loops of queries among the calls as waits (SYNC_COLUMNS); `records`: all rows, which are the `events`, and
+    all calls."""
+    work, calls = records
+    is_query, is_aside = cuda.queries(export, calls)
+    if not is_query.any():
+        return frame(SYNC_COLUMNS)
+    call = _launch_of(work, calls)
+    start, (process, _) = _ps(calls.start_ns, zero), pd.factorize(calls.process)
+    lane, _ = distinct(events["device"].cat.codes.to_numpy(), events["lane"].cat.codes.to_numpy())
+    first, last, row = polling.waits(
+        polling.Calls(calls.thread, process, start, _ps(calls.end_ns, zero), is_query, is_aside),
+        polling.Work(call, lane, events["end_ps"].to_numpy()),
+    )
+    queries = replace(select(calls, first), end_ns=calls.end_ns[last])
+    return polling.table(_launches(export, host, queries, zero), events, row, start[call[row]])
 
 
 def _process_labels(process: NDArray[np.int64]) -> pd.Categorical:
