@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import browser
+from tests import browser, programs
 
 # What starts programs, a server or a browser: directories and files below this one. `-m 'not slow'` leaves them out.
 SLOW = (
@@ -47,6 +47,12 @@ def shared_tmp_path(tmp_path_factory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
+@pytest.fixture(scope="session")
+def compiled(shared_tmp_path) -> dict[str, str]:
+    """The environment of programs that share what JAX compiles, whichever process of this session starts them."""
+    return programs.compile_once(shared_tmp_path / "compiled")
+
+
 def pytest_sessionstart() -> None:
     # What runs tests side by side, or in the background, ignores Ctrl-C or the end of its terminal, and so would every
     # program that a test starts to send it such a signal.
@@ -55,9 +61,10 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {path: path.relative_to(Path(__file__).parent) for path in {item.path for item in items}}
+    slow_paths = {path for path, place in places.items() if any(place.is_relative_to(slow) for slow in SLOW)}
     for item in items:
-        place = item.path.relative_to(Path(__file__).parent)
-        if any(place.is_relative_to(slow) for slow in SLOW):
+        if item.path in slow_paths:
             item.add_marker("slow")
 
 

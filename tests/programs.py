@@ -31,5 +31,7 @@ def compile_once(directory: Path) -> dict[str, str]:
 
 def python(*words: Any, cwd: Path = ROOT, **more: str) -> subprocess.CompletedProcess[str]:
     """Run this Python with warnings as errors; `more` is its environment's."""
-    command = [sys.executable, "-W", "error", *map(str, words)]
+    # What another program is about to keep may be read half-written, for which JAX warns and compiles it itself.
+    half_written = "ignore:Error reading persistent compilation cache entry"
+    command = [sys.executable, "-W", "error", "-W", half_written, *map(str, words)]
     return subprocess.run(command, env=environment(**more), cwd=cwd, capture_output=True, text=True)

@@ -17,7 +17,6 @@ import pytest
 from jax.profiler import ProfileData
 
 import tracekit
-from tests import programs
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace
 
@@ -239,8 +238,8 @@ def test_the_benchmark_of_the_analysis_asks_every_peer_that_is_here(run_here, tm
     assert all(name in output for name in peers)
 
 
-def test_the_benchmark_of_what_if_runs_the_program_with_it_and_the_one_without(tmp_path, monkeypatch):
-    for name, value in programs.compile_once(tmp_path / "compiled").items():
+def test_the_benchmark_of_what_if_runs_the_program_with_it_and_the_one_without(compiled, tmp_path, monkeypatch):
+    for name, value in compiled.items():
         monkeypatch.setenv(name, value)
     result, output = run(
         "what_if.py",

@@ -9,7 +9,6 @@ from tests import programs
 
 
 @pytest.fixture(scope="session")
-def python(tmp_path_factory) -> Callable[..., subprocess.CompletedProcess[str]]:
+def python(compiled) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`programs.python`; what one program compiled, the next need not."""
-    compiled = programs.compile_once(tmp_path_factory.mktemp("compiled"))
     return lambda *words, **more: programs.python(*words, **(compiled | more))

