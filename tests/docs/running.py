@@ -10,12 +10,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import ROOT, Block
 from tests.docs.checks import WrongDocsError, check
+from tests.programs import environment
 from tracekit.cli import app
 from tracekit.errors import TracekitError
 
@@ -27,49 +28,66 @@ SHORT = {
     "workloads/autoparallel.py": ["--steps", "2", "--batch", "256"],
 }
 
-Capture = Callable[[list[str], Path], str]  # arguments of `tracekit capture`, working directory -> what it printed
+Tracekit = Callable[[list[str], Path], str]  # words behind `tracekit`, working directory -> what it printed
 
 
-def capture(arguments: list[str], directory: Path) -> str:
-    """Run `tracekit capture` in a process of its own; stdout and stderr together."""
+def capture(arguments: list[str], directory: Path, compiled: Mapping[str, str]) -> str:
+    """Run `tracekit capture` in a process of its own, `compiled` in its environment; stdout and stderr together."""
     for script, options in SHORT.items():
         if script in arguments:
             arguments = [*arguments[: arguments.index(script) + 1], *options]
     command = [sys.executable, "-m", "tracekit", "capture", *arguments]
-    # What is compiled here need not be fast.
-    env = {
-        **os.environ,
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    }
+    env = environment(COLUMNS="80", NO_COLOR="1", **compiled)
     process = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True, timeout=300)
     if process.returncode:
         raise WrongDocsError(f"tracekit capture {shlex.join(arguments)}: {process.stderr}")
     return process.stdout + process.stderr
 
 
-class Captures:
-    """Captures that were made before in this session, by any of its processes, are copied: one program is run once."""
+class Outcomes:
+    """Commands of tracekit's that were run before in this session, by any of its processes and on files of the same
+    content, are not run again: what they wrote is copied."""
 
-    def __init__(self, store: Path) -> None:
-        self.store = store
+    def __init__(self, store: Path, compiled: Mapping[str, str]) -> None:
+        self.store, self.compiled = store, compiled
         store.mkdir(exist_ok=True)
 
-    def __call__(self, arguments: list[str], directory: Path) -> str:
-        """Capture as `arguments` say; `--out` must be among them, so that the page knows where."""
-        out = arguments[arguments.index("--out") + 1]
-        rest = [word for word in arguments if word not in ("--out", out)]
-        text = [(directory / word).read_text("utf-8") if (directory / word).is_file() else word for word in rest]
-        trace = self.store / hashlib.sha256(repr(text).encode()).hexdigest()
-        output_file = trace.with_suffix(".txt")
-        with trace.with_suffix(".lock").open("w") as lock:
+    def __call__(self, words: list[str], directory: Path) -> str:
+        """Run `tracekit` with these words, or copy what it did; what it prints."""
+        # A capture reads no directory; that behind --out may hold captures before it.
+        is_input = Path.is_file if words[0] == "capture" else Path.exists
+        inputs = [(word, _content(directory / word) if is_input(directory / word) else []) for word in words]
+        outcome = self.store / hashlib.sha256(repr(inputs).encode()).hexdigest()
+        output_file = outcome.with_suffix(".txt")
+        with outcome.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not output_file.exists():
-                output_file.write_text(capture(["--out", str(trace), *rest], directory), "utf-8")
-        shutil.copytree(trace, directory / out, dirs_exist_ok=True)
-        return output_file.read_text("utf-8").replace(str(trace), out)
+                before = _times(directory)
+                output = (
+                    capture(words[1:], directory, self.compiled)
+                    if words[0] == "capture"
+                    else run_tracekit(words, directory)
+                )
+                for path, _ in _times(directory) - before:
+                    (outcome / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(directory / path, outcome / path)
+                output_file.write_text(output, "utf-8")
+        if outcome.exists():
+            shutil.copytree(outcome, directory, dirs_exist_ok=True)
+        return output_file.read_text("utf-8")
+
+
+def _files(place: Path) -> list[Path]:
+    return sorted(path for path in [place, *place.rglob("*")] if path.is_file())
+
+
+def _content(place: Path) -> list[tuple[str, str]]:
+    """Name and digest of a file, or of each in a directory; of what is neither, nothing."""
+    return [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in _files(place)]
+
+
+def _times(directory: Path) -> set[tuple[Path, int]]:
+    return {(path.relative_to(directory), path.stat().st_mtime_ns) for path in _files(directory)}
 
 
 def run_tracekit(words: list[str], directory: Path) -> str:
@@ -85,12 +103,12 @@ def run_tracekit(words: list[str], directory: Path) -> str:
     return out.getvalue() + err.getvalue()
 
 
-def run_line(line: str, directory: Path, captures: Capture) -> str:
+def run_line(line: str, directory: Path, tracekit: Tracekit) -> str:
     """Run one shell command. What follows a pipe or a redirection is bash's."""
     command, rest = re.fullmatch(r"(.*?)(\s[|>].*)?", line, re.DOTALL).groups()  # type: ignore[union-attr]
     words = shlex.split(command, comments=True)
     if words[:1] == ["tracekit"]:
-        output = captures(words[2:], directory) if words[1] == "capture" else run_tracekit(words[1:], directory)
+        output = tracekit(words[1:], directory)
         if rest is None:
             return output
         line, stdin = f"cat {rest}", output
@@ -106,12 +124,12 @@ def run_line(line: str, directory: Path, captures: Capture) -> str:
     return process.stdout + process.stderr
 
 
-def run_shell(block: Block, directory: Path, captures: Capture) -> str:
+def run_shell(block: Block, directory: Path, tracekit: Tracekit) -> str:
     """Run every command of a block; what they printed."""
     unwrapped = re.sub(r"\\\n\s*", " ", block.text)
     lines = [line for line in unwrapped.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     try:
-        return "".join(run_line(line, directory, captures) for line in lines)
+        return "".join(run_line(line, directory, tracekit) for line in lines)
     except WrongDocsError as error:
         raise WrongDocsError(f"{block.where}: {error}") from error
 
@@ -142,7 +160,7 @@ def compare(expected: Block, output: str) -> None:
             raise WrongDocsError(f"{expected.where}: the page shows {line!r}, but the output is\n{output}")
 
 
-def run_page(blocks: list[Block], directory: Path, captures: Capture) -> None:
+def run_page(blocks: list[Block], directory: Path, tracekit: Tracekit) -> None:
     """Run or check every block of a page; WrongDocsError names the block that is wrong."""
     names: dict[str, Any] = {"__name__": "page"}
     output = ""
@@ -158,7 +176,7 @@ def run_page(blocks: list[Block], directory: Path, captures: Capture) -> None:
         elif kind == "not run" or block.language not in ("bash", "python"):
             check(block)
         elif block.language == "bash":
-            output = run_shell(block, directory, captures)
+            output = run_shell(block, directory, tracekit)
         else:
             check(block)
             output = run_python(block, directory, names)

@@ -1,20 +1,14 @@
 """The tests of the docs see what is wrong with a page: an option, a name, a column, an output that is not so."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.docs.blocks import Block, blocks
 from tests.docs.checks import WrongDocsError, check, commands
-from tests.docs.running import compare, run_page
+from tests.docs.running import compare, run_page, run_tracekit
 
 
 def block(language: str, text: str, comment: str = "") -> Block:
     return Block("page.md", 1, language, text, comment)
-
-
-def nothing_captured(arguments: list[str], directory: Path) -> str:
-    raise AssertionError(arguments)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +48,11 @@ def test_what_exists_passes_the_checks():
 def test_a_block_that_fails_is_named_by_its_page_and_line(tmp_path):
     wrong = "import pandas\npandas.DataFrame({'ratio': [1]})['ration']\n"
     with pytest.raises(WrongDocsError, match=r"page\.md:1: KeyError: 'ration'"):
-        run_page([block("python", wrong)], tmp_path, nothing_captured)
+        run_page([block("python", wrong)], tmp_path, run_tracekit)
     with pytest.raises(WrongDocsError, match=r"page\.md:1: tracekit read missing: .*does not exist"):
-        run_page([block("bash", "tracekit read missing\n")], tmp_path, nothing_captured)
+        run_page([block("bash", "tracekit read missing\n")], tmp_path, run_tracekit)
     with pytest.raises(WrongDocsError, match=r"page\.md:1: false"):
-        run_page([block("bash", "false\n")], tmp_path, nothing_captured)
+        run_page([block("bash", "false\n")], tmp_path, run_tracekit)
 
 
 def test_output_is_compared_to_the_letter_or_without_figures():

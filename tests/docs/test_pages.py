@@ -1,12 +1,15 @@
 """Every command and every piece of code that a page shows is run, or checked where it cannot be."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.docs.blocks import PAGES, ROOT, blocks, page_blocks
-from tests.docs.running import Captures, prepare, run_page
+from tests.docs.running import Outcomes, prepare, run_page
+from tests.doctor.machines import CPU
+from tracekit.doctor import facts
 
 # What README.md leaves open, as it is on a code host alone: placeholders, and what its phases run.
 README = (
@@ -18,26 +21,33 @@ README = (
     (r"^    (tracekit view .*)$", r"    tracekit view --help"),
 )
 IMAGES = Path("/usr/share/datasets/fashion-mnist")
-TRAIN = ["--devices", "2", "--out", "traces/train", "train.py", "--steps", "20"]
+TRAIN = ["capture", "--devices", "2", "--out", "traces/train", "train.py", "--steps", "20"]
 
 
 @pytest.fixture(scope="session")
-def captures(shared_tmp_path):
-    return Captures(shared_tmp_path / "captures")
+def tracekit(shared_tmp_path, compiled):
+    return Outcomes(shared_tmp_path / "outcomes", compiled)
 
 
 @pytest.fixture(scope="session")
-def common(tmp_path_factory, captures):
+def common(tmp_path_factory, tracekit):
     """What pages may count on: the tutorial's script, a trace of it, and its report."""
     directory = tmp_path_factory.mktemp("common")
     script = next(b for b in page_blocks(ROOT / "docs/tutorial/your-script.md") if b.comment == "file: train.py")
     (directory / "train.py").write_text(script.text, "utf-8")
-    captures(TRAIN, directory)
+    tracekit(TRAIN, directory)
     return {name: directory / name for name in ("train.py", "traces/train")}
 
 
+@pytest.fixture(autouse=True)
+def _programs_of_doctor(monkeypatch):
+    """What the programs say that `tracekit doctor` runs; tests/doctor runs them."""
+    said = {name: getattr(CPU, name) for name in ("devices", "viewer", "capture", "read")}
+    monkeypatch.setattr(facts, "probe", lambda gathered: replace(gathered, **said))
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_blocks_of(path, captures, common, tmp_path, monkeypatch):
+def test_the_blocks_of(path, tracekit, common, tmp_path, monkeypatch):
     text = path.read_text("utf-8")
     if "workloads/training.py" in text and path.parent.name == "tutorial" and not IMAGES.is_dir():
         pytest.skip("needs Debian's package dataset-fashion-mnist")
@@ -49,7 +59,7 @@ def test_the_blocks_of(path, captures, common, tmp_path, monkeypatch):
     blocks_of_page = blocks(str(path.relative_to(ROOT)), text)
     if blocks_of_page:
         prepare(tmp_path, common)
-        run_page(blocks_of_page, tmp_path, captures)
+        run_page(blocks_of_page, tmp_path, tracekit)
 
 
 def test_code_in_the_docs_stands_in_fences_that_name_its_language():
