@@ -4,20 +4,28 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 import tracekit
+from tracekit.cli import app
 
 DOCS = Path(__file__).parent.parent / "docs"
 COMMANDS = ("capture", "read", "report", "figure", "export", "view", "doctor")
 
 
+ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@cache
 def help_of(*words: str) -> str:
-    env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
-    process = subprocess.run(
-        [sys.executable, "-m", "tracekit", *words, "--help"], capture_output=True, text=True, check=True, env=env
-    )
-    return process.stdout.replace("python -m tracekit", "tracekit").strip()
+    """What `--help` prints behind these words."""
+    # A terminal of 80 columns is filled up to 78; the runner would fill all.
+    result = CliRunner(env=ENVIRONMENT).invoke(app, [*words, "--help"], prog_name="tracekit", terminal_width=78)
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
 
 
 def page() -> str:
@@ -42,6 +50,12 @@ def test_every_command_and_option_is_in_the_docs():
     assert options((DOCS / "cli.md").read_text("utf-8")) == options(page())
     commands = re.findall(r"^  (\w+)  ", help_of().partition("Commands:")[2], re.MULTILINE)
     assert sorted(commands) == sorted(COMMANDS)
+
+
+def test_the_command_in_a_process_of_its_own_prints_the_same_help():
+    command = [sys.executable, "-m", "tracekit", "report", "--help"]
+    process = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | ENVIRONMENT)
+    assert process.stdout.replace("python -m tracekit", "tracekit").strip() == help_of("report")
 
 
 def test_links_between_the_pages_lead_somewhere():
