@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tracekit.readers import read
+from tracekit.timeline.timeline import Timeline, timeline_of
 from tracekit.trace import Trace
 
 DATA = Path(__file__).parent / "data"
@@ -59,3 +60,9 @@ def param(case: str, *values: Any) -> Any:
 def trace(case: str) -> Trace:
     """The trace of a case."""
     return read(path(case))
+
+
+@cache
+def timeline(case: str) -> Timeline:
+    """The trace of a case, in order."""
+    return timeline_of(trace(case))

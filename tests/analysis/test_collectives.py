@@ -415,7 +415,7 @@ def test_every_figure_is_what_counting_picoseconds_gives(row_dicts):
     "case", ["generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto"]
 )
 def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    result = collectives(timeline_of(traces.trace(case)))
+    result = collectives(traces.timeline(case))
     assert result.table["matched_by"].nunique() == 1
     # The second GPU is 20 us late to each all-reduce, the first 10 us to each all-gather.
     assert (result.table["skew_ps"] // 10**6).tolist() == [20, 10] * 3
@@ -435,7 +435,7 @@ def test_two_gpus_wait_for_each_other_as_long_as_their_schedule_has_it(case):
 
 @pytest.mark.parametrize("case", ["generated/tpu.xplane.pb", "generated/tpu.trace.json.gz"])
 def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
-    result = collectives(timeline_of(traces.trace(case)))
+    result = collectives(traces.timeline(case))
     assert result.total[["collectives", "shared"]].to_numpy().tolist() == [[6, 6]]
     assert (result.table["skew_ps"] // 10**6).tolist() == [5, 0] * 3
     assert result.total["waiting_ps"].tolist() == [3 * 5 * 10**6]
@@ -444,7 +444,7 @@ def test_two_chips_wait_for_each_other_as_long_as_their_schedule_has_it(case):
 
 
 def test_of_one_rank_or_one_chip_durations_are_all_that_is_known():
-    result = collectives(timeline_of(traces.trace("generated/kineto/rank0.pt.trace.json.gz")))
+    result = collectives(traces.timeline("generated/kineto/rank0.pt.trace.json.gz"))
     assert result.alone
     assert result.table["ranks"].tolist() == [2] * 6
     events = traces.trace("generated/tpu.xplane.pb").events
@@ -471,7 +471,7 @@ def test_the_ranks_of_a_training_step_start_up_to_7624_us_apart_and_end_within_7
 
 @needs_real
 def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
-    result = collectives(timeline_of(traces.trace("chrome/jax-tpu-2chip-vllm")))
+    result = collectives(traces.timeline("chrome/jax-tpu-2chip-vllm"))
     assert result.total[["collectives", "shared"]].to_numpy().tolist() == [[131, 131]]
     assert 0.01 < result.total["wait_ratio"].iloc[0] < 0.03
     # Together the devices' collective time is that of independent sweeps, in expected.json: no two ran at once.
@@ -481,7 +481,7 @@ def test_the_collectives_of_two_tpu_chips_are_transfer_for_the_most_part():
 
 @needs_real
 def test_one_rank_of_two_shows_durations_only():
-    result = collectives(timeline_of(traces.trace("kineto/hta-nccl_data-A100")))
+    result = collectives(traces.timeline("kineto/hta-nccl_data-A100"))
     assert result.alone
     assert len(result.table) == 21
     assert result.table["at_least"].all()
@@ -490,7 +490,7 @@ def test_one_rank_of_two_shows_durations_only():
 
 @needs_real
 def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
-    result = collectives(timeline_of(traces.trace("xplane/tpu-v6e-4chip")))
+    result = collectives(traces.timeline("xplane/tpu-v6e-4chip"))
     assert result.alone
     assert (len(result.table), len(result.notes)) == (12, 1)
     # 5,368,709,120 bytes in 121.688 ms, of two ranks, of which one may have waited.
@@ -499,7 +499,7 @@ def test_tpu_chips_whose_peers_are_elsewhere_say_that_they_stand_alone():
 
 @needs_real
 def test_sends_between_two_processes_wait_more_than_half_of_their_time():
-    result = collectives(timeline_of(traces.trace("nsys/mfu_2gpu_before-2xH100")))
+    result = collectives(traces.timeline("nsys/mfu_2gpu_before-2xH100"))
     assert result.total["shared"].tolist() == [33]
     assert result.total["wait_ratio"].iloc[0] == pytest.approx(0.5266, abs=1e-4)
     assert result.table["reason"].unique().tolist() == ["the trace does not say how many bytes it moved"]
@@ -507,7 +507,7 @@ def test_sends_between_two_processes_wait_more_than_half_of_their_time():
 
 @pytest.mark.parametrize("jax", ["0.10.2", "0.12.0"])
 def test_on_cpu_the_wait_is_what_the_profiler_shows_in_the_rendezvous(jax):
-    result = collectives(timeline_of(traces.trace(f"two-cpu-devices-jax{jax}.xplane.pb")))
+    result = collectives(traces.timeline(f"two-cpu-devices-jax{jax}.xplane.pb"))
     assert result.table["matched_by"].tolist() == ["run"] * 3
     assert result.table["last"].tolist() == ["cpu:1"] * 3
     assert result.table["wait_ps"].tolist() == pytest.approx(result.table["recorded_wait_ps"].tolist(), rel=0.12)

@@ -200,11 +200,11 @@ def test_what_rests_on_lost_rows_is_withheld_where_they_are_many(lost, is_withhe
 @needs_real
 @pytest.mark.parametrize(
     ("name", "absent"),
-    [("kineto/hta-nccl_data-A100.json.gz", "1"), ("kineto/hta_rank0_queue.json.gz", "1-15"),
-     ("xplane/tpu-v6e-4chip", None), ("kineto/hta-df_index_resolver.json.gz", "0")],
+    [("kineto/hta-nccl_data-A100", "1"), ("kineto/hta_rank0_queue", "1-15"),
+     ("xplane/tpu-v6e-4chip", None), ("kineto/hta-df_index_resolver", "0")],
 )  # fmt: skip
 def test_one_host_of_a_job_has_ranks_missing(name, absent):
-    result = completeness(timeline_of(traces.REAL / name))
+    result = completeness(traces.timeline(name))
     assert [None if pd.isna(each) else each for each in result.groups["absent"]] == [absent]
     assert result.rows == ""
 
@@ -212,23 +212,23 @@ def test_one_host_of_a_job_has_ranks_missing(name, absent):
 @needs_real
 @pytest.mark.parametrize(
     "name",
-    ["kineto/dlrm-8xV100", "kineto/hta_mi250_minitoy.json.gz", "kineto/tl_sglang_capture_bs32_rank0.json.gz",
-     "kineto/tl_sglang_decode_graph.json.gz", "kineto/hta_cuda_event_sync_multi_stream.json.gz",
-     "xplane/jax-8xMI300X", "xplane/jax-MI300X-gemm", "xplane/xla-2xGTX1080Ti", "nsys/mfu_2gpu_before-2xH100.sqlite",
-     "nsys/pipit_saxpy_mpi_cuda.sqlite", "chrome/jax-tpu-2chip-vllm.trace.json.gz"],
+    ["kineto/dlrm-8xV100", "kineto/hta_mi250_minitoy", "kineto/tl_sglang_capture_bs32_rank0",
+     "kineto/tl_sglang_decode_graph", "kineto/hta_cuda_event_sync_multi_stream",
+     "xplane/jax-8xMI300X", "xplane/jax-MI300X-gemm", "xplane/xla-2xGTX1080Ti", "nsys/mfu_2gpu_before-2xH100",
+     "nsys/pipit_saxpy_mpi_cuda", "chrome/jax-tpu-2chip-vllm"],
 )  # fmt: skip
 def test_a_whole_trace_is_not_called_incomplete(name):
-    assert completeness(timeline_of(traces.REAL / name)).is_complete
+    assert completeness(traces.timeline(name)).is_complete
 
 
 @needs_real
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("kineto/hta-sampled_rank-0.json.gz", "operations"), ("kineto/hta_sampled_rank-1.json.gz", "operations"),
+    [("kineto/hta-sampled_rank-0", "operations"), ("kineto/hta_sampled_rank-1", "operations"),
      ("xplane/tf-8xV100", "replicas")],
 )  # fmt: skip
 def test_a_sample_and_an_execution_without_kernels_have_no_critical_path(name, what):
-    why = explain(traces.REAL / name)
+    why = explain(traces.timeline(name))
     assert why.completeness.losses["what"].tolist() == [what]
     assert why.completeness.rows
     for part in (why.critical_path, why.idle, why.launches, why.offenders):

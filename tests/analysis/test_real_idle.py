@@ -14,7 +14,6 @@ from tracekit.analysis.idle import idle
 from tracekit.analysis.launches import launches
 from tracekit.report.sections import idle as idle_section
 from tracekit.report.sections import launches as launches_section
-from tracekit.timeline.timeline import timeline_of
 
 # Four profilers' forms of one job.
 GPUS = ("generated/gpu.xplane.pb", "generated/gpu.trace.json.gz", "generated/gpu.sqlite", "generated/kineto")
@@ -45,7 +44,7 @@ HOSTS_PART = {"host-bound", "compiling", "input pipeline", "waiting for a copy"}
 @cache
 def analyse(case):
     """Trace, rows, links and both results of a case."""
-    timeline = timeline_of(traces.trace(case))
+    timeline = traces.timeline(case)
     return timeline.trace, timeline.rows, timeline.launch, idle(timeline), launches(timeline)
 
 

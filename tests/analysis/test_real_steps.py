@@ -8,12 +8,11 @@ from tests import traces
 from tests.data import schedule
 from tests.traces import needs_real
 from tracekit.analysis.steps import steps
-from tracekit.timeline.timeline import timeline_of
 
 
 @cache
 def measure(case):
-    return steps(timeline_of(traces.trace(case)))
+    return steps(traces.timeline(case))
 
 
 @pytest.mark.parametrize(

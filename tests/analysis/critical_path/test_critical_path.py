@@ -180,7 +180,7 @@ def test_the_frames_are_left_as_they_were():
 @cache
 def whole(case):
     """The path through the whole of a trace, as one step."""
-    return path(traces.trace(case))
+    return path(traces.timeline(case))
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 import tracekit
+from tests import traces
 from tests.simulator.clocks import WHOLE, Clock, Recorder
 from tests.simulator.compare import compare
 from tests.simulator.random_jobs import job_with
 from tests.simulator.test_compare import AHEAD, EVIDENT, TWO_RANKS
 from tests.simulator.truth import Truth
 from tests.simulator.writers import FORMATS
-from tests.traces import REAL, needs_real
+from tests.traces import needs_real
 from tracekit.columns import frame
 from tracekit.readers.device_clocks import fit
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, SYNC_COLUMNS, Trace
@@ -107,18 +108,16 @@ def test_a_clock_that_fits_is_left_as_it_is(tmp_path, habits, trace_format):
 
 
 @needs_real
-@pytest.mark.parametrize(
-    "name", ["kineto/hta_rank0_queue.json.gz", "nsys/mfu_2gpu_before-2xH100.sqlite", "xplane/jax-8xMI300X"]
-)
+@pytest.mark.parametrize("name", ["kineto/hta_rank0_queue", "nsys/mfu_2gpu_before-2xH100", "xplane/jax-8xMI300X"])
 def test_clocks_of_real_devices_are_left_as_they_are(name):
-    assert set(tracekit.read(REAL / name).devices["shift_ps"].dropna()) == {0}
+    assert set(traces.trace(name).devices["shift_ps"].dropna()) == {0}
 
 
 @needs_real
 @pytest.mark.parametrize("late_us", [-324_000, -200, 324_000])
-@pytest.mark.parametrize("name", ["nsys/mfu_2gpu_before-2xH100.sqlite", "kineto/hta-nccl_data-A100.json.gz"])
+@pytest.mark.parametrize("name", ["nsys/mfu_2gpu_before-2xH100", "kineto/hta-nccl_data-A100"])
 def test_clocks_of_real_devices_are_found_where_they_are_put_off(name, late_us):
-    trace = tracekit.read(REAL / name)
+    trace = traces.trace(name)
     off = {column: trace.events[column] + late_us * US for column in ("start_ps", "end_ps")}
     fitted = fit(replace(trace, events=trace.events.assign(**off)))
     delays = [each.events["start_ps"] - each.launches["start_ps"][0] for each in (fitted, trace)]
