@@ -2,10 +2,12 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 from rich.console import Console
 
 from tests import traces
@@ -20,11 +22,15 @@ from tracekit.analysis.explain import Explanation, explain
 from tracekit.columns import frame
 from tracekit.readers import read
 from tracekit.report.build import analyse
+from tracekit.report.figures.figure import draw
+from tracekit.report.figures.selection import select
 from tracekit.report.html.page import page
+from tracekit.report.load import load
 from tracekit.report.markdown import markdown
 from tracekit.report.terminal.printout import show
+from tracekit.report.trace_contents import contents
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import HOST_COLUMNS, LAUNCH_COLUMNS, LOSS_COLUMNS, Trace
+from tracekit.trace import HOST_COLUMNS, LAUNCH_COLUMNS, LOSS_COLUMNS, SPAN_COLUMNS, Trace
 
 US = 10**6
 
@@ -280,3 +286,73 @@ def test_a_notebook_shows_completeness_only_where_something_is_missing(lost):
     why = explain(replace(Trace(events=table(row("gpu:0", 0, 100))), losses=frame(LOSS_COLUMNS, losses)))
     assert ("completeness: what records, lost 7" in why._repr_html_()) == bool(lost)
     assert ("completeness" in why._repr_html_()) == ("completeness" in repr(why)) == bool(lost)
+
+
+def recorded(lost: int, of: int = 100, phases: bool = False) -> Trace:
+    """Three kernels on two devices, of which a profiler lost some."""
+    rows = [
+        row(f"gpu:{at}", 10 * at, 40 + 10 * at, None, kind=kind)
+        for at, kind in ((0, "compute"), (1, "compute"), (0, "collective"))
+    ]
+    losses = frame(LOSS_COLUMNS, {
+        "host": ["h"], "what": ["operations"], "lost": pd.array([lost], "Int64"), "total": pd.array([of], "Int64"),
+        "evidence": ["gaps"],
+    })  # fmt: skip
+    spans = frame(SPAN_COLUMNS, {
+        "host": ["h"] * 3, "thread": ["t"] * 3, "name": ["a", "b", "both"], "start_ps": [0, 100, 200],
+        "end_ps": [50, 150, 260], "tracekit": ["phase"] * 3, "alone": [None, None, "a;b"],
+    })  # fmt: skip
+    return Trace(events=table(*rows), losses=losses, source="x", **({"spans": spans} if phases else {}))
+
+
+def figures_in(value, path="") -> dict[str, float]:
+    """The ratios, by their place, in what a summary.json says."""
+    if isinstance(value, dict):
+        return {
+            place: number for key, part in value.items() for place, number in figures_in(part, f"{path}.{key}").items()
+        }
+    if isinstance(value, list):
+        return {place: number for part in value for place, number in figures_in(part, path).items()}
+    return {path: value} if isinstance(value, float) or (path.endswith("busy_ps") and value is not None) else {}
+
+
+@pytest.mark.parametrize("phases", [False, True])
+def test_of_a_sample_no_face_shows_a_share_of_time(phases):
+    trace = recorded(60, phases=phases)
+    report = analyse(trace)
+    assert figures_in(analyse(recorded(0, phases=phases)).summary())
+    assert figures_in(report.summary()) == {}
+    assert [device["device"] for device in report.summary()["devices"]] == ["gpu:0", "gpu:1"]
+    reason = "The trace is a sample: it holds 40.0 % of the 100 operations that its numbers count."
+    assert report.whole.lacking == report.summary()["completeness"]["shares"] == reason
+    console = Console(width=1000, file=io.StringIO())
+    show(report, console, full=True, timeline=timeline_of(trace))
+    for text in (console.file.getvalue(), markdown(report), report._repr_html_()):
+        shares = [line for line in text.splitlines() if " %" in line and "40.0 % of the" not in line]
+        assert [line for line in shares if "is 100 % busy" not in line] == []
+        assert text.count(reason) == 1
+    html = page(report, timeline_of(trace))
+    assert '"partial":true' in html
+    assert re.findall(r"[0-9.]+ %", html.partition('id="timeline-header"')[0].replace("40.0 % of the", "")) == []
+    assert contents(trace).kinds_known_by == {}
+    assert {device.window_ps for device in contents(trace).devices} == {None}
+
+
+def test_a_report_of_a_sample_is_saved_and_loaded(tmp_path):
+    report = analyse(recorded(60, phases=True))
+    assert load(report.save(tmp_path)) == report
+
+
+def test_few_losses_leave_shares_of_what_was_recorded_but_no_reasons():
+    report = analyse(recorded(2))
+    assert report.explanation.completeness.shares == ""
+    assert report.explanation.critical_path.lacking == report.explanation.completeness.rows != ""
+    assert report.headline.startswith("Of what this incomplete trace holds: ")
+    assert figures_in(report.summary())
+
+
+@pytest.mark.parametrize("chart", ["gantt", "overlap", "partition", "concurrency"])
+def test_figures_of_a_sample_give_no_shares(chart):
+    texts = [text.get_text() for text in draw(select(recorded(60)), chart).figure.findobj(Text)]
+    assert not any(re.search(r"\d %( busy| both|$)", text) for text in texts)
+    assert any("sample" in text or "too little of what ran" in text for text in texts)

@@ -39,8 +39,8 @@ LOSS_COLUMNS = {"host": "str", "what": "str", "lost": "Int64", "total": "Int64",
 
 # A smaller share of the launches without rows is what had not run yet when the profile ended, or ran before it.
 REMAINDER = 0.05
-# A smaller share of events that were lost changes no figure by much.
-WORTH_WITHHOLDING = 0.01
+# A smaller share of events that were lost changes no figure by much; of so large a share no shares of time are left.
+WORTH_WITHHOLDING, TOO_MANY = 0.01, 0.05
 _FEWEST_LAUNCHES = 20
 # Lists of ranks that are longer than this are not told in a sentence.
 _LONG = 40
@@ -55,13 +55,15 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
     numbers of the `absent` ranks, null where they are not told. `losses` (LOSS_COLUMNS): what was lost on the way.
     `waiting`: why, for all or some collectives, nothing is known of waiting, transfer and stragglers. `rows`: why so
     much of the work of devices or of its launches is missing that nothing is known of critical paths, idle time and
-    queues. `lacking`: why nothing was looked at, as of a report of an earlier version.
+    queues. `shares`: why even more is missing, so that no share of time, overlap or speedup is known. `lacking`: why
+    nothing was looked at, as of a report of an earlier version.
     """
 
     groups: pd.DataFrame
     losses: pd.DataFrame
     waiting: str
     rows: str
+    shares: str = ""
     lacking: str = ""
 
     @property
@@ -73,7 +75,13 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
 def completeness(timeline: Timeline) -> Completeness:
     """What the trace of a timeline does not hold, as far as it tells."""
     groups, losses, events = _groups(timeline), _losses(timeline), len(timeline.trace.events)
-    return Completeness(groups, losses, _unknown_waiting(groups), _unknown_rows(losses, events))
+    rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))
+    return Completeness(groups, losses, _unknown_waiting(groups), rows, shares)
+
+
+def unknown_shares(timeline: Timeline) -> str:
+    """Why no share of a timeline's time is known, "" if it is (Completeness.shares)."""
+    return _unknown_rows(_losses(timeline), len(timeline.trace.events), TOO_MANY)
 
 
 def withheld(reason: str, analysis: Callable[[Timeline], R], timeline: Timeline) -> R:
@@ -224,13 +232,13 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
     return f"{who}. How long they waited and which rank was last are not known."
 
 
-def _unknown_rows(losses: pd.DataFrame, events: int) -> str:
-    """Why too much is missing from so many events for critical paths, causes of idle time and queues; "" if not."""
+def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
+    """What is missing from so many events, where it is no less than the share `least` of them; "" if it is."""
     for loss in losses.to_dict("records"):
         lost, total = loss["lost"], loss["total"]
         if pd.notna(lost) and pd.isna(total):
             total = lost + events
-        if pd.isna(lost) or lost < WORTH_WITHHOLDING * total:
+        if pd.isna(lost) or lost < least * total:
             continue
         share = f"{int(lost):,} of {int(total):,}"
         match loss["what"]:

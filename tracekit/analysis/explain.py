@@ -43,7 +43,7 @@ class Task(NamedTuple):
 # Every analysis: a function of the timeline and of earlier results. What takes longest comes as early as it may begin.
 ANALYSES = (
     Task("completeness", completeness),
-    Task("steps", steps),
+    Task("steps", lambda timeline, completeness: withheld(completeness.shares, steps, timeline), ("completeness",)),
     Task(
         "critical_path",
         lambda timeline, completeness, steps: withheld(
@@ -53,7 +53,9 @@ ANALYSES = (
     ),
     Task(
         "collectives",
-        lambda timeline, completeness: collectives(timeline, completeness.waiting),
+        lambda timeline, completeness: withheld(
+            completeness.shares, lambda whole: collectives(whole, completeness.waiting), timeline
+        ),
         ("completeness",),
     ),
     Task("idle", lambda timeline, completeness: withheld(completeness.rows, idle, timeline), ("completeness",)),
@@ -65,7 +67,11 @@ ANALYSES = (
         ("completeness", "idle", "collectives", "steps"),
     ),
     Task("launches", lambda timeline, completeness: withheld(completeness.rows, launches, timeline), ("completeness",)),
-    Task("bandwidth", bandwidth),
+    Task(
+        "bandwidth",
+        lambda timeline, completeness: withheld(completeness.shares, bandwidth, timeline),
+        ("completeness",),
+    ),
 )
 
 

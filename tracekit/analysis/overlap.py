@@ -25,7 +25,7 @@ class Breakdown:
 
     `name` is that of the phase, None for the whole trace. `waiting_ratio` is the part of the collectives begun in it
     that was spent waiting for a peer: the sum of their `wait_ps` over the sum of their durations, None where the trace
-    shows no waits.
+    shows no waits. `lacking`: why nothing is known, and all tables are empty; "" if something is.
     """
 
     name: str | None
@@ -34,6 +34,7 @@ class Breakdown:
     pairs: pd.DataFrame
     concurrency: pd.DataFrame
     waiting_ratio: float | None
+    lacking: str = ""
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """Phases of an experiment: how long each took, what running together bought, and what it cost each device."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -60,6 +60,12 @@ class Phases:
     def __len__(self) -> int:
         """How many phases there are."""
         return len(self.table)
+
+    def without_shares(self, reason: str) -> "Phases":
+        """The phases without what rests on all of their work, with the `reason`; speedups and stretches do."""
+        nulls = pd.array([pd.NA] * len(self.table), "Float64")
+        table = self.table.assign(speedup=nulls, efficiency=nulls, reason=pd.array([reason] * len(self.table), "str"))
+        return replace(self, table=table, stretch=self.stretch[:0])
 
     @property
     def extent(self) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
-from tracekit.trace import Trace
+from tracekit.trace import EVENT_COLUMNS, Trace
 
 CLOCK_COLUMNS = {
     "host": "str",
@@ -80,6 +81,11 @@ def analyse(
         ]
     )
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
+    evidence, guesses = results["known_by"], results["guessed"]
+    if reason := why.completeness.shares:
+        nothing = replace(breakdown(timeline_of(Trace(frame(EVENT_COLUMNS)))), lacking=reason)
+        whole, inside = nothing, {name: replace(nothing, name=name) for name in inside}
+        phase_results, evidence, guesses = phase_results.without_shares(reason), evidence[:0], guesses[:0]
     cores = too_few_cores(timeline.trace, timeline.unions)
     verdicts = {
         row["name"]: verdict.phase(
@@ -102,8 +108,8 @@ def analyse(
         headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
         extent=phase_results.extent if len(timeline.unions.windows) < 2 else None,
-        known_by=results["known_by"],
-        guessed=results["guessed"],
+        known_by=evidence,
+        guessed=guesses,
         explanation=why,
         advice=advice(looked_at, why, whole, phase_results, inside),
         compared=compared,

@@ -26,8 +26,8 @@ def markdown(report: Report, figure: str | None = None) -> str:
     for section in report.evidence:
         lines += _section(section)
     lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
-    if lacking := [section for section in report.sections if section.lacking]:
-        reasons = [f"* {section.title}: {_escaped(section.lacking)}" for section in lacking]
+    if report.lacking:
+        reasons = [f"* {titles}: {_escaped(reason)}" for titles, reason in report.lacking]
         lines += ["## Not in this report", "", *reasons, ""]
     if report.notes:
         lines += ["## Notes", "", *(f"* {_escaped(note)}" for note in report.notes), ""]

@@ -115,6 +115,22 @@ class Report:
         return [*there, *([kinds] if kinds else [])]
 
     @property
+    def lacking(self) -> list[tuple[str, str]]:
+        """What the report has no evidence for, and why, each reason once: titles of sections, and the reason."""
+        titles: dict[str, list[str]] = {}
+        for section in (*self.overview, *self.sections):
+            if section.lacking:
+                titles.setdefault(section.lacking, []).append(section.title)
+        return [(", ".join(of_reason), reason) for reason, of_reason in titles.items()]
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices with rows whose device is known, in order."""
+        if not self.whole.lacking:
+            return list(self.whole.partition["device"])
+        return [device for device in dict.fromkeys(self.trace.events["device"]) if device in self.clock_of]
+
+    @property
     def scope(self) -> str:
         """What the sections, and so what matters most, are about, where that is not the whole trace: the end of a
         sentence, with the length of the compared phases on the clock where they are longest."""
@@ -149,7 +165,7 @@ class Report:
             "overlap": plain(whole.overlap),
             "device_pairs": plain(whole.pairs),
             "concurrency": _concurrency(whole),
-            "concurrency_reason": None if aligned else _NOT_ALIGNED,
+            "concurrency_reason": whole.lacking or (None if aligned else _NOT_ALIGNED),
             "parallelism": whole.parallelism,
             "phases": [_phase(self, row) for row in records(self.phases.table)],
             "verdict": self.verdict,
@@ -182,7 +198,7 @@ class Report:
     def _repr_html_(self) -> str:
         tables = [table for section in self.overview for table in section.tables if table.brief]
         first = highlights(self.sections)
-        lacking = [f"{section.title}: {section.lacking}" for section in self.sections if section.lacking]
+        lacking = [f"{titles}: {reason}" for titles, reason in self.lacking]
         return notebook.block(
             notebook.heading("Report", self.headline),
             notebook.bullets(self.missing.sentences) if self.missing else "",
@@ -238,11 +254,13 @@ def _concurrency(breakdown: Breakdown) -> list[int] | None:
 def _devices(report: Report) -> list[dict[str, Any]]:
     counts = report.trace.events.set_index(["device", "kind"])["events"]
     devices = []
-    for row in records(report.whole.partition):
+    nothing: dict[str, Any] = dict.fromkeys(("window_start_ps", "window_ps", "span_ps", "busy_ps", *CELLS))
+    unknown = [nothing | {"device": device} for device in report.devices] if report.whole.lacking else []
+    for row in unknown or records(report.whole.partition):
         kinds = {
             name: {
                 "events": sum(int(counts.get((row["device"], kind), 0)) for kind in kinds),
-                "union_ps": sum(row[cell] for cell in CELLS if name in cell.split("+")),
+                "union_ps": None if unknown else sum(row[cell] for cell in CELLS if name in cell.split("+")),
             }
             for name, kinds in _KINDS.items()
         }

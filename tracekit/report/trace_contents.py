@@ -1,13 +1,14 @@
 """What a trace holds: hosts and clocks, devices, host spans, launches, what its rows carry; and what it lacks."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from tracekit import intervals as iv
 from tracekit.analysis.classification import known_by
+from tracekit.analysis.completeness import unknown_shares
 from tracekit.devices import known_first, natural, type_of
 from tracekit.readers import formats
 from tracekit.readers.formats import Recording
@@ -47,7 +48,7 @@ class Clock:
 class Device:
     """One device: its rows by kind, and its busy time in the window [first, last row) of all devices on its clock.
 
-    `window_ps` is None where no device on its clock has rows.
+    `window_ps` is None where no device on its clock has rows, or too few for a share of it.
     """
 
     device: str
@@ -110,18 +111,21 @@ def contents(source: Source) -> Contents:
     timeline = timeline_of(source)
     trace = timeline.trace
     of_host = {host: timeline.clock_of_host[host] for host in sorted(timeline.clock_of_host, key=natural)}
+    partial, devices = unknown_shares(timeline), _devices(timeline, of_host)
+    if partial:
+        devices = tuple(replace(device, window_ps=None) for device in devices)
     return Contents(
         source=trace.source,
         format=trace.format,
         files=len(trace.hosts),
         runs=trace.runs,
         clocks=_clocks(trace, of_host),
-        devices=_devices(timeline, of_host),
+        devices=devices,
         spans=_spans(timeline.spans),
         launches=len(trace.launches),
         carried=_carried(timeline),
-        kinds_known_by=_known_by(timeline),
-        missing=_missing(trace),
+        kinds_known_by={} if partial else _known_by(timeline),
+        missing=(*filter(None, [partial]), *_missing(trace)),
         notes=trace.notes,
     )
 

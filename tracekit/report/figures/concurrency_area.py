@@ -87,8 +87,8 @@ def _lacking(selection: Selection, devices: int) -> str:
     """Why there is nothing to draw, if so."""
     if not selection.aligned:
         return "Host clocks are not aligned, so how many devices were busy at the same time is unknown."
-    if selection.lacking:
-        return selection.lacking
+    if selection.lacking or selection.partial:
+        return selection.lacking or selection.partial
     if not selection.length_ps:
         return "The selected range has zero length."
     return "" if devices else "The trace does not say which devices its work ran on."

@@ -93,6 +93,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         shared_ps = iv.total(iv.union(*[layer.intervals for layer in shared if layer.keys[0] != bins[0]]))
         busy["overlap"] = f"{units.percent(shared_ps, length)} {'both' if len(bins) == 2 else '2 or more'}"
 
+    if selection.partial:
+        busy = dict.fromkeys(busy, "")
     names = {device: drawing.cut(drawing.plain(device), on.width / 6, bold_px) for device in busy}
     label_px = ceil(max(drawing.measure(lane.label, SMALL) for lane in lanes))
     x = MARGIN + ceil(max(map(bold_px, names.values()))) + (_LABEL_GAP + label_px if label_px else 0) + GAP

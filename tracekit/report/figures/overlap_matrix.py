@@ -44,6 +44,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     What is not known, or of a device that did nothing, has no colour; the notes say why. With fewer than two devices
     the figure says that there is nothing to compare. It is no wider than its matrix needs.
     """
+    if selection.partial:
+        return on.blank(selection.partial)
     table, pairs = selection.breakdown.partition, selection.breakdown.pairs
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")

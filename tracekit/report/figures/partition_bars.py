@@ -54,6 +54,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     says so, and a device without a window has an empty bar.
     """
     table = selection.breakdown.partition
+    if selection.partial:
+        return on.blank(selection.partial)
     if selection.lacking or not table["window_ps"].sum():
         return on.blank(selection.lacking or "No device was busy in the selected range.")
     pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit.analysis.completeness import unknown_shares
 from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
@@ -32,7 +33,7 @@ class Selection:
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
     The axis of time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after,
     "" for the whole; `where` says which part it is, `phase` which phase, if it is one; `lacking` why there is nothing
-    to draw.
+    to draw, `partial` why it holds too little of what ran for any share of time.
     """
 
     timeline: Timeline
@@ -44,6 +45,7 @@ class Selection:
     phase: str | None = None
     headline: str = ""
     lacking: str = ""
+    partial: str = ""
 
     @property
     def trace(self) -> Trace:
@@ -79,7 +81,11 @@ class Selection:
     def finding(self) -> str:
         """The verdict on it, in a sentence."""
         few_cores = too_few_cores(self.trace, self.unions)
-        sentence = self.headline or self.lacking or verdict.whole(self.breakdown, few_cores)
+        sentence = (
+            self.headline
+            or self.lacking
+            or (verdict.PARTIAL if self.partial else verdict.whole(self.breakdown, few_cores))
+        )
         return sentence.removesuffix(".")
 
     def unplaced(self, outcome: str) -> list[str]:
@@ -168,7 +174,8 @@ def _selection(whole: _Whole, windows: Mapping[str, iv.Intervals] | None) -> Sel
     if not lacking and not any(map(len, by_clock.values())):
         lacking = "No device is on the clock of this selection."
     axis = f"time since {whole.counted_from}"
-    return Selection(inside, whole.phases.rounds, min(starts, default=0), axis, lacking=lacking)
+    partial = whole.timeline.once("unknown shares", lambda: unknown_shares(whole.timeline))
+    return Selection(inside, whole.phases.rounds, min(starts, default=0), axis, lacking=lacking, partial=partial)
 
 
 def _phase(whole: _Whole, name: str) -> Selection:

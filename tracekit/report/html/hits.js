@@ -44,7 +44,8 @@
     );
     if (count < 2) return "";
     const busy = row.subject.cells.reduce((sum, { set }) => sum + tracekit.intervals.within(set, from, to), 0);
-    return `${count} events in this pixel, busy ${tracekit.units.percent(busy, to - from)} of it: zoom in to distinguish them`;
+    const share = app.data.partial ? "" : `, busy ${tracekit.units.percent(busy, to - from)} of it`;
+    return `${count} events in this pixel${share}: zoom in to distinguish them`;
   }
 
   function bandAt(app, { x, y }) {

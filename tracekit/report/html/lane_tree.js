@@ -80,7 +80,7 @@
         (sum, { set }) => sum + tracekit.intervals.within(set, app.view.from, app.view.to),
         0,
       );
-      node.querySelector(".tl-busy").textContent = tracekit.units.percent(busy, length);
+      node.querySelector(".tl-busy").textContent = app.data.partial ? "" : tracekit.units.percent(busy, length);
     }
   }
 

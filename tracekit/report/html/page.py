@@ -79,7 +79,8 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
         scope = tag("p", f"Here, {report.scope}") if report.scope else None
         parts.append(("important", "What matters most", join([scope, tag("ol", *items)])))
     # The phases are compared by what stands before them.
-    before = sorted(report.overview, key=lambda section: section.key == "phases")
+    there = [section for section in report.overview if not section.lacking]
+    before = sorted(there, key=lambda section: section.key == "phases")
     by_key = {
         section.key: section for section in report.sections if not section.lacking and section.key != "completeness"
     }
@@ -90,8 +91,8 @@ def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, M
         parts.append(("timeline", "Timeline", join([without, timeline])))
     after = [section for key, section in by_key.items() if key not in _FIRST]
     parts += [(section.key, section.title, _content(section, report, links)) for section in after]
-    if lacking := [section for section in report.sections if section.lacking]:
-        reasons = [join([tag("dt", section.title), tag("dd", section.lacking)]) for section in lacking]
+    if report.lacking:
+        reasons = [join([tag("dt", titles), tag("dd", reason)]) for titles, reason in report.lacking]
         parts.append(("lacking", "Not in this report", tag("dl", *reasons, class_="facts")))
     if kinds := report.classification:
         parts.append((kinds.key, kinds.title, _content(kinds, report, links)))
@@ -161,7 +162,7 @@ def _advice(sentence: str, action: str) -> Markup:
 def _header(report: Report) -> Markup:
     """The finding, and what was traced."""
     trace, hosts, models = report.trace, list(report.trace.hosts), list(report.trace.models)
-    devices = list(report.whole.partition["device"])
+    devices = report.devices
     events = int(trace.events["events"].sum())
     windows = [
         join([f"{clock}: " if clock else None, picoseconds(int(window[0, 1] - window[0, 0]))])

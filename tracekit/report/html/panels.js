@@ -119,9 +119,10 @@
       const { from, to, devices } = app.measured;
       const texts = devices
         .slice(0, 4)
-        .map(
-          ({ group, busy, hidden, time: length }) =>
-            `${group.name} ${percent(busy, to - from)} busy, memory ${percent(hidden.memory, length.memory)} hidden, collectives ${percent(hidden.collective, length.collective)} hidden`,
+        .map(({ group, busy, hidden, time: length }) =>
+          data.partial
+            ? `${group.name} ${time(busy * data.unitPs)} recorded`
+            : `${group.name} ${percent(busy, to - from)} busy, memory ${percent(hidden.memory, length.memory)} hidden, collectives ${percent(hidden.collective, length.collective)} hidden`,
         );
       sentences.push(`Measured ${time((to - from) * data.unitPs)}: ${texts.join("; ")}.`);
     }

@@ -106,6 +106,7 @@ def _elements(report: Report, rows: Lanes) -> str:
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
         "notes": list(rows.notes),
+        "partial": bool(report.whole.lacking),
         "columns": {packed.name: packed.encoding for packed in columns},
     }
     # Names and what has one may be many: they are compressed like the columns.

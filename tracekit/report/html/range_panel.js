@@ -51,14 +51,15 @@
       ...used.map((direction) => `${direction} hidden`),
     ];
     const rows = all.slice(0, MOST_DEVICES).map((device) => {
-      const hidden = (part) => percent(device.hidden[part], device.time[part]);
+      const share = (part, whole) => (app.data.partial ? "-" : percent(part, whole));
+      const hidden = (part) => share(device.hidden[part], device.time[part]);
       const parts = ["compute", "collective", "memory"].map((part) =>
         device.time[part] ? time(device.time[part] * unit) : "-",
       );
       return [
         device.group.name,
         time(device.busy * unit),
-        percent(device.busy, measured.to - measured.from),
+        share(device.busy, measured.to - measured.from),
         ...parts,
         hidden("collective"),
         hidden("memory"),
@@ -75,7 +76,7 @@
     const cells = ({ a, b, both }) => {
       const either = a.busy + b.busy - both;
       const shorter = Math.min(a.busy, b.busy);
-      const ratios = [percent(both, shorter), shorter ? percent(both, either) : "-"];
+      const ratios = app.data.partial ? ["-", "-"] : [percent(both, shorter), shorter ? percent(both, either) : "-"];
       return [`${a.group.name} & ${b.group.name}`, time(both * unit), ...ratios];
     };
     const ratio = ({ a, b, both }) => both / Math.max(Math.min(a.busy, b.busy), 1);

@@ -26,8 +26,8 @@ _BY_DIRECTION_WITHOUT_XLA = {
 }
 
 
-def section(result: advice.Advice, devices: int) -> Section:
-    """The findings on so many devices, the costliest first."""
+def section(result: advice.Advice, devices: int, unknown: str = "") -> Section:
+    """The findings on so many devices, the costliest first; `unknown`: why no cost is known, where that is so."""
     recommendations = tuple(_recommendation(finding, result, devices) for finding in result.findings)
     return Section(
         "findings",
@@ -44,7 +44,7 @@ def section(result: advice.Advice, devices: int) -> Section:
             }
             for finding, recommendation in zip(result.findings, recommendations, strict=True)
         ],
-        lacking="" if recommendations else "No cost with a known remedy is above its threshold.",
+        lacking="" if recommendations else unknown or "No cost with a known remedy is above its threshold.",
     )
 
 

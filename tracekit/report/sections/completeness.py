@@ -16,6 +16,10 @@ _ROWS = (
     "So the report has no critical path, no what-if and no causes of idle time. All other figures count what the trace "
     "holds: busy times and shares of the window are lower bounds."
 )
+_SHARES = (
+    "So the report has no shares of time, no overlap, no speedup and no steps, nothing that rests on all of the work: "
+    "only what was recorded, as the timeline shows it."
+)
 _ALL_RANKS = "Give the files of all ranks or hosts, as one directory."
 
 
@@ -28,7 +32,7 @@ def section(result: Completeness) -> Section | None:
     sentences = [*([f"{result.waiting} {_WAITING} {_ALL_RANKS}"] if result.waiting else [])]
     sentences += [_lost(loss) for loss in records(result.losses)]
     if result.rows:
-        sentences.append(_ROWS)
+        sentences.append(_SHARES if result.shares else _ROWS)
     return Section(
         "completeness",
         TITLE,
@@ -44,6 +48,7 @@ def data(result: Completeness) -> dict[str, Any]:
         "complete": result.is_complete,
         "waiting": result.waiting or None,
         "rows": result.rows or None,
+        "shares": result.shares or None,
         "groups": plain(result.groups.head(MOST_DATA)),
         "losses": plain(result.losses.head(MOST_DATA)),
     }

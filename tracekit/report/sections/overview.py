@@ -48,6 +48,8 @@ def overview(
     `inside` are the phases' breakdowns by name, `compared` the names of those that are compared.
     """
     first = (_phases(inside, phases, compared),) if len(phases.table) else ()
+    if whole.lacking:
+        return (*first, Section("time", "Time and overlap", lacking=whole.lacking))
     if not len(whole.partition):
         return first
     return (*first, _time(whole, inside), _overlap(whole, inside), _pairs(whole, inside), _concurrency(whole, inside))

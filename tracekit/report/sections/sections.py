@@ -47,7 +47,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
     missing = completeness.section(why.completeness)
     return (
         *([missing] if missing else []),
-        advice.section(what_to_try, why.devices),
+        advice.section(what_to_try, why.devices, why.completeness.rows),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
         offenders.section(why.offenders),

@@ -19,6 +19,7 @@ CONTENTION = 1.25
 GAIN = 1.1
 # A smaller share of the devices' time is not worth a word.
 WORTH_TELLING = 0.05
+PARTIAL = "The trace holds too little of what ran: no shares of time are known."
 # A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
 EDGE = 0.01
 
@@ -28,6 +29,8 @@ def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores
 
     `cores` is given where fewer cores than CPU devices did the work.
     """
+    if inside.lacking:
+        return PARTIAL
     parts = [_devices(inside, cores), *_copies(inside)]
     if pd.notna(row["speedup"]):
         parts += [_gain(row), *_elsewhere(inside)]
@@ -42,8 +45,10 @@ def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores
 def whole(breakdown: "Breakdown", cores: float | None = None, is_partial: bool = False) -> str:
     """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more.
 
-    `is_partial`: much of the work is not in the trace, so the figures are of what it holds.
+    `is_partial`: some of the work is not in the trace, so the figures are of what it holds.
     """
+    if breakdown.lacking:
+        return PARTIAL
     told = ". ".join([_devices(breakdown, cores), *_copies(breakdown)]) + "."
     return f"Of what this incomplete trace holds: {told}" if is_partial else told
 

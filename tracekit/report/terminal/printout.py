@@ -112,14 +112,13 @@ def _briefly(there: Sequence[Section], first: set[str], on: Console) -> None:
 
 
 def _lacking(report: Report, on: Console, full: bool) -> None:
-    lacking = [section for section in report.sections if section.lacking]
-    if lacking and full:
+    if report.lacking and full:
         _heading("Not in this report", on)
-        for section in lacking:
-            _sentence(f"{section.title}: {section.lacking}", on, "* ")
+        for titles, reason in report.lacking:
+            _sentence(f"{titles}: {reason}", on, "* ")
         on.print()
-    elif lacking:
-        titles = ", ".join(section.title for section in lacking)
+    elif report.lacking:
+        titles = ", ".join(titles for titles, _ in report.lacking)
         _sentence(f"Not in this report (--full says why): {titles}.", on)
         on.print()
 

@@ -84,7 +84,7 @@ def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
     by_clock = strips(rows, report.windows, report.phases.rounds, report.extent, cells)
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
-        lines += _text(strip, on, label, cells, report.extent is not None)
+        lines += _text(strip, on, label, cells, report.extent is not None, shares=not report.whole.lacking)
     if len(by_clock) > MAX_CLOCKS:
         lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
     return lines
@@ -164,14 +164,16 @@ def _phases(phases: pd.DataFrame, edges: NDArray[np.int64]) -> tuple[tuple[tuple
     return tuple(levels[:MAX_PHASES]), max(len(levels) - MAX_PHASES, 0)
 
 
-def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool) -> list[Text]:
+def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *, shares: bool) -> list[Text]:
+    """A strip as lines; with the busy `shares` of its lines, unless the trace holds too little of what ran."""
     length = int(strip.edges[-1] - strip.edges[0])
     extent = "from the first phase to the last" if in_phases else "from first start to last end"
     clock = f" on the clock of {strip.clock}" if strip.clock else ""
-    title = terminal.wrapped(f"Timeline: {time(length)} {extent}{clock}", on)
+    what = "" if shares else " of what was recorded"
+    title = terminal.wrapped(f"Timeline{what}: {time(length)} {extent}{clock}", on)
     lines = [Text(line, style="bold") for line in title]
     for line in strip.lines:
-        lines += _bar(line, on, label, cells)
+        lines += _bar(line, on, label, cells, shares)
     lines += _axis(strip, on, label)
     for name, level in strip.phases:
         text = "".join(_mark(int(at), terminal.is_unicode(on)) for at in level)
@@ -187,7 +189,7 @@ def _label(name: str, on: Console, width: int) -> str:
     return terminal.padded(terminal.printable(name, on), width)
 
 
-def _bar(line: Line, on: Console, label: int, cells: int) -> list[Text]:
+def _bar(line: Line, on: Console, label: int, cells: int, shares: bool) -> list[Text]:
     """The bar, and below it the letters of the kinds, where any is not compute."""
     glyphs = UNICODE if terminal.is_unicode(on) else ASCII
     bar = Text(_label(line.label, on, label) + " ")
@@ -196,7 +198,8 @@ def _bar(line: Line, on: Console, label: int, cells: int) -> list[Text]:
     for kind, same in groupby(cell, key=lambda kind_and_level: kind_and_level[0]):
         style = _COLOURS[kind][few] if kind in _COLOURS else ""
         bar.append("".join(glyphs[level] for _, level in same), style)
-    bar.append(f"{'':{cells - len(line.level)}} {percent(line.busy):>{_SHARE}}".rstrip())
+    share = percent(line.busy) if shares else ""
+    bar.append(f"{'':{cells - len(line.level)}} {share:>{_SHARE}}".rstrip())
     letters = "".join(_CODES.get(kind, " ") for kind in line.kind.tolist())
     return [bar, *([Text(" " * (label + 1) + letters.rstrip())] if letters.strip() else [])]
 
