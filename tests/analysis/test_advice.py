@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from tests.frames import events
+from tests.stepped import timeline, work
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import explain
+from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
 from tracekit.columns import concat
@@ -18,6 +20,7 @@ from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS
 
 NOTHING = explain(events())
+NO_TIMELINE = timeline_of(events())
 
 
 def exposed_waits(ps: int | None) -> Collectives:
@@ -159,9 +162,17 @@ def test_idle_time_is_told_from_the_share_of_its_cause_on(cause, rule):
     least = round(advice.IDLE[cause][1] * 200)
     by_device = pd.DataFrame({"device": ["gpu:0"], "cause": [cause], "gaps": [7], "idle_ps": [least]})
     idle = replace(NOTHING.idle, by_device=by_device)
-    assert advice.idle_causes(window, idle) == [Finding(rule, least, least / 200, {"gaps": 7})]
-    assert advice.idle_causes(window, replace(idle, by_device=by_device.assign(idle_ps=least - 1))) == []
-    assert advice.idle_causes(window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
+    assert advice.idle_causes(NO_TIMELINE, window, idle) == [Finding(rule, least, least / 200, {"gaps": 7})]
+    assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(idle_ps=least - 1))) == []
+    assert advice.idle_causes(NO_TIMELINE, window, replace(idle, by_device=by_device.assign(cause="unexplained"))) == []
+
+
+def test_late_launches_say_what_the_host_did_most_of_the_time():
+    frames = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))
+    late = timeline(frames)
+    finding = advice.idle_causes(late, partition(frames[0]), idle(late))[0]
+    assert (finding.rule, finding.cost_ps) == ("host_bound", 80)
+    assert finding.evidence == {"gaps": 1, "host": "launching", "ratio": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ The thresholds are choices, not measurements: below them a finding is seldom wor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tracekit.analysis import overlap
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.idle import Idle
+from tracekit.analysis.late_launches import late_launches
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
@@ -114,7 +115,7 @@ def advice(
         exposed_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),
         pageable_copies(timeline, cells),
-        *idle_causes(cells, why.idle),
+        *idle_causes(timeline, cells, why.idle),
         *contention(phases, inside),
         None if len(phases.table) else took_turns(cells, whole),
     ]
@@ -218,14 +219,19 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
 
 
-def idle_causes(partition: pd.DataFrame, idle: Idle) -> list[Finding]:
-    """Idle time of a cause that a user can act on."""
+def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle) -> list[Finding]:
+    """Idle time of a cause that a user can act on; for late launches, with what the host did mostly instead."""
     findings = []
     for cause, (rule, threshold) in IDLE.items():
         rows = idle.by_device[idle.by_device["cause"] == cause]
         cost, share = _cost(rows["idle_ps"], partition)
         if share >= threshold:
-            findings.append(Finding(rule, cost, share, {"gaps": int(rows["gaps"].sum())}))
+            evidence: dict[str, Any] = {"gaps": int(rows["gaps"].sum())}
+            parts = asdict(late_launches(timeline, idle)) if rule == "host_bound" else {}
+            if any(parts.values()):
+                host = max(parts, key=lambda part: parts[part])
+                evidence |= {"host": host.removesuffix("_ps"), "ratio": parts[host] / sum(parts.values())}
+            findings.append(Finding(rule, cost, share, evidence))
     return findings
 
 

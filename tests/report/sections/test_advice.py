@@ -46,6 +46,25 @@ def test_the_time_of_one_device_is_no_sum():
     ]
 
 
+@pytest.mark.parametrize(
+    ("host", "xla", "what", "remedy"),
+    [
+        ("after_wait", False, "after it had waited for the device", "do not wait for results inside the loop"),
+        ("launching", False, "from one launch to the next", "launch more with each call (CUDA graphs, torch.compile)."),
+        ("launching", True, "from one launch to the next", "give each call more to do: one jit for the whole step"),
+        ("working", False, "in other work of its own", "do that work (Python, data, logging) in other threads"),
+        ("working", True, "in other work of its own", "do that work (Python, data, logging) in other threads"),
+    ],
+)
+def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, xla, what, remedy):
+    late = Finding("host_bound", 3 * 10**9, 0.25, {"gaps": 12, "host": host, "ratio": 0.8})
+    (finding,) = section(Advice((late,), "gpu", xla), 1).findings
+    assert finding.sentence.endswith(f", in 12 gaps, 80.0 % of it {what}.")
+    assert finding.action.startswith(remedy)
+    assert ("graphs" in finding.action) == (host == "launching" and not xla)
+    assert len(finding.sentence) + len(finding.action) < 280
+
+
 def test_devices_that_never_overlap_are_told_so():
     never = Finding("took_turns", 1, 0.1, {"devices": 3, "ratio_min": 0.0})
     (finding,) = section(Advice((never,), "gpu", True), 3).findings

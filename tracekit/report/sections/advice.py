@@ -72,6 +72,41 @@ def _idle(cause: str) -> Callable[[advice.Finding, int], str]:
     )
 
 
+_LATE_LAUNCHES = _idle("Late launches by the host")
+# What the host did instead, as analysis.late_launches tells it apart.
+_HOST = {
+    "after_wait": "after it had waited for the device",
+    "launching": "from one launch to the next",
+    "working": "in other work of its own",
+}
+
+
+def _late_launches(finding: advice.Finding, devices: int) -> str:
+    host = finding.evidence.get("host")
+    sentence = _LATE_LAUNCHES(finding, devices)
+    return f"{sentence}, {percent(finding.evidence['ratio'])} of it {_HOST[host]}" if host else sentence
+
+
+def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """What helps against late launches, by what the host did instead; both where that is not told."""
+    match evidence.get("host"):
+        case "after_wait":
+            return (
+                "do not wait for results inside the loop: fetch them a step later, so that the host launches the next "
+                "step while devices compute"
+            )
+        case "working":
+            return (
+                "do that work (Python, data, logging) in other threads or processes, or a step ahead: fewer or larger "
+                "launches would not help"
+            )
+    if result.xla:
+        more = "give each call more to do: one jit for the whole step, a larger batch, or lax.scan over steps"
+    else:
+        more = "launch more with each call (CUDA graphs, torch.compile)"
+    return more if evidence.get("host") else f"{more}, and do not wait for results inside the loop"
+
+
 def _took_turns(finding: advice.Finding, devices: int) -> str:
     busy, ratio = finding.evidence["devices"], finding.evidence["ratio_min"]
     most = f" for more than {percent(ratio)} of the shorter busy time" if ratio else ""
@@ -101,7 +136,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"{percent(finding.evidence['ratio'])} of the copy time used pageable host memory, which is staged and blocks "
         "the host"
     ),
-    "host_bound": _idle("Late launches by the host"),
+    "host_bound": _late_launches,
     "input_bound": _idle("Waiting for input on the host"),
     "compiling": _idle("Compiling on the host"),
     "launch_latency": _idle("Launch latency"),
@@ -146,12 +181,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         else "issue copies on a stream of their own"
     ),
     "pageable_copies": lambda evidence, result: "copy from and to pinned host memory",
-    "host_bound": lambda evidence, result: (
-        "give each call more to do: one jit for the whole step, a larger batch, or lax.scan over steps; donate "
-        "arguments, and do not wait for results inside the loop"
-        if result.xla
-        else "launch more with each call (CUDA graphs, torch.compile), and do not wait for results inside the loop"
-    ),
+    "host_bound": _launch_earlier,
     "input_bound": lambda evidence, result: (
         "load the next batches in other threads or processes, and copy them ahead of their use"
     ),

@@ -1,0 +1,95 @@
+"""What the host did instead of launching: a trace for each, the parts together, and a brute-force oracle."""
+
+import numpy as np
+import pytest
+
+from tests.idle_frames import US, call, row
+from tests.launch_frames import calls, host_spans, waits, work
+from tracekit.analysis.idle import idle
+from tracekit.analysis.late_launches import LateLaunches, late_launches
+from tracekit.columns import frame
+from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import HOST_WORK_COLUMNS, Trace
+
+
+def operators(*times):
+    """Operators (start, end) in us of the launching thread."""
+    return frame(
+        HOST_WORK_COLUMNS,
+        {
+            "host": ["h"] * len(times),
+            "process": [None] * len(times),
+            "thread": ["main"] * len(times),
+            "start_ps": [start * US for start, _ in times],
+            "end_ps": [end * US for _, end in times],
+        },
+    )
+
+
+def parts(launched, begins=(0, 1000), syncs=None, spans=None, host_work=None):
+    """What the host did, in us, while gpu:0 ran rows of 100 us from `begins`, launched by calls of 5 us."""
+    timeline = timeline_of(
+        Trace(
+            work(*(row("gpu:0", begin, begin + 100, number) for number, begin in enumerate(begins))),
+            launches=calls(*(call(number, start, start + 5) for number, start in enumerate(launched))),
+            syncs=waits() if syncs is None else syncs,
+            spans=host_spans() if spans is None else spans,
+            host_work=operators() if host_work is None else host_work,
+        )
+    )
+    result = late_launches(timeline, idle(timeline))
+    return tuple(value / US for value in (result.after_wait_ps, result.launching_ps, result.working_ps))
+
+
+def test_a_launch_after_other_work_came_late_for_that():
+    assert parts(launched=(-9, 990)) == (0, 0, 890)
+
+
+def test_a_host_that_waited_when_the_device_fell_idle_could_not_launch_ahead():
+    wait = {"start": 20 * US, "end": 104 * US, "on_device": "gpu:0"}
+    assert parts(launched=(-9, 990), syncs=waits(wait)) == (890, 0, 0)
+    assert parts(launched=(-9, 990), spans=host_spans(("block_until_ready", 20 * US, 104 * US))) == (890, 0, 0)
+
+
+def test_a_wait_that_began_later_or_of_another_thread_held_up_nothing():
+    assert parts(launched=(-9, 990), spans=host_spans(("block_until_ready", 120 * US, 300 * US))) == (0, 0, 890)
+    other = host_spans(("block_until_ready", 20 * US, 104 * US, "other"))
+    assert parts(launched=(-9, 990), spans=other) == (0, 0, 890)
+
+
+def test_a_thread_that_launches_again_soon_only_launches():
+    assert parts(launched=(-9, 190), begins=(0, 200)) == (0, 0, 90)  # 194 us after the call before
+    assert parts(launched=(-9, 190, 290), begins=(0, 200, 301)) == (0, 0, 90)
+    assert parts(launched=(-9, 90, 190), begins=(0, 20, 200)) == (0, 70, 0)
+
+
+@pytest.mark.parametrize(("operator", "expected"), [((95, 390), (0, 290, 0)), ((200, 390), (0, 190, 100))])
+def test_an_operator_may_take_longer_for_its_launch(operator, expected):
+    assert parts(launched=(-9, 390), begins=(0, 400), host_work=operators(operator)) == expected
+
+
+def test_an_operator_that_hardly_launches_is_other_work():
+    assert parts(launched=(-9, 990), host_work=operators((0, 985))) == (0, 0, 890)
+
+
+def test_without_late_launches_there_are_none():
+    assert parts(launched=(-9, -4), begins=(0, 101)) == (0, 0, 0)
+    assert late_launches(timeline_of(Trace(work())), idle(timeline_of(Trace(work())))) == LateLaunches()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_parts_are_those_of_each_microsecond(seed):
+    random = np.random.default_rng(seed)
+    launched = np.cumsum(random.choice([10, 60, 150, 700], 12)).tolist()
+    begins = np.maximum.accumulate([start + 8 + 30 * number for number, start in enumerate(launched)])
+    begins = [int(begin) + 100 * number for number, begin in enumerate(begins)]
+    told = parts([start + 100 * number for number, start in enumerate(launched)], begins)
+    starts = [start + 100 * number for number, start in enumerate(launched)]
+    expected = [0, 0]
+    for before, begin, start in zip(begins, begins[1:], starts[1:], strict=False):
+        for moment in range(before + 100, min(start, begin)):
+            last = max((own for own in starts if own <= moment), default=None)
+            following = min(own for own in starts if own > moment)
+            launches = last is not None and (moment < last + 5 or following - last - 5 <= 100)
+            expected[not launches] += 1
+    assert told == (0, *expected)
