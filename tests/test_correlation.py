@@ -94,14 +94,14 @@ def test_no_row_is_given_to_the_call_of_another_process(data):
     """Up to three processes with devices of their own, whose ids start anew each; calls run ahead by random times."""
     truth, call_table, row_table = [], [], []
     for process in range(data.draw(st.integers(1, 3))):
-        at, done = data.draw(st.integers(0, 300)), 0
+        at, free_at = data.draw(st.integers(0, 300)), 0
         for number in range(data.draw(st.integers(1, 8))):
             at += data.draw(st.integers(1, 200))
             call_table.append((number, at, 1, process))
             if data.draw(st.integers(0, 5)):
-                done = max(done, at) + data.draw(st.integers(0, 300))
+                free_at = max(free_at, at) + data.draw(st.integers(0, 300))
                 truth.append(len(call_table) - 1)
-                row_table.append((number, done, 10 - process, data.draw(st.integers(0, 1))))
+                row_table.append((number, free_at, 10 - process, data.draw(st.integers(0, 1))))
     if not row_table:
         return
     call, is_doubtful = calls_of_rows(rows(*row_table), calls(*call_table))
@@ -119,10 +119,10 @@ def test_calls_of_one_process_are_told_apart_as_one_by_one(some, data):
     before, as a search one by one has it."""
     starts = np.cumsum([gap for _, gap in some]) + np.arange(len(some))
     table = [(number, int(start), 1, 0) for (number, _), start in zip(some, starts, strict=True)]
-    wanted = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=8))
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 400)), min_size=1, max_size=8))
     expected = []
-    for number, time in wanted:
+    for number, time in pairs:
         same = [place for place, each in enumerate(table) if each[0] == number]
         before = [place for place in same if table[place][1] <= time + 10]
         expected.append(same[0] if len(same) == 1 else before[-1] if before else -1)
-    assert match(rows(*((*row, 0) for row in wanted)), calls(*table))[0] == expected
+    assert match(rows(*((*row, 0) for row in pairs)), calls(*table))[0] == expected

@@ -226,7 +226,7 @@ def _eliminate(owner: Column, may_be: Mask, is_open: Mask, shares: Mask) -> Colu
     while True:
         for place in np.flatnonzero(owner >= 0).tolist():
             may_be[shares[place], owner[place]] = False
-        told = np.flatnonzero(is_open & (owner < 0) & (may_be.sum(axis=1) == 1))
-        if not len(told):
+        only = np.flatnonzero(is_open & (owner < 0) & (may_be.sum(axis=1) == 1))
+        if not len(only):
             return owner
-        owner[told[0]] = may_be[told[0]].argmax()
+        owner[only[0]] = may_be[only[0]].argmax()

@@ -249,6 +249,14 @@ def test_loading_data_and_compiling_on_the_launching_thread_refine_what_is_host_
     assert result.gaps["interval"].nunique() == 1
 
 
+@pytest.mark.parametrize(("process", "cause"), [("7", "input pipeline"), ("8", "host-bound")])
+def test_what_a_thread_of_the_same_name_in_another_process_does_is_not_the_launching_thread_s(process, cause):
+    launches = calls(CALLED, call(2, 280, 285)).assign(process=pd.Categorical(["7", "7"]))
+    spans = host_spans(("enumerate(DataLoader)#x", 100 * US, 270 * US)).assign(process=pd.Categorical([process]))
+    answer = idle(work(FIRST, row("gpu:0", 290, 400, 2)), launches, spans)
+    assert answer.gaps["cause"].astype(str).tolist()[0] == cause
+
+
 def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_threads_that_launch_for_it():
     events, launches = work(FIRST, row("gpu:0", 1000, 1100, 2)), calls(CALLED, call(2, 990, 995, "pool"))
     loading = [("## data_load ##", 200 * US, 400 * US, "python")]

@@ -8,14 +8,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.columns import distinct
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import Activity, activity_of, calls_program
 from tracekit.vocabulary.kinds import Kind
 
-# Host and name of a thread.
-Thread = tuple[str, str]
+# Host, process ("" where it is not told) and name of a thread.
+Thread = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class HostActivity:
     a host's programs, and when each thread was `blocked` for a device (`blocked_times`)."""
 
     times: Mapping[Thread, Mapping[Activity, Intervals]]
-    dispatchers: Mapping[str, str]
-    blocked: Mapping[int, Mapping[str, tuple[Intervals, Intervals]]]
+    dispatchers: Mapping[str, Thread]
+    blocked: Mapping[int, Mapping[Thread, tuple[Intervals, Intervals]]]
 
 
 def host_activity(timeline: Timeline) -> HostActivity:
@@ -51,15 +52,17 @@ def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Int
     return times_of
 
 
-def dispatchers(spans: pd.DataFrame) -> dict[str, str]:
+def dispatchers(spans: pd.DataFrame) -> dict[str, Thread]:
     """By host: the thread that called the jitted functions, where only one thread did."""
     calls = np.array([calls_program(str(name)) for name in spans["name"].cat.categories] or [False])
     threads = list(_by_thread(spans, np.flatnonzero(calls[spans["name"].cat.codes.to_numpy()])))
-    hosts = [host for host, _ in threads]
-    return {host: name for host, name in threads if hosts.count(host) == 1}
+    hosts = [host for host, _, _ in threads]
+    return {thread[0]: thread for thread in threads if hosts.count(thread[0]) == 1}
 
 
-def blocked_times(timeline: Timeline, device: int, copies: NDArray[np.int64]) -> dict[str, tuple[Intervals, Intervals]]:
+def blocked_times(
+    timeline: Timeline, device: int, copies: NDArray[np.int64]
+) -> dict[Thread, tuple[Intervals, Intervals]]:
     """By thread of a device's host: when it stood in a call that waited for a copy, and in one that waited for a
     collective or another device; both merged.
 
@@ -89,22 +92,29 @@ def blocked_times(timeline: Timeline, device: int, copies: NDArray[np.int64]) ->
     }
 
 
-def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mapping[str, Intervals]:
+def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mapping[Thread, Intervals]:
     """By thread of a host: when it stood in one of the calls in `places`, merged."""
     is_host = np.array([*(str(name) == host for name in calls["host"].cat.categories), False])
     places = places[is_host[calls["host"].cat.codes.to_numpy()[places]]]
-    return {thread: times for (_, thread), times in _by_thread(calls, places).items()}
+    return _by_thread(calls, places)
 
 
 def _by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Thread, Intervals]:
     """The times of the rows `places` of a frame, merged, by thread."""
     if len(places) == 0:
         return {}
-    hosts, threads = table["host"].cat, table["thread"].cat
-    key = hosts.codes.to_numpy()[places].astype(np.int64) * len(threads.categories) + threads.codes.to_numpy()[places]
+    key, first = distinct(*(table[column].cat.codes.to_numpy()[places] for column in ("host", "process", "thread")))
     order = np.argsort(key, kind="stable")
-    places, key = places[order], key[order]
-    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-    spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
-    names = [(str(table["host"].iat[place]), str(table["thread"].iat[place])) for place in places[heads]]
-    return {name: iv.union(times) for name, times in zip(names, np.split(spans, heads[1:]), strict=True)}
+    heads = np.flatnonzero(np.append(True, np.diff(key[order]) != 0))
+    spans = iv.intervals(*(table[edge].to_numpy()[places[order]] for edge in ("start_ps", "end_ps")))
+    times = [iv.union(part) for part in np.split(spans, heads[1:])]
+    return dict(zip(threads_of(table, places[first]), times, strict=True))
+
+
+def threads_of(table: pd.DataFrame, places: NDArray[np.int64]) -> list[Thread]:
+    """The threads of the rows `places` of a table of calls or spans."""
+    labels = (table[column].astype(object).to_numpy()[places].tolist() for column in ("host", "process", "thread"))
+    return [
+        (str(host), "" if pd.isna(process) else str(process), str(thread))
+        for host, process, thread in zip(*labels, strict=True)
+    ]

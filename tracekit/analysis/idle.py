@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.host_activity import (
-    HostActivity,
-    host_activity,
-)
-from tracekit.columns import frame
+from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, threads_of
+from tracekit.columns import distinct, frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -295,13 +292,12 @@ def _refine(timeline: Timeline, host: HostActivity, device: int, pieces: Pieces)
     """The pieces, with the host's parts cut by what the launching thread was doing."""
     rows = timeline.rows
     host_pieces = np.flatnonzero(pieces.label == CAUSE_CODE[Cause.HOST])
-    threads = timeline.trace.launches["thread"].cat
-    names, codes = threads.categories, threads.codes.to_numpy()
-    thread = codes[timeline.launch[pieces.next[host_pieces]]] if len(host_pieces) else host_pieces
+    launches, call = timeline.trace.launches, timeline.launch[pieces.next[host_pieces]]
+    which, first = distinct(*(launches[column].cat.codes.to_numpy()[call] for column in ("process", "thread")))
     refined, unchanged = [], np.ones(len(pieces), bool)
-    for code in np.unique(thread).tolist():
-        claims = _claims(host, rows.hosts[device], device, str(names[code]))
-        places = host_pieces[thread == code]
+    for code, thread in enumerate(threads_of(launches, call[first])):
+        claims = _claims(host, rows.hosts[device], device, thread)
+        places = host_pieces[which == code]
         spans = iv.intervals(pieces.start[places], pieces.end[places])
         places = places[iv.within(iv.union(*(times for _, times in claims)), spans) > 0]
         unchanged[places] = False
@@ -309,11 +305,11 @@ def _refine(timeline: Timeline, host: HostActivity, device: int, pieces: Pieces)
     return pieces if unchanged.all() else by_start(concatenate([pieces.take(unchanged), *refined]))
 
 
-def _claims(activity: HostActivity, host: str, device: int, thread: str) -> list[tuple[Cause, Intervals]]:
+def _claims(activity: HostActivity, host: str, device: int, thread: Thread) -> list[tuple[Cause, Intervals]]:
     """What a thread that launches for a device, and the one that calls its programs, did when; the first goes first."""
     threads = dict.fromkeys([thread, activity.dispatchers.get(host, thread)])
     blocked = [activity.blocked[device].get(name, (iv.EMPTY, iv.EMPTY)) for name in threads]
-    activities = [activity.times.get((host, name), {}) for name in threads]
+    activities = [activity.times.get(name, {}) for name in threads]
     claims = [
         (Cause.COPY, iv.union(*(copy for copy, _ in blocked))),
         (Cause.OTHERS, iv.union(*(other_times for _, other_times in blocked))),

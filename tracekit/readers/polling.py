@@ -74,7 +74,7 @@ def waits(calls: Calls, work: Work) -> tuple[Column, Column, Column]:
         own, loops = linked[process == number], np.flatnonzero(calls.process[first] == number)
         if len(own):
             window = (calls.start[first[loops]], low[loops], high[loops])
-            row[loops] = _seen(work, own, calls.start[work.call[own]], window, rests[loops])
+            row[loops] = _answers(work, own, calls.start[work.call[own]], window, rests[loops])
     launches = np.isin(calls.thread[first], calls.thread[work.call[linked]])
     order = np.flatnonzero((row >= 0) | (rests & (pauses <= _LONG_REST_PS) & launches))
     order = order[np.argsort(calls.start[first[order]], kind="stable")]
@@ -118,14 +118,18 @@ def _loops(calls: Calls) -> tuple[Column, Column, Column, Column, Mask]:
     return order[heads], order[tails - 1], order[tails], (paused[tails] - paused[heads]) // rounds, rests
 
 
-def _seen(work: Work, own: Column, launched: Column, window: tuple[Column, Column, Column], rests: Mask) -> Column:
+def _answers(work: Work, own: Column, launched: Column, window: tuple[Column, Column, Column], rests: Mask) -> Column:
     """The row whose end each of k loops saw, -1 where none is proven: of the rows `own`, each `launched` then.
 
     `window`: when the loops began, and between which times what they saw must have ended; whether each `rests`.
     """
     start, low, high = window
     end, share = work.end[own], (high - low) / (high - start)
-    seen, seen_end, lanes = np.full(len(start), -1), np.full(len(start), np.iinfo(np.int64).min), np.zeros(len(start))
+    answer, answer_end, lanes = (
+        np.full(len(start), -1),
+        np.full(len(start), np.iinfo(np.int64).min),
+        np.zeros(len(start)),
+    )
     for lane in np.unique(work.lane[own]).tolist():
         rows = np.flatnonzero(work.lane[own] == lane)
         rows = rows[np.argsort(launched[rows], kind="stable")]
@@ -134,9 +138,9 @@ def _seen(work: Work, own: Column, launched: Column, window: tuple[Column, Colum
         last = np.append(-1, newest)[np.searchsorted(launched[rows], start)]
         ended = (last >= 0) & (end[last] <= high)
         lanes += ended & (end[last] >= start)
-        is_seen = ended & (end[last] >= low) & (end[last] > seen_end)
-        seen[is_seen], seen_end[is_seen] = last[is_seen], end[last[is_seen]]
-    seen = np.where(rests | (lanes * share <= _BY_CHANCE), seen, -1)
+        is_answer = ended & (end[last] >= low) & (end[last] > answer_end)
+        answer[is_answer], answer_end[is_answer] = last[is_answer], end[last[is_answer]]
+    answer = np.where(rests | (lanes * share <= _BY_CHANCE), answer, -1)
     by_end = np.argsort(end, kind="stable")
     ends = end[by_end]
     until = np.searchsorted(ends, high, side="right")
@@ -144,5 +148,5 @@ def _seen(work: Work, own: Column, launched: Column, window: tuple[Column, Colum
     for back in range(1, _TRIES + 1):
         row = by_end[np.maximum(until - back, 0)]
         fits = (until >= back) & (end[row] >= low) & (launched[row] < start) & is_rare
-        seen = np.where((seen < 0) & fits, row, seen)
-    return np.where(seen >= 0, own[seen], -1)
+        answer = np.where((answer < 0) & fits, row, answer)
+    return np.where(answer >= 0, own[answer], -1)

@@ -505,6 +505,29 @@ def test_ranks_in_one_file_that_nothing_tells_apart_are_linked_to_no_launch(tmp_
     )
 
 
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 0)])
+def test_ranks_that_a_tool_joined_are_told_apart_by_what_it_put_before_their_processes(tmp_path, numbers):
+    events = ranks_in_one_file(1)
+    for each in events:
+        rank = each["args"].get("device", each["pid"] - 50)
+        each["pid"] = f"[TP0{rank}] {each['pid']}"
+        if "device" in each["args"]:
+            each["args"]["device"] = numbers[rank]
+    trace = trace_of(tmp_path, *events)
+    timeline = timeline_of(trace)
+    names = ("gpu:0", "gpu:1") if numbers == (0, 1) else ("TP00/gpu:0", "TP01/gpu:0")
+    assert timeline.rows.devices == names
+    assert trace.launches["process"].astype(str).to_numpy()[timeline.launch].tolist() == [
+        *["[TP00] 50"] * 4,
+        *["[TP01] 51"] * 4,
+    ]
+    assert trace.ops["framework_op"].astype(str).iloc[trace.events["op"]].tolist() == ["op of 0"] * 4 + ["op of 1"] * 4
+    assert trace.notes[0] == (
+        "The file joins 2 ranks (TP00, TP01): the correlation ids of every one but the first were offset by a multiple "
+        "of 2^32."
+    )
+
+
 def test_an_id_that_comes_again_is_of_the_last_call_before_the_row(tmp_path):
     rounds = [
         [

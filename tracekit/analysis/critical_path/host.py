@@ -156,7 +156,7 @@ def _dispatchers_waits(
         return {}
     waiting = _waits_by_name(spans)
     times_of = {}
-    for name, thread in thread_of.items():
+    for name, (_, _, thread) in thread_of.items():
         of_thread = waiting & ((spans["host"] == name) & (spans["thread"] == thread)).to_numpy(bool)
         times_of[name] = iv.union(iv.intervals(*(spans[edge].to_numpy()[of_thread] for edge in ("start_ps", "end_ps"))))
     last = np.full(int(flow.max(initial=-1)) + 1, -1)

@@ -106,7 +106,12 @@ def read(document: Document, path: Path) -> Trace:
     annotations = np.flatnonzero(valid & document.of(*_ANNOTATIONS))
     calls = np.flatnonzero(valid & document.of(*_CALLS))
     ids = np.array([whole(args.correlation) or 0 for args in document.args(calls, Call)], np.int64)
-    calls, ids = calls[ids != 0], ids[ids != 0]
+    calls, ids = calls[ids != 0], (ids + kineto_work.id_offsets(document, calls))[ids != 0]
+    if len(labels := kineto_work.rank_labels(document)) > 1:
+        notes.append(
+            f"The file joins {len(labels)} ranks ({', '.join(labels)}): the correlation ids of every one but the first "
+            "were offset by a multiple of 2^32."
+        )
     work_rows = np.flatnonzero(valid & work)
     events, launch = kineto_work.read(document, host, work_rows, annotations, calls, ids)
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
@@ -371,10 +376,14 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
     outer = _outer_calls(calls)
     at = outer[is_sync[codes[outer]]]
     at = at[np.argsort(starts[at], kind="stable")]
-    records = document.args(np.flatnonzero(document.of("cuda_sync")), _Sync)
+    rows = np.flatnonzero(document.of("cuda_sync"))
+    records, offsets = document.args(rows, _Sync), kineto_work.id_offsets(document, rows).tolist()
     # An id that several calls have does not tell which record is whose.
     several = set(ids[outer[1:][np.diff(ids[outer]) == 0]].tolist())
-    record_of = {number: args for args in records if (number := whole(args.correlation)) not in several}
+    numbers = [offset + (whole(args.correlation) or 0) for offset, args in zip(offsets, records, strict=True)]
+    record_of = {number: args for number, args in zip(numbers, records, strict=True) if number not in several}
+    if shared := {name.split("/")[-1] for name in devices if "/" in name}:
+        record_of = {number: args for number, args in record_of.items() if device(str(args.device)) not in shared}
     started = (
         {}
         if not record_of
@@ -439,7 +448,9 @@ def _wait(
     if kind not in (SyncCall.STREAM_WAIT, SyncCall.EVENT):
         where = where or only
         return _Wait(None, None, where, None, start_ps) if where else _Wait()
-    by, on_lane, waiting = whole(args.recorded_by) or 0, _stream(args.wait_on_stream), _stream(args.stream)
+    # The ids of a rank in a joined file are offset together.
+    by = number - (whole(args.correlation) or 0) + (whole(args.recorded_by) or 0)
+    on_lane, waiting = _stream(args.wait_on_stream), _stream(args.stream)
     # A later id would be of a later use of the same event.
     proven = where and on_lane and by < number and by in started
     if kind is SyncCall.EVENT:

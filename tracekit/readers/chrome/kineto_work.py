@@ -8,7 +8,7 @@ or by Intel's PTI (`Memcpy M2D(Memory -> Device)`).
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tracekit.columns import by_label, categorical, constant, distinct, frame
 from tracekit.correlation import Calls, DeviceRows, calls_of_rows
-from tracekit.devices import unknown
+from tracekit.devices import on_host, unknown
 from tracekit.readers.chrome import Document
 from tracekit.readers.nested import innermost
 from tracekit.trace import EVENT_COLUMNS
@@ -46,6 +46,8 @@ _ELEMENT_BYTES = {
     ),
     **dict.fromkeys(("ComplexDouble", "c10::complex<double>"), 16),
 }
+# The rank before the number of a process.
+_RANK = re.compile(r"\[([^\]/]+)\] ")
 # Stands for the call of a row that several calls may have started.
 DOUBTFUL = -2
 _ANNOTATION = re.compile(r"[a-z]*ccl:")  # `nccl:all_reduce`
@@ -101,9 +103,10 @@ def read(
     have its id, and nothing tells which of them started it.
     """
     records = document.args(rows, _Work)
-    correlations = integers([whole(record.correlation) or None for record in records])
+    ids_of_rank = integers([whole(record.correlation) or None for record in records])
+    correlations = cast(pd.arrays.IntegerArray, ids_of_rank + id_offsets(document, rows))
     devices = [record.in_device if record.device is None else record.device for record in records]
-    device_names = _labels(devices, document.pid[rows], device)
+    device_names = _told_apart(_labels(devices, document.pid[rows], device), document.pid[rows])
     lanes = _labels([record.stream for record in records], document.tid[rows], lane)
     launch = _launches(document, (rows, correlations, device_names, lanes), calls, ids)
     name = names(document, rows)
@@ -150,6 +153,42 @@ def read(
         },
     )
     return table, launch
+
+
+def id_offsets(document: Document, rows: Rows) -> NDArray[np.int64]:
+    """What makes the correlation ids of the events `rows` unique over the ranks whose files a tool joined to one.
+
+    SGLang's puts the rank before the number of every process, that of a device included: `[TP01] 0`
+    (python/sglang/srt/utils/profile_merger.py).
+    """
+    numbers = {label: number for number, label in enumerate(rank_labels(document))}
+
+    def offset(process: str) -> int:
+        match = _RANK.match(process)
+        return numbers[match[1]] << 32 if match else 0
+
+    return by_label(document.pid[rows], offset, 0).astype(np.int64)
+
+
+def rank_labels(document: Document) -> list[str]:
+    """The ranks whose files a tool joined to this one, as it calls them, in the file's order."""
+    matches = map(_RANK.match, document.pid.categories)
+    return list(dict.fromkeys(match[1] for match in matches if match))
+
+
+def _told_apart(devices: pd.Categorical, processes: pd.Categorical) -> pd.Categorical:
+    """The names of `devices`, with the process before them where a joined file has one number for several: Kineto
+    gives the events of a device the process of its number, which such tools change, and mostly not the number."""
+    which, first = distinct(devices.codes, processes.codes)
+    pairs = [(str(devices[at]), str(processes[at])) for at in first.tolist()]
+    names = [name for name, _ in pairs]
+    labels = [
+        on_host((match[1] if (match := _RANK.match(process)) else f"process {process}"), name)
+        if names.count(name) > 1
+        else name
+        for name, process in pairs
+    ]
+    return categorical(labels, which)
 
 
 def _launches(
