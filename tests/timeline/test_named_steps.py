@@ -133,6 +133,14 @@ def test_the_hull_of_the_parts_of_a_step_is_the_step():
     ]
 
 
+def test_steps_at_the_edges_of_the_profile_that_lack_parts_are_cut():
+    parts = [(step, part) for step in range(7) for part in ("forward", "backward")][1:-1]
+    spans = [(f"step{step}/{part}", 10 * at, 10 * at + 9) for at, (step, part) in enumerate(parts)]
+    assert numbers(named(*spans)) == [None, 1, None, 2, None, 3, None, 4, None, 5, None, None]
+    # One that lacks parts between others is a step.
+    assert numbers(named(*spans[:3], *spans[4:])) == [None, 1, None, 2, 3, None, 4, None, 5, None, None]
+
+
 def test_a_part_that_holds_the_others_is_the_step():
     spans = named(
         *((f"step {step}{part}", 20 * step, 20 * step + end)

@@ -138,7 +138,8 @@ def _by_name(columns: _Spans) -> _StepSpans | None:
 
 def _hulls(columns: _Spans, place: Column, number: Column) -> _StepSpans | None:
     """From the first begin to the last end of neighbours of one number on a thread, of the spans at `place`, which
-    stand by thread and begin; None where a number comes back that is not a thread's first."""
+    stand by thread and begin; None where a number comes back that is not a thread's first. The first and last steps of
+    a thread that have fewer parts than most were cut by the profile, and are none."""
     thread, own = columns.thread[place], number[place]
     threads = np.append(True, np.diff(thread) != 0)
     heads = np.flatnonzero(threads | np.append(True, np.diff(own) != 0))
@@ -147,9 +148,26 @@ def _hulls(columns: _Spans, place: Column, number: Column) -> _StepSpans | None:
     again = np.append(False, np.diff(own) < 0) & ~threads & (own > least)
     if again.any():
         return None
-    return _StepSpans(
-        place[heads], own[heads], columns.start[place[heads]], np.maximum.reduceat(columns.end[place], heads)
-    )
+    end = np.maximum.reduceat(columns.end[place], heads)
+    size, of_step = np.diff(heads, append=len(place)), of_thread[heads]
+    whole = size >= _usual(size, of_step)
+    # What lacks parts between two whole steps is a step all the same.
+    first = np.full(of_thread[-1] + 1, len(heads))
+    np.minimum.at(first, of_step[whole], np.flatnonzero(whole))
+    last = np.full(of_thread[-1] + 1, -1)
+    np.maximum.at(last, of_step[whole], np.flatnonzero(whole))
+    inner = (np.arange(len(heads)) >= first[of_step]) & (np.arange(len(heads)) <= last[of_step])
+    heads, end = heads[inner], end[inner]
+    return _StepSpans(place[heads], own[heads], columns.start[place[heads]], end)
+
+
+def _usual(size: Column, group: Column) -> Column:
+    """The median of the sizes in each one's group, of an even number the smaller; the groups are 0, 1, 2, ... ."""
+    order = np.lexsort((size, group))
+    count = np.bincount(group)
+    middle = np.cumsum(count) - count + (count - 1) // 2
+    usual: Column = size[order][middle][group]
+    return usual
 
 
 def _recurring(columns: _Spans, kinds: Sequence[Recurring | None], kind: Recurring) -> _StepSpans | None:

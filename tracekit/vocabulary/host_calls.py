@@ -80,18 +80,20 @@ _OTHER = re.compile(r"\w+::BlockHostUntilReady|unknown synchroni.*", re.DOTALL)
 # admits so many programs to a device at a time (max_inflight_computations_semaphore in xla/pjrt).
 # Frames of Python: JAX writes `$threading.py:323 wait` and `$<built-in method acquire`, Kineto
 # `threading.py(323): wait` and `<built-in method acquire of _thread.lock object at 0x7f>`.
+# A future's `result` is concurrent.futures', of another thread or process (Lib/concurrent/futures/_base.py).
 # A string and a path are joined too: only threads and processes that are joined are waited for.
 _BLOCKING = "acquire|poll|select|sleep"
 _WAITING = re.compile(
     r"(?i)^(?!.*stream_?wait)(.*synchroni[sz]e|.*\bwait\b|.*await|.*block_?until_?ready|.*\btry_to_block\b|.*rendezvous"
     rf"|.*blockhostuntil|np\.asarray\(jax\.Array\)$|acquire semaphore$|\$.*\b({_BLOCKING})$"
     rf"|.*\.py\(\d+\): ({_BLOCKING})$|.*\b(threading|process|pool)\.py(:\d+|\(\d+\):) join$"
-    rf"|.*\bqueues?\.py(:\d+|\(\d+\):) (get|join)$|<built-in (method|function) ({_BLOCKING}|recv|accept)\b"
+    rf"|.*\bqueues?\.py(:\d+|\(\d+\):) (get|join)$|.*\b_base\.py(:\d+|\(\d+\):) result$"
+    rf"|<built-in (method|function) ({_BLOCKING}|recv|accept)\b"
     r"|<built-in method get of _queue)"
 )
 # Where XLA gets memory of a device, the runtime's call included (GpuExecutable::GenerateBufferAllocations in
 # xla/service/gpu/gpu_executable.cc, xla/stream_executor), and where the TPU client moves buffers together (libtpu).
-_ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|\w+::DefragmentMemory$")
+_ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|(\w+::)+DefragmentMemory$")
 # A step's annotation: PyTorch's (torch/profiler/profiler.py; its own tools let a blank stand before the number), after
 # its domain where NVTX has one, and that of JAX and TensorFlow, whose stats are part of its name.
 _STEP = re.compile(r"(?:^|:)ProfilerStep ?#(\d+)\Z|#(?:[^#]*,)?step_num=(\d+)(?:,[^#]*)?#\Z")
@@ -127,13 +129,17 @@ _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
         (Activity.LOADING, r"^Iterator::|^(MultiDevice)?IteratorGetNext\w*::|:(MultiDevice)?IteratorGetNext\w*$"),
         # TPU infeed: xla/tsl/profiler/utils/tf_op_utils.h (IsInfeedEnqueueOp).
         (Activity.LOADING, r"(^|:)InfeedEnqueue"),
-        # What people call it: TraceAnnotation("data_load"), record_function("## load_batch ##").
+        # What people call it: TraceAnnotation("data_load"), record_function("## load_batch ##"), `get_batch` and
+        # `batch-generator` (timers and functions of Megatron-LM's pretrain_gpt.py), MaxText's `load_next_batch`.
         (
             Activity.LOADING,
-            r"(?i)^\W*(\w+[ /.:])?(data[ _-]?load(er|ing)?|(next|load|fetch|read)[ _-]?(batch|data))\W*$",
+            r"(?i)^\W*(\w+[ /.:])?(data[ _-]?load(er|ing)?|((get|load|fetch|read)[ _-]?)?next[ _-]?batch"
+            r"|(next|load|fetch|read|get)[ _-]?(batch|data)|batch[ _-]generator)\W*$",
         ),
-        # Python's own frames in JAX's profile: `$dataloader.py:733 __next__`.
+        # Python's own frames in JAX's profile: `$dataloader.py:733 __next__`, and in PyTorch's:
+        # `torch/utils/data/dataloader.py(733): __next__`.
         (Activity.LOADING, r"(?i)^\$\w*data_?(loader|set|iterator)\w*\.py:\d+ __next__$"),
+        (Activity.LOADING, r"(?i)^(.*/)?\w*data_?(loader|set|iterator)\w*\.py\(\d+\): __next__$"),
     )
 )
 # A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
