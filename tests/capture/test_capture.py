@@ -204,15 +204,17 @@ def test_an_interrupted_script_cleans_up_and_leaves_its_trace_at_once(tmp_path, 
         tmp_path,
         "s.py",
         """
-        import sys, time
+        import os, sys, time
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"  # what is endless takes one core
         import jax, jax.numpy as jnp
         try:
-            x = jnp.ones((200, 200))
+            x = jnp.ones((500, 500))
             (x @ x).block_until_ready()
             if "endless" in sys.argv:
-                y = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] > 0, lambda y: y @ x / 200, x))(x)
+                y = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] > 0, lambda y: y @ x / 500, x))(x)
             print("ready", flush=True)
-            time.sleep(60)
+            for _ in range(600):  # a signal that comes just before a sleep does not end it
+                time.sleep(0.1)
         except (KeyboardInterrupt, SystemExit) as error:
             print([kind.__name__ for kind in type(error).__mro__ if kind in (KeyboardInterrupt, SystemExit)][0])
             raise
