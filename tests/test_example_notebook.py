@@ -8,14 +8,16 @@ import html
 import os
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
+# Looked for and not imported, which takes longer than reading the notebook.
+if not all(map(find_spec, ("nbclient", "ipykernel"))):
+    pytest.skip("needs nbclient and ipykernel (dependency group dev)", allow_module_level=True)
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "tracekit.ipynb"
 
@@ -23,6 +25,8 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "tracekit.ipynb"
 @cache
 def execute():
     """The notebook, run in its own directory by this interpreter on virtual CPU devices."""
+    import nbclient
+
     notebook = nbformat.read(NOTEBOOK, 4)
     place = {"metadata": {"path": str(NOTEBOOK.parent)}}
     client = nbclient.NotebookClient(notebook, timeout=300, coalesce_streams=True, resources=place)

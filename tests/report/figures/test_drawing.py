@@ -3,6 +3,7 @@
 import itertools
 import re
 import zlib
+from functools import cache
 from xml.etree import ElementTree
 
 import matplotlib
@@ -29,8 +30,13 @@ SELECTION = select(
         spans(*[(name, 25 * i, 25 * i + 25) for i, name in enumerate(NAMES)]),
     )
 )
-DRAWINGS = {name: draw(SELECTION, name, width=8) for name in FIGURES}
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+@cache
+def drawing_of(name):
+    """The figure of that name of the selection; the tests share it."""
+    return draw(SELECTION, name, width=8)
 
 
 def many_intervals():
@@ -53,10 +59,10 @@ def test_pixels_are_what_the_inches_say_and_a_narrow_figure_is_as_fine():
 
 @pytest.mark.parametrize("what", FIGURES)
 def test_an_svg_holds_every_word_as_text_and_no_pixels(what):
-    svg = DRAWINGS[what].encoded("svg")
+    svg = drawing_of(what).encoded("svg")
     root = ElementTree.fromstring(svg)
     texts = [" ".join("".join(node.itertext()).split()) for node in root.iter(f"{SVG}text")]
-    expected = [word for word in words(DRAWINGS[what]) if word]
+    expected = [word for word in words(drawing_of(what)) if word]
     assert [word for word in expected if " ".join(word.split()) not in texts] == []
     assert not {f"{SVG}image", f"{SVG}script"} & {node.tag for node in root.iter()}
     assert b"<script" not in svg
@@ -64,14 +70,14 @@ def test_an_svg_holds_every_word_as_text_and_no_pixels(what):
 
 
 def test_hostile_names_are_words_in_an_svg():
-    texts = "".join(ElementTree.fromstring(DRAWINGS["partition"].encoded("svg")).itertext())
+    texts = "".join(ElementTree.fromstring(drawing_of("partition").encoded("svg")).itertext())
     assert all(name in texts for name in ("$\\frac{a$_{x}/gpu:0", "</svg><script>"))
     assert "□ □[31m □/gpu:2" in texts
     assert "1.23456789 %/gpu:3" in texts
 
 
 def test_a_pdf_embeds_its_fonts_and_holds_no_pixels():
-    pdf = DRAWINGS["gantt"].encoded("pdf")
+    pdf = drawing_of("gantt").encoded("pdf")
     assert pdf.startswith(b"%PDF-")
     assert b"/FontFile2" in pdf
     assert b"DejaVuSans" in pdf
@@ -103,7 +109,7 @@ def test_vectors_of_many_intervals_are_small():
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
 def test_the_same_trace_gives_the_same_bytes_whatever_the_users_style_is(kind):
-    first = DRAWINGS["concurrency"].encoded(kind)
+    first = drawing_of("concurrency").encoded(kind)
     style = {
         "savefig.bbox": "tight",
         "savefig.dpi": 30,
@@ -119,19 +125,19 @@ def test_the_same_trace_gives_the_same_bytes_whatever_the_users_style_is(kind):
 
 
 def test_a_figure_shows_itself_in_a_notebook_and_leaves_pyplot_alone():
-    assert DRAWINGS["overlap"]._repr_png_() == DRAWINGS["overlap"].encoded("png")
+    assert drawing_of("overlap")._repr_png_() == drawing_of("overlap").encoded("png")
     assert matplotlib.pyplot.get_fignums() == []
 
 
 def test_save_writes_what_the_suffix_says_and_nothing_else(tmp_path):
     for kind in ("PNG", "svg"):
-        DRAWINGS["overlap"].save(tmp_path / f"a.{kind}")
-        assert (tmp_path / f"a.{kind}").read_bytes() == DRAWINGS["overlap"].encoded(kind.lower())
+        drawing_of("overlap").save(tmp_path / f"a.{kind}")
+        assert (tmp_path / f"a.{kind}").read_bytes() == drawing_of("overlap").encoded(kind.lower())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.PNG", "a.svg"]
     with pytest.raises(
         TracekitError, match=r"cannot be written as a\.gif: name a file that ends in \.png, \.svg or \.pdf"
     ):
-        DRAWINGS["overlap"].save(tmp_path / "a.gif")
+        drawing_of("overlap").save(tmp_path / "a.gif")
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
@@ -141,9 +147,9 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
         file.write(b"half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(DRAWINGS["overlap"], "savefig", broken)
+    monkeypatch.setattr(drawing_of("overlap"), "savefig", broken)
     with pytest.raises(OSError, match="disk full"):
-        DRAWINGS["overlap"].save(tmp_path / "a.png")
+        drawing_of("overlap").save(tmp_path / "a.png")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.png", "old")]
 
 
