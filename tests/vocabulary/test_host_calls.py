@@ -7,6 +7,7 @@ from tracekit.vocabulary.host_calls import (
     SyncCall,
     activity_of,
     allocates,
+    asks_if_done,
     calls_program,
     copies_synchronously,
     executes,
@@ -17,6 +18,7 @@ from tracekit.vocabulary.host_calls import (
     rendezvous_collective,
     says_waiting,
     serves_cpu_ops,
+    stands_aside,
     step_number,
     sync_call,
 )
@@ -280,9 +282,30 @@ def test_events_that_only_serve_the_ops_of_a_cpu_are_known():
         ("cudaEventRecord_v3020", True),
         ("cuEventRecord", True),
         ("cudaEventRecordWithFlags_ptsz", True),
+        ("hipEventRecord", True),
         ("cudaEventRecordAll", False),
         ("cudaEventQuery", False),
     ],
 )
 def test_calls_that_record_an_event_are_known_with_any_version(name, records):
     assert records_event(name) == records
+
+
+@pytest.mark.parametrize(
+    ("name", "asks", "is_aside"),
+    [
+        ("cudaEventQuery", True, False),
+        ("cudaStreamQuery_v3020", True, False),
+        ("cuEventQuery", True, False),
+        ("hipStreamQuery", True, False),
+        ("cudaEventQueryLater", False, False),
+        ("cudaEventSynchronize", False, False),
+        ("hipGetDevice", False, True),
+        ("cudaSetDevice_v3020", False, True),
+        ("hipPeekAtLastError", False, True),
+        ("cudaGetDeviceProperties", False, False),
+        ("cudaLaunchKernel", False, False),
+    ],
+)
+def test_calls_that_only_ask_whether_work_is_done_and_those_beside_them_are_known(name, asks, is_aside):
+    assert (asks_if_done(name), stands_aside(name)) == (asks, is_aside)

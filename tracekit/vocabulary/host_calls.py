@@ -55,7 +55,7 @@ _JITTED = re.compile(r"PjitFunction\((.*)\)")
 _EXECUTION = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Portable)?( \(.*\))?")
 # `all reduce RendezvousKey{…}` (xla/backends/cpu/collectives/in_process_communicator.cc).
 _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
-_EVENT_RECORD = re.compile(r"(?:cuda|cu)EventRecord(?:WithFlags)?(?![A-Za-z])")
+_EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 
 from tests.graph_traces import graph_of, trace
-from tracekit.analysis.critical_path.graph import Dependency, Graph
+from tracekit.analysis.critical_path.graph import Dependency, Graph, graph
 from tracekit.columns import concat
 from tracekit.timeline.rows import rows
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
 
 
@@ -180,6 +181,25 @@ def test_a_wait_for_work_that_ended_later_is_dropped_and_its_length_proves_nothi
     dag = graph_of_wait(60 * 10**6, 40 * 10**6)
     assert edge_counts(dag)[Dependency.THREAD_WAIT] == (0, 1)
     assert (dag.start[1], dag.end[1], dag.blank_waits) == (40 * 10**6, 40 * 10**6, 1)
+
+
+def test_inside_windows_only_the_waits_count_that_begin_there():
+    us = 10**6
+    rounds = [0, 1000, 2000]
+    events = [("gpu:0", "a", "compute", (at + 2) * us, (at + 90) * us, {"correlation_id": at}) for at in rounds]
+    launches = [("t", at * us, (at + 1) * us, at) for at in rounds]
+    # The second wait is for its row, the others end before.
+    syncs = [
+        ("t", (at + 5) * us, (at + (95 if at == 1000 else 60)) * us, None, None, "gpu:0", "a", (at + 5) * us)
+        for at in rounds
+    ]
+    timeline = timeline_of(trace(events, launches, syncs=syncs))
+    windows = [None, (0, 3000), (900, 3000), (900, 1500)]
+    counts = [
+        graph(timeline if window is None else timeline.inside((window[0] * us, window[1] * us))).blank_waits
+        for window in windows
+    ]
+    assert counts == [2, 2, 1, 0]
 
 
 def test_work_that_ended_by_its_own_clock_a_little_after_a_wait_for_it_ended_with_it():

@@ -22,7 +22,7 @@ from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.syncs import CLOCKS_PS
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, begins_inside
 
 Column = NDArray[np.int64]
 
@@ -88,9 +88,10 @@ class Graph:
     where others are not in the trace: then a still later one may have held them up.
 
     `order` (N,): the nodes in an order in which each stands behind all that it waits for. `edges` (EDGE_COLUMNS) counts
-    what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits of
-    which the trace does not tell what for. `pair` (k,): the row of each done; `returned` (r,): the launch of each
-    return. `flow` (c + w + r,): the flow of threads of each node of the host, and `host_times` what each flow did.
+    what is proven, by sort, and what was dropped because the times contradict it. `blank_waits` counts the waits in
+    the windows of which the trace does not tell what for. `pair` (k,): the row of each done; `returned` (r,): the
+    launch of each return. `flow` (c + w + r,): the flow of threads of each node of the host, and `host_times` what each
+    flow did.
     """
 
     first: Column
@@ -172,7 +173,8 @@ def graph(timeline: Timeline) -> Graph:
     kind[first[3] :] = np.append(rows.kind, rows.kind[queues.pair])
     clocks, clock = _clocks(sources)
     clock[: len(host.blank)][host.blank] = -1  # nothing waits for what is out of the order
-    blank_waits = int((host.blank[: first[1]] & ~host.repeated).sum()) + int((~has_end).sum())
+    is_blank = np.append(host.blank[: first[1]] & ~host.repeated, ~has_end)
+    blank_waits = int((is_blank & _begin_inside(sources, host.start)).sum()) if is_blank.any() else 0
     return Graph(
         first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, extra_first, extra, instance,
         gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
@@ -204,6 +206,16 @@ def _sources(timeline: Timeline) -> _Sources:
     returns = np.flatnonzero(host.awaited_row >= 0)
     first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
     return _Sources(timeline, queues, host, waiting, returns, first)
+
+
+def _begin_inside(sources: _Sources, start: Column) -> NDArray[np.bool_]:
+    """Which of the launches and waits, with these starts, begin in the windows that count."""
+    timeline = sources.timeline
+    if timeline.windows is None:
+        return np.ones(len(start), bool)
+    trace, clock_of = timeline.trace, timeline.clock_of_host
+    hosts = pd.concat([trace.launches["host"].astype(object), trace.syncs["host"].astype(object).iloc[sources.waiting]])
+    return begins_inside(start, hosts.map(clock_of).to_numpy(object), timeline.unions.windows)
 
 
 def _times(sources: _Sources) -> tuple[Column, Column]:
