@@ -83,6 +83,14 @@ def test_of_names_that_count_the_outermost_does_but_no_epoch():
     assert numbers(named(*epochs)) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("outer", ["Epoch {}", "Epoch [{}/10]", "fold_{}"])
+def test_a_name_may_count_anew_in_each_epoch(outer):
+    samples = [(f"sample {number % 2}", 10 * number, 10 * number + 9) for number in range(6)]
+    epochs = [(outer.format(number), 20 * number, 20 * number + 19) for number in range(3)]
+    assert numbers(named(*samples, *epochs)) == [0, 1] * 3 + [None] * 3
+    assert numbers(named(*samples)) == [None] * 6
+
+
 def test_a_name_counts_only_if_most_work_is_launched_in_it():
     short = [(f"save {place}", 20 * place + 12, 20 * place + 16) for place in range(3)]
     assert numbers(named(*short)) == [None] * 3

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import distinct
 from tracekit.timeline.rows import Rows
-from tracekit.vocabulary.step_names import Recurring, counters, is_epoch, recurring, step_name
+from tracekit.vocabulary.step_names import Recurring, counters, is_epoch, numbers_epoch, recurring, step_name
 
 _THREAD = ("host", "process", "thread")
 # A name counts if it does so at least so often on a thread; one that a library uses, a time less.
@@ -83,14 +83,14 @@ def step_spans(rows: Rows, spans: pd.DataFrame, launches: pd.DataFrame) -> pd.Da
     """`spans` (SPAN_COLUMNS) with the step of those that are one by their name; unchanged where any has one already.
 
     The first of these that the spans have tells: names that say so (`step 3`, `iteration 3`, `epoch 1 step 3`); those
-    of the parts of a step (`step 3/forward`), whose hull is the step and the span of the first; a name without a
-    number that libraries and programs give to each step (`train_step`, `run_training_batch`), in whose spans most of
-    the work is launched. Or else, unless the profiler grouped the rows by steps: the one name that counts, three or
-    more spans beside each other on a thread which are called alike but for a number that grows by always the same, and
-    may begin again where a number before it grows; half of the work is launched in them. Of several such names the one
-    counts that takes most time, as the outermost does, and one of epochs only alone. Or else what comes at the end of
-    a step, as an optimizer, or at its begin, as a forward pass: a step is then what lies between the ends, or the
-    begins, of two of its thread; half of the work must lie there too.
+    of the parts of a step (`step 3/forward`), whose hull is the step and the span of the first; a name without a number
+    that libraries and programs give to each step (`train_step`, `run_training_batch`), in whose spans most of the work
+    is launched. Or else, unless the profiler grouped the rows by steps: the one name that counts, three or more spans
+    beside each other on a thread which are called alike but for a number that grows by always the same, and may begin
+    again where a number before it grows or a pass over the data begins; half of the work is launched in them. Of
+    several such names the one counts that takes most time, as the outermost does, and one of epochs only alone. Or else
+    what comes at the end of a step, as an optimizer, or at its begin, as a forward pass: a step is then what lies
+    between the ends, or the begins, of two of its thread; half of the work must lie there too.
     """
     if spans["step"].notna().any() or spans.empty:
         return spans
@@ -244,7 +244,7 @@ def _by_counter(columns: _Spans) -> _StepSpans | None:
     template, thread = template_of[place], columns.thread[place]
     heads = np.flatnonzero(np.append(True, (np.diff(template) != 0) | (np.diff(thread) != 0)))
     start, end = columns.start[place], columns.end[place]
-    counter = _counters(figures[columns.code[place]], heads)
+    counter = _counters(figures[columns.code[place]], _epochs(columns, place), heads)
     beside = start >= np.append(0, end[:-1])
     beside[heads] = True
     counter = np.where(np.logical_and.reduceat(beside, heads), counter, -1)
@@ -260,16 +260,29 @@ def _by_counter(columns: _Spans) -> _StepSpans | None:
     return None
 
 
-def _counters(figures: NDArray[np.int64], heads: Column) -> Column:
+def _epochs(columns: _Spans, place: Column) -> Column:
+    """How many spans of a pass over the data began before each span on its thread, or with it; (len(place),)."""
+    are_epochs = np.array([*(numbers_epoch(name) for name in columns.names), False], bool)[columns.code]
+    number = np.zeros(len(place), np.int64)
+    for thread in np.unique(columns.thread[are_epochs]).tolist():
+        begins = np.sort(columns.start[are_epochs & (columns.thread == thread)])
+        mine = columns.thread[place] == thread
+        number[mine] = np.searchsorted(begins, columns.start[place[mine]], side="right")
+    return number
+
+
+def _counters(figures: NDArray[np.int64], epoch: Column, heads: Column) -> Column:
     """Which of the figures (n, k) of each group counts, -1 for none or several; the groups begin at `heads` (g,).
 
-    One counts that grows by the same from each to the next, and is no larger than before only where another grows.
+    One counts that grows by the same from each to the next, and is no larger than before only where another, or the
+    number of the `epoch` (n,), grows.
     """
     size = np.diff(heads, append=len(figures))
     growth = np.diff(figures, axis=0, prepend=figures[:1])
     stride = np.repeat(growth[np.minimum(heads + 1, len(figures) - 1)], size, axis=0)
     goes_on = (growth == stride) & (stride > 0)
     others_grow = (growth > 0).sum(axis=1, keepdims=True) > (growth > 0)
+    others_grow |= np.diff(epoch, prepend=epoch[:1])[:, None] > 0
     begins_again = (growth <= 0) & others_grow & (stride > 0)
     is_next = goes_on | begins_again
     is_next[heads] = True

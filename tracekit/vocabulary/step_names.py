@@ -198,6 +198,11 @@ def is_epoch(template: str) -> bool:
     return bool(_EPOCH.search(template)) and named_step(template.replace("#", "1")) is None
 
 
+def numbers_epoch(name: str) -> bool:
+    """Whether a span of this name is of a whole pass over the data, by its number: `epoch 3`, `Epoch [3/10]`."""
+    return bool(_EPOCH.search(name)) and bool(_NUMBER.search(name)) and is_epoch(_NUMBER.sub("#", name))
+
+
 def series(name: str) -> str:
     """What the steps of a run have in common in their names: `ProfilerStep#3`, `train#step_num=3#`, `step_3`, `Step 14`
     `epoch 3 step 4` and `global_step_4_epoch_1` without their numbers."""
