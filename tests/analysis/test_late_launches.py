@@ -52,7 +52,8 @@ def test_a_host_that_waited_when_the_device_fell_idle_could_not_launch_ahead():
 
 
 def test_a_wait_that_began_later_or_of_another_thread_held_up_nothing():
-    assert parts(launched=(-9, 990), spans=host_spans(("block_until_ready", 120 * US, 300 * US))) == (0, 0, 890)
+    # What it waited for is not known, so that much of the idle time is not host-bound at all.
+    assert parts(launched=(-9, 990), spans=host_spans(("block_until_ready", 120 * US, 300 * US))) == (0, 0, 890 - 180)
     other = host_spans(("block_until_ready", 20 * US, 104 * US, "other"))
     assert parts(launched=(-9, 990), spans=other) == (0, 0, 890)
 

@@ -77,15 +77,15 @@ def test_the_causes_sum_to_the_gaps_and_the_sections_are_made(case):
         assert inner["interval"].nunique() == len(gaps)
         gap_starts = {int(rows.at[after]): start for start, _, _, after in gaps}
         assert set(inner["next"]) == set(gap_starts)
-        # Nothing is host-bound after the launch, and all before it is the host's part.
+        # Nothing is host-bound after the launch, and all before it is the host's part, unless its thread was in a wait.
         part = sum(
             min(max(int(call_starts[launch[after]]), start), end) - start
             for start, end, before, after in gaps
             if launch[after] >= 0 and launch[after] != launch[before]
         )
-        hosts_pieces = inner[inner["cause"].isin(HOSTS_PART) | inner["cause"].str.startswith("waiting")]
+        late = inner[inner["cause"].str.startswith("waiting") | (inner["cause"] == "unexplained")]
+        hosts_pieces = inner[inner["cause"].isin(HOSTS_PART) | inner.index.isin(late.index)]
         length = int((hosts_pieces["end_ps"] - hosts_pieces["start_ps"]).sum())
-        late = inner[inner["cause"].str.startswith("waiting")]
         assert length >= part >= length - int((late["end_ps"] - late["start_ps"]).sum())
     for section in (idle_section.section(idle_result), launches_section.section(launch_result)):
         assert bool(section.lacking) != bool(section.sentences)

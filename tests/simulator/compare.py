@@ -266,7 +266,8 @@ def _cause(truth: Truth, stretch: Idle, piece: Piece) -> tuple[str, set[str]]:
         return "sync wake", {str(Cause.HOST), str(Cause.COPY)}
     if piece.part == Part.CALL:
         launches = len(stretch.pieces) > 1 and stretch.pieces[1] == piece
-        return ("launching call", {str(Cause.LATENCY)}) if launches else (str(Cause.HOST), {str(Cause.HOST)})
+        launching = "launching call", {str(Cause.LATENCY), str(Cause.CALL)}
+        return launching if launches else (str(Cause.HOST), {str(Cause.HOST)})
     if activity.loads and not piece.is_lag:
         return str(Cause.INPUT), {str(Cause.INPUT)} if truth.job.reads_named else {str(Cause.HOST)}
     return str(Cause.HOST), {str(Cause.HOST)}

@@ -11,8 +11,9 @@ from tracekit import intervals as iv
 from tracekit.columns import distinct
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE
+from tracekit.timeline.syncs import BRIEF_PS, CLOCKS_PS, WAKE_PS
 from tracekit.timeline.timeline import Timeline
-from tracekit.vocabulary.host_calls import Activity, activity_of, calls_program
+from tracekit.vocabulary.host_calls import Activity, activity_of, calls_program, says_waiting
 from tracekit.vocabulary.kinds import Kind
 
 # Host, process ("" where it is not told) and name of a thread.
@@ -22,11 +23,13 @@ Thread = tuple[str, str, str]
 @dataclass(frozen=True)
 class HostActivity:
     """What the host's threads did while devices stood idle: the `times` of each activity by thread, which thread calls
-    a host's programs, and when each thread was `blocked` for a device (`blocked_times`)."""
+    a host's programs, when each thread was `blocked` for a device (`blocked_times`), and when it was in a wait of which
+    it is not known what for (`unknown`)."""
 
     times: Mapping[Thread, Mapping[Activity, Intervals]]
     dispatchers: Mapping[str, Thread]
     blocked: Mapping[int, Mapping[Thread, tuple[Intervals, Intervals]]]
+    unknown: Mapping[Thread, Intervals]
 
 
 def host_activity(timeline: Timeline) -> HostActivity:
@@ -37,7 +40,87 @@ def host_activity(timeline: Timeline) -> HostActivity:
     blocked = {
         device: blocked_times(timeline, device, copies) for device, is_placed in enumerate(rows.placed) if is_placed
     }
-    return HostActivity(activity_times(trace.spans), dispatchers(trace.spans), blocked)
+    unknown = unknown_waits(timeline)
+    tables = (trace.launches, unknown.launches), (trace.syncs, unknown.syncs), (timeline.spans, unknown.spans)
+    times: dict[Thread, list[Intervals]] = {}
+    for table, (places, until) in tables:
+        waits = iv.intervals(table["start_ps"].to_numpy()[places], until)
+        for thread, own in _places_by_thread(table, places).items():
+            times.setdefault(thread, []).append(waits[own])
+    return HostActivity(
+        activity_times(trace.spans),
+        dispatchers(trace.spans),
+        blocked,
+        {thread: iv.union(*waits) for thread, waits in times.items()},
+    )
+
+
+# Places in a frame, and until when each of these waits may have been for something unknown, in ps; both (k,).
+Waits = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class UnknownWaits:
+    """The waits of threads of which the trace does not tell what for: `launches`, `syncs` and `spans`."""
+
+    launches: Waits
+    syncs: Waits
+    spans: Waits
+
+
+def unknown_waits(timeline: Timeline) -> UnknownWaits:
+    """The waits of which it is not known what for.
+
+    A span whose name says that it waits is none if its thread was in a wait inside of it that is known, or one so brief
+    that it waited for nothing; nor is a call that is among the waits too. Where such a span ended promptly
+    after a row of a device of its host, the time since is the thread's, whatever it waited for.
+    """
+    rows, trace, awaited = timeline.rows, timeline.trace, timeline.syncs.awaited
+    sync_start, sync_end = (trace.syncs[edge].to_numpy() for edge in ("start_ps", "end_ps"))
+    of_thread = trace.syncs["device"].isna().to_numpy(bool)
+    ends_in_time = np.append(rows.end, 0)[awaited] - CLOCKS_PS <= sync_end
+    known = (awaited >= 0) & ends_in_time | (sync_end - sync_start <= BRIEF_PS)
+    calls = np.flatnonzero(_says_waiting(trace.launches))
+    calls = calls[~np.isin(trace.launches["start_ps"].to_numpy()[calls], sync_start)]
+    calls = calls[~np.isin(calls, timeline.launch)] if len(calls) else calls
+    spans = timeline.spans
+    mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
+    waiting = np.flatnonzero(_says_waiting(spans) & ~mark)
+    times = _by_thread(trace.syncs, np.flatnonzero(of_thread & known), merges=False)
+    is_unknown = np.ones(len(waiting), bool)
+    for thread, places in _places_by_thread(spans, waiting).items():
+        starts = np.sort(times.get(thread, iv.EMPTY)[:, 0])
+        edges = (np.searchsorted(starts, spans[edge].to_numpy()[waiting[places]]) for edge in ("start_ps", "end_ps"))
+        first, last = edges
+        is_unknown[places] = first == last
+
+    def until_awake(table: pd.DataFrame, places: NDArray[np.int64]) -> Waits:
+        start, end = (table[edge].to_numpy()[places] for edge in ("start_ps", "end_ps"))
+        codes, names = table["host"].cat.codes.to_numpy()[places], table["host"].cat.categories
+        awake = end.copy()
+        for code in np.unique(codes).tolist():
+            own = np.flatnonzero(codes == code)
+            devices = [device for device, host in enumerate(rows.hosts) if host == names[code]]
+            row_ends = np.sort(np.concatenate([*(rows.end[rows.of(device)] for device in devices), [2**62]]))
+            last = row_ends[np.searchsorted(row_ends, end[own], side="right") - 1]
+            is_prompt = (last <= end[own]) & (end[own] - last <= WAKE_PS) & (last > start[own])
+            awake[own] = np.where(is_prompt, last, end[own])
+        return places, awake
+
+    return UnknownWaits(
+        (calls, trace.launches["end_ps"].to_numpy()[calls]),
+        (np.flatnonzero(of_thread & ~known), sync_end[of_thread & ~known]),
+        until_awake(spans, waiting[is_unknown]),
+    )
+
+
+def _says_waiting(table: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether the name of each row says that its thread waited."""
+    is_waiting = np.array([*(says_waiting(str(name)) for name in table["name"].cat.categories), False])
+    if not is_waiting.any():
+        return np.zeros(len(table), bool)
+    waits: NDArray[np.bool_] = is_waiting[table["name"].cat.codes.to_numpy()]
+    return waits
 
 
 def activity_times(spans: pd.DataFrame) -> Mapping[Thread, Mapping[Activity, Intervals]]:
@@ -99,16 +182,21 @@ def _of_host(calls: pd.DataFrame, places: NDArray[np.int64], host: str) -> Mappi
     return _by_thread(calls, places)
 
 
-def _by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Thread, Intervals]:
-    """The times of the rows `places` of a frame, merged, by thread."""
+def _by_thread(table: pd.DataFrame, places: NDArray[np.int64], merges: bool = True) -> dict[Thread, Intervals]:
+    """The times of the rows `places` of a frame by thread, merged if it `merges`."""
+    spans = iv.intervals(table["start_ps"].to_numpy()[places], table["end_ps"].to_numpy()[places])
+    by_thread = _places_by_thread(table, places)
+    return {thread: iv.union(spans[own]) if merges else spans[own] for thread, own in by_thread.items()}
+
+
+def _places_by_thread(table: pd.DataFrame, places: NDArray[np.int64]) -> dict[Thread, NDArray[np.int64]]:
+    """Which of the rows `places` of a frame are of each thread, as places in `places`."""
     if len(places) == 0:
         return {}
     key, first = distinct(*(table[column].cat.codes.to_numpy()[places] for column in ("host", "process", "thread")))
     order = np.argsort(key, kind="stable")
     heads = np.flatnonzero(np.append(True, np.diff(key[order]) != 0))
-    spans = iv.intervals(*(table[edge].to_numpy()[places[order]] for edge in ("start_ps", "end_ps")))
-    times = [iv.union(part) for part in np.split(spans, heads[1:])]
-    return dict(zip(threads_of(table, places[first]), times, strict=True))
+    return dict(zip(threads_of(table, places[first]), np.split(order, heads[1:]), strict=True))
 
 
 def threads_of(table: pd.DataFrame, places: NDArray[np.int64]) -> list[Thread]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.host_activity import HostActivity, Thread, host_activity, threads_of
+from tracekit.analysis.host_times import PROMPT_PS, slow_call_ps
 from tracekit.columns import distinct, frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import CODE, Rows
@@ -59,6 +60,7 @@ class Cause(StrEnum):
     COMPILING = "compiling"
     COPY = "waiting for a copy"
     OTHERS = "waiting for a collective or another device"
+    CALL = "slow launch call"
     LATENCY = "launch latency"
     QUEUED = "between queued work"
     INSIDE = "inside a program"
@@ -75,10 +77,8 @@ _ACTIVITIES = {
     Cause.INPUT: (Activity.LOADING,),
 }
 
-# Work that was ready starts within this time: on V100, A100 and H100 the largest delay between a launch call's return
-# and a start on an idle device was 15.2 us in 15,969 launches, and NVIDIA shows about 20 us from the call's begin:
-# https://developer.nvidia.com/blog/understanding-the-visualization-of-overhead-and-latency-in-nsight-systems/
-PROMPT_PS = 20_000_000
+# A gap before work that was ready is no longer than this.
+QUEUE_GAP_PS = 10_000_000
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,7 +169,7 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     """The idle time between a device's first start and last end; a piece's label indexes CAUSES.
 
     Each interval is what was before the next launch (the host's part), then a proven wait of the launched work, then
-    the rest; parts that are empty vanish.
+    the time in the call if that was slow, then the rest; parts that are empty vanish.
     """
     rows, launch, calls = timeline.rows, timeline.launch, timeline.trace.launches
     before, after = timeline.gaps(device)
@@ -184,18 +184,24 @@ def causes(timeline: Timeline, host: HostActivity, device: int) -> Pieces:
     )
     launch_moment = np.clip(call_start, start, end)
     wait_end, wait_cause = _waits(timeline, device, (before, after), launch_moment)
+    slow_ps = np.where(end - start > QUEUE_GAP_PS, slow_call_ps(call_start, call_end, end), 0)
+    call_moment = np.where(has_launch & (slow_ps > 0), np.maximum(call_start + slow_ps, wait_end), wait_end)
     rest_cause = np.full(len(after), CAUSE_CODE[Cause.UNEXPLAINED], np.int8)
     rest_cause[in_one_program] = CAUSE_CODE[Cause.INSIDE]
-    rest_cause[has_launch & (end - wait_end <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
+    rest_cause[has_launch & (end - call_moment <= PROMPT_PS)] = CAUSE_CODE[Cause.QUEUED]
     # What had been launched before its device stood idle waited for its turn, however short ago that was.
     rest_cause[has_launch & (end - call_end <= PROMPT_PS) & (call_end > start)] = CAUSE_CODE[Cause.LATENCY]
-    hosts = np.full(len(after), CAUSE_CODE[Cause.HOST], np.int8)
+    hosts, calling = (np.full(len(after), CAUSE_CODE[cause], np.int8) for cause in (Cause.HOST, Cause.CALL))
     begins, ends, labels = (
-        np.column_stack(three).ravel()
-        for three in ((start, launch_moment, wait_end), (launch_moment, wait_end, end), (hosts, wait_cause, rest_cause))
+        np.column_stack(four).ravel()
+        for four in (
+            (start, launch_moment, wait_end, call_moment),
+            (launch_moment, wait_end, call_moment, end),
+            (hosts, wait_cause, calling, rest_cause),
+        )
     )
     nonempty = np.flatnonzero(ends > begins)
-    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 3], nonempty // 3)
+    pieces = Pieces(begins[nonempty], ends[nonempty], labels[nonempty], after[nonempty // 4], nonempty // 4)
     return _refine(timeline, host, device, pieces)
 
 
@@ -318,7 +324,8 @@ def _claims(activity: HostActivity, host: str, device: int, thread: Thread) -> l
             for cause, kinds in _ACTIVITIES.items()
         ),
     ]
-    return [(cause, times) for cause, times in claims if len(times)]
+    unknown = iv.union(*(activity.unknown.get(name, iv.EMPTY) for name in threads))
+    return [(cause, times) for cause, times in (*claims, (Cause.UNEXPLAINED, unknown)) if len(times)]
 
 
 def _with_edges(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Pieces:

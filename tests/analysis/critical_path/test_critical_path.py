@@ -23,7 +23,7 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
         ("host work", 3 + 9),
         ("collective transfer", 10.0),
         ("memcpy", 8.0),
-        ("unexplained", 2 + 2),
+        ("launch latency", 2 + 2),
         ("host launch", 2.0),
         ("host, nothing recorded", 2.0),
     ]
@@ -31,18 +31,18 @@ def test_the_path_of_a_step_goes_through_the_late_peer_and_the_host_that_waited(
     assert [(*row[:3], row[3] / US, row[4] / US) for row in pieces] == [
         ("host launch", "t", "call", 0, 2),
         ("host, nothing recorded", "t", "between call and call", 2, 4),
-        ("unexplained", "gpu:1", "before gemm", 4, 6),
+        ("launch latency", "gpu:1", "gemm", 4, 6),
         ("compute", "gpu:1", "gemm", 6, 46),
         ("collective transfer", "gpu:1", "all-reduce", 46, 56),
         ("compute", "gpu:1", "update", 56, 60),
         ("memcpy", "gpu:1", "copy", 60, 68),
         ("host work", "t", "wait", 68, 71),
         ("host work", "t", "until call", 71, 80),
-        ("unexplained", "gpu:1", "between copy and last", 80, 82),
+        ("launch latency", "gpu:1", "last", 80, 82),
         ("compute", "gpu:1", "last", 82, 87),
     ]
     (step,) = critical_path.steps.to_dict("records")
-    assert (step["wall_ps"], step["unexplained_ps"]) == (87 * US, 4 * US)
+    assert (step["wall_ps"], step["unexplained_ps"]) == (87 * US, 0)
     assert step["example"] == "median"
 
 
@@ -274,12 +274,12 @@ def test_a_frame_around_a_silent_wait_is_no_proof_of_work(next_us, host_work_us)
     ("last_call", "spans", "parts"),
     [
         # Its work ended at 50, the thread went on at 58: 8 us nobody knows of, and 2 of the launch.
-        (58, [], {"compute": 45 + 20, "host, nothing recorded": 8, "unexplained": 2}),
+        (58, [], {"compute": 45 + 20, "host, nothing recorded": 8, "launch latency": 2}),
         # Since 53 it is known to have worked.
         (
             58,
             [("t", 53 * US, 58 * US)],
-            {"compute": 45 + 20, "host work": 5, "host, nothing recorded": 3, "unexplained": 2},
+            {"compute": 45 + 20, "host work": 5, "host, nothing recorded": 3, "launch latency": 2},
         ),
         # It stood still for 6 us only: that is no wait.
         (10, [], {"compute": 45 + 20, "queue gap": 10}),

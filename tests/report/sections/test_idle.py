@@ -23,7 +23,8 @@ def test_the_idlest_device_comes_first_with_what_most_of_it_was():
         [
             ["host-bound", "1", "850.0 µs", "70.8 %"],
             ["after last work", "1", "300.0 µs", "25.0 %"],
-            ["launch latency", "1", "50.00 µs", "4.2 %"],
+            ["slow launch call", "1", "40.00 µs", "3.3 %"],
+            ["launch latency", "1", "10.00 µs", "0.8 %"],
         ],
     )
     assert devices[2] == [

@@ -16,12 +16,13 @@ from tracekit.analysis.critical_path.dependencies import (
     resume_edges,
 )
 from tracekit.analysis.critical_path.host import STANDSTILL_PS, Calls, calls
-from tracekit.analysis.host_times import HostTimes
+from tracekit.analysis.host_activity import unknown_waits
+from tracekit.analysis.host_times import HostTimes, slow_call_ps
 from tracekit.columns import frame
 from tracekit.jit import loop
 from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.syncs import CLOCKS_PS
+from tracekit.timeline.syncs import BRIEF_PS, CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
 
 Column = NDArray[np.int64]
@@ -30,9 +31,6 @@ Column = NDArray[np.int64]
 CALL, WORK = len(CODE), len(CODE) + 1
 # From so many rows that found their device idle on, the shortest delay of them is taken for its launch latency.
 LATENCY_FROM_ROWS = 10
-# A synchronising call that has nothing to wait for returns within this time: 24 cudaEventSynchronize on an A100 took 2
-# to 4 us, of 80 cudaStreamSynchronize on V100 the shortest 5 (PyTorch's profiles).
-BRIEF_PS = 5_000_000
 EDGE_COLUMNS = {"edge": "str", "edges": "int64", "dropped": "int64"}
 
 
@@ -80,8 +78,9 @@ class Graph:
 
     `predecessor` (N,): what its queue or thread had to end before it; `lag_ps` (N,): the host's work between, or,
     negative, its lead; without a predecessor the host's work since the trace began. `launch` (N,): the call that had to
-    begin before it, by `latency_ps` (d + 1,) of its `device` (N,), which is d for the host. `extra`: further nodes that
-    had to end, those of node i in extra[extra_first[i]:extra_first[i + 1]]. -1: none.
+    begin before it, by `latency_ps` (d + 1,) of its `device` (N,), which is d for the host. `call_ps`
+    (N,), or (0,) if it is 0 for all: for how long that call ran before its row started, if it was slow. `extra`:
+    further nodes that had to end, those of node i in extra[extra_first[i]:extra_first[i + 1]]. -1: none.
 
     `instance` (N,): the collective that a row is a member of, -1 for none. Its transfer begins when its last member has
     started, at `gate` (m,) ps; `members` (m,) counts them, 1
@@ -104,6 +103,7 @@ class Graph:
     lag_ps: Column
     launch: NDArray[np.int32]
     latency_ps: Column
+    call_ps: Column
     extra_first: NDArray[np.int32]
     extra: NDArray[np.int32]
     instance: NDArray[np.int32]
@@ -122,7 +122,7 @@ class Graph:
         """The nodes without what they wait for: what is left to know of them once there is a plan."""
         int16s, int32s, int64s = np.zeros(0, np.int16), np.zeros(0, np.int32), np.zeros(0, np.int64)
         return replace(
-            self, clock=int16s, device=int16s, predecessor=int32s, lag_ps=int64s, launch=int32s, extra_first=int32s,
+            self, clock=int16s, predecessor=int32s, lag_ps=int64s, launch=int32s, call_ps=int64s, extra_first=int32s,
             extra=int32s, order=int32s,
         )  # fmt: skip
 
@@ -164,6 +164,7 @@ def graph(timeline: Timeline) -> Graph:
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
     has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
     launch[row_nodes], latency_ps = _launch_edges(rows, timeline.launch, trace.launches, has_extra, tally)
+    call_ps = _slow_calls(launch[row_nodes], trace.launches, rows, row_nodes)
     instance[row_nodes], gate, members = _collectives(rows, timeline.collectives, tally)
     device = np.full(len(order), len(rows.devices), np.int16)
     device[first[3] :] = np.append(rows.device, rows.device[queues.pair])
@@ -176,8 +177,8 @@ def graph(timeline: Timeline) -> Graph:
     is_blank = np.append(host.blank[: first[1]] & ~host.repeated, ~has_end)
     blank_waits = int((is_blank & _begin_inside(sources, host.start)).sum()) if is_blank.any() else 0
     return Graph(
-        first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, extra_first, extra, instance,
-        gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
+        first, start, end, kind, clock, device, predecessor, lag_ps, launch, latency_ps, call_ps, extra_first, extra,
+        instance, gate, members, order, clocks, tally.table(), blank_waits, queues.pair, sources.returns,
         np.append(host.flow, host.flow[sources.returns]).astype(np.int32), host.times,
     )  # fmt: skip
 
@@ -197,12 +198,28 @@ class _Sources:
     returns: Column
     first: Column
 
+    @property
+    def is_early(self) -> NDArray[np.bool_]:
+        """Which calls of `returns` returned a little before the end of the copy that they waited for."""
+        is_early: NDArray[np.bool_] = (
+            self.timeline.rows.end[self.host.awaited_row[self.returns]] > self.host.end[self.returns]
+        )
+        return is_early
+
 
 def _sources(timeline: Timeline) -> _Sources:
     rows, trace = timeline.rows, timeline.trace
     queues = queue_order(rows)
     waiting = np.flatnonzero(trace.syncs["device"].isna().to_numpy(bool))
-    host = calls(rows, timeline.launch, trace.launches, (timeline.spans, trace.host_work), trace.syncs.iloc[waiting])
+    unknown = unknown_waits(timeline)
+    host = calls(
+        rows,
+        timeline.launch,
+        trace.launches,
+        (timeline.spans, trace.host_work),
+        trace.syncs.iloc[waiting],
+        replace(unknown, syncs=(np.searchsorted(waiting, unknown.syncs[0]), unknown.syncs[1])),
+    )
     returns = np.flatnonzero(host.awaited_row >= 0)
     first = np.cumsum([0, len(trace.launches), len(waiting), len(returns), len(rows), len(queues.pair)])
     return _Sources(timeline, queues, host, waiting, returns, first)
@@ -231,7 +248,8 @@ def _times(sources: _Sources) -> tuple[Column, Column]:
     _cut_to_waits(row_end, sources)
     done_end = rows.end[queues.pair]
     done_start = np.where(queues.was_held_up, done_end, queues.done_ps)
-    start = np.concatenate([host.start, rows.end[host.awaited_row[returns]], rows.start, done_start])
+    return_start = np.minimum(rows.end[host.awaited_row[returns]], host.end[returns])
+    start = np.concatenate([host.start, return_start, rows.start, done_start])
     return start, np.concatenate([call_end, host.end[returns], row_end, done_end])
 
 
@@ -281,11 +299,18 @@ def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges
         ),
         Dependency.THREAD_WAIT: (syncs.row[of_thread] + row, waits + first[1]),
         Dependency.THREAD_ORDER: (_thread_order(sources)[drained], drained),
-        Dependency.CALL_RETURN: (sources.host.awaited_row[sources.returns] + row, np.arange(first[2], row)),
+        Dependency.CALL_RETURN: _return_edges(sources),
         Dependency.ASYNC_DONE: (queues.pair[held_up] + row, held_up + first[4]),
         Dependency.OPERAND: (operand_rows + row, reader_rows + row),
         Dependency.COPY_WAIT: (copies + row, resumed + row),
     }
+
+
+def _return_edges(sources: _Sources) -> Edges:
+    """What each call waited for that returned behind its rows; one that returned early follows its row with a lead, so
+    here it only follows its begin."""
+    awaited_node = sources.host.awaited_row[sources.returns] + sources.first[3]
+    return np.where(sources.is_early, sources.returns, awaited_node), np.arange(sources.first[2], sources.first[3])
 
 
 def _move_waits(start: Column, end: Column, edges: Edges, waits: slice) -> tuple[Column, NDArray[np.bool_]]:
@@ -355,9 +380,11 @@ def _order_edges(
     host, queues, returns, first = sources.host, sources.queues, sources.returns, sources.first
     predecessor = np.full(len(start), -1, np.int32)
     predecessor[: first[2]] = _thread_order(sources)
-    predecessor[first[2] : first[3]] = returns
+    predecessor[first[2] : first[3]] = np.where(sources.is_early, host.awaited_row[returns] + first[3], returns)
     predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
-    lag = np.concatenate([host.work_ps, np.zeros(len(returns), np.int64), -queues.lead_ps])
+    lag = np.concatenate(
+        [host.work_ps, np.minimum(host.end[returns] - end[host.awaited_row[returns] + first[3]], 0), -queues.lead_ps]
+    )
     predecessor[drained] = host.drained_row[drained] + first[3]
     lag[drained] = host.work_since_ps[drained]
     tally.count(Dependency.DRAINED, len(drained), len(drained))
@@ -418,6 +445,15 @@ def _launch_edges(
         if int(idle.sum()) >= LATENCY_FROM_ROWS:
             latency[device] = delay[idle].min()
     return call, latency
+
+
+def _slow_calls(launch: NDArray[np.int32], launches: pd.DataFrame, rows: Rows, row_nodes: slice) -> Column:
+    """See `Graph.call_ps`; `launch` (n,) is that of the rows."""
+    call_start, call_end = (np.append(launches[edge].to_numpy(), 0)[launch] for edge in ("start_ps", "end_ps"))
+    slow_ps = np.where(launch >= 0, slow_call_ps(call_start, call_end, rows.start), 0)
+    if not slow_ps.any():
+        return np.zeros(0, np.int64)
+    return np.append(np.zeros(row_nodes.start, np.int64), slow_ps)
 
 
 def _collectives(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tracekit.analysis.critical_path.graph import CALL, WORK, Graph
 from tracekit.analysis.critical_path.replay import AFTER_BEGIN, QUEUED, Arrays, Plan
-from tracekit.analysis.host_times import Doing
+from tracekit.analysis.host_times import PROMPT_PS, Doing
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE
 from tracekit.vocabulary.kinds import Kind
@@ -79,7 +79,8 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     is_alone |= ~member & (graph.kind == Part.COLLECTIVE)
     op = np.full(len(graph.start), -1, np.int32) if op_of is None else op_of
     walk = loop(walk_paths, len(runs.node))
-    nodes = (graph.start, graph.end, graph.kind, graph.instance, is_alone, op)
+    latency_ps = graph.latency_ps, graph.device
+    nodes = (graph.start, graph.end, graph.kind, graph.instance, is_alone, op, *latency_ps)
     ops = int(op.max(initial=-1)) + 1
     parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
@@ -99,7 +100,7 @@ def walk_paths(
     """
     begin, finish, first, first_step, step_end, node, step, predecessor, lag, _, delay, length, _, _ = plan[:14]
     cause, cause_kind, slack = plan[14:]
-    start, end, kind, instance, is_alone, op = nodes
+    start, end, kind, instance, is_alone, op, latency_ps, device = nodes
     # The numbers of Part.
     host, latency, in_queue, alone_collective, unrecorded, unexplained = 4, 6, 7, 8, 9, 10
     parts = np.zeros((len(step_end), unexplained + 1), np.int64)
@@ -111,7 +112,7 @@ def walk_paths(
     run_of = np.full(len(last_member), -1, np.int64)
     last_of = np.full(len(step_end), -1, np.int64)
     # The pieces of one turn: what, of which node, and from when on.
-    part_of, owner, since = np.zeros(6, np.int64), np.zeros(6, np.int64), np.zeros(6, np.int64)
+    part_of, owner, since = np.zeros(8, np.int64), np.zeros(8, np.int64), np.zeros(8, np.int64)
     for run in range(len(begin)):
         base = first[run]
         # What ends each step: the last to end, of several at once a row; and of each collective, who came last.
@@ -157,14 +158,22 @@ def walk_paths(
                         low = s
                     elif of_host and lag[q] > 0 and best == predecessor[q]:
                         low -= lag[q]
+                    # A launch that took longer than the shortest, but within what is usual.
+                    is_prompt = cause_kind[q] == AFTER_BEGIN and start[i] - end[node[base + best]] <= PROMPT_PS
                     if low < moment:
-                        part_of[n] = unrecorded if of_host else in_queue if queued else unexplained
+                        part = latency if is_prompt else unexplained
+                        part_of[n] = unrecorded if of_host else in_queue if queued else part
                         owner[n], since[n] = i, low
                         moment, n = low, n + 1
                     if cause_kind[q] == AFTER_BEGIN:
-                        low -= delay[q]
+                        low -= min(delay[q], latency_ps[device[i]])
                     if low < moment:
                         part_of[n], owner[n], since[n] = latency, i, low
+                        moment, n = low, n + 1
+                    if cause_kind[q] == AFTER_BEGIN and delay[q] > latency_ps[device[i]]:
+                        # A slow call: that it ran is what held its row up.
+                        low -= delay[q] - latency_ps[device[i]]
+                        part_of[n], owner[n], since[n] = host, node[base + best], low
                         moment, n = low, n + 1
                 if best < 0:
                     part_of[n], owner[n], since[n] = unexplained, i, s

@@ -88,6 +88,7 @@ def plan(graph: Graph, runs: Runs) -> Plan:
     step = _steps_of(graph, runs, first, node)  # what it needs on the way is gone before the columns are there
     waits = (
         graph.predecessor, graph.lag_ps, graph.launch, graph.latency_ps, graph.device, graph.extra_first, graph.extra,
+        graph.call_ps,
     )  # fmt: skip
     nodes = (graph.start, graph.end, graph.kind, graph.instance, graph.gate)
     columns = loop(plan_columns, len(node))((runs.start, runs.end, first, node), nodes, waits)
@@ -159,7 +160,7 @@ def plan_columns(
     """The columns of the plan from `predecessor` on; `runs` holds start, end, first and node."""
     begin, finish, first, node = runs
     start, end, kind, instance, gate = nodes
-    predecessor, lag, launch, latency, device, extra_first, extra = waits
+    predecessor, lag, launch, latency, device, extra_first, extra, call = waits
     count, edges = len(node), 0
     place_before, place_launch = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     lag_in_run, delay, length = np.zeros(count, np.int64), np.zeros(count, np.int64), np.empty(count, np.int64)
@@ -203,6 +204,11 @@ def plan_columns(
                 if x >= 0 and (start[x] >= s or end[x] > s):
                     place_launch[p] = place[x]
                     delay[p] = min(latency[device[i]], start[i] - max(start[x], s))
+                    # What went on promptly behind its queue had been launched then, though the call went on.
+                    if len(call) > i and call[i] > 0 and not (is_queued and start[i] - ready <= QUEUE_GAP_PS):
+                        submitted = max(start[x] + call[i], s)
+                        if submitted > ready:
+                            delay[p] = min(submitted + latency[device[i]], start[i]) - max(start[x], s)
                     if max(start[x], s) + delay[p] > ready:
                         ready, cause[p], cause_kind[p] = max(start[x], s) + delay[p], place[x], AFTER_BEGIN
                         is_queued = False

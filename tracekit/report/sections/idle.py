@@ -15,6 +15,7 @@ _MEANING = {
     "compiling": "the host was compiling",
     "waiting for a copy": "a copy had to end first",
     "waiting for a collective or another device": "work elsewhere had to end first",
+    "slow launch call": "the host was in a launch call that ran for more than 20 µs",
     "launch latency": "the launch was under way",
     "between queued work": "scheduling gaps between queued kernels",
     "inside a program": "between the operations of one execution",
