@@ -195,7 +195,7 @@ def test_the_page_reads_like_every_other_face(page):
     assert evaluate(page, [[name, list(arguments)] for name, arguments, _ in TABLE]) == [words for *_, words in TABLE]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(
     st.lists(PS, min_size=30, max_size=100),
     st.lists(st.tuples(st.integers(0, LARGEST), st.integers(1, LARGEST)), min_size=30),
@@ -216,7 +216,7 @@ def test_the_page_tells_exact_times_and_units_like_every_other_face(page):
     assert evaluate(page, [["timeUnit", [ps]] for ps in lengths[:8]]) == [[*units.time_unit(ps)] for ps in lengths[:8]]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(AXES, min_size=50, max_size=100))
 def test_the_axis_of_the_page_has_the_ticks_of_every_figure(page, axes):
     scales = [units.time_scale(length, start + length, most) for start, length, most in axes]

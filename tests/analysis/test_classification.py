@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frames import events
@@ -101,6 +101,7 @@ ROWS = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(ROWS)
 def test_shares_and_guesses_agree_with_a_sweep_over_every_picosecond(rows):
     rows = [(device, level, start, start + length, *rest) for device, level, start, length, *rest in rows]

@@ -277,7 +277,7 @@ PARTS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(LINES, PARTS)
 def test_inside_any_windows_are_the_points_of_the_rows_and_unions_that_lie_in_them(lines, parts):
     table = concat(

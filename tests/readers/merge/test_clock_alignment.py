@@ -308,6 +308,7 @@ def test_many_corrected_clocks_are_told_in_one_sentence():
     )
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(500, 5000), min_size=4, max_size=8, unique=True),
     st.lists(st.integers(-(10**9), 10**9), min_size=2, max_size=4),
@@ -393,7 +394,7 @@ def left_open(job):
     return 15 * np.sqrt(2) * max(job.jitter, 0.01) * 2 / np.sqrt(max(fewest, 4)) + 12
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong(seed):
     job = random_job(seed, numbered=True)
@@ -402,7 +403,7 @@ def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong
     assert errors(job, clocks) <= left_open(job)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_collectives_without_numbers_align_clocks_rightly_or_not_at_all(seed):
     job = random_job(seed, numbered=False)
