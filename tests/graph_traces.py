@@ -81,12 +81,13 @@ def graph_of(any_trace: Trace, instance=None):
 
 def runs_of(dag, *windows: tuple[int, ...]) -> Runs:
     """Runs on the first clock, each given by its start and the ends of its steps."""
-    ends = [end for window in windows for end in window[1:]]
+    ends = np.array([end for window in windows for end in window[1:]])
+    ends.flags.writeable = False  # as what comes from a frame: for other flags numba compiles all again
     return Runs(
         np.array([window[0] for window in windows]),
         np.array([window[-1] for window in windows]),
         np.zeros(len(windows), np.int64),
         np.append(0, np.cumsum([len(window) - 1 for window in windows])),
-        np.array(ends),
+        ends,
         np.full(len(dag.start), -1),
     )

@@ -108,7 +108,10 @@ def walk_paths(
     of_step, of_node, of_part = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int8)
     starts, ends = np.zeros(room, np.int64), np.zeros(room, np.int64)
     piece_count = 0
-    last_member = np.full(int(instance.max()) + 1 if len(instance) else 0, -1, np.int64)
+    instances = 0
+    for m in instance:
+        instances = max(instances, m + 1)
+    last_member = np.full(instances, -1, np.int64)
     run_of = np.full(len(last_member), -1, np.int64)
     last_of = np.full(len(step_end), -1, np.int64)
     # The pieces of one turn: what, of which node, and from when on.

@@ -379,7 +379,8 @@ def replay_runs(
                 else:
                     if turn_of[m] != turn:
                         turn_of[m] = turn
-                        last_start[m, :count] = ready[:count]
+                        for v in range(count):  # as slices, it would take half as long to compile as all the rest
+                            last_start[m, v] = ready[v]
                     for v in range(count):
                         last_start[m, v] = max(last_start[m, v], ready[v])
                         end_of[x, v] = ends[v] + (ready[v] & ~joint_[v])
