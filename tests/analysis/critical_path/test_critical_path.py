@@ -343,3 +343,44 @@ def test_what_has_no_evidence_in_a_real_trace_is_named_by_the_wait_of_its_progra
     assert set(waits["span_on"] + " " + waits["span"].str.removeprefix("$api.py:3165 ")) == {"python try_to_block"}
     # All but a tenth of the path is explained, or named so.
     assert (case.steps["unexplained_ps"].sum() - waits["time_ps"].sum()) < 0.1 * case.steps["wall_ps"].sum()
+
+
+def test_what_the_host_did_after_its_last_call_is_its_work_where_a_record_says_so():
+    rows_of = [("gpu:0", "s", "compute", 5 * US, 20 * US, {"correlation_id": 1})]
+    wait = ("t", 6 * US, 24 * US, None, None, "gpu:0", None, 6 * US)
+    calls, work = [("t", US, 2 * US, 1)], [("t", 30 * US, 90 * US)]
+    result = path(trace(rows_of, calls, work, [wait]), step_table((0, 100 * US)))
+    parts_us = {part: time_ps / US for part, time_ps in zip(result.total["part"], result.total["time_ps"], strict=True)}
+    assert parts_us == {
+        "host work": 4 + 60, "host, nothing recorded": 1 + 6 + 10, "compute": 15, "launch latency": 4,
+    }  # fmt: skip
+    assert result.path["name"].tolist()[-3:] == ["after wait"] * 3
+
+
+def test_a_launch_call_that_ran_long_before_its_row_started_held_it_up():
+    rows_of = [
+        ("gpu:0", "s", "compute", 5 * US, 10 * US, {"correlation_id": 1}),
+        ("gpu:0", "s", "compute", 415 * US, 440 * US, {"correlation_id": 2}),
+    ]
+    calls = [("t", 0, 2 * US, 1, "first"), ("t", 3 * US, 410 * US, 2, "second")]
+    result = path(trace(rows_of, calls))
+    # From the second call's end to its row it takes 5 us more.
+    assert result.path[["part", "name", "time_ps"]].to_numpy(object).tolist()[-3:-1] == [
+        ["host launch", "second", 405 * US],
+        ["launch latency", "compute", 5 * US],
+    ]
+    without_host = result.what_if.set_index("what").loc["host"]
+    assert without_host["predicted_ps"] == (440 - 5 - 407 - 3) * US or without_host["reason"] is not None
+
+
+@pytest.mark.parametrize(("returned_us", "is_bound"), [(1000, True), (970, True), (890, False)])
+def test_a_synchronous_copy_bounds_its_call_where_that_returned_a_little_before_its_end(returned_us, is_bound):
+    rows_of = [
+        ("gpu:0", "s", "memcpy", 5 * US, 1000 * US, {"correlation_id": 1}),
+        ("gpu:0", "s", "compute", 1110 * US, 1200 * US, {"correlation_id": 2}),
+    ]
+    calls = [("t", 0, returned_us * US, 1, "cudaMemcpy"), ("t", 1100 * US, 1105 * US, 2, "launch")]
+    work = [("t", returned_us * US, 1100 * US)]
+    result = path(trace(rows_of, calls, work))
+    (copies,) = result.what_if.loc[result.what_if["what"] == "copies", "ratio"]
+    assert (copies < 0.5) == is_bound
