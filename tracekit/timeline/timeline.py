@@ -107,6 +107,15 @@ class Timeline:
         launch[self.whole.rows.at] = self.whole.launch
         return launch[self.place]
 
+    @property
+    def timed_launch(self) -> Column:
+        """The same, -1 also for rows of devices whose times cannot be compared with those of their host."""
+        errors = self.clock_errors
+        if not errors:
+            return self.launch
+        is_wrong = np.array([*(name in errors for name in self.rows.devices), False], bool)
+        return np.where(is_wrong[self.rows.device], -1, self.launch)
+
     @part
     def syncs(self) -> Syncs:
         """What each of `trace.syncs` waited for."""

@@ -214,7 +214,7 @@ def test_a_drift_is_taken_out_of_starts_and_ends():
         **{at: trace.events[at] + (trace.events[at] * 50e-6).round().astype("int64") for at in ("start_ps", "end_ps")}
     )
     fitted = fit(Trace(drifted, launches=trace.launches, syncs=trace.syncs, hosts=trace.hosts))
-    assert fitted.devices["drift_ppm"][0] == pytest.approx(-50, abs=0.5)
+    assert fitted.devices["drift_ppm"][0] == pytest.approx(50, abs=0.5)  # as `drifted` runs
     for column in ("start_ps", "end_ps"):
         assert np.abs(fitted.events[column] - trace.events[column]).max() < 4 * US
 
@@ -225,5 +225,37 @@ def test_ids_of_two_threads_and_other_devices_say_nothing():
     twice = twice.assign(**{name: twice[name].astype("category") for name in ("host", "process", "thread", "name")})
     trace = Trace(early.events, launches=twice)
     assert fit(trace) is trace
-    tpu = Trace(early.events.assign(device=pd.Categorical(["tpu:0"] * 5)), launches=early.launches)
-    assert fit(tpu) is tpu
+    cpu = Trace(early.events.assign(device=pd.Categorical(["cpu:0"] * 5)), launches=early.launches)
+    assert fit(cpu) is cpu
+
+
+@pytest.mark.parametrize(("by", "error"), [(-200, "by up to 194 µs"), (-14, ""), (50, "")])
+def test_a_tpu_whose_rows_start_before_their_launch_is_not_compared_with_its_host_and_stays_as_it_is(by, error):
+    trace = small(late(KERNELS, by), CALLS)
+    tpu = Trace(trace.events.assign(device=pd.Categorical(["tpu:0"] * 5)), launches=trace.launches)
+    fitted = fit(tpu)
+    assert fitted.events.equals(tpu.events)
+    told = fitted.devices["clock_error"].dropna().tolist()
+    assert bool(told) == bool(error)
+    assert all(error in each for each in told)
+
+
+@pytest.mark.parametrize(
+    ("delay", "every", "waits", "is_wrong"),
+    [
+        (lambda at: 300 + at % 7, 200, False, True),
+        (lambda at: 30 + at % 7, 200, False, False),  # a slow launch
+        (lambda at: 300 + 40 * at, 200, False, False),  # a host that runs ahead
+        (lambda at: 300 + at % 7, 50, False, False),  # a full queue
+        (lambda at: 300 + at % 7, 200, True, False),  # which the wait proves
+    ],
+)
+def test_rows_that_all_start_later_than_any_launch_takes_tell_of_the_clock(delay, every, waits, is_wrong):
+    rows = [("compute", "f", every * at + delay(at), every * at + delay(at) + 40, at + 1) for at in range(30)]
+    calls = [("cudaLaunchKernel", every * at, every * at + 3, at + 1) for at in range(30)]
+    end = rows[-1][3] + 5
+    trace = small(rows, calls, [("cudaDeviceSynchronize", every * 29 + 4, end)] * waits, on_device="gpu:0")
+    (error,) = fit(trace).devices["clock_error"]
+    assert isinstance(error, str) == is_wrong
+    if is_wrong:
+        assert error.startswith("rows that find the device idle all start 300 µs or more after their launch")

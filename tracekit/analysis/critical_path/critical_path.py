@@ -21,6 +21,7 @@ from tracekit.analysis.critical_path.what_if import (
     scenarios,
 )
 from tracekit.columns import frame
+from tracekit.devices import type_of
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
@@ -270,9 +271,9 @@ def _lacking(rows: Rows, table: pd.DataFrame, clock_errors: Mapping[str, str]) -
         return "The trace holds no work of a known device, so it has no critical path."
     if len(table) == 0:
         return "All work of the trace takes no time, so there is no path through it."
-    return next(
-        (f"{device}: {reason}, so no path leads over it and its host." for device, reason in clock_errors.items()), ""
-    )
+    # A TPU runs whole programs in a queue of its own, so it has a path without its host.
+    errors = [(device, reason) for device, reason in clock_errors.items() if type_of(device) != "tpu"]
+    return next((f"{device}: {reason}, so no path leads over it and its host." for device, reason in errors), "")
 
 
 def _empty(dag: Graph, lacking: str) -> CriticalPath:

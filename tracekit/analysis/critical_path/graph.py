@@ -163,7 +163,7 @@ def graph(timeline: Timeline) -> Graph:
     predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
     has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
-    launch[row_nodes], latency_ps = _launch_edges(rows, timeline.launch, trace.launches, has_extra, tally)
+    launch[row_nodes], latency_ps = _launch_edges(rows, timeline.timed_launch, trace.launches, has_extra, tally)
     call_ps = _slow_calls(launch[row_nodes], trace.launches, rows, row_nodes)
     instance[row_nodes], gate, members = _collectives(rows, timeline.collectives, tally)
     device = np.full(len(order), len(rows.devices), np.int16)
@@ -214,7 +214,7 @@ def _sources(timeline: Timeline) -> _Sources:
     unknown = unknown_waits(timeline)
     host = calls(
         rows,
-        timeline.launch,
+        timeline.timed_launch,
         trace.launches,
         (timeline.spans, trace.host_work),
         trace.syncs.iloc[waiting],
@@ -284,7 +284,7 @@ def _cut_to_waits(row_end: Column, sources: _Sources) -> None:
 def _further_edges(sources: _Sources, drained: Column) -> dict[Dependency, Edges]:
     """What had to end before what, besides the order in queues and on threads, by sort; nodes by number."""
     timeline, queues, first = sources.timeline, sources.queues, sources.first
-    rows, launch, trace, row = timeline.rows, timeline.launch, timeline.trace, sources.first[3]
+    rows, launch, trace, row = timeline.rows, timeline.timed_launch, timeline.trace, sources.first[3]
     syncs = timeline.syncs
     resumed_row = syncs.follower[syncs.sync]
     of_thread = trace.syncs["device"].isna().to_numpy(bool)[syncs.sync]

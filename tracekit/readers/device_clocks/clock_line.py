@@ -34,6 +34,9 @@ _CHANCE = 0.01
 _STEEPEST = 500e-6
 # A drift that no contradiction proves must show in each of so many segments, to within this.
 _SEGMENTS, _TOUCH_PS = 4, 15 * _US
+# Launches on idle devices take 2 to 30 us; so many rows that all start later than this after their launch, most of them
+# within so little of the promptest, and after a gap of this length, tell of the clock.
+_NO_LATENCY_PS, _LATE, _ALIKE_LATE_PS, _GAP_PS = 100 * _US, 20, 20 * _US, 50 * _US
 # A wait that lasted so long was for work that still ran; a device that was idle for so long had no queue.
 _LONG_PS, _IDLE_PS = 20 * _US, 5 * _US
 _BINS = 2048
@@ -114,6 +117,23 @@ def clock_line(limits: Limits) -> ClockLine:
         )
     by_chance = launches[1] <= _CHANCE * launches[0] and waits[1] <= _CHANCE * waits[0]
     return unshifted if by_chance else replace(unshifted, shift_ps=None)
+
+
+def late_start(limits: Limits) -> int | None:
+    """How late a clock starts what found its device idle, in ps, where no launch takes so long and no wait says how
+    late it may be; None where it does not.
+
+    A host that runs ahead has rows long after their launch too, but those follow each other, and their delays differ.
+    """
+    if len(limits.most) or not len(limits.start):
+        return None
+    order = np.argsort(limits.start, kind="stable")
+    start, delay = limits.start[order], -limits.least[order]
+    busy_until = np.maximum.accumulate(limits.stop[order])[:-1]
+    delay = delay[1:][start[1:] - busy_until >= _GAP_PS]
+    if len(delay) < _LATE or delay.min() < _NO_LATENCY_PS:
+        return None
+    return int(delay.min()) if 2 * int((delay <= delay.min() + _ALIKE_LATE_PS).sum()) >= len(delay) else None
 
 
 def _whole(limit: float) -> int | None:

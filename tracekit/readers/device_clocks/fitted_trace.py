@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tracekit.columns import frame
-from tracekit.readers.device_clocks.clock_line import ClockLine, Limits, clock_line
+from tracekit.devices import type_of
+from tracekit.readers.device_clocks.clock_line import TOLERANCE_PS, ClockLine, Limits, clock_line, late_start
 from tracekit.readers.device_clocks.trace_limits import limits_of
 from tracekit.trace import DEVICE_COLUMNS, Trace
 from tracekit.units import exact, ppm
@@ -22,12 +23,17 @@ def fit(trace: Trace) -> Trace:
 
     Rows whose launches or waits cannot be true as the times stand are shifted to where they are (`clock_line`). Columns
     of `devices` and a note say by how much, or, with `clock_error`, that no shift makes them true. A device whose times
-    are possible stays as it is, to the picosecond.
+    are possible stays as it is, to the picosecond. Of a TPU no wait is known, nor how long its launches take at least:
+    its times stay, and `clock_error` says where they cannot be true.
     """
-    lines = {device: _line(limits) for device, limits in limits_of(trace).items()}
-    if not lines:
+    limits = limits_of(trace)
+    lines = {device: _line(each) for device, each in limits.items() if type_of(device) == "gpu"}
+    errors = {device: _contradiction(line) for device, line in lines.items() if line.shift_ps is None}
+    errors |= {device: error for device in lines if (error := _late(limits[device][0]))}
+    errors |= {device: error for device, each in limits.items() if device not in lines and (error := _ahead(each[0]))}
+    if not lines and not errors:
         return trace
-    trace = replace(trace, devices=_devices(trace, lines), notes=(*trace.notes, *_notes(lines)))
+    trace = replace(trace, devices=_devices(trace, lines, errors), notes=(*trace.notes, *_notes(lines)))
     shifted = {device: line for device, line in lines.items() if not line.is_identity}
     return _on_one_axis(replace(trace, events=_shift(trace.events, shifted))) if shifted else trace
 
@@ -37,6 +43,24 @@ def _line(limits: Sequence[Limits]) -> ClockLine:
     lines = (clock_line(some) for some in limits)
     line = next(lines)
     return line if line.shift_ps is not None else next(lines, line)
+
+
+def _ahead(limits: Limits) -> str:
+    """Why the times of a device whose launches alone limit them cannot be compared with its host's, "" if they can."""
+    by = int(limits.least.max(initial=0))
+    if by <= TOLERANCE_PS:
+        return ""
+    count = int((limits.least > TOLERANCE_PS).sum())
+    return f"{count} of {len(limits.least)} rows start before their launch, by up to {exact(by // 1000 * 1000)}"
+
+
+def _late(limits: Limits) -> str:
+    """Why the times of a device without waits cannot be compared with its host's, "" if nothing tells that."""
+    by = late_start(limits)
+    if by is None:
+        return ""
+    by_text = exact(by // 1000 * 1000)
+    return f"rows that find the device idle all start {by_text} or more after their launch, which no launch takes"
 
 
 def _shift(events: pd.DataFrame, lines: Mapping[str, ClockLine]) -> pd.DataFrame:
@@ -63,10 +87,10 @@ def _on_one_axis(trace: Trace) -> Trace:
     return replace(trace, **tables, hosts=trace.hosts.assign(origin_ns=trace.hosts["origin_ns"] + zero_ns))
 
 
-def _devices(trace: Trace, lines: Mapping[str, ClockLine]) -> pd.DataFrame:
+def _devices(trace: Trace, lines: Mapping[str, ClockLine], errors: Mapping[str, str]) -> pd.DataFrame:
     """Trace.devices with what was found out of each clock; devices that it does not list are added."""
     table = trace.devices
-    names = dict.fromkeys([*table["device"].astype(str), *lines])
+    names = dict.fromkeys([*table["device"].astype(str), *lines, *errors])
     host = str(trace.events["host"].iat[0])
     more = [None] * (len(names) - len(table))
     columns: dict[str, list[Any]] = {
@@ -75,9 +99,11 @@ def _devices(trace: Trace, lines: Mapping[str, ClockLine]) -> pd.DataFrame:
     columns |= {"host": [value or host for value in columns["host"]], "device": [*names]}
     for at, name in enumerate(names):
         if line := lines.get(name):
-            columns["shift_ps"][at] = line.shift_ps
-            columns["drift_ppm"][at] = None if line.shift_ps is None else line.drift * 1e6
-            columns["clock_error"][at] = _contradiction(line) if line.shift_ps is None else None
+            known = name not in errors
+            columns["shift_ps"][at] = line.shift_ps if known else None
+            # What is added to the times of a clock that runs fast shrinks.
+            columns["drift_ppm"][at] = (-line.drift * 1e6 or 0.0) if known else None
+        columns["clock_error"][at] = errors.get(name)
     return frame(DEVICE_COLUMNS, columns)
 
 
@@ -110,8 +136,7 @@ def _violations(line: ClockLine) -> str:
 
 def _shifted_note(line: ClockLine) -> str:
     shift = line.shift_ps or 0
-    sign = "+" if line.drift > 0 else ""
-    drift = f", and {sign}{ppm(line.drift * 1e6)} from the middle of its rows on" if line.drift else ""
+    drift = f", and it runs {ppm(abs(line.drift) * 1e6)} {'slow' if line.drift > 0 else 'fast'}" if line.drift else ""
     evidence = f"{line.launches[0]} launches" + (f" and {line.waits[0]} waits" if line.waits[0] else "")
     least, most = (
         None if limit is None else f"{'+' if limit > 0 else ''}{exact(limit)}"
@@ -124,8 +149,8 @@ def _shifted_note(line: ClockLine) -> str:
         bounds = f"{least} to {most}"
     return (
         f"its clock is {exact(abs(shift))} {'ahead of' if shift < 0 else 'behind'} the host's, since "
-        f"{_violations(line)}: its times were shifted by {'+' if shift > 0 else ''}{exact(shift)}{drift} ({evidence} "
-        f"allow {bounds})."
+        f"{_violations(line)}{drift}: its times were shifted by {'+' if shift > 0 else ''}{exact(shift)}"
+        f"{' in the middle of its rows' if drift else ''} ({evidence} allow {bounds})."
     )
 
 

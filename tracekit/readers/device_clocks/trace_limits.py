@@ -1,4 +1,4 @@
-"""What the launches and waits of a trace say of the clock of each GPU.
+"""What the launches and waits of a trace say of the clock of each GPU, and the launches of that of each TPU.
 
 What returns only when a copy is done, CUDA says: a call that is not asynchronous does with a copy to the host, and with
 one from pinned memory; one from pageable memory may return before its last transfer (CUDA Runtime API, "API
@@ -46,19 +46,19 @@ class _Waits:
 
 
 def limits_of(trace: Trace) -> dict[str, tuple[Limits, ...]]:
-    """The limits of the clock of each GPU with rows that are linked to calls: those of all waits, and then, where some
-    are inferred, without these."""
+    """The limits of the clock of each GPU and TPU with rows that are linked to calls: those of all waits, and then,
+    where some are inferred, without these."""
     events, calls = trace.events, trace.launches
     names = [str(name) for name in events["device"].cat.categories]
-    gpus = [code for code, name in enumerate(names) if type_of(name) == "gpu" and is_known(name)]
-    if not gpus or not len(calls):
+    devices = [code for code, name in enumerate(names) if type_of(name) in ("gpu", "tpu") and is_known(name)]
+    if not devices or not len(calls):
         return {}
     call = _call_of_row(events, calls)
     device, start, end = (events["device"].cat.codes.to_numpy(), *_times(events))
     call_start, _ = _times(calls)
     waits = _waits(trace, call)
     limits = {}
-    for code in gpus:
+    for code in devices:
         rows = np.flatnonzero((device == code) & (call >= 0))
         if not len(rows):
             continue
