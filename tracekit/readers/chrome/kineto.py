@@ -409,8 +409,10 @@ def _syncs(document: Document, calls: pd.DataFrame, devices: Sequence[str]) -> p
 
 def _query_loops(calls: pd.DataFrame, call: Rows, events: pd.DataFrame) -> pd.DataFrame:
     """The loops of queries among `calls` (LAUNCH_COLUMNS) as waits (SYNC_COLUMNS); `call` (n,) launched each row."""
-    process, thread = (calls[column].cat.codes.to_numpy() for column in ("process", "thread"))
     is_query, is_aside = (by_label(calls["name"].array, test).astype(bool) for test in (asks_if_done, stands_aside))
+    if not is_query.any():
+        return frame(SYNC_COLUMNS)
+    process, thread = (calls[column].cat.codes.to_numpy() for column in ("process", "thread"))
     lane, _ = distinct(events["device"].cat.codes.to_numpy(), events["lane"].cat.codes.to_numpy())
     start, end = calls["start_ps"].to_numpy(), calls["end_ps"].to_numpy()
     first, last, row = polling.waits(
