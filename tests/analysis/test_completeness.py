@@ -78,6 +78,16 @@ def test_where_collectives_name_no_ranks_those_of_the_job_must_be_there():
     assert (group["ranks"], group["devices"], group["absent"]) == (6, 2, "1, 3-5")
 
 
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [("{{0,2},{1,3}}", "are of 2 ranks each, in 2 groups ({{0, 2}, {1, 3}}): of these 4 ranks the trace holds 2"),
+     ("{{0,1,2},{3}}", "are of 1 to 3 ranks each, in 2 groups ({{0, 1, 2}, {3}}): of these 4 ranks the trace holds 2"),
+     ("{{0,1,2,3}}", "are of 4 ranks ({{0, 1, 2, 3}}), of which the trace holds 2")],
+)  # fmt: skip
+def test_groups_side_by_side_are_not_told_as_one(names, text):
+    assert text in look(reduces(0, 1, names=names)).waiting
+
+
 def test_groups_that_are_whole_tell_their_waiting_beside_one_that_is_not():
     whole = [each | {"ranks": "0,1", "group": "1", "start_ps": each["start_ps"] + 1000 * US,
                      "end_ps": each["end_ps"] + 1000 * US} for each in reduces(0, 1)]  # fmt: skip

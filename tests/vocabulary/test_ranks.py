@@ -2,7 +2,7 @@
 
 import pytest
 
-from tracekit.vocabulary.ranks import is_part_of_run, process_number
+from tracekit.vocabulary.ranks import is_part_of_run, process_number, world_sizes
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,16 @@ def test_directories_of_processes_and_machines_are_parts_of_a_run(name):
 )
 def test_other_directories_are_runs_of_their_own(name):
     assert not is_part_of_run(name)
+
+
+@pytest.mark.parametrize(
+    ("environment", "sizes"),
+    [
+        ("A=1;WORLD_SIZE=8;B=2", [8]),
+        ('PMI_SIZE="4"', [4]),
+        ("SLURM_NTASKS=64;SLURM_STEP_NUM_TASKS=16", [16]),
+        ("LOCAL_WORLD_SIZE=8;WORLD_SIZE=8x", []),
+    ],
+)
+def test_what_starts_a_job_tells_how_many_ranks_it_has(environment, sizes):
+    assert world_sizes(environment) == sizes

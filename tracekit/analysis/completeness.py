@@ -222,14 +222,25 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
     if len(groups) > 1:
         who = f"{collectives} in {len(groups)} groups are of more ranks than the trace holds"
     else:
-        text = "" if pd.isna(first["names"]) else str(first["names"]).replace(",", ", ")
-        names = f" ({text})" if 0 < len(text) < _LONG else ""
-        who = f"{collectives} are of {int(first['ranks'])} ranks{names}, of which the trace holds {seen}"
+        text = "" if pd.isna(first["names"]) else str(first["names"])
+        who = f"{collectives} {_of_ranks(text, int(first['ranks']))} the trace holds {seen}"
     absent = groups["absent"].dropna().unique()
     if len(absent) == 1:
         several = {*"-,"} & {*absent[0]}
         who += f": {'ranks' if several else 'rank'} {absent[0]} {'are' if several else 'is'} missing"
     return f"{who}. How long they waited and which rank was last are not known."
+
+
+def _of_ranks(text: str, ranks: int) -> str:
+    """Of how many `ranks` collectives are that list them as `text`, in one group or in several side by side."""
+    shown = text.replace(",", ", ")
+    names = f" ({shown})" if 0 < len(shown) < _LONG else ""
+    groups = rank_groups(text, False) if text else []
+    if len(groups) < 2:
+        return f"are of {ranks} ranks{names}, of which"
+    sizes = sorted({len(group) for group in groups})
+    each = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    return f"are of {each} ranks each, in {len(groups)} groups{names}: of these {ranks} ranks"
 
 
 def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:

@@ -1,4 +1,5 @@
-"""Ranks: how the names of files, directories and hosts number the processes and machines of a job."""
+"""Ranks: how the names of files, directories and hosts number the processes and machines of a job, and which variables
+tell how many ranks it has."""
 
 import re
 
@@ -10,6 +11,11 @@ _PROCESS_NAME = re.compile(_PROCESS)
 # Machines have numbers too, but those of a job need not follow each other, and one may hold several ranks.
 _PART_OF_RUN = re.compile(rf"{_PROCESS}\]?$|(?<![a-z])(host|node)[-_. \[]?\d{{1,6}}\]?$")
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+# torchrun sets WORLD_SIZE for its workers (PyTorch, "torchrun (Elastic Launch)", Environment Variables); Open MPI,
+# MPICH and MVAPICH theirs; Slurm that of a step (srun, OUTPUT ENVIRONMENT VARIABLES). SLURM_NTASKS is that of an
+# allocation, not of the job.
+_SIZES = "WORLD_SIZE|OMPI_COMM_WORLD_SIZE|PMI_SIZE|MV2_COMM_WORLD_SIZE|SLURM_STEP_NUM_TASKS"
+_VARIABLE = re.compile(rf'(?:^|;)(?:{_SIZES})="?(\d{{1,7}})"?(?=;|$)')
 _SPELT = {"w": "worker", "proc": "process"}
 
 
@@ -25,6 +31,11 @@ def process_number(name: str) -> tuple[str, int] | None:
 def is_part_of_run(directory: str) -> bool:
     """Whether a directory of this name holds the part that one process or machine has in a run: rank0, host-3."""
     return bool(_PART_OF_RUN.search(_words(directory)))
+
+
+def world_sizes(environment: str) -> list[int]:
+    """How many ranks the job has, by each variable that tells it, of an environment such as `A=1;WORLD_SIZE=8`."""
+    return [int(size) for size in _VARIABLE.findall(environment)]
 
 
 def _words(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from tracekit.readers.nsys.sqlite_export import Export, rows, tables_of, texts
+from tracekit.vocabulary.ranks import world_sizes
 
 _COMMUNICATOR = "NCCL communicator ID"
 _COUNTS = ("No. of ranks", "No. of devices")
@@ -19,11 +20,6 @@ _UINT64, _INT = 18, 5
 _HEADER = 32
 _MOST = 1 << 24
 
-# torchrun sets WORLD_SIZE for its workers (PyTorch, "torchrun (Elastic Launch)", Environment Variables); Open MPI,
-# MPICH and MVAPICH theirs; Slurm that of a step (srun, OUTPUT ENVIRONMENT VARIABLES). SLURM_NTASKS is that of an
-# allocation, not of the job.
-_SIZES = "WORLD_SIZE|OMPI_COMM_WORLD_SIZE|PMI_SIZE|MV2_COMM_WORLD_SIZE|SLURM_STEP_NUM_TASKS"
-_VARIABLE = re.compile(rf'(?:^|;)(?:{_SIZES})="?(\d{{1,7}})"?(?=;|$)')
 _NODES = re.compile(r"--?nnodes[= ](\d{1,6})\b")
 _PER_NODE = re.compile(r"--?nproc[-_]per[-_]node[= ](\d{1,6})(?= |$)")
 _LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
@@ -68,7 +64,7 @@ def world_size(export: Export, communicators: Mapping[int, int]) -> int | None:
         str(value) for name, value in rows(export, "TARGET_INFO_SYSTEM_ENV", "name", "value")
         if name == "DeviceEnvironment"
     ]  # fmt: skip
-    sizes += [int(size) for text in environment for size in _VARIABLE.findall(text)]
+    sizes += [size for text in environment for size in world_sizes(text)]
     words = [value for name, value in settings if re.search(r":(COMMAND|ARGUMENT_\d+)$", name)]
     sizes += _launched(words)
     return max((size for size in sizes if 0 < size <= _MOST), default=None)
