@@ -12,6 +12,8 @@ from tracekit.timeline.rows import rows
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, Trace
 
+US = 10**6
+
 
 def edge_counts(dag) -> dict[str, tuple[int, int]]:
     """Edges by sort: how many hold, how many the times contradict."""
@@ -308,6 +310,31 @@ def test_a_thread_that_stands_still_while_another_launches_is_not_proven_at_work
     assert host_work([("t", 0, 60), ("t", 25, 28)], ("t", 0, 10), ("t", 50, 60), *others)[:2] == [0, 40]
 
 
+@pytest.mark.parametrize(
+    ("name", "done_us", "work_us"),
+    [("backward", 890, 0), ("decode", 200, 900), ("load_batch", 890, 900)],
+)
+def test_a_thread_waits_for_another_only_if_it_goes_on_when_that_one_is_done(name, done_us, work_us):
+    calls, spans = [("t", 0, US)], []
+    for begin in range(0, 5000 * US, 1000 * US):
+        spans.append(("t", begin + US, begin + 901 * US, name))
+        calls.append(("t", begin + 1000 * US, begin + 1001 * US))
+        of_other = [begin + us * US for us in range(10, done_us, 20)]
+        calls += [("u", start, start + 5 * US) for start in of_other]
+    work = host_work(spans, *calls)
+    work_us_of_t = [round(work[k] / US) for k, call in enumerate(calls) if call[0] == "t"]
+    assert work_us_of_t == [0, *[work_us] * 5]
+
+
+@pytest.mark.parametrize("gap_us", [2, 20])
+def test_a_thread_that_launches_all_the_time_is_not_waited_for(gap_us):
+    calls = [("t", begin, begin + US) for begin in range(0, 5001 * US, 1000 * US)]
+    spans = [("t", begin + US, begin + 901 * US, "decode") for begin in range(0, 5000 * US, 1000 * US)]
+    starts = range(3 * US, 5000 * US, (15 + gap_us) * US)
+    calls += [("u", start, start + 15 * US) for start in starts]
+    assert [round(ps / US) for ps in host_work(spans, *calls)[1:6]] == [900] * 5
+
+
 def test_a_thread_whose_span_says_so_works_while_one_of_another_device_or_process_launches():
     calls = [("t", 0, 10), ("t", 50, 60), *(("u", 11 + k, 12 + k) for k in range(0, 30, 10))]
     one_device = [
@@ -373,3 +400,26 @@ def test_a_host_that_ran_no_row_is_on_no_clock():
     other = gpu_trace.launches.assign(host=pd.Categorical(["elsewhere"]))
     dag = graph_of(Trace(events=gpu_trace.events, launches=other))
     assert dag.clock.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("overlap_ps", [1, 1000, US])
+def test_calls_of_a_thread_that_overlap_by_rounding_follow_each_other(overlap_ps):
+    calls = [("t", 10 * k * US, 10 * (k + 1) * US + overlap_ps * (k % 2)) for k in range(6)]
+    calls.insert(2, ("t", 12 * US, 14 * US))  # a call of the driver inside
+    rows = [
+        ("gpu:0", "s", "compute", (100 + k) * US, (101 + k) * US, {"correlation_id": k}) for k, _ in enumerate(calls)
+    ]
+    dag = graph_of(trace(rows, [(*call, k) for k, call in enumerate(calls)]))
+    assert dag.predecessor[[0, 1, 3, 4, 5, 6]].tolist() == [-1, 0, 1, 3, 4, 5]
+    assert edge_counts(dag)[Dependency.THREAD_ORDER][1] == 0
+
+
+def test_a_wait_for_a_row_and_the_next_call_stay_in_order_where_they_overlap_by_rounding():
+    calls = [("t", 0, US, 0), ("t", 30 * US - 1000, 31 * US, 1)]
+    rows = [
+        ("gpu:0", "s", "compute", 2 * US, 30 * US, {"correlation_id": 0}),
+        ("gpu:0", "s", "compute", 35 * US, 36 * US, {"correlation_id": 1}),
+    ]
+    dag = graph_of(trace(rows, calls, syncs=[("t", 5 * US, 30 * US, None, None, "gpu:0", "s", None)]))
+    assert waits_for(dag)[:3] == [(), (2,), (0, 3)]
+    assert dag.start[2] == dag.end[2] == dag.start[1]

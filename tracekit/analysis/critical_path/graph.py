@@ -274,7 +274,9 @@ def _thread_order(sources: _Sources) -> NDArray[np.int32]:
 def _cut_to_waits(row_end: Column, sources: _Sources) -> None:
     """Let no row end after the return of a thread that waited for it, where only the clocks can have it so."""
     rows, syncs, table = sources.timeline.rows, sources.timeline.syncs, sources.timeline.trace.syncs
-    wait_end = table["end_ps"].to_numpy()[syncs.sync]
+    end = table["end_ps"].to_numpy().copy()
+    end[sources.waiting] = sources.host.end[sources.first[1] :]
+    wait_end = end[syncs.sync]
     early_ps = rows.end[syncs.row] - wait_end
     is_early = (early_ps > 0) & (early_ps <= CLOCKS_PS) & (wait_end >= rows.start[syncs.row])
     is_early &= table["device"].isna().to_numpy(bool)[syncs.sync]

@@ -16,7 +16,14 @@ from tracekit.columns import by_label, categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.vocabulary.host_calls import allocates, asks_if_done, copies_synchronously, says_waiting
+from tracekit.vocabulary.host_calls import (
+    Activity,
+    activity_of,
+    allocates,
+    asks_if_done,
+    copies_synchronously,
+    says_waiting,
+)
 from tracekit.vocabulary.kinds import Kind
 
 Column = NDArray[np.int64]
@@ -32,8 +39,13 @@ STANDSTILL_PS = 10_000_000
 SILENCE_PS, AWAKE_PS = 100_000_000, 50_000_000
 # Threads that change places after three calls or more on average take turns; those that work beside each other mix.
 _CALLS_A_TURN = 3
-# A thread that launched so often while another one stood still may be what that one waited for.
-_LAUNCHES_MEANWHILE = 3
+# A thread that launched so often while another one stood still may be what that one waited for, if all such times but
+# one of so many agree.
+_LAUNCHES_MEANWHILE, _DISAGREES_IN = 3, 5
+# Adjacent calls of a thread overlap by so much where their times are rounded: some profilers write whole microseconds.
+ROUNDING_PS = 1_000_000
+# What a thread does by itself, by the names of its spans.
+_OWN_WORK = (Activity.COMPILING, Activity.INSTALLING, Activity.LOADING)
 # A synchronous copy may end so much after its call, but no more than this part of it.
 EARLY_PS, _EARLY_PART = 100_000_000, 10
 
@@ -82,6 +94,7 @@ def calls(
     end = np.append(launches["end_ps"].to_numpy(), waits["end_ps"].to_numpy())
     names = _thread_numbers(launches, waits)
     thread = np.append(_numbers_of_threads(launches, names), _numbers_of_threads(waits, names))
+    end = _cut_to_next(thread, start, end)
     device = np.full(len(start), -1)
     device[launch[launch >= 0]] = rows.device[launch >= 0]
     launching = device >= 0
@@ -140,6 +153,29 @@ def calls(
         start, end, predecessor, work_ps, launching[:c], blank, repeated, awaited_row, drained_row, work_since_ps, flow,
         times,
     )  # fmt: skip
+
+
+def _cut_to_next(thread: Column, start: Column, end: Column) -> Column:
+    """The ends of the calls, those cut to the begin of a later call of their thread that overlap it by rounding alone.
+
+    A call in which the other one lies keeps its end.
+    """
+    order = np.argsort(start, kind="stable")
+    order = order[np.argsort(thread[order].astype(np.min_scalar_type(int(thread.max(initial=0)))), kind="stable")]
+    overlaps = (end[order[:-1]] > start[order[1:]]) & (thread[order[:-1]] == thread[order[1:]])
+    if not overlaps.any():
+        return end
+    cut_end = end.copy()
+    starts, places = start[order], np.flatnonzero(overlaps)
+    for number in np.unique(thread[order[places]]).tolist():
+        low, high = np.searchsorted(thread[order], [number, number + 1]).tolist()
+        call = order[places[(places >= low) & (places < high)]]
+        earliest = np.maximum(end[call] - ROUNDING_PS, start[call] + 1)
+        following = low + np.searchsorted(starts[low:high], earliest)
+        next_call = order[np.minimum(following, high - 1)]
+        is_cut = (following < high) & (start[next_call] < end[call]) & (end[next_call] >= end[call])
+        cut_end[call[is_cut]] = start[next_call[is_cut]]
+    return cut_end
 
 
 def _dispatchers_waits(
@@ -400,7 +436,7 @@ def _evidence(
 
     Spans and other work of a thread prove it at work. Not so steps and phases, which name a part of the program; the
     span of a call itself, which has one of the `call_names`; and spans whose name says that they wait. Certain work is
-    that of allocating memory: no launches of other threads are waited for there.
+    that of allocating memory, of loading data and of compiling: no launches of other threads are waited for there.
     """
     mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
     waiting = _waits_by_name(spans)
@@ -410,9 +446,14 @@ def _evidence(
     start = np.append(spans["start_ps"].to_numpy()[proving], host_work["start_ps"].to_numpy())
     end = np.append(spans["end_ps"].to_numpy()[proving], host_work["end_ps"].to_numpy())
     nothing = np.zeros(len(host_work), bool)
-    allocating = np.array([allocates(str(name)) for name in spans["name"].cat.categories] or [False])
-    certain = allocating[spans["name"].cat.codes.to_numpy()][proving]
+    is_certain = np.array([_is_work(str(name)) for name in spans["name"].cat.categories] or [False])
+    certain = is_certain[spans["name"].cat.codes.to_numpy()][proving]
     return (thread, start, end), np.append(waiting[proving], nothing), np.append(certain, nothing)
+
+
+def _is_work(name: str) -> bool:
+    """Whether a span of this name is its thread's own work, whatever others do meanwhile."""
+    return allocates(name) or activity_of(name) in _OWN_WORK
 
 
 def _work_times(
@@ -424,8 +465,8 @@ def _work_times(
     `thread` and `flow` (n,) are those of the `calls` (start, end, the device that it launched on or -1). What the
     `evidence` of a flow proves to be work is none where it proves waiting, and none in the times of `idle`, when a
     thread waited or ran a device's rows. Where another flow of the process launched while none of the evidence and no
-    call of this one began or ended, it may have waited for that one, unless its work is certain, or they launch for
-    different devices: then they are ranks.
+    call of this one began or ended, it may have waited for that one (`_times_for_another`), unless its work is certain,
+    or they launch for different devices: then they are ranks.
     """
     back = np.full(len(names) + 1, -1)
     back[thread] = flow
@@ -447,7 +488,8 @@ def _work_times(
         }:
             points = np.sort(calls[0][(calls[2] >= 0) & (flow == other_flow)])
             edges = [*_masked(times, flow_spans), *_masked(calls[:2], flow == flow_number)]
-            still = _still_times(edges, points)
+            of_other = _masked(calls[:2], flow == other_flow), _masked(times, (of_span == other_flow) & ~waiting)
+            still = _times_for_another(edges, points, *map(np.concatenate, zip(*of_other, strict=True)))
             not_work.append(iv.difference(still, iv.union(iv.intervals(*_masked(times, flow_spans & certain)))))
         not_work = [excluded for excluded in not_work if len(excluded)]
         work_time = iv.difference(work_time, iv.union(*not_work)) if not_work else work_time
@@ -466,13 +508,29 @@ def _devices_of(owner: Column, device: Column) -> dict[int, set[int]]:
     return devices
 
 
-def _still_times(edges: list[Column], points: Column) -> Intervals:
-    """The times between two `edges` in which many of the sorted `points` lie."""
+def _times_for_another(edges: list[Column], points: Column, start: Column, end: Column) -> Intervals:
+    """The times between two `edges` of a thread in which it waited for another one, as far as that can be told.
+
+    Many of the other one's launches, the sorted `points`, lie in such a time. It goes on within AWAKE_PS of the end of
+    the last that the other did there, and nothing of that one (n records from `start` to `end`) lasts beyond either
+    side. That must hold for most of the times with so many launches: a thread that prepares data works on when the
+    other one has launched its step, which then waits for the data.
+    """
     if len(points) < _LAUNCHES_MEANWHILE:
         return iv.EMPTY
     moments = np.sort(np.concatenate(edges))
     is_still = np.diff(np.searchsorted(points, moments)) >= _LAUNCHES_MEANWHILE
-    return iv.intervals(moments[:-1][is_still], moments[1:][is_still])
+    if not is_still.any():
+        return iv.EMPTY
+    first, last = np.searchsorted(moments, start, side="right"), np.searchsorted(moments, end, side="left")
+    is_crossed = np.zeros(len(moments) + 1, bool)
+    is_crossed[first[first < last]] = is_crossed[last[first < last]] = True
+    ends = np.sort(end)
+    last_end = ends[np.maximum(np.searchsorted(ends, moments[1:], side="right") - 1, 0)]
+    agrees = is_still & ~is_crossed[1:-1] & (moments[1:] - last_end <= AWAKE_PS)
+    if (_DISAGREES_IN - 1) * np.count_nonzero(is_still) > _DISAGREES_IN * np.count_nonzero(agrees):
+        return iv.EMPTY
+    return iv.intervals(moments[:-1][agrees], moments[1:][agrees])
 
 
 def _masked(times: tuple[Column, Column], mask: NDArray[np.bool_]) -> tuple[Column, Column]:
