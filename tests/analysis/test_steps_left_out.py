@@ -9,7 +9,7 @@ from tracekit.analysis.steps import left_out, outliers
 from tracekit.timeline.rows import rows
 
 
-def leave_out(walls, compiles=(), hosts=1, number=None, names=None):
+def leave_out(walls, compiles=(), hosts=1, number=None, names=None, unanswered=None):
     """Why each of some steps is left out, on one device, and the notes."""
     size = len(walls)
     table = pd.DataFrame(
@@ -22,7 +22,7 @@ def leave_out(walls, compiles=(), hosts=1, number=None, names=None):
         }
     )
     counts = np.array([number or [4] * size])
-    return left_out(rows(work(("gpu:0", "compute", 0, 1))[0]), table, counts)
+    return left_out(rows(work(("gpu:0", "compute", 0, 1))[0]), table, counts, unanswered)
 
 
 def test_steps_alike_all_count():
@@ -60,6 +60,39 @@ def test_of_few_steps_none_is_warm_up():
 def test_last_steps_that_lack_work_were_cut():
     assert leave_out([10] * 6, number=[20, 20, 20, 20, 17, 0])[0] == [*[None] * 4, "cut", "cut"]
     assert leave_out([10] * 6, number=[20, 20, 20, 20, 17, 18])[0] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [
+        ([34, 16, 2], 1),
+        ([14, 14, 8, 1, 1], 2),
+        ([18, 18, 18, 15], 3),
+        ([18, 18, 18, 15, 0, 0, 0, 0], 3),
+        ([18, 18, 0, 0, 0, 0, 0], 2),
+        ([100, 104, 97, 92, 101, 95], 6),  # an eager loop, whose rows vary
+        ([10, 40, 10, 40, 10, 40], 6),  # gradients are gathered in two steps
+        ([10, 40, 10, 40, 10], 5),
+        ([10, 10, 10, 40, 10, 10], 6),
+        ([10, 40, 10, 40, 4], 4),
+        ([50, 10, 10, 10, 10], 5),  # the first does more
+        ([40, 0, 0, 0, 40, 0, 0], 7),  # most do nothing
+        ([30, 16], 2),  # which of the two is usual is not known
+        ([30, 0], 1),
+    ],
+)
+def test_last_steps_are_compared_with_those_further_in(number, whole):
+    assert leave_out([10] * len(number), number=number)[0] == [None] * whole + ["cut"] * (len(number) - whole)
+
+
+def test_of_two_steps_the_launches_without_rows_tell_that_the_last_was_cut():
+    assert leave_out([10] * 2, number=[30, 16], unanswered=np.array([False, True]))[0] == [None, "cut"]
+    assert leave_out([10] * 2, number=[30, 29], unanswered=np.array([False, True]))[0] == [None] * 2
+
+
+def test_last_steps_that_the_devices_did_not_come_to_were_cut():
+    assert leave_out([10, 10, 0, 0, 0, 0], number=[20, 20, 1, 1, 1, 1])[0] == [*[None] * 2, *["cut"] * 4]
+    assert leave_out([10, 0, 10, 0, 0], number=[20, 1, 20, 1, 1], names=["train", "log"] * 2 + ["log"])[0] == [None] * 5
 
 
 def test_a_first_annotated_step_with_less_work_was_not_cut():

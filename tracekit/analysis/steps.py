@@ -11,10 +11,11 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
 from tracekit.intervals import Intervals
-from tracekit.timeline.rows import Rows
+from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.timeline.step_boundaries import BOUNDARY_COLUMNS, StepBoundaries
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import CELLS, DeviceUnions, Unions
+from tracekit.vocabulary.host_calls import launches
 
 FEWEST = 5
 # A step at the profile's edge that lacks more than a tenth of a device's usual rows was cut.
@@ -133,7 +134,7 @@ def steps(timeline: Timeline) -> Steps:
         return Steps(table, by_device, summary, typical, lacking=boundaries.lacking)
     table = boundaries.table
     number = _row_counts(rows, boundaries)
-    reasons, notes = left_out(rows, table, number)
+    reasons, notes = left_out(rows, table, number, _unanswered(timeline))
     is_counted = np.array([reason is None for reason in reasons])
     outlier = np.zeros(len(table), bool)
     for members in series(table):
@@ -173,17 +174,18 @@ def _row_counts(rows: Rows, boundaries: StepBoundaries) -> NDArray[np.int64]:
 
 
 def left_out(
-    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64]
+    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None = None
 ) -> tuple[list[str | None], dict[tuple[str, str], str]]:
     """Why each step of `table` counts in no figure, None where it does; and what is to be said of a clock and name.
 
     "cut": at the profile's edge, and lacking rows of a device (or marks of a host) that the others have; the first
     annotated steps lack none, as an annotation begun before the profile is not in it. "compiles": a compiler ran in it,
     unless it did in more than half of the steps of that name. "warm-up": one of the first that are left, and an outlier
-    to the long side. Where all steps of a name would be left out, none is. `number` (devices, steps) counts the rows.
+    to the long side. Where all steps of a name would be left out, none is. `number` (devices, steps) counts the rows;
+    `unanswered` (steps,) tells in which steps launches have no row, which decides where there are only two.
     """
     reasons: list[str | None] = [None] * len(table)
-    for place in _cut_steps(rows, table, number):
+    for place in _cut_steps(rows, table, number, unanswered):
         reasons[place] = "cut"
     notes: dict[tuple[str, str], str] = {}
     compiles, wall = table["compile_ps"].to_numpy() > 0, table["wall_ps"].to_numpy()
@@ -209,27 +211,84 @@ def left_out(
     return reasons, notes
 
 
-def _cut_steps(rows: Rows, table: pd.DataFrame, number: NDArray[np.int64]) -> list[int]:
-    """The steps at the edges of each clock's steps that lack rows of a device, or marks of a host."""
-    usual = np.zeros(number.shape)
-    for members in series(table):
-        if len(members) > 2:
-            usual[:, members] = np.median(number[:, members], axis=1, keepdims=True)
-        elif len(members) == 2:  # what is usual is not known, but that a device has no row of the one is not
-            usual[:, members] = number[:, members].max(axis=1, keepdims=True) > 0
-    usual[~np.array(rows.placed)] = 0
+def _cut_steps(
+    rows: Rows, table: pd.DataFrame, number: NDArray[np.int64], unanswered: NDArray[np.bool_] | None
+) -> list[int]:
+    """The steps at the edges of each clock's steps that lack rows of a device, or marks of a host.
+
+    From each edge inwards, as the profile's end cuts several steps of a host that runs ahead.
+    """
+    number = number[np.array(rows.placed)]
     hosts = table["hosts"].to_numpy(np.int64, na_value=0)
-    lacks_rows: NDArray[np.bool_] = np.any(number < _CUT_BELOW * usual, axis=0)
     annotated = table["hosts"].notna().to_numpy(bool)
+    inner_of = {int(place): members for members in series(table) for place in members}
     cut_steps: list[int] = []
     for _, clock_steps in table.groupby("clock", sort=False):
         places = clock_steps.index.to_numpy(np.int64)
-        unmarked: NDArray[np.bool_] = hosts[places] < int(hosts[places].max())
-        whole_starts = np.flatnonzero(~(unmarked | lacks_rows[places] & ~annotated[places]))
-        whole_ends = np.flatnonzero(~(unmarked | lacks_rows[places]))
-        if len(whole_starts) and len(whole_ends):
-            cut_steps += [*places[: whole_starts[0]].tolist(), *places[whole_ends[-1] + 1 :].tolist()]
+        unmarked = hosts < int(hosts[places].max())
+        runs: list[list[int]] = []
+        for inwards, is_end in ((places, False), (places[::-1], True)):
+            run = _without_work(table, number, inwards) if is_end else 0
+            for place in inwards[run:].tolist():
+                members = inner_of[place]
+                inner = members[members < place] if is_end else members[members > place]
+                is_surely_cut = run > 0 or (unanswered is not None and bool(unanswered[place]))
+                lacks_rows = _lacks_rows(number, place, inner, is_surely_cut)
+                if not (unmarked[place] or (lacks_rows and (is_end or not annotated[place]))):
+                    break
+                run += 1
+            runs.append(inwards[:run].tolist())
+        if len(runs[0]) + len(runs[1]) < len(places):
+            cut_steps += runs[0] + runs[1]
     return cut_steps
+
+
+def _without_work(table: pd.DataFrame, number: NDArray[np.int64], inwards: NDArray[np.int64]) -> int:
+    """How many of the last steps have no row, or end where the one before does as the host was done with them before
+    the devices came to them; 0 where that is usual. `inwards` are the steps of a clock, the last first."""
+    works = (number[:, inwards].sum(axis=0) > 0) & (table["wall_ps"].to_numpy()[inwards] > 0)
+    run = int(np.argmax(np.append(works, True)))
+    names = table["name"].to_numpy()[inwards]
+    usual = {
+        name for name in set(names[run:]) if 2 * works[run:][names[run:] == name].sum() > (names[run:] == name).sum()
+    }
+    return run if set(names[:run]) <= usual else 0
+
+
+def _lacks_rows(number: NDArray[np.int64], place: int, inner: NDArray[np.int64], is_surely_cut: bool) -> bool:
+    """Whether the step at `place` lacks rows that the steps of its name further `inner` than it have on a device.
+
+    What is usual is the lower median, which among steps that alternate is a step's own number. Of one other step it is
+    not known whether the two alternate, so that `is_surely_cut` has to say it, unless a device has no row at all.
+    """
+    if len(inner) == 0:
+        return False
+    usual = np.sort(number[:, inner], axis=1)[:, (len(inner) - 1) // 2]
+    least = _CUT_BELOW * usual if len(inner) > 1 or is_surely_cut else np.minimum(usual, 1)
+    return bool((number[:, place] < least).any())
+
+
+def _unanswered(timeline: Timeline) -> NDArray[np.bool_]:
+    """Of which steps more than a tenth of the launches that the host made in its time of them have no row, (s,)."""
+    boundaries, calls = timeline.steps.table, timeline.trace.launches
+    answer = np.zeros(len(boundaries), bool)
+    if boundaries["host_end_ps"].isna().any() or not len(calls):
+        return answer
+    names = calls["name"].cat
+    is_launch = np.array([*map(launches, names.categories), False], bool)[names.codes.to_numpy()]
+    is_answered = np.bincount(timeline.launch[timeline.launch >= 0], minlength=len(calls)) > 0
+    clock_of, hosts = clock_of_hosts(timeline.rows), calls["host"].cat
+    clock = np.array([*(clock_of.get(host, "") for host in hosts.categories), ""], object)[hosts.codes.to_numpy()]
+    start = calls["start_ps"].to_numpy()
+    for name, steps_of_clock in boundaries.groupby("clock", sort=False):
+        places = steps_of_clock.index.to_numpy(np.int64)
+        reach = np.maximum.accumulate(steps_of_clock["host_end_ps"].to_numpy(np.int64))
+        mine = is_launch & (clock == name)
+        of_step = np.searchsorted(reach, start[mine], side="right")
+        total = np.bincount(of_step, minlength=len(places) + 1)[:-1]
+        lost = np.bincount(of_step, ~is_answered[mine], minlength=len(places) + 1)[:-1]
+        answer[places] = lost > (1 - _CUT_BELOW) * total
+    return answer
 
 
 def _first_ordinary(wall: NDArray[np.int64]) -> int:
