@@ -16,10 +16,11 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import distinct, frame
 from tracekit.timeline.instances import rank_groups
+from tracekit.timeline.lost_launches import run_until
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.units import percent, quantity, ranges
-from tracekit.vocabulary.host_calls import captures, launches
+from tracekit.vocabulary.host_calls import captures, launches, launches_host_function
 from tracekit.vocabulary.losses import Loss
 from tracekit.vocabulary.ranks import process_number
 
@@ -167,16 +168,17 @@ def _losses(timeline: Timeline) -> pd.DataFrame:
 
 
 def _launched(timeline: Timeline) -> pd.DataFrame:
-    """Launches of which no device has a row, by host, where they are too many to be the profile's edge.
+    """Launches that have run and of which no device has a row, by host, where they are too many to be the profile's
+    edge.
 
-    Work that had not run when the profile ended is at its end: of the launches, those count that were made before the
-    last one of their host that was answered. Launches that a stream captured into a graph did not run at all.
+    Which have run, `run_until` tells; on a host of which no launch has a row, all count. Launches that a stream
+    captured into a graph did not run at all.
     """
     trace, data = timeline.trace, []
     calls, events = trace.launches, trace.events
     kinds = calls["name"].cat.categories
     codes = calls["name"].cat.codes.to_numpy()
-    is_launch = np.array([*map(launches, kinds), False], bool)[codes]
+    is_launch = np.array([*(launches(name) and not launches_host_function(name) for name in kinds), False], bool)[codes]
     edge = np.array([{True: 1, False: -1, None: 0}[captures(name)] for name in kinds] + [0], np.int64)[codes]
     start = calls["start_ps"].to_numpy()
     hosts = calls["host"].cat.categories
@@ -188,12 +190,19 @@ def _launched(timeline: Timeline) -> pd.DataFrame:
         at = np.flatnonzero(of_host & is_launch & has_id & ~_captured(start, edge * of_host))
         mine = event_has_id & (host_of_event == (event_hosts.index(host) if host in event_hosts else -1))
         answered = np.isin(ids[at], event_ids[mine])
-        at = at[start[at] <= start[at][answered].max(initial=np.iinfo(np.int64).min)] if answered.any() else at
-        answered = np.isin(ids[at], event_ids[mine])
-        lost = int((~answered).sum())
-        if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * len(at):
-            data.append((str(host), Loss.LAUNCHED.value, lost, len(at), None))
+        if np.count_nonzero(~answered) < _FEWEST_LAUNCHES:
+            continue
+        until = timeline.once("run until", lambda: _run_until(timeline))[at]
+        lost = int((~answered & (start[at] <= until)).sum()) if answered.any() else len(at)
+        total = int(answered.sum()) + lost
+        if lost >= _FEWEST_LAUNCHES and lost > REMAINDER * total:
+            data.append((str(host), Loss.LAUNCHED.value, lost, total, None))
     return frame(LOSS_COLUMNS, data)
+
+
+def _run_until(timeline: Timeline) -> Column:
+    trace = timeline.trace
+    return run_until(timeline.rows, timeline.launch, trace.launches, timeline.syncs, trace.syncs)
 
 
 def _numbers(column: pd.Series) -> tuple[Column, NDArray[np.bool_]]:

@@ -58,6 +58,7 @@ _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
+_HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
 # cudaStreamSynchronize, cuCtxSynchronize_v2, hipEventSynchronize, cudaStreamWaitEvent_ptsz; CUPTI's records on a stream
 # are called alike, and the host's calls in nsys and Kineto.
@@ -149,6 +150,11 @@ _HINTS = ("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load",
 def launches(name: str) -> bool:
     """Whether a call of this name asks a device for work, by kernel, graph, copy or memset."""
     return bool(_LAUNCH.search(name))
+
+
+def launches_host_function(name: str) -> bool:
+    """Whether a call of this name puts a function of the host on a stream, of which no device has a row."""
+    return bool(_HOST_FUNCTION.match(name))
 
 
 def copies_synchronously(name: str) -> bool:

@@ -1,0 +1,128 @@
+"""Until when launches are proven to have run: those without a row that were made by then have lost it.
+
+A profile may end while the host is ahead of its devices: what they had not run yet has no row, and nothing is lost. A
+stream runs its work in order. So a launch has run where a later one of its stream has a row, or where a wait for its
+stream, or for all of the device, returned that began, or whose event was recorded, after it. A launch without a row
+does not tell its stream: it is on one of those on which the same call of the same thread put work else.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit.columns import by_label, distinct
+from tracekit.timeline.rows import Rows, processes
+from tracekit.timeline.syncs import BRIEF_PS, Syncs
+from tracekit.vocabulary.host_calls import SyncCall, sync_call
+
+Column = NDArray[np.int64]
+
+# A lane with a smaller share of what a call puts to work is none that its launches without rows are taken for.
+_FEW = 0.05
+_NEVER, _ALWAYS = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+# Waits that cover all that was launched on their lane or device before they began, whatever record there is.
+_WHOLE = (SyncCall.STREAM, SyncCall.DEVICE)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The k rows whose launch is known: the place of the `call` in the launches, the `device` and the lane of each.
+
+    `lane` numbers the lanes of each process and device from 0 on; all columns have shape (k,).
+    """
+
+    row: Column
+    call: Column
+    device: Column
+    lane: Column
+
+
+def run_until(rows: Rows, launch: Column, launches: pd.DataFrame, syncs: Syncs, table: pd.DataFrame) -> Column:
+    """Until when calls like each of the c `launches` are proven to have run, (c,) in ps; the smallest int64 if never.
+
+    `launch` (len(rows),) is as `Timeline.launch` has it, `syncs` what each wait of `table` (SYNC_COLUMNS) waited for.
+    """
+    of_call, of_wait = processes(launches, table)
+    start = launches["start_ps"].to_numpy()
+    row = np.flatnonzero(launch >= 0)
+    if not len(row):
+        return np.full(len(launches), _NEVER)
+    call = launch[row]
+    lane, _ = distinct(of_call[call], rows.device[row], rows.codes("lane")[row].astype(np.int64))
+    work = _Work(row, call, rows.device[row], lane)
+    until = np.full(int(lane.max()) + 1, _NEVER)
+    np.maximum.at(until, lane, start[call])
+    _add_waits(until, work, of_call[call], rows, syncs, table, of_wait)
+    thread, name = (launches[column].cat.codes.to_numpy().astype(np.int64) for column in ("thread", "name"))
+    alike, _ = distinct(of_call, thread, name)
+    of_alike = _first_until(alike, work, until, start)
+    of_process = _first_until(of_call, work, until, start)
+    return np.where(of_alike == _ALWAYS, np.where(of_process == _ALWAYS, _NEVER, of_process), of_alike)
+
+
+def _first_until(kind: Column, work: _Work, until: Column, start: Column) -> Column:
+    """Until when all lanes have run on which calls of the same `kind` (c,) put work: (c,); the largest int64 if none.
+
+    Lanes with little of it do not count, nor those on which it put nothing in the later half of what it launched.
+    """
+    pair, first = distinct(kind[work.call], work.lane)
+    kind_of_pair, lane_of_pair = kind[work.call][first], work.lane[first]
+    count, count_of_kind = np.bincount(pair), np.bincount(kind[work.call], minlength=int(kind.max()) + 1)
+    last = np.full(len(first), _NEVER)
+    np.maximum.at(last, pair, start[work.call])
+    order = np.lexsort((start[work.call], kind[work.call]))
+    begins = np.cumsum(count_of_kind) - count_of_kind
+    middle = start[work.call][order][np.minimum(begins + count_of_kind // 2, len(order) - 1)]
+    counts = (count >= _FEW * count_of_kind[kind_of_pair]) & (last >= middle[kind_of_pair])
+    least = np.full(int(kind.max()) + 1, _ALWAYS)
+    np.minimum.at(least, kind_of_pair[counts], until[lane_of_pair[counts]])
+    return least[kind]
+
+
+def _add_waits(
+    until: Column, work: _Work, process: Column, rows: Rows, syncs: Syncs, table: pd.DataFrame, of_wait: Column
+) -> None:
+    """Raise `until` of each lane to what the threads' waits prove, in place; `process` (k,) is that of each row's
+    call, `of_wait` that of each wait."""
+    sort = by_label(table["name"].array, sync_call, None)
+    is_recorded = table["recorded_ps"].notna().to_numpy(bool)
+    covers = table["device"].isna().to_numpy(bool) & (is_recorded | np.isin(sort, _WHOLE))
+    moment = np.where(is_recorded, table["recorded_ps"].to_numpy(np.int64, na_value=0), table["start_ps"].to_numpy())
+    device, lane = (_codes(table[column], labels) for column, labels in
+                    (("on_device", rows.devices), ("on_lane", rows.labels("lane"))))  # fmt: skip
+    first = np.unique(work.lane, return_index=True)[1]
+    lane_code = rows.codes("lane")[work.row][first]
+    usual = _usual_lanes(work, len(rows), syncs, table, of_wait)
+    for number in range(len(until)):
+        same = covers & (of_wait == process[first[number]])
+        devices = np.unique(work.device[process == process[first[number]]])
+        told = (device == work.device[first[number]]) & (table["on_lane"].isna() | (lane == lane_code[number]))
+        alone = table["on_device"].isna() & np.equal(sort, SyncCall.DEVICE) & (len(devices) == 1)
+        mine = same & (told | alone | (table["on_device"].isna() & (usual == number))).to_numpy(bool)
+        until[number] = max(until[number], int(moment[mine].max(initial=_NEVER)))
+
+
+def _usual_lanes(work: _Work, n: int, syncs: Syncs, table: pd.DataFrame, of_wait: Column) -> Column:
+    """The lane for which each wait's call waited else on its thread, where that was always the same one, else -1.
+
+    A call that returned at once does not tell for what it was.
+    """
+    lane_of_row = np.full(n, -1)
+    lane_of_row[work.row] = work.lane
+    call, _ = distinct(of_wait, *(table[column].cat.codes.to_numpy().astype(np.int64) for column in ("thread", "name")))
+    if not len(call):
+        return call
+    low, high = np.full(int(call.max()) + 1, _ALWAYS), np.full(int(call.max()) + 1, -1)
+    is_brief = (table["end_ps"] - table["start_ps"]).to_numpy() <= BRIEF_PS
+    known = (lane_of_row[syncs.row] >= 0) & ~is_brief[syncs.sync]
+    np.minimum.at(low, call[syncs.sync[known]], lane_of_row[syncs.row[known]])
+    np.maximum.at(high, call[syncs.sync[known]], lane_of_row[syncs.row[known]])
+    return np.where(low == high, low, -1)[call]
+
+
+def _codes(column: pd.Series, labels: tuple[str, ...] | list[str]) -> Column:
+    """The place of each value in `labels`, -1 where it is none of them."""
+    code_of = {str(label): code for code, label in enumerate(labels)}
+    return np.array([*(code_of.get(str(name), -1) for name in column.cat.categories), -1])[column.cat.codes.to_numpy()]
