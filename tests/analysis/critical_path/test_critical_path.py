@@ -11,6 +11,7 @@ from tests.graph_traces import trace
 from tests.known_path import US, known_trace, path, step_table
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
+from tracekit.analysis.explain import explain
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
@@ -165,6 +166,16 @@ def test_without_work_the_reason_is_told(events, why):
     critical_path = path(trace(events))
     assert critical_path.lacking == why
     assert len(critical_path.steps) == len(critical_path.path) == len(critical_path.what_if) == 0
+
+
+@pytest.mark.parametrize("window_us", [None, (40, 60), (190, 300)])
+def test_launches_and_waits_of_a_time_without_rows_have_no_path(window_us):
+    rows = [("gpu:0", "s", "compute", 100 * US, 110 * US, {"correlation_id": 0})]
+    calls = [("t", 0, US, 0), ("t", 50 * US, 51 * US, 1), ("t", 200 * US, 201 * US, 2)]
+    waits = [("t", 45 * US, 111 * US, None, None, "gpu:0", "s", None)]
+    any_trace = trace(rows if window_us else [], calls, [("t", 0, 300 * US)], waits)
+    windows = window_us and (window_us[0] * US, window_us[1] * US)
+    assert explain(any_trace, windows=windows).critical_path.lacking == NO_DEVICE
 
 
 def test_the_frames_are_left_as_they_were():

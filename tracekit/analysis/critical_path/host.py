@@ -228,7 +228,7 @@ def _drained_rows(rows: Rows, launch: Column, order: Column, flow: Column, calls
     launched = launched[np.argsort(rows.end[launched], kind="stable")]
     last_row = np.full(len(end), -1)
     last_row[launch[launched]] = launched  # the last to end is written last
-    ends = np.where(last_row >= 0, rows.end[last_row], np.iinfo(np.int64).min)[order]
+    ends = np.append(rows.end, np.iinfo(np.int64).min)[last_row][order]
     drained_row = np.full(len(end), -1)
     for calls_of_flow in np.split(np.arange(len(order)), np.flatnonzero(np.diff(flow[order])) + 1):
         if len(calls_of_flow) == 0:
