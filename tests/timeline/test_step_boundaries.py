@@ -53,6 +53,47 @@ class TestAnnotations:
         device_work = work(("gpu:0", "memcpy", 2, 10, 1))
         assert table(boundaries(device_work, annotations(("load", 0, 0, 2))), *WINDOW) == [(0, 0, 10)]
 
+    def test_annotations_of_a_host_that_ran_ahead_tell_no_steps_without_launches(self):
+        """Six steps of 20 on the device, which the host went through in 2 each."""
+        device_work = work(*(("gpu:0", "compute", 10 * at, 10 * at + 10) for at in range(12)))
+        steps = boundaries(device_work, annotations(*(("train", at, 2 * at, 2 * at + 2) for at in range(6))))
+        assert steps.lacking.startswith("The steps are not known: no launch tells the step of the devices' work")
+        assert len(steps.table) == 0
+        assert steps_of(steps, device_work) == [-1] * 12
+
+    def test_where_hosts_ran_ahead_without_launches_executions_tell_the_steps(self):
+        device_work = work(
+            *(("gpu:0", "compute", 10 * at, 10 * at + 10) for at in range(4)),
+            run_id=[1, 2, 3, 4],
+            hlo_module=["jit_f"] * 4,
+        )
+        steps = boundaries(device_work, annotations(*(("train", at, at, at + 1) for at in range(3))))
+        assert set(steps.table["marked_by"]) == {"run_id"}
+        assert len(steps.table) == 4
+
+    @pytest.mark.parametrize("more", [0, 3])
+    def test_annotations_of_a_host_that_waited_tell_the_steps_without_launches(self, more):
+        """With and without work after the last, and with more work in some."""
+        rows_of = [("gpu:0", "compute", 10 * at + 1, 10 * at + 9) for at in range(4 + more)]
+        rows_of.insert(2, ("gpu:0", "memcpy", 9, 15))
+        steps = boundaries(work(*rows_of), annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(4))))
+        assert [wall for (wall,) in table(steps, "wall_ps")] == [10] * 4
+
+    def test_annotations_of_a_host_behind_which_devices_keep_pace_tell_the_steps_without_launches(self):
+        device_work = work(*(("gpu:0", "compute", 10 * at + 5, 10 * at + 15) for at in range(20)))
+        steps = boundaries(device_work, annotations(*(("train", at, 10 * at, 10 * at + 10) for at in range(20))))
+        assert len(steps.table) == 20
+
+    def test_the_end_of_a_profile_behind_a_host_that_ran_ahead_leaves_the_steps_that_it_shows(self):
+        """Rows of the steps before the profile have no call in it; a copy of the first step ran beside them."""
+        device_work = work(
+            ("gpu:0", "memcpy", 1, 2, 0),
+            *(("gpu:0", "compute", 10 * at, 10 * at + 10) for at in range(1, 6)),
+            ("gpu:0", "compute", 60, 80, 1),
+        )
+        steps = boundaries(device_work, annotations(*(("train", at, 2 * at, 2 * at + 2) for at in range(3))))
+        assert table(steps, *WINDOW)[0] == (0, 0, 80)
+
     def test_time_and_launches_between_two_annotations_are_of_the_step_that_comes(self):
         device_work = work(
             ("gpu:0", "compute", 2, 10, 1), ("gpu:0", "memcpy", 16, 18, 15), ("gpu:0", "compute", 32, 38, 31)

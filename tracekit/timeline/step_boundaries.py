@@ -9,7 +9,19 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.columns import distinct, frame
 from tracekit.timeline.rows import CODE, Rows, clock_of_hosts
-from tracekit.timeline.step_marks import AFTER, BEFORE, THREAD, UNKNOWN, Marker, Marks, StepTimes, group_rows, marks
+from tracekit.timeline.step_marks import (
+    AFTER,
+    BEFORE,
+    THREAD,
+    UNKNOWN,
+    Marker,
+    Marks,
+    StepTimes,
+    group_rows,
+    marks,
+    program_executions,
+    step_groups,
+)
 from tracekit.vocabulary.host_calls import Activity, activity_of
 from tracekit.vocabulary.kinds import Kind
 
@@ -32,6 +44,15 @@ BOUNDARY_COLUMNS = {
 }
 
 _NEVER = np.iinfo(np.int64).min
+
+# Of the devices' work from the end of the first step on, more than this after the last is work of earlier steps, where
+# it is also half of what they do between two ends; and so unlike are the numbers of rows between the ends of the steps
+# of a host that does not wait for its devices.
+_MUCH, _UNLIKE = 0.1, 1.25
+_RAN_AHEAD = (
+    "The steps are not known: no launch tells the step of the devices' work, and the devices were still busy when the "
+    "host had ended most of its steps. Record the runtime's calls, or wait for the devices at the end of each step."
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,8 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     A row is of the step whose time on the thread that launched it (from the end of the annotation before) holds its
     launch, by the annotations of that thread, else of its process, else of its host; or whose group or execution it
     names; or, without launch, of the k-th step if each step runs its program equally often; or else of
-    the step during which it starts.
+    the step during which it starts. Where that is all there is, and the devices were not done with a step when the host
+    had ended it, annotations tell no steps.
     """
     step_marks = marks(rows, spans)
     if isinstance(step_marks, str):
@@ -72,6 +94,11 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
     linked = step_marks.linked
     if step_marks.host is not None:
         linked = _by_order(rows, step_marks, _by_launch(rows, step_marks, launch, launches))
+        if _ran_ahead(rows, step_marks, linked):
+            other_marks = step_groups(rows) or program_executions(rows)
+            if isinstance(other_marks, str):
+                return StepBoundaries(frame(BOUNDARY_COLUMNS), np.full(len(rows), -1), 0, _RAN_AHEAD)
+            step_marks, linked = other_marks, other_marks.linked
     by_time = linked == UNKNOWN
     linked = _by_start(rows, step_marks, linked)
     reach = _extents(rows, linked, len(step_marks.step))
@@ -216,6 +243,41 @@ def _by_start(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> NDArr
             steps_by_start = np.where(place >= 0, steps[np.maximum(place, 0)], place)
             linked[device_rows] = np.where(linked[device_rows] == UNKNOWN, steps_by_start, linked[device_rows])
     return linked
+
+
+def _ran_ahead(rows: Rows, step_marks: Marks, linked: NDArray[np.int64]) -> bool:
+    """Whether on any clock no launch tells the work of most steps, and the devices did not do it while the host was in
+    that step.
+
+    Hosts that wait for their devices in each step leave them idle at its end, with as much work done in one as in the
+    next. So hosts ran ahead whose devices were busy at most ends, and did much after the last, or unlike work in
+    between. Where the first steps have known work and the last have none, the profile ended before they ran.
+    """
+    if step_marks.host is None:
+        return False
+    holds_open = _holds_open(rows) & np.array(rows.placed)[rows.device]
+    has_work = np.zeros(len(step_marks.step), bool)
+    has_work[linked[holds_open & (linked >= 0)]] = True
+    for clock, steps in step_marks.by_clock.items():
+        ends = np.maximum.accumulate(step_marks.host[steps, 1])
+        is_told = has_work[steps]
+        is_cut_short = is_told[0] and not is_told[int(np.argmin(is_told)) :].any()
+        if len(steps) == 1 or 2 * is_told.sum() >= len(steps) or is_cut_short:
+            continue
+        for device in rows.on_clock(clock):
+            own = rows.of(device)
+            mine = own.start + np.flatnonzero(holds_open[own])
+            start, end = rows.start[mine], rows.end[mine]
+            before = np.searchsorted(start, ends)
+            is_busy = np.append(_NEVER, np.maximum.accumulate(end))[before] > ends
+            elapsed = np.append(0, np.cumsum(end - start))
+            after, since = elapsed[-1] - elapsed[before[-1]], elapsed[-1] - elapsed[before[0]]
+            between = np.diff(before)
+            differ = len(between) > 1 and between.max() > _UNLIKE * between.min()
+            much = after > _MUCH * since and 2 * after > float(np.median(np.diff(elapsed[before])))
+            if 2 * is_busy.sum() > len(steps) and (much or differ):
+                return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,22 @@ def test_where_delays_that_nothing_explains_decide_no_what_if_is_told():
             assert what_if["ratio"] == ratio
 
 
+@pytest.mark.parametrize("known_launches", [False, True])
+def test_without_any_launch_it_is_not_known_what_streams_waited_for(known_launches):
+    # The second kernel may wait for the copy of the other stream: without launches nothing tells.
+    rows_of = [
+        ("gpu:0", "s", "compute", 1, 50),
+        ("gpu:0", "t", "memcpy", 50, 55),
+        ("gpu:0", "s", "compute", 55, 101),
+    ]
+    calls = [("t", 0, 1, 7)] if known_launches else []
+    if known_launches:
+        rows_of[0] = (*rows_of[0], {"correlation_id": 7})
+    what_if = path(trace(rows_of, calls)).what_if.set_index("what")
+    expected = "no launch of the devices' work is known, so neither is what 5.0 % of the time waited for"
+    assert (what_if.loc["copies", "reason"] == expected) is not known_launches
+
+
 def test_of_copies_whose_device_is_unknown_no_what_if_is_told():
     # cpu:? copies: what waited for them may be anything.
     critical_path = path(trace([("cpu:1", "p", "compute", 0, 10), ("cpu:?", "p", "memcpy", 0, 9)]))

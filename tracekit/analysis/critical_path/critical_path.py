@@ -14,6 +14,7 @@ from tracekit.analysis.critical_path.longest_path import Part, Paths, find_paths
 from tracekit.analysis.critical_path.replay import AFTER_END, QUEUED, Plan, Runs, Without, plan, replay
 from tracekit.analysis.critical_path.stretches import STRETCH_COLUMNS, UNKNOWN, Between, between_calls, stretches
 from tracekit.analysis.critical_path.what_if import (
+    MOST_DOUBT,
     STEP_WHAT_IF_COLUMNS,
     WHAT_IF_COLUMNS,
     predictions,
@@ -26,7 +27,7 @@ from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import Trace
-from tracekit.units import quantity
+from tracekit.units import percent, quantity
 
 Column = NDArray[np.int64]
 
@@ -159,6 +160,8 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
     tried = [case[:2] for case in cases]
     unknown = refusals(rows, timeline.collectives, paths, wall, lengths, tried)
+    if queued_ratio is None:
+        unknown = [reason or _without_launches(rows, paths, wall) for reason in unknown]
     table = table.assign(
         wall_ps=wall,
         unexplained_ps=unexplained_ps,
@@ -198,6 +201,18 @@ def _queued_ratio(dag: Graph, runs: Plan) -> float | None:
     """The share of the rows with a launch that something else than that held up last."""
     launched = (dag.kind[runs.node] < CALL) & (dag.launch[runs.node] >= 0)
     return float(np.isin(runs.cause_kind[launched], (AFTER_END, QUEUED)).mean()) if launched.any() else None
+
+
+def _without_launches(rows: Rows, paths: Paths, wall: Column) -> str:
+    """Why nothing can be said of any scenario where no launch of a row is known: then neither is which streams of a GPU
+    waited for each other. "" where next to nothing of the paths waited for that."""
+    share = sum_exactly(paths.parts[:, Part.UNEXPLAINED]) / sum_exactly(wall)
+    lanes = np.unique(rows.device.astype(np.int64) * len(rows.labels("lane")) + rows.codes("lane"))
+    streams = np.bincount(lanes // max(1, len(rows.labels("lane"))), minlength=len(rows.devices))
+    has_streams = any(n > 1 and type_of(device) == "gpu" for n, device in zip(streams, rows.devices, strict=True))
+    if share <= MOST_DOUBT or not has_streams:
+        return ""
+    return f"no launch of the devices' work is known, so neither is what {percent(share)} of the time waited for"
 
 
 def _separate_steps(windows: pd.DataFrame) -> pd.DataFrame:
