@@ -198,6 +198,15 @@ def test_launches_that_a_stream_captures_did_not_run():
     assert not launched(range(43, 101), range(1, 101), names[1:]).is_complete
 
 
+def test_replicas_are_counted_by_the_names_that_were_recorded_which_are_perhaps_not_all():
+    losses = {"host": ["h"], "what": ["replicas"], "lost": [5], "total": [7], "evidence": ["names replica_6"]}
+    report = analyse(Trace(events=table(row("gpu:0", 0, 100)), losses=frame(LOSS_COLUMNS, losses), source="x"))
+    assert report.missing.sentences[0].startswith(
+        "h: at least 5 replicas of the program, of 7 or more, have no kernels (names replica_6): "
+    )
+    assert report.explanation.completeness.rows.startswith("At least 5 replicas that the host ran, of 7 or more,")
+
+
 LOSSES = {"host": ["h"], "what": ["records"], "lost": [5], "total": [100], "evidence": ["the profiler's words"]}
 
 

@@ -270,7 +270,7 @@ def _unknown_rows(losses: pd.DataFrame, events: int, least: float) -> str:
             case Loss.LAUNCHED:
                 return f"{share} kernels and copies that the host launched have no row on a device."
             case Loss.REPLICAS:
-                return f"{share} replicas that the host ran have no kernels in the trace."
+                return f"At least {int(lost):,} replicas that the host ran, of {int(total):,} or more, have no kernels."
             case Loss.RECORDS:
                 return f"The profiler dropped {int(lost):,} records, {percent(lost / total)} of all."
     return ""

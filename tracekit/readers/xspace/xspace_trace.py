@@ -191,7 +191,8 @@ def _replicas(hosts: list[HostEvents], devices: int) -> list[Lost]:
     """The replicas that the host's operations name and of which none of the `devices` that computed can be.
 
     TensorFlow's mirrored strategies name what runs on the k-th device of a host `replica_k/…`, but for the first
-    (tensorflow/python/distribute/mirrored_run.py).
+    (tensorflow/python/distribute/mirrored_run.py). A replica whose operations were not recorded has no name: there are
+    at least so many.
     """
     names = {str(name) for events in hosts for name in events.names.categories}
     replicas = {int(match[1]) for name in names if (match := _REPLICA.search(name))}

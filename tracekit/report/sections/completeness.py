@@ -70,9 +70,10 @@ def _lost(loss: dict[str, Any]) -> str:
                 f"the profiler dropped them{evidence}."
             )
         case Loss.REPLICAS:
+            least = f"at least {lost} replicas of the program, of {loss['total']:,} or more, have no kernels"
             return (
-                f"{host}{of} replicas of the program have no kernels{evidence}: the profile does not hold a whole "
-                "step. Start it after the first steps, and let it last longer than one."
+                f"{host}{least}{evidence}: the profile does not hold a whole step. Start it after the first steps, and "
+                "let it last longer than one."
             )
         case Loss.RECORDS:
             what = f"{quantity(int(loss['lost']), 'record')}" if lost else "records"
