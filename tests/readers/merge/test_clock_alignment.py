@@ -1,5 +1,6 @@
 """Clocks compared on the ends of shared collectives: one clock, a corrected one, or none that can be compared."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,9 +131,64 @@ def test_a_clock_that_runs_fast_is_found_and_the_ends_that_it_moved_apart_are_on
     assert clocks[1].shift_ps == pytest.approx(-20_029 * US, abs=10 * US)
     assert clocks[1].residual_ps < 1000
     assert notes == [
-        "The clock of b was 20.03 ms ahead of a's halfway and ran 50 ppm fast by the ends of 30 shared collectives, "
-        "matched by their sequence numbers: its times were shifted to fit, and ends now differ by at most 0 ps."
+        "The clock of b was 20.03 ms ahead of a's halfway and ran 50.0 ± 0.7 ppm fast by the ends of 30 shared "
+        "collectives, matched by their sequence numbers: its times were shifted to fit, and ends now differ by at most "
+        "0 ps."
     ]
+
+
+@pytest.mark.parametrize("count", [8, 20, 200])
+def test_no_drift_is_told_of_clocks_that_keep_one_pace(count):
+    draw = np.random.default_rng(count)
+    for _ in range(60):
+        ends = np.cumsum(draw.uniform(20, 300, count)) + 100
+        shown = [ends + draw.uniform(0, 0.3, count), ends + draw.uniform(0, 0.3, count) + 3000]
+        tables = [host(name, *ending(*times, long=10)) for name, times in zip("ab", shown, strict=True)]
+        assert alignment(*tables)[0][1].line.drift == 0
+
+
+def test_a_drift_that_is_told_is_right_within_its_error():
+    draw = np.random.default_rng(7)
+    for drift in (20, 50, 200):
+        ends = np.cumsum(draw.uniform(1000, 30_000, 40))
+        shown = [ends + draw.uniform(0, 2, 40), ends * (1 + drift * 1e-6) + draw.uniform(0, 2, 40) + 3000]
+        tables = [host(name, *ending(*times)) for name, times in zip("ab", shown, strict=True)]
+        clocks, (note,) = alignment(*tables)
+        told, error = re.search(r"ran ([\d.]+) ± ([\d.]+) ppm fast", note).groups()
+        assert abs(float(told) - drift) <= float(error) < drift / 5
+        assert clocks[1].line.drift * 1e6 == pytest.approx(float(told), abs=0.6)
+
+
+@pytest.mark.parametrize(("length", "has_drift"), [(40, True), (5, False)])
+def test_a_drift_is_not_that_of_a_host_which_is_compared_with_a_clock_that_drifts_for_a_moment_only(length, has_drift):
+    draw = np.random.default_rng(3)
+    ends = 1000 + np.arange(40) * 20_000.0
+    fast = ends * (1 + 50e-6) + 3000
+    pair = (ends + 7000)[:length] * (1 + 50e-6) + 3000
+    whole, part = "0,1,2,3", "3,4"
+    shown = [("a", ends, whole), ("a2", ends, whole), ("a3", ends, whole), ("b", fast, whole), ("b", pair, part),
+             ("c", pair, part)]  # fmt: skip
+    clocks, _ = alignment(
+        *(host(name, *ending(*(times + draw.uniform(0, 2, len(times)))), ranks=ranks) for name, times, ranks in shown)
+    )
+    assert [clock.line.drift != 0 for clock in clocks] == [False, False, False, True, has_drift]
+    true = (ends + 7000)[:length]
+    times = (pair * US).astype(np.int64)
+    assert (np.abs(times + clocks[4].line.shifts(times) - true * US) < 9 * US).all()
+
+
+def test_collectives_of_no_length_say_nothing_beside_others():
+    draw = np.random.default_rng(1)
+    ends = [100, 307, 500, 760, 999]
+    tables = []
+    for ahead in (0, 9000):
+        early = [(end - by, end - by) for end, by in zip(ends, draw.uniform(10, 40, 5), strict=True)]
+        rows = [row for pair in zip(early, ending(*ends), strict=True) for row in pair]
+        rows = [(start + ahead, end + ahead) for start, end in rows]
+        tables.append(rows)
+    for numbers in ({"sequence": list(range(10))}, {}):
+        clocks, _ = alignment(*(host(name, *rows, **numbers) for name, rows in zip("ab", tables, strict=True)))
+        assert facts(clocks[1]) == ("b", "a", -9000, 0, 5)
 
 
 def test_no_clock_runs_as_fast_as_ends_that_have_nothing_in_common():

@@ -8,6 +8,7 @@ and where their ends tell the same. On the 8 V100 they do, to 1-3 us; the three 
 tell a skew of 3 us, which the ring brings, from a clock.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,7 +31,8 @@ class Clock:
     `name`: the host that it was compared with; hosts of one name are aligned, a name of its own is a clock of its own.
     `line`: what was added to its times; null where nothing could be compared. `residual_ps`: by how much ends differ
     after that; null for the host that the others were compared with. `collectives`: how many shared collectives said
-    so, and how many of them were matched by number; `disagreeing`: how many more said something else.
+    so, and how many of them were matched by number; `disagreeing`: how many more said something else. `drift_error`:
+    what they leave open of its drift, a ratio, at 99 %.
     """
 
     host: str
@@ -40,6 +42,7 @@ class Clock:
     collectives: int = 0
     numbered: int = 0
     disagreeing: int = 0
+    drift_error: float = 0.0
 
     @property
     def shift_ps(self) -> int | None:
@@ -66,10 +69,17 @@ class _Link:
             return fit.line
         return UNCHANGED if self.timed and self.comparison.agrees else None
 
-    def clock(self, host: str, root: str, base: Line) -> Clock:
-        """The clock of the host, where `base` is added to the times of `via`."""
+    def clock(self, host: str, root: str, of_via: Clock) -> Clock:
+        """The clock of the host, where `of_via` is that of `via`.
+
+        A drift of `via` is the host's too only as far as the two are known to keep one pace: else the host has none.
+        """
         fit, times = self.comparison.fit, self.comparison.times
+        base, own_error = of_via.line or UNCHANGED, fit.drift_error if fit else math.inf
         line = (self.line or UNCHANGED).then(base)
+        error = math.hypot(of_via.drift_error, own_error)
+        if 0 < abs(line.drift) <= error and not (self.line and self.line.drift):
+            line = line.steady(int(np.median(times)))
         open_ps = clock_fit.SKEW_PS + (fit.error_ps if fit else 0)
         if self.timed and line.largest(int(times[0]), int(times[-1])) <= open_ps:
             line = UNCHANGED  # as it stands, whatever the one between them is
@@ -78,7 +88,14 @@ class _Link:
         rest = (self.comparison.ahead + line.shifts(times) - base.shifts(own))[agreeing]
         count = int(agreeing.sum())
         return Clock(
-            host, root, line, int(np.abs(rest).max()), count, count * self.comparison.by_number, len(times) - count
+            host,
+            root,
+            line,
+            int(np.abs(rest).max()),
+            count,
+            count * self.comparison.by_number,
+            len(times) - count,
+            error if line.drift else 0.0,
         )
 
 
@@ -152,8 +169,7 @@ def _fitted(root: str, links: Mapping[str, _Link | None]) -> dict[str, Clock]:
         return {root: Clock(root, root)}
     clocks: dict[str, Clock] = {}
     for name, link in links.items():
-        base = clocks[link.via].line or UNCHANGED if link else UNCHANGED
-        clocks[name] = link.clock(name, root, base) if link else Clock(name, root, UNCHANGED)
+        clocks[name] = link.clock(name, root, clocks[link.via]) if link else Clock(name, root, UNCHANGED)
     return clocks
 
 
@@ -264,11 +280,19 @@ def _worst(clocks: Sequence[Clock]) -> str:
     return time(max(clock.residual_ps or 0 for clock in clocks))
 
 
+def _drift(drift: float, error: float) -> str:
+    """`20 ± 3 ppm`, in ppm, both to the digit that the error leaves; without an error that is below 0.05."""
+    if error < 0.05:
+        return ppm(drift)
+    digits = 0 if error >= 0.95 else 1
+    return f"{drift:,.{digits}f} ± {error:,.{digits}f} ppm"
+
+
 def _difference(clock: Clock, other: str = "") -> str:
     """`was 1.2 ms ahead of a's halfway and ran 20 ppm fast`, or without a name and its `'s`."""
     shift, drift = clock.shift_ps or 0, clock.line.drift * 1e6 if clock.line else 0.0
     whose, pace = f" {other}'s" if other else "", ""
     if drift:
-        pace = f"ran {ppm(abs(drift))} {'fast' if drift > 0 else 'slow'}"
+        pace = f"ran {_drift(abs(drift), clock.drift_error * 1e6)} {'fast' if drift > 0 else 'slow'}"
         pace = f" halfway and {pace}" if other else f" (and {pace})"
     return f"was {time(abs(shift))} {'ahead of' if shift < 0 else 'behind'}{whose}{pace}"

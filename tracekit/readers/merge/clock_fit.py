@@ -31,9 +31,13 @@ ENDS_APART_PS = 10_000_000
 _DEVIATIONS = 4
 # How often chance alone may bring unrelated times together as well.
 _CHANCE = 1e-3
-# The two-sided 99 % quantile of Student's t by degrees of freedom.
+# The two-sided quantiles of Student's t by degrees of freedom: of 99 %, and of 99.99 %.
 _FREEDOM = np.array([1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 1000])
 _QUANTILE = np.array([63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.36, 3.17, 2.95, 2.75, 2.58])
+_SURELY = np.array([6366.2, 99.99, 28.0, 15.54, 11.18, 9.08, 7.12, 6.21, 5.24, 4.48, 3.91])
+# What a drift adds over all of the points is so many times their deviation from the line: many points make a smaller
+# one significant, too, but it may be that of their scatter, which is not the same at all times, and changes nothing.
+_FAR = 4
 # So often what agrees is told by the line through what agreed before.
 _PASSES = 6
 # Slopes are taken from so many points at the most.
@@ -74,6 +78,10 @@ class Line:
         """This line, and then `other` on the times that it gives."""
         after = self.at_ps + self.shift_ps
         return Line(self.at_ps, self.shift_ps + other.shift(after), 1 - (1 - self.drift) * (1 - other.drift))
+
+    def steady(self, at_ps: int) -> "Line":
+        """The same at one of the clock's own times, and without a drift."""
+        return Line(at_ps, self.shift(at_ps))
 
     def largest(self, first_ps: int, last_ps: int) -> int:
         """The largest amount that is added between two times."""
@@ -189,7 +197,7 @@ def _enough(agreeing: Mask) -> bool:
 
 
 def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
-    """The line of least squares through what agrees; None if its slope is not told from 0, or none of a clock."""
+    """The line of least squares through what agrees; None if its slope may be chance, or is none of a clock."""
     at, base = int(times_ps[0]) + int(np.median(times_ps - times_ps[0])), int(ahead_ps[0])
     x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
     slope = _slope(times_ps, ahead_ps)
@@ -206,8 +214,10 @@ def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
     middle, height = float(x[agreeing].mean()), float(y[agreeing].mean())
     rest = y[agreeing] - height - slope * inside
     deviation = max(math.sqrt(float((rest**2).sum()) / freedom), resolution_ps / 2)
-    drift_error = _quantile(freedom) * deviation / math.sqrt(square)
-    if not drift_error < abs(slope) <= _FASTEST or not _enough(agreeing):
+    standard = deviation / math.sqrt(square)
+    drift_error = _quantile(freedom) * standard
+    least = max(_quantile(freedom, _SURELY) * standard, _FAR * deviation / float(np.ptp(inside)))
+    if not least < abs(slope) <= _FASTEST or not _enough(agreeing):
         return None
     # Shifted where that is known best. The line is asked by the clock's own time, to which it adds.
     line = Line(at + round(middle), -(base + round(height)), slope)
@@ -215,6 +225,6 @@ def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
     return Fit(line, agreeing, error, drift_error, max(round(float(np.ptp(rest))), resolution_ps))
 
 
-def _quantile(freedom: int) -> float:
-    """How many standard errors hold what is true in 99 of 100 cases."""
-    return float(np.exp(np.interp(math.log(max(freedom, 1)), np.log(_FREEDOM), np.log(_QUANTILE))))
+def _quantile(freedom: int, of_table: NDArray[np.float64] = _QUANTILE) -> float:
+    """How many standard errors hold what is true in 99 of 100 cases, or as many as another table says."""
+    return float(np.exp(np.interp(math.log(max(freedom, 1)), np.log(_FREEDOM), np.log(of_table))))

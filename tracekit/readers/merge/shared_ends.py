@@ -363,10 +363,17 @@ def _lags(a: Occurrences, b: Occurrences, least: int) -> Sequence[int]:
 
 
 def _at(a: Occurrences, b: Occurrences, lag: int, resolution: int) -> Compared:
-    """`b`'s occurrence k compared with `a`'s occurrence k + lag."""
+    """`b`'s occurrence k compared with `a`'s occurrence k + lag.
+
+    What has no length on either side does not tell when the ranks met: it counts only where nothing else is shared.
+    """
     a, b = a[max(lag, 0) :], b[max(-lag, 0) :]
     n = min(len(a), len(b))
     a, b = a[:n], b[:n]
+    lasted = (a[:, 2] < a[:, 1]) & (b[:, 2] < b[:, 1])
+    if lasted.any():
+        a, b = a[lasted], b[lasted]
+        n = len(a)
     return Compared(
         b[:, 1],
         b[:, 1] - a[:, 1],
