@@ -14,6 +14,7 @@ from tracekit.vocabulary.host_calls import (
     jitted_function,
     launches,
     launches_graph,
+    reads_back,
     records_event,
     rendezvous_collective,
     says_waiting,
@@ -120,6 +121,22 @@ def test_telling_a_stream_to_wait_is_no_waiting(name):
 )
 def test_runtimes_say_when_they_allocate_memory(name, is_allocation):
     assert allocates(name) == is_allocation
+
+
+@pytest.mark.parametrize(
+    ("name", "reads"),
+    [
+        ("aten::item", True),
+        ("aten::_local_scalar_dense", True),
+        ("aten::copy_", True),
+        ("<built-in method tolist of Tensor object at 0x7f>", True),
+        ("aten::items", False),
+        ("aten::to_sparse", False),
+        ("<built-in method item of dict object at 0x7f>", False),
+    ],
+)
+def test_ops_say_that_they_may_bring_a_result_to_the_host(name, reads):
+    assert reads_back(name) == reads
 
 
 @pytest.mark.parametrize(

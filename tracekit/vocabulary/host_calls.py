@@ -92,6 +92,13 @@ _WAITING = re.compile(
     rf"|<built-in (method|function) ({_BLOCKING}|recv|accept)\b"
     r"|<built-in method get of _queue)"
 )
+# PyTorch's ops that bring a result to the host, and wait for it (`_local_scalar_dense_cuda` in
+# aten/src/ATen/native/cuda/CUDAScalar.cu, `copy_kernel_cuda` in native/cuda/Copy.cu, `nonzero_cuda_out_impl` in
+# native/cuda/Nonzero.cu), and Python's methods around them; some of them do only if they must.
+_READING = re.compile(
+    r"aten::(item|_local_scalar_dense|is_nonzero|nonzero|to|_to_copy|copy_)$"
+    r"|<built-in method (item|tolist|cpu|numpy|nonzero|to|copy_) of Tensor\b"
+)
 # Where XLA gets memory of a device, the runtime's call included (GpuExecutable::GenerateBufferAllocations in
 # xla/service/gpu/gpu_executable.cc, xla/stream_executor), and where the TPU client moves buffers together (libtpu).
 _ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|(\w+::)+DefragmentMemory$")
@@ -224,6 +231,11 @@ def stands_aside(name: str) -> bool:
 def says_waiting(name: str) -> bool:
     """Whether the name of a call or span says that its thread waits, be it for a device or for another thread."""
     return bool(_WAITING.match(name))
+
+
+def reads_back(name: str) -> bool:
+    """Whether an op or a method of this name may bring a result from a device to the host, which waits for it."""
+    return bool(_READING.match(name))
 
 
 def allocates(name: str) -> bool:

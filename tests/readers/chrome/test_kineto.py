@@ -418,6 +418,44 @@ def test_a_wait_has_the_thread_and_the_times_of_its_call(tmp_path):
     assert rows(trace.syncs, "host", "thread", "start_ps", "end_ps") == [["rank3", "thread 77", 10 * 10**6, 19 * 10**6]]
 
 
+def copy(correlation, ts, dur, name="Memcpy DtoH (Device -> Pinned)"):
+    return event("gpu_memcpy", name, ts, dur, device=0, stream=7, correlation=correlation)
+
+
+ITEM = [op("aten::item", 50, 160), op("aten::_local_scalar_dense", 51, 158)]
+
+
+def test_an_op_that_brings_a_result_to_the_host_waits_for_its_copy_where_no_call_says_so(waits):
+    launches = call("cudaLaunchKernel", 1, 5), call("cudaMemcpyAsync", 53, 6)
+    assert waits(*ITEM, *launches, copy(6, 101, 100)) == [
+        ["aten::_local_scalar_dense", 58, None, None, "gpu:0", "stream 7", 53]
+    ]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [copy(6, 101, 50)],  # the op ends 58 us later
+        [copy(6, 101, 150)],  # the copy ends 41 us later
+        [copy(6, 101, 100, "Memcpy DtoD (Device -> Device)")],
+        [copy(6, 101, 100, "Memcpy HtoD (Pinned -> Device)")],
+        [copy(5, 101, 100)],  # not the last that the thread launched
+        [copy(6, 101, 100), call("cudaFree", 202, 9)],  # a call ended after the copy
+        [copy(4, 101, 100), call("cudaMemcpyAsync", 40, 4, tid=8)],  # of another thread
+    ],
+)
+def test_an_op_that_ends_near_no_copy_of_its_thread_is_work(waits, events):
+    launches = call("cudaLaunchKernel", 1, 5), call("cudaMemcpyAsync", 53, 6)
+    kernels = [event("kernel", "k", 90, 1, device=0, stream=7, correlation=6)]
+    assert waits(*ITEM, *launches, *events, *(kernels if events[0]["args"]["correlation"] != 6 else [])) == []
+
+
+def test_an_op_in_which_a_call_waited_waits_no_second_time(waits):
+    calls = call("cudaMemcpyAsync", 53, 6), call("cudaStreamSynchronize", 60, 8, dur=145)
+    assert [wait[0] for wait in waits(*ITEM, *calls, copy(6, 101, 100))] == ["cudaStreamSynchronize"]
+    assert waits(op("aten::mm", 50, 160), calls[0], copy(6, 101, 100)) == []
+
+
 def host_work(tmp_path, *events):
     """By thread: when the host was at work, in us since the first event, at 0."""
     trace = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events)

@@ -15,6 +15,7 @@ A call's name says that it waits. For what, CUPTI's own records say (`cuda_sync`
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ from tracekit.trace import (
 from tracekit.vocabulary.host_calls import (
     SyncCall,
     asks_if_done,
+    reads_back,
     says_waiting,
     stands_aside,
     step_number,
@@ -69,6 +71,8 @@ SAMPLED, _FEWEST = 0.5, 200
 _YEAR_2000_NS = 946_684_800 * 10**9
 _MICROSECOND_PS = 10**6
 _NO_STREAM = 2**32 - 1
+# An op that waited for a copy goes on within this time after its end; the clocks may be apart; shorter is no wait.
+_WAKE_PS, _CLOCKS_PS, _BRIEF_PS = 50 * _MICROSECOND_PS, 10 * _MICROSECOND_PS, 5 * _MICROSECOND_PS
 
 # `torch/nn/modules/linear.py(124): forward`; what is built in has no file.
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): .")
@@ -124,12 +128,13 @@ def read(document: Document, path: Path) -> Trace:
     syncs = _syncs(document, call_table, events["device"].cat.categories.tolist())
     call = np.where(launch >= 0, np.searchsorted(calls, launch), -1)
     loops = _query_loops(call_table, call, events)
+    reads = _reads(document, host, of_host, threads, _LaunchedRows(calls, call, events))
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
         host_work=_host_work(document, host, of_host, threads),
         launches=call_table,
-        syncs=concat(SYNC_COLUMNS, [syncs, loops]) if len(loops) else syncs,
+        syncs=concat(SYNC_COLUMNS, [syncs, loops, reads]) if len(loops) or len(reads) else syncs,
         ops=ops,
         devices=_devices(document, host, events),
         hosts=frame(
@@ -420,6 +425,54 @@ def _query_loops(calls: pd.DataFrame, call: Rows, events: pd.DataFrame) -> pd.Da
         polling.Work(call, lane, events["end_ps"].to_numpy()),
     )
     return polling.table(calls.iloc[first].assign(end_ps=end[last]), events, row, start[call[row]])
+
+
+@dataclass(frozen=True)
+class _LaunchedRows:
+    """The c `calls`, events of the file, and the place there of the `call` (n,) that launched each of the rows
+    `events`, -1 for none."""
+
+    calls: Rows
+    call: Rows
+    events: pd.DataFrame
+
+
+def _reads(document: Document, host: str, ops: Rows, threads: Threads, launched: _LaunchedRows) -> pd.DataFrame:
+    """The waits (SYNC_COLUMNS) of the events `ops` that brought a result to the host, where no call inside tells it.
+
+    Such an op waited from the end of the last call of its thread in it until the copy was done that its thread had
+    launched last: that copy ended there, and the op right after. Of ops in each other the innermost counts.
+    """
+    reads = ops[by_label(document.name[ops], reads_back).astype(bool)]
+    calls, call, events = launched.calls, launched.call, launched.events
+    is_back = (events["direction"] == "D2H").to_numpy(bool)
+    if not len(reads) or not (is_back & (call >= 0)).any():
+        return frame(SYNC_COLUMNS)
+    row_end, both = events["end_ps"].to_numpy(), np.concatenate([reads, calls])
+    thread, _ = distinct(document.pid.codes[both], document.tid.codes[both])
+    start, end = document.start_ps[both], document.start_ps[both] + document.duration_ps[both]
+    row_of_call = np.full(len(calls), -1)
+    linked = np.flatnonzero(call >= 0)
+    row_of_call[call[linked]] = linked
+    begin, row = start[: len(reads)].copy(), np.full(len(reads), -1)
+    for number in np.unique(thread[: len(reads)]).tolist():
+        own = np.flatnonzero(thread[: len(reads)] == number)
+        of_thread = np.flatnonzero(thread[len(reads) :] == number)
+        ends = np.append(np.iinfo(np.int64).min, np.sort(end[len(reads) + of_thread]))
+        begin[own] = np.maximum(begin[own], ends[np.searchsorted(ends, end[own], side="right") - 1])
+        launching = of_thread[row_of_call[of_thread] >= 0]
+        launching = launching[np.argsort(start[len(reads) + launching], kind="stable")]
+        last = np.searchsorted(start[len(reads) + launching], begin[own])
+        row[own] = np.append(-1, row_of_call[launching])[last]
+    done, until = row_end[row], end[: len(reads)]
+    waits = (row >= 0) & is_back[row] & (done > begin + _BRIEF_PS) & (done <= until + _CLOCKS_PS)
+    waits &= until - done <= _WAKE_PS
+    order = np.flatnonzero(waits)
+    order = order[np.lexsort((until[order], -begin[order], row[order]))]
+    order = order[np.append(True, np.diff(row[order]) != 0)[: len(order)]]
+    order = order[np.argsort(begin[order], kind="stable")]
+    columns = {**_host_columns(document, host, reads[order], threads), "start_ps": begin[order]}
+    return polling.table(pd.DataFrame(columns), events, row[order], start[len(reads) + call[row[order]]])
 
 
 def _outer_calls(calls: pd.DataFrame) -> Rows:
