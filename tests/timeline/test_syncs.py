@@ -208,3 +208,36 @@ def test_a_row_that_its_own_lane_or_its_launch_held_up_until_then_resumed_after_
     late = [row_us(10, 100, 1), row_us(103, 150, 3, lane="2")]
     assert timeline(busy, calls_us((1, 1, 2), (2, 5, 6), (3, 40, 41), HOLD), []).syncs.resumed.tolist() == []
     assert timeline(late, calls_us((1, 1, 2), (3, 101, 102), HOLD), []).syncs.resumed.tolist() == []
+
+
+def resumed_in_rounds(delays, *launches, syncs=(), late=()):
+    """How many rows of lane 2 resumed, each so much later, in us, than a row of lane 1 ended; those `late` 300 more."""
+    rows, launched = [], []
+    for at, delay in enumerate(delays):
+        start, k = 1000 * at, 2 * at
+        begin = start + 500 + delay + 300 * (at in late)
+        rows += [row_us(start + 10, start + 500, k + 1), row_us(begin, begin + 50, k + 2, lane="2")]
+        launched += [(k + 1, start, start + 5), (k + 2, start + 6, start + 8)]
+    syncs_of = timeline(rows, calls_us(*launched, *launches), list(syncs)).syncs
+    at = timeline(rows, calls_us(*launched), []).rows.at
+    assert (at[syncs_of.resumed] == at[syncs_of.resumed_after] + 1).all()
+    return len(syncs_of.resumed)
+
+
+def test_without_any_record_of_waits_of_lanes_many_equally_prompt_starts_tell_them():
+    assert resumed_in_rounds([5] * 5) == 5
+    assert resumed_in_rounds([3, 4, 4, 5, 4, 3]) == 6
+    assert resumed_in_rounds([3] * 8, late=(2,)) == 7
+
+
+def test_prompt_starts_that_are_few_or_not_alike_tell_nothing():
+    assert resumed_in_rounds([5] * 4) == 0
+    assert resumed_in_rounds([1, 3, 5, 7, 2, 6]) == 0
+    assert resumed_in_rounds([3] * 8, late=(1, 3, 5)) == 0
+    assert resumed_in_rounds([12] * 8) == 0
+
+
+def test_where_waits_of_lanes_are_recorded_prompt_starts_tell_nothing():
+    assert resumed_in_rounds([5] * 5, (90, 9000, 9001, "main", "cudaStreamWaitEvent")) == 0
+    told = {"start": 9000 * US, "end": 9001 * US, "device": "gpu:0", "on_device": None}
+    assert resumed_in_rounds([5] * 5, syncs=[told]) == 0

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tracekit.columns import distinct
+from tracekit.devices import type_of
 from tracekit.timeline.rows import Rows, processes
 from tracekit.vocabulary.host_calls import SyncCall, sync_call
 
@@ -51,6 +53,9 @@ cudaStreamWaitEvent), 2,136 did within 8 us, most of them after 2 to 4 us.
 """
 # So many of the rows that ended last before a row began are tried for what its stream waited for.
 _TRIES = 8
+# Without any record of what streams waited for, the times tell it of a row that began so late, though it was launched
+# and its lane free, if so many such rows of a lane, and most of them, began equally soon after rows of another lane.
+_LATE_PS, _FEWEST, _MOST, _EQUALLY_PS = 20_000_000, 5, 0.8, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Syncs:
     (n,): where a lane waited, the first row that was launched on it from then on, else -1.
 
     `resumed` and `resumed_after` (k,): rows before which their lane waited for a row of another lane, as its prompt
-    start tells, by a call that no record tells what for.
+    start tells, by a call that no record tells what for, or, where no such call is recorded, as many prompt starts do.
     """
 
     row: Column
@@ -329,12 +334,12 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
     is_hold = np.array([sync_call(str(name)) is SyncCall.STREAM_WAIT for name in launches["name"].cat.categories])
     holds = np.flatnonzero(np.append(is_hold, False)[launches["name"].cat.codes.to_numpy()])
     start = launches["start_ps"].to_numpy()
-    holds = holds[~np.isin(start[holds], table["start_ps"].to_numpy()[table["device"].notna().to_numpy(bool)])]
+    of_lane = table["device"].notna().to_numpy(bool)
+    if not len(holds) and not of_lane.any():
+        return _repeatedly_resumed(rows, launch, launches)
+    holds = holds[~np.isin(start[holds], table["start_ps"].to_numpy()[of_lane])]
     launched_at = _launched_at(rows, launch, launches)
-    order = np.lexsort((rows.start, launched_at, rows.codes("lane"), rows.device)) if len(holds) else holds
-    same_lane = (np.diff(rows.device[order]) == 0) & (np.diff(rows.codes("lane")[order]) == 0)
-    previous = np.full(len(rows), -1)
-    previous[order[1:][same_lane]] = order[:-1][same_lane]
+    previous = _previous(rows, launched_at) if len(holds) else np.full(len(rows), -1)
     earliest = np.iinfo(np.int64).min
     (process,) = processes(launches)
     thread = process * (len(launches["thread"].cat.categories) + 1) + launches["thread"].cat.codes.to_numpy()
@@ -346,6 +351,45 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
         last = np.searchsorted(times[:-1], launched_at[own]) - 1
         held_at[own] = np.where(times[last] >= before, times[last], earliest)
     return _ended_before(rows, launched_at, previous, held_at)
+
+
+def _previous(rows: Rows, launched_at: Column) -> Column:
+    """The row that was launched before each on its lane, -1 for none."""
+    order = np.lexsort((rows.start, launched_at, rows.codes("lane"), rows.device))
+    same_lane = (np.diff(rows.device[order]) == 0) & (np.diff(rows.codes("lane")[order]) == 0)
+    previous = np.full(len(rows), -1)
+    previous[order[1:][same_lane]] = order[:-1][same_lane]
+    return previous
+
+
+def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
+    """The rows that began right after the end of a row of another lane again and again, and that row, both (k,).
+
+    For traces that record no wait of a lane: one prompt start may be chance.
+    """
+    none = np.zeros(0, np.int64)
+    width = len(rows.labels("lane")) + 1
+    gpu = np.array([type_of(name) == "gpu" for name in rows.devices] or [False])
+    lane = np.where(gpu[rows.device], rows.device * width + rows.codes("lane") + 1, -1) if len(rows) else none
+    lanes = np.flatnonzero(np.bincount(lane[(launch >= 0) & (lane >= 0)], minlength=1))
+    if len(np.unique(lanes // width)) == len(lanes):
+        return none, none
+    launched_at = _launched_at(rows, launch, launches)
+    previous = _previous(rows, launched_at)
+    free_at = np.maximum(np.append(rows.end, np.iinfo(np.int64).min)[previous], launched_at)
+    is_late = (launch >= 0) & (lane >= 0) & (rows.start - free_at > _LATE_PS)
+    held_at = np.where(is_late, launched_at, np.iinfo(np.int64).min)
+    row, after = _ended_before(rows, launched_at, previous, held_at)
+    is_resumed = np.zeros(len(row), bool)
+    late_of_lane = np.bincount(lane[is_late], minlength=1)
+    pair, _ = distinct(lane[row], lane[after])
+    delay = rows.start[row] - rows.end[after]
+    for number in np.flatnonzero(np.bincount(pair) >= _FEWEST).tolist():
+        of_pair = np.flatnonzero(pair == number)
+        low, high = np.quantile(delay[of_pair], [0.1, 0.9])
+        agrees = len(of_pair) >= _MOST * late_of_lane[lane[row[of_pair[0]]]] and high - low <= _EQUALLY_PS
+        is_resumed[of_pair] = agrees
+    return row[is_resumed], after[is_resumed]
 
 
 def _ended_before(rows: Rows, launched_at: Column, previous: Column, held_at: Column) -> tuple[Column, Column]:
