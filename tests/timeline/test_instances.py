@@ -119,6 +119,30 @@ def test_a_device_that_began_to_record_later_is_matched_by_its_ends():
     )
 
 
+@pytest.mark.parametrize(
+    ("lost", "note"),
+    [
+        ([], None),
+        ([(1, 5)], "1 of 6 collectives lacks the row of a rank that the trace holds: it was cut at"),
+        ([(0, 2), (2, 2), (1, 5)], "2 of 6 collectives lack the row of a rank that the trace holds: they were cut at"),
+        ([(1, k) for k in range(6)], None),
+        ([(k % 3, k) for k in range(6)], "6 of 6 collectives lack the row of a rank that the trace holds: they were"),
+        ([(rank, k) for k in range(6) for rank in range(3) if rank != k % 3], "6 of the 6 rows of collectives could"),
+    ],
+)
+def test_a_collective_without_the_row_of_a_rank_that_is_there_is_told_from_one_of_a_rank_that_is_not(lost, note):
+    rows_of_ranks = [
+        row(f"gpu:{rank}", 100 * k + rank, 100 * k + 50, group="dp", sequence=k, ranks="0,1,2")
+        for k in range(6)
+        for rank in range(3)
+        if (rank, k) not in lost
+    ]
+    _, instances = match_rows(*rows_of_ranks)
+    assert len(instances.notes) == (note is not None)
+    assert not note or instances.notes[0].startswith(note)
+    assert instances.complete.tolist() == [not any(k == at for _, at in lost) for k in range(6)]
+
+
 def test_equal_counts_do_not_hide_a_shift_when_collectives_follow_each_other_at_once():
     # Device 1 leaves each collective a little earlier and enters the next before device 0 has left.
     first = [row("gpu:0", 100 * k, 100 * k + 99) for k in range(6)]

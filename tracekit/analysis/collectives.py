@@ -185,9 +185,10 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     """What each instance, device and kind of collective cost; `missing` says which ranks are not in the trace.
 
     Times are in ps, bandwidths in bytes per second. Hidden and exposed time is what lies inside the timeline's windows,
-    behind or beside the device's own compute; collectives that ran at once on a device count each. An instance of which
-    the trace does not show all ranks has no wait, skew, transfer or last device, since another may have come later; its
-    bandwidth is a lower bound (`at_least`).
+    behind or beside the device's own compute; collectives that ran at once on a device count each. An instance
+    without a row of each of its ranks, be it that a rank is not in the trace or that a row was cut off or lost, has no
+    wait, skew, transfer or last device, since another may have come later; its bandwidth is a lower bound
+    (`at_least`).
     """
     rows, unions, instances = timeline.rows, timeline.unions, timeline.collectives
     if not (instances.instance >= 0).any():

@@ -73,16 +73,6 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
         return CollectiveInstances(instance, empty, empty, empty, empty > 0, (), ())
     collectives, operations, ranks, notes = _collective_rows(rows, places)
     instance_of, matched_by = _match(collectives)
-    unmatched = (
-        collectives.members_known
-        & (matched_by == MATCHED_BY.index(MatchedBy.NOTHING))
-        & (occurrences.devices_of(collectives.signature, collectives.device)[collectives.signature] > 1)
-    )
-    if unmatched.any():
-        notes.append(
-            f"{unmatched.sum()} of the {len(places)} rows of collectives could not be matched with those of other "
-            "devices: they stand alone, and nothing is said of their waiting."
-        )
     m = int(instance_of.max()) + 1
     first = np.full(m, np.iinfo(np.int64).max)
     np.minimum.at(first, instance_of, collectives.start)
@@ -93,7 +83,35 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
     table = np.zeros((3, m), np.int64)
     table[:, instance_of] = matched_by, ranks, collectives.operation
     complete = _complete(np.bincount(instance_of), table[1], table[2], operations, _all_ranks(rows, world_size))
+    alone = matched_by == MATCHED_BY.index(MatchedBy.NOTHING)
+    notes += _unmatched(collectives, ranks, alone, complete[instance_of], instance_of)
     return CollectiveInstances(instance, table[0], table[1], table[2], complete, operations, tuple(notes))
+
+
+def _unmatched(collectives: CollectiveRows, ranks: Column, alone: Mask, complete: Mask, instance: Column) -> list[str]:
+    """The notes on collectives without a row of a rank that ran others of the same kind and group; all columns (c,).
+
+    Of how many `ranks` each is, 0 if that is not told; whether it is matched with none; whether its instance is whole.
+    """
+    devices = occurrences.devices_of(collectives.signature, collectives.device)[collectives.signature]
+    # A row alone, of a kind of which no collective is whole, was perhaps only not recognised.
+    is_recognised = ~alone | (np.bincount(collectives.signature, complete)[collectives.signature] > 0)
+    partial = collectives.members_known & is_recognised & ~complete & (ranks > 0) & (devices >= ranks)
+    notes = []
+    if partial.any():
+        count = len(np.unique(instance[partial]))
+        lacks, were, their = ("lacks", "it was", "its") if count == 1 else ("lack", "they were", "their")
+        notes.append(
+            f"{count} of {int(instance.max()) + 1} collectives {lacks} the row of a rank that the trace holds: {were} "
+            f"cut at the edge of the profile, or a row was lost. Nothing is said of {their} waiting."
+        )
+    unmatched = collectives.members_known & alone & (devices > 1) & ~partial
+    if unmatched.any():
+        notes.append(
+            f"{unmatched.sum()} of the {len(instance)} rows of collectives could not be matched with those of other "
+            "devices: they stand alone, and nothing is said of their waiting."
+        )
+    return notes
 
 
 def _complete(size: Column, ranks: Column, operation: Column, operations: tuple[str, ...], all_ranks: bool) -> Mask:
