@@ -10,8 +10,10 @@ from tests import traces
 from tests.graph_traces import trace
 from tests.known_path import US, known_trace, path, step_table
 from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
-from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED
+from tracekit.analysis.critical_path.longest_path import Part, Paths
+from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
+from tracekit.timeline.instances import CollectiveInstances
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
@@ -135,6 +137,35 @@ def test_without_any_launch_it_is_not_known_what_streams_waited_for(known_launch
     what_if = path(trace(rows_of, calls)).what_if.set_index("what")
     expected = "no launch of the devices' work is known, so neither is what 5.0 % of the time waited for"
     assert (what_if.loc["copies", "reason"] == expected) is not known_launches
+
+
+def test_what_the_host_waited_for_unknown_to_anybody_may_be_what_is_removed():
+    # The thread waits, nobody knows for what, in 60 of 100: that may be the copy.
+    rows_of = [
+        ("gpu:0", "c", "memcpy", 2, 20, {"correlation_id": 1}),
+        ("gpu:0", "s", "compute", 92, 100, {"correlation_id": 2}),
+    ]
+    calls = [("t", 0, 1, 1), ("t", 90, 91, 2)]
+    waits = [("t", 30 * US, 90 * US, None, None, None, None, None)]
+    scaled = [(*row[:3], row[3] * US, row[4] * US, row[5]) for row in rows_of]
+    launches = [(thread, start * US, end * US, number) for thread, start, end, number in calls]
+    critical_path = path(trace(scaled, launches, syncs=waits))
+    assert dict(zip(critical_path.total["part"], critical_path.total["ratio"], strict=True))["unexplained"] > 0.5
+    copies = critical_path.what_if.set_index("what").loc["copies"]
+    assert pd.isna(copies["ratio"])
+    assert copies["reason"].startswith("no dependency explains")
+
+
+@pytest.mark.parametrize(("lost", "is_refused"), [(0, False), (1, False), (2, True)])
+def test_where_few_collectives_lack_a_rank_what_would_be_without_them_is_told(lost, is_refused):
+    every = [("gpu:0", "s", "collective", at, at + 1) for at in range(30)]
+    rows, paths = timeline_of(trace(every)).rows, Paths(np.eye(1, len(Part), dtype=np.int64) * 30, *[np.zeros(0)] * 6)
+    numbers = np.arange(30)
+    instances = CollectiveInstances(numbers, numbers, numbers, numbers, numbers >= lost, ("all-reduce",), ())
+    tried = [(Removed.COLLECTIVES, None)]
+    for needed, refused in ((numbers >= 0, is_refused), (numbers >= lost, False)):
+        (reason,) = refusals(rows, instances, needed, paths, np.full((1, 4), 30), tried)
+        assert bool(reason) == refused
 
 
 def test_of_copies_whose_device_is_unknown_no_what_if_is_told():

@@ -159,7 +159,10 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     lengths = replay(dag, runs, [*what, *(replace(without, slack=True) for without in what)], op)
     unexplained_ps = paths.parts[:, Part.UNEXPLAINED]
     tried = [case[:2] for case in cases]
-    unknown = refusals(rows, timeline.collectives, paths, wall, lengths, tried)
+    needed = np.zeros(len(rows), bool)
+    nodes = runs.node[runs.step >= 0] - dag.first[3]
+    needed[nodes[(nodes >= 0) & (nodes < len(rows))]] = True
+    unknown = refusals(rows, timeline.collectives, needed, paths, lengths, tried)
     if queued_ratio is None:
         unknown = [reason or _without_launches(rows, paths, wall) for reason in unknown]
     table = table.assign(

@@ -45,9 +45,8 @@ _PART_OF = {
 class Paths:
     """The critical paths of m steps; times in ps.
 
-    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_host` (m,): how long the
-    path was on a thread of the host that is not known to have worked, whether it waited or nothing is recorded.
-    `of_op`: how long each op itself was on a path, by its number.
+    `parts` (m, len(Part)): how long each path was what; a row sums to the step's length. `of_op`: how long each op
+    itself was on a path, by its number.
 
     The q pieces of the steps that were asked for, each step's from the last to the first: `step`, `node` (-1: none),
     `part`, `start`, `end` (q,); what nothing explains is of the node that it held up, or that had ended before it, and
@@ -55,7 +54,6 @@ class Paths:
     """
 
     parts: Column
-    of_host: Column
     of_op: Column
     step: NDArray[np.int32]
     node: NDArray[np.int32]
@@ -85,7 +83,7 @@ def find_paths(graph: Graph, runs: Plan, keeps: NDArray[np.bool_], op_of: NDArra
     parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, 0)
     if piece_count:
         parts, of_op, piece_count, pieces = walk(tuple(runs), nodes, ops, keeps, piece_count)
-    return _with_split_stretches(graph, Paths(parts, np.zeros(len(parts), np.int64), of_op, *pieces), keeps)
+    return _with_split_stretches(graph, Paths(parts, of_op, *pieces), keeps)
 
 
 def walk_paths(
@@ -215,11 +213,9 @@ def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) 
         place, doing, start, end = graph.host_times[number].split(paths.start[places], paths.end[places])
         splits.append(np.column_stack([places[place], part_of[doing], start, end]))
     place, part, start, end = np.concatenate(splits).T
-    parts, of_host = paths.parts.copy(), np.zeros(len(paths.parts), np.int64)
+    parts = paths.parts.copy()
     parts[:, Part.HOST_UNRECORDED] = 0
     np.add.at(parts, (paths.step[place], part), end - start)
-    is_unknown = np.isin(part, (Part.UNEXPLAINED, Part.HOST_UNRECORDED))
-    np.add.at(of_host, paths.step[place[is_unknown]], (end - start)[is_unknown])
     of_kept = keeps[paths.step[place]]
     place, part, start, end = place[of_kept], part[of_kept], start[of_kept], end[of_kept]
     step = np.append(paths.step[~is_stretch], paths.step[place])
@@ -227,7 +223,6 @@ def _with_split_stretches(graph: Graph, paths: Paths, keeps: NDArray[np.bool_]) 
     order = np.lexsort((-start, step))
     return Paths(
         parts,
-        of_host,
         paths.of_op,
         step[order],
         np.append(paths.node[~is_stretch], paths.node[place])[order],

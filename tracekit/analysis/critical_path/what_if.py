@@ -39,11 +39,14 @@ WHAT_IF_COLUMNS = {
     "reason": "str",
 }
 STEP_WHAT_IF_COLUMNS = {"at": "int64", "what": "str", "name": "str", "predicted_ps": "Int64", "ratio": "Float64"}
-# Of a path more of which no dependency explains than this, no what-if is drawn. Where it is the host that stood still
-# for reasons unknown, that stays as it was, so only what would be without the host is not known.
+# Of a path more of which no dependency explains than this, no what-if is drawn. What the host did between its calls, if
+# nothing of that is recorded, stays as it was, so only what would be without the host is not known.
 MOST_UNEXPLAINED = 0.1
 # Nor if it depends by more than this share of the steps on whether the delays that nothing explains would stay.
 MOST_DOUBT = 0.03
+# Nor of what collectives keep from running, if more than this share of their rows are of incomplete ones: a profile's
+# edge cuts some where all ranks are in the trace.
+MOST_INCOMPLETE = 0.05
 # How many ops are tried.
 OPS = 5
 
@@ -88,10 +91,12 @@ def predictions(
         otherwise = wall_sum - sum_exactly(dropped[:, 0] - dropped[:, column])
         doubt = abs(predicted - otherwise) / wall_sum
         doubtful = f"delays that nothing explains change it by {percent(doubt)}" if doubt > MOST_DOUBT else ""
-        unexplained = paths.parts[:, [Part.UNEXPLAINED, Part.HOST_UNRECORDED]].sum(axis=1)
-        unexplained -= 0 if what == Removed.HOST else paths.of_host
+        unexplained = paths.parts[:, Part.UNEXPLAINED].copy()
+        unrecorded = paths.parts[:, Part.HOST_UNRECORDED]
+        # What the host did for reasons unknown stays as it was; what it waited for may be what is removed.
+        unexplained += unrecorded if what == Removed.HOST else 0
         share = sum_exactly(unexplained) / wall_sum
-        is_of_host = what == Removed.HOST and 2 * sum_exactly(paths.of_host) > sum_exactly(unexplained)
+        is_of_host = what == Removed.HOST and 2 * sum_exactly(unrecorded) > sum_exactly(unexplained)
         lacking = "record tells what the host did in" if is_of_host else "dependency explains"
         reason = f"no {lacking} {percent(share)} of the {noun}" if share > MOST_UNEXPLAINED else ""
         unknown = refusals[column - 1]
@@ -118,35 +123,42 @@ def predictions(
 def refusals(
     rows: Rows,
     instances: CollectiveInstances,
+    needed: NDArray[np.bool_],
     paths: Paths,
-    wall: Column,
     lengths: Column,
     tried: list[tuple[Removed, str | None]],
 ) -> list[str]:
-    """Why nothing can be said of each scenario, "" if something can; `lengths` are those that `predictions` takes.
+    """Why nothing can be said of each scenario, "" if something can.
 
-    A collective of which the trace does not show all ranks may have waited for one of the others: without what ran on
-    these ranks it would have waited no less. So what a replay saves, a rank that is not there may still take.
+    `needed` (n,): the rows that the steps need; `lengths` are those that `predictions` takes.
+
+    A collective of which the trace does not show all ranks, or not on one clock, may have waited for one of the others:
+    without what ran on these ranks it would have waited no less. So what a replay saves, another rank may still take.
     """
-    incomplete = np.append(instances.instance >= 0, False)
-    incomplete[:-1][incomplete[:-1]] = ~instances.complete[instances.instance[incomplete[:-1]]]
-    names = {rows.labels("name")[code] for code in np.unique(rows.codes("name")[incomplete[:-1]]).tolist()}
-    share = sum_exactly(paths.parts[:, Part.ALONE_COLLECTIVE]) / sum_exactly(wall)
+    of_collectives = (instances.instance >= 0) & needed
+    incomplete = np.zeros(len(needed), bool)
+    incomplete[of_collectives] = ~instances.complete[instances.instance[of_collectives]]
+    names: set[str] = set()
+    if incomplete.sum() > MOST_INCOMPLETE * of_collectives.sum():
+        names = {rows.labels("name")[code] for code in np.unique(rows.codes("name")[incomplete]).tolist()}
+    are_apart = len({clock for clock, placed in zip(rows.clocks, rows.placed, strict=True) if placed}) > 1
+    lacking = (
+        "its hosts' clocks are not aligned" if are_apart else "the trace does not show all ranks of its collectives"
+    )
+    wall = sum_exactly(paths.parts)
+    share = sum_exactly(paths.parts[:, Part.ALONE_COLLECTIVE]) / wall
     of_all = ""
     if names and share > MOST_UNEXPLAINED:
-        of_all = f"{percent(share)} of its critical path is in collectives of which the trace does not show all ranks"
-    of_collectives = "the trace does not show all ranks of its collectives, so what they waited for is not known"
+        of_all = f"{lacking}, and {percent(share)} of its critical path is in collectives"
     kept, _ = np.split(lengths, 2, axis=1)
     reasons = []
     for column, (what, name) in enumerate(tried, start=1):
-        saving = sum_exactly(kept[:, 0] - kept[:, column]) / sum_exactly(wall)
-        of_others = (
-            "the trace does not show all ranks of its collectives, so when the others would have come is not known"
-        )
-        waits_longer = of_others if names and saving > MOST_DOUBT else ""
-        is_collective = what in (Removed.COLLECTIVES, Removed.COLLECTIVE_TRANSFERS) or name in names
-        unknown = unknown_copies(rows) if what == Removed.COPIES else of_collectives if names and is_collective else ""
-        reasons.append(unknown or of_all or waits_longer)
+        is_saving = sum_exactly(kept[:, 0] - kept[:, column]) > MOST_DOUBT * wall
+        others = f"{lacking}, so when other ranks would have come is not known" if names and is_saving else ""
+        unknown = unknown_copies(rows) if what == Removed.COPIES else ""
+        if names and (what in (Removed.COLLECTIVES, Removed.COLLECTIVE_TRANSFERS) or name in names):
+            unknown = f"{lacking}, so what these waited for is not known"
+        reasons.append(unknown or of_all or others)
     return reasons
 
 
