@@ -163,7 +163,8 @@ def graph(timeline: Timeline) -> Graph:
     predecessor, lag_ps = _order_edges(sources, drained, start, end, rank, tally)
     launch, instance = np.full(len(order), -1, np.int32), np.full(len(order), -1, np.int32)
     has_extra = extra_first[row_nodes] < extra_first[row_nodes.start + 1 : row_nodes.stop + 1]
-    launch[row_nodes], latency_ps = _launch_edges(rows, timeline.timed_launch, trace.launches, has_extra, tally)
+    ranks = rank[: first[1]], rank[row_nodes]
+    launch[row_nodes], latency_ps = _launch_edges(rows, timeline.timed_launch, trace.launches, ranks, has_extra, tally)
     call_ps = _slow_calls(launch[row_nodes], trace.launches, rows, row_nodes)
     instance[row_nodes], gate, members = _collectives(rows, timeline.collectives, tally)
     device = np.full(len(order), len(rows.devices), np.int16)
@@ -382,11 +383,12 @@ def _order_edges(
     host, queues, returns, first = sources.host, sources.queues, sources.returns, sources.first
     predecessor = np.full(len(start), -1, np.int32)
     predecessor[: first[2]] = _thread_order(sources)
-    predecessor[first[2] : first[3]] = np.where(sources.is_early, host.awaited_row[returns] + first[3], returns)
+    awaited_node = host.awaited_row[returns] + first[3]
+    is_early = sources.is_early & (rank[awaited_node] < rank[first[2] : first[3]])
+    predecessor[first[2] : first[3]] = np.where(is_early, awaited_node, returns)
     predecessor[first[3] :] = np.where(queues.predecessor >= 0, queues.predecessor + first[3], -1)
-    lag = np.concatenate(
-        [host.work_ps, np.minimum(host.end[returns] - end[host.awaited_row[returns] + first[3]], 0), -queues.lead_ps]
-    )
+    early_ps = np.where(is_early, np.minimum(host.end[returns] - end[awaited_node], 0), 0)
+    lag = np.concatenate([host.work_ps, early_ps, -queues.lead_ps])
     predecessor[drained] = host.drained_row[drained] + first[3]
     lag[drained] = host.work_since_ps[drained]
     tally.count(Dependency.DRAINED, len(drained), len(drained))
@@ -424,9 +426,16 @@ def drop_contradicted(
 
 
 def _launch_edges(
-    rows: Rows, launch: Column, launches: pd.DataFrame, waits: NDArray[np.bool_], tally: _Tally
+    rows: Rows,
+    launch: Column,
+    launches: pd.DataFrame,
+    ranks: tuple[NDArray[np.int32], NDArray[np.int32]],
+    waits: NDArray[np.bool_],
+    tally: _Tally,
 ) -> tuple[NDArray[np.int32], Column]:
     """The call that launched each row, -1 for none (n,), and the latency of each device and of the host (d + 1,).
+
+    `ranks`: where calls and rows stand in the order; a row before its launch has none.
 
     The latency is the shortest delay between the begin of a launch and the start of its row, of those rows of a device
     that found it idle and do not wait (`waits`) for another, if they are LATENCY_FROM_ROWS or more; else 0.
@@ -440,10 +449,12 @@ def _launch_edges(
             continue
         called_at = call_starts[call[device_rows][launched_rows]]
         delay = rows.start[device_rows][launched_rows] - called_at
-        tally.count(Dependency.LAUNCH, len(launched_rows), int((delay >= 0).sum()))
-        call[device_rows][launched_rows[delay < 0]] = -1
+        stands_behind = ranks[0][call[device_rows][launched_rows]] < ranks[1][device_rows][launched_rows]
+        valid = (delay >= 0) & stands_behind
+        tally.count(Dependency.LAUNCH, len(launched_rows), int(valid.sum()))
+        call[device_rows][launched_rows[~valid]] = -1
         reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(rows.end[device_rows])[:-1])
-        idle = (reach[launched_rows] <= called_at) & (delay >= 0) & ~waits[device_rows][launched_rows]
+        idle = (reach[launched_rows] <= called_at) & valid & ~waits[device_rows][launched_rows]
         if int(idle.sum()) >= LATENCY_FROM_ROWS:
             latency[device] = delay[idle].min()
     return call, latency
