@@ -339,7 +339,10 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
         return _repeatedly_resumed(rows, launch, launches)
     holds = holds[~np.isin(start[holds], table["start_ps"].to_numpy()[of_lane])]
     launched_at = _launched_at(rows, launch, launches)
-    previous = _previous(rows, launched_at) if len(holds) else np.full(len(rows), -1)
+    order = np.lexsort((rows.start, launched_at, rows.codes("lane"), rows.device)) if len(holds) else holds
+    same_lane = (np.diff(rows.device[order]) == 0) & (np.diff(rows.codes("lane")[order]) == 0)
+    previous = np.full(len(rows), -1)
+    previous[order[1:][same_lane]] = order[:-1][same_lane]
     earliest = np.iinfo(np.int64).min
     (process,) = processes(launches)
     thread = process * (len(launches["thread"].cat.categories) + 1) + launches["thread"].cat.codes.to_numpy()
@@ -353,31 +356,28 @@ def _resumed(rows: Rows, launch: Column, launches: pd.DataFrame, table: pd.DataF
     return _ended_before(rows, launched_at, previous, held_at)
 
 
-def _previous(rows: Rows, launched_at: Column) -> Column:
-    """The row that was launched before each on its lane, -1 for none."""
-    order = np.lexsort((rows.start, launched_at, rows.codes("lane"), rows.device))
-    same_lane = (np.diff(rows.device[order]) == 0) & (np.diff(rows.codes("lane")[order]) == 0)
-    previous = np.full(len(rows), -1)
-    previous[order[1:][same_lane]] = order[:-1][same_lane]
-    return previous
-
-
 def _repeatedly_resumed(rows: Rows, launch: Column, launches: pd.DataFrame) -> tuple[Column, Column]:
     """The rows that began right after the end of a row of another lane again and again, and that row, both (k,).
 
     For traces that record no wait of a lane: one prompt start may be chance.
     """
     none = np.zeros(0, np.int64)
-    width = len(rows.labels("lane")) + 1
-    gpu = np.array([type_of(name) == "gpu" for name in rows.devices] or [False])
-    lane = np.where(gpu[rows.device], rows.device * width + rows.codes("lane") + 1, -1) if len(rows) else none
-    lanes = np.flatnonzero(np.bincount(lane[(launch >= 0) & (lane >= 0)], minlength=1))
-    if len(np.unique(lanes // width)) == len(lanes):
+    gpus = [code for code, name in enumerate(rows.devices) if type_of(name) == "gpu"]
+    lane = rows.codes("lane")
+    if not any(np.count_nonzero(np.bincount(lane[rows.of(gpu)] + 1)) > 1 for gpu in gpus):
         return none, none
+    width = len(rows.labels("lane")) + 1
+    lane = np.where(np.isin(rows.device, gpus), rows.device * width + lane + 1, -1)
     launched_at = _launched_at(rows, launch, launches)
-    previous = _previous(rows, launched_at)
+    # A lane runs its rows in the order of their launches, and rows stand by start.
+    order = np.argsort(lane.astype(np.min_scalar_type(-int(lane.max()) - 1)), kind="stable")
+    same_lane = lane[order[1:]] == lane[order[:-1]]
+    previous = np.full(len(rows), -1)
+    previous[order[1:][same_lane]] = order[:-1][same_lane]
     free_at = np.maximum(np.append(rows.end, np.iinfo(np.int64).min)[previous], launched_at)
     is_late = (launch >= 0) & (lane >= 0) & (rows.start - free_at > _LATE_PS)
+    if np.count_nonzero(is_late) < _FEWEST:
+        return none, none
     held_at = np.where(is_late, launched_at, np.iinfo(np.int64).min)
     row, after = _ended_before(rows, launched_at, previous, held_at)
     is_resumed = np.zeros(len(row), bool)
