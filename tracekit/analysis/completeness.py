@@ -163,8 +163,8 @@ def _absent(timeline: Timeline, text: str, size: int, devices: Column) -> tuple[
 def _losses(timeline: Timeline) -> pd.DataFrame:
     """What the files say was lost, and the launches whose work is not there."""
     trace = timeline.trace
-    told = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
-    return pd.concat([told, _launched(timeline.whole)], ignore_index=True)
+    stated = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
+    return pd.concat([stated, _launched(timeline.whole)], ignore_index=True)
 
 
 def _launched(timeline: Timeline) -> pd.DataFrame:
@@ -242,8 +242,8 @@ def _unknown_waiting(groups: pd.DataFrame) -> str:
 
 def _of_ranks(text: str, ranks: int) -> str:
     """Of how many `ranks` collectives are that list them as `text`, in one group or in several side by side."""
-    shown = text.replace(",", ", ")
-    names = f" ({shown})" if 0 < len(shown) < _LONG else ""
+    listing = text.replace(",", ", ")
+    names = f" ({listing})" if 0 < len(listing) < _LONG else ""
     groups = rank_groups(text, False) if text else []
     if len(groups) < 2:
         return f"are of {ranks} ranks{names}, of which"

@@ -79,14 +79,14 @@ def unknown_waits(timeline: Timeline) -> UnknownWaits:
     sync_start, sync_end = (trace.syncs[edge].to_numpy() for edge in ("start_ps", "end_ps"))
     of_thread = trace.syncs["device"].isna().to_numpy(bool)
     ends_in_time = np.append(rows.end, 0)[awaited] - CLOCKS_PS <= sync_end
-    known = (awaited >= 0) & ends_in_time | (sync_end - sync_start <= BRIEF_PS)
+    has_cause = (awaited >= 0) & ends_in_time | (sync_end - sync_start <= BRIEF_PS)
     calls = np.flatnonzero(_says_waiting(trace.launches))
     calls = calls[~np.isin(trace.launches["start_ps"].to_numpy()[calls], sync_start)]
     calls = calls[~np.isin(calls, timeline.launch)] if len(calls) else calls
     spans = timeline.spans
     mark = spans["step"].notna().to_numpy(bool) | spans["tracekit"].notna().to_numpy(bool)
     waiting = np.flatnonzero(_says_waiting(spans) & ~mark)
-    times = _by_thread(trace.syncs, np.flatnonzero(of_thread & known), merges=False)
+    times = _by_thread(trace.syncs, np.flatnonzero(of_thread & has_cause), merges=False)
     is_unknown = np.ones(len(waiting), bool)
     for thread, places in _places_by_thread(spans, waiting).items():
         starts = np.sort(times.get(thread, iv.EMPTY)[:, 0])
@@ -109,7 +109,7 @@ def unknown_waits(timeline: Timeline) -> UnknownWaits:
 
     return UnknownWaits(
         (calls, trace.launches["end_ps"].to_numpy()[calls]),
-        (np.flatnonzero(of_thread & ~known), sync_end[of_thread & ~known]),
+        (np.flatnonzero(of_thread & ~has_cause), sync_end[of_thread & ~has_cause]),
         until_awake(spans, waiting[is_unknown]),
     )
 

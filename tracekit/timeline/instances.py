@@ -121,8 +121,8 @@ def _complete(size: Column, ranks: Column, operation: Column, operations: tuple[
     of the job's ranks must be there, and more than one.
     """
     lone = np.array([name in _PEER_TO_PEER for name in operations], bool)[operation]
-    known = ranks > 0
-    return np.where(known, size >= np.where(lone, np.minimum(ranks, 2), ranks), (size > 1) & all_ranks)
+    has_ranks = ranks > 0
+    return np.where(has_ranks, size >= np.where(lone, np.minimum(ranks, 2), ranks), (size > 1) & all_ranks)
 
 
 def _all_ranks(rows: Rows, world_size: int | None) -> bool:

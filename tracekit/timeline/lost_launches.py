@@ -98,9 +98,9 @@ def _add_waits(
     for number in range(len(until)):
         same = covers & (of_wait == process[first[number]])
         devices = np.unique(work.device[process == process[first[number]]])
-        told = (device == work.device[first[number]]) & (table["on_lane"].isna() | (lane == lane_code[number]))
+        is_on_lane = (device == work.device[first[number]]) & (table["on_lane"].isna() | (lane == lane_code[number]))
         alone = table["on_device"].isna() & np.equal(sort, SyncCall.DEVICE) & (len(devices) == 1)
-        mine = same & (told | alone | (table["on_device"].isna() & (usual == number))).to_numpy(bool)
+        mine = same & (is_on_lane | alone | (table["on_device"].isna() & (usual == number))).to_numpy(bool)
         until[number] = max(until[number], int(moment[mine].max(initial=_NEVER)))
 
 
@@ -116,9 +116,9 @@ def _usual_lanes(work: _Work, n: int, syncs: Syncs, table: pd.DataFrame, of_wait
         return call
     low, high = np.full(int(call.max()) + 1, _ALWAYS), np.full(int(call.max()) + 1, -1)
     is_brief = (table["end_ps"] - table["start_ps"]).to_numpy() <= BRIEF_PS
-    known = (lane_of_row[syncs.row] >= 0) & ~is_brief[syncs.sync]
-    np.minimum.at(low, call[syncs.sync[known]], lane_of_row[syncs.row[known]])
-    np.maximum.at(high, call[syncs.sync[known]], lane_of_row[syncs.row[known]])
+    has_lane = (lane_of_row[syncs.row] >= 0) & ~is_brief[syncs.sync]
+    np.minimum.at(low, call[syncs.sync[has_lane]], lane_of_row[syncs.row[has_lane]])
+    np.maximum.at(high, call[syncs.sync[has_lane]], lane_of_row[syncs.row[has_lane]])
     return np.where(low == high, low, -1)[call]
 
 

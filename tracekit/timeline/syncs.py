@@ -256,8 +256,8 @@ def _untold(
                 chosen = [*(place[:2] for place in last), (_NO, _NO)]
                 places[waits, :2] = np.array(chosen)[choice]
             else:
-                done = {place: lane.last_done(start[waits], end[waits] + CLOCKS_PS) for place, lane in own.items()}
-                edges.append((_latest(rows, done, times)[1], waits))
+                last_rows = {place: lane.last_done(start[waits], end[waits] + CLOCKS_PS) for place, lane in own.items()}
+                edges.append((_latest(rows, last_rows, times)[1], waits))
     return edges
 
 

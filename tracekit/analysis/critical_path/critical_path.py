@@ -268,17 +268,17 @@ def _steps_of(timeline: Timeline, dag: Graph, table: pd.DataFrame) -> NDArray[np
     boundaries = timeline.steps.table
     clock_of_boundary, end = boundaries["clock"].fillna("").to_numpy(), boundaries["end_ps"].to_numpy()
     host_end = boundaries["host_end_ps"].to_numpy(np.int64, na_value=0)
-    counted = np.full(len(boundaries) + 1, -1)
+    counted_step = np.full(len(boundaries) + 1, -1)
     for number, clock in enumerate(dag.clocks):
         of_clock, steps = np.flatnonzero(clock_of_boundary == clock), np.flatnonzero(table["clock"] == clock)
         if len(steps) == 0:
             continue
-        counted[of_clock] = steps[0] + np.searchsorted(table["end_ps"].to_numpy()[steps], end[of_clock])
+        counted_step[of_clock] = steps[0] + np.searchsorted(table["end_ps"].to_numpy()[steps], end[of_clock])
         if boundaries["host_end_ps"].iloc[of_clock].notna().all():
             calls = np.flatnonzero(dag.clock[: dag.first[3]] == number)
             place = np.searchsorted(np.maximum.accumulate(host_end[of_clock]), dag.start[calls], side="right")
-            step_of[calls] = np.append(counted[of_clock], steps[-1] + 1)[place]
-    step_of[dag.first[3] : dag.first[4]] = counted[timeline.steps.step_of]
+            step_of[calls] = np.append(counted_step[of_clock], steps[-1] + 1)[place]
+    step_of[dag.first[3] : dag.first[4]] = counted_step[timeline.steps.step_of]
     launched = np.flatnonzero((dag.launch >= 0) & (step_of >= 0))[::-1]
     step_of[dag.launch[launched]] = step_of[launched]
     return step_of

@@ -230,8 +230,8 @@ def _threads(document: Document, rows: Rows) -> Threads:
     """What each thread of the events `rows` is called, by process and thread: as the file's metadata has it, and with
     its process where a thread of another is called so too."""
     metadata = np.flatnonzero((document.ph == "M") & (document.name == "thread_name"))
-    named = zip(document.pid[metadata], document.tid[metadata], strict=True)
-    pairs = zip(named, document.args(metadata, _Metadata), strict=True)
+    threads = zip(document.pid[metadata], document.tid[metadata], strict=True)
+    pairs = zip(threads, document.args(metadata, _Metadata), strict=True)
     names = {key: str(args.name) for key, args in pairs if args.name}
     _, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
     keys = list(zip(document.pid[rows[first]], document.tid[rows[first]], strict=True))
@@ -464,9 +464,9 @@ def _reads(document: Document, host: str, ops: Rows, threads: Threads, launched:
         launching = launching[np.argsort(start[len(reads) + launching], kind="stable")]
         last = np.searchsorted(start[len(reads) + launching], begin[own])
         row[own] = np.append(-1, row_of_call[launching])[last]
-    done, until = row_end[row], end[: len(reads)]
-    waits = (row >= 0) & is_back[row] & (done > begin + _BRIEF_PS) & (done <= until + _CLOCKS_PS)
-    waits &= until - done <= _WAKE_PS
+    end_of_row, until = row_end[row], end[: len(reads)]
+    waits = (row >= 0) & is_back[row] & (end_of_row > begin + _BRIEF_PS) & (end_of_row <= until + _CLOCKS_PS)
+    waits &= until - end_of_row <= _WAKE_PS
     order = np.flatnonzero(waits)
     order = order[np.lexsort((until[order], -begin[order], row[order]))]
     order = order[np.append(True, np.diff(row[order]) != 0)[: len(order)]]

@@ -99,10 +99,10 @@ def _devices(trace: Trace, lines: Mapping[str, ClockLine], errors: Mapping[str, 
     columns |= {"host": [value or host for value in columns["host"]], "device": [*names]}
     for at, name in enumerate(names):
         if line := lines.get(name):
-            known = name not in errors
-            columns["shift_ps"][at] = line.shift_ps if known else None
+            has_clock = name not in errors
+            columns["shift_ps"][at] = line.shift_ps if has_clock else None
             # What is added to the times of a clock that runs fast shrinks.
-            columns["drift_ppm"][at] = (-line.drift * 1e6 or 0.0) if known else None
+            columns["drift_ppm"][at] = (-line.drift * 1e6 or 0.0) if has_clock else None
         columns["clock_error"][at] = errors.get(name)
     return frame(DEVICE_COLUMNS, columns)
 

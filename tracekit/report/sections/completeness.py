@@ -56,9 +56,12 @@ def data(result: Completeness) -> dict[str, Any]:
 
 def _lost(loss: dict[str, Any]) -> str:
     """One loss, and how to record the rest."""
-    known = pd.notna(loss["lost"]) and pd.notna(loss["total"])
+    has_total = pd.notna(loss["lost"]) and pd.notna(loss["total"])
     lost = f"{loss['lost']:,}" if pd.notna(loss["lost"]) else ""
-    of, host = f"{loss['lost']:,} of {loss['total']:,}" if known else lost, f"{loss['host']}: " if loss["host"] else ""
+    of, host = (
+        f"{loss['lost']:,} of {loss['total']:,}" if has_total else lost,
+        f"{loss['host']}: " if loss["host"] else "",
+    )
     evidence = f" ({loss['evidence']})" if pd.notna(loss["evidence"]) else ""
     match loss["what"]:
         case Loss.OPERATIONS:
