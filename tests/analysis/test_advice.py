@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.frames import events
+from tests.graph_traces import trace
 from tests.stepped import timeline, work
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
@@ -16,6 +17,7 @@ from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
 from tracekit.columns import concat
+from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS
 
@@ -83,6 +85,11 @@ def test_exposed_copies_name_the_direction_that_was_most_of_them():
     assert finding == Finding(
         "exposed_copies", 15, 0.15, {"direction": "H2D", "by_direction_ps": {"H2D": 10, "D2H": 5}}
     )
+    rows_ = events(
+        ("gpu:0", "compute", 0, 80), ("gpu:0", "memcpy", 80, 90, "in", "H2D"), ("gpu:0", "memcpy", 90, 96, "out", "D2H")
+    )
+    evidence = advice.exposed_copies(timeline_of(rows_), partition(rows_)).evidence
+    assert evidence == {"direction": None, "by_direction_ps": {"H2D": 10, "D2H": 6}}
     below = two_gpus(9, "memcpy", "H2D")
     assert advice.exposed_copies(timeline_of(below), partition(below)) is None
 
@@ -221,3 +228,24 @@ def test_findings_stand_in_order_of_cost_and_none_asks_a_cpu_for_what_it_cannot_
     mixture = timeline_of(events(("gpu:0", "compute", 0, 1), ("cpu:0", "compute", 0, 1)))
     assert advice.by_cost(mixture, []).backend == ""
     assert np.isclose(sum(finding.share for finding in on_gpu.findings), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "names", "group_size", "cause"),
+    [
+        ("ab", "xx", 2, Unseen.CLOCKS),
+        ("ab", "xx", 3, Unseen.RANKS),
+        ("aa", "xy", 2, Unseen.MATCHES),
+        ("aa", "xx", 2, None),
+    ],
+)
+def test_it_is_told_why_not_all_ranks_of_a_collective_are_shown_together(clocks, names, group_size, cause):
+    timeline = timeline_of(
+        trace(
+            [
+                (f"{rank}/gpu:0", "s", "collective", 0, 10, {"clock": clock, "name": name, "group_size": group_size})
+                for rank, clock, name in zip("ab", clocks, names, strict=True)
+            ]
+        )
+    )
+    assert unseen(timeline.rows, timeline.collectives, timeline.world_size) == cause

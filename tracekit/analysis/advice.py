@@ -21,6 +21,7 @@ from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.devices import type_of
+from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE
@@ -110,7 +111,7 @@ def advice(
         cells = overlap.partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]
     findings = [
-        exposed_collectives(cells, why.collectives),
+        exposed_collectives(cells, why.collectives, unseen(timeline.rows, timeline.collectives, timeline.world_size)),
         late_peer(cells, why.collectives),
         exposed_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),
@@ -136,8 +137,11 @@ def by_cost(timeline: Timeline, findings: Sequence[Finding]) -> Advice:
     return Advice(tuple(relevant), backend, bool((rows.codes("hlo_op") >= 0).any()))
 
 
-def exposed_collectives(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
-    """Collectives beside which nothing computed; not where most of that was waiting for a peer."""
+def exposed_collectives(
+    partition: pd.DataFrame, collectives: Collectives, cause: Unseen | None = None
+) -> Finding | None:
+    """Collectives beside which nothing computed; not where most of that was waiting for a peer. Where it is not known
+    what was waiting, `cause` tells why."""
     exposed = partition[["collective", "collective+memory"]].sum(axis=1)
     cost, share = _cost(exposed, partition)
     waited_ps = sum(map(int, collectives.total["exposed_wait_ps"].dropna()))
@@ -150,6 +154,7 @@ def exposed_collectives(partition: pd.DataFrame, collectives: Collectives) -> Fi
     }
     if collectives.alone:
         evidence["unknown_waiting"] = True
+        evidence["cause"] = str(cause or Unseen.RANKS)
     return Finding("exposed_collectives", cost, share, evidence)
 
 
@@ -165,7 +170,7 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
 
 
 def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Copies beside which nothing ran, and the direction that was most of it, None where no row tells one."""
+    """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was."""
     cost, share = _cost(partition["memory"], partition)
     if share < EXPOSED_COPIES:
         return None
@@ -176,15 +181,10 @@ def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | Non
             if len(copies):  # a device has a direction that it used elsewhere in the trace
                 exposed_ps = iv.total(copies) - iv.sum_exactly(iv.within(other_work, copies))
                 by_direction[direction] = by_direction.get(direction, 0) + exposed_ps
-    return Finding(
-        "exposed_copies",
-        cost,
-        share,
-        {
-            "direction": max(by_direction, key=lambda direction: by_direction[direction], default=None),
-            "by_direction_ps": by_direction,
-        },
-    )
+    most = max(by_direction, key=lambda direction: by_direction[direction], default=None)
+    is_most = most is not None and 3 * by_direction[most] >= 2 * sum(by_direction.values())
+    evidence = {"direction": most if is_most else None, "by_direction_ps": by_direction}
+    return Finding("exposed_copies", cost, share, evidence)
 
 
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:

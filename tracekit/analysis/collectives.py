@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
-from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen, unseen
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions
@@ -197,7 +197,7 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     members = _members(rows, instances, unions)
     table = _table(rows, members, instances)
     by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
-    alone = _unknown_waiting(by_device, missing)
+    alone = _unknown_waiting(by_device, missing, unseen(rows, instances, timeline.world_size))
     return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
 
 
@@ -454,7 +454,7 @@ def _total(members: _Members) -> pd.DataFrame:
     return frame(TOTAL_COLUMNS, {name: [value] for name, value in row.items()})
 
 
-def _unknown_waiting(by_device: pd.DataFrame, missing: str) -> str:
+def _unknown_waiting(by_device: pd.DataFrame, missing: str, cause: Unseen | None) -> str:
     """Why nothing is known of waiting; "" if it is of some."""
     if by_device["n"].any():
         return ""
@@ -463,6 +463,8 @@ def _unknown_waiting(by_device: pd.DataFrame, missing: str) -> str:
     unknown = "waiting, skew and stragglers cannot be computed"
     if len(by_device) == 1:
         return f"The trace shows the collectives of one device only: {unknown} from one rank alone."
+    if cause == Unseen.CLOCKS:
+        return f"The clocks of the ranks are not aligned, so that no collective could be matched: {unknown}."
     return f"No collective could be matched over the devices of the trace: {unknown}."
 
 

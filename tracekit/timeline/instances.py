@@ -114,6 +114,28 @@ def _unmatched(collectives: CollectiveRows, ranks: Column, alone: Mask, complete
     return notes
 
 
+class Unseen(StrEnum):
+    """Why a trace does not show together all ranks of a collective."""
+
+    RANKS = "ranks"
+    CLOCKS = "clocks"
+    MATCHES = "matches"
+
+
+def unseen(rows: Rows, instances: CollectiveInstances, world_size: int | None) -> Unseen | None:
+    """Why some collectives are not complete, None if all are: ranks are not in the trace; else their clocks are not
+    aligned, so that nothing matches what ran on them; else their rows could not be matched."""
+    member = np.flatnonzero(instances.instance >= 0)
+    member = member[~instances.complete[instances.instance[member]]]
+    if not len(member):
+        return None
+    ranks = max(int(instances.ranks[instances.instance[member]].max()), world_size or 0)
+    devices = np.unique(rows.device[member]).tolist()
+    if len(devices) == 1 or ranks > sum(rows.placed):
+        return Unseen.RANKS
+    return Unseen.CLOCKS if len({rows.clocks[device] for device in devices}) > 1 else Unseen.MATCHES
+
+
 def _complete(size: Column, ranks: Column, operation: Column, operations: tuple[str, ...], all_ranks: bool) -> Mask:
     """Which instances, with `size` (m,) rows, have one of each rank that takes part.
 

@@ -300,6 +300,15 @@ def test_a_host_that_runs_ahead_is_on_no_path_but_the_first():
     assert predicted[["a", "b"]].tolist() == [609 - 6 * 49] * 2
 
 
+@pytest.mark.parametrize(("kind", "is_bound"), [("compute", True), ("memcpy", False)])
+def test_copies_that_are_most_of_a_path_make_it_no_device_bound_one(kind, is_bound):
+    rows_of = [("gpu:0", "s", "compute", 2 * US, 12 * US, {"correlation_id": 0})]
+    rows_of += [("gpu:0", "s", kind, at * 12 * US, (at * 12 + 12) * US, {"correlation_id": at}) for at in range(1, 20)]
+    result = path(trace(rows_of, [("t", at * US // 20, (at + 1) * US // 20, at) for at in range(20)]))
+    assert result.queued_ratio >= 0.9
+    assert result.is_device_bound is is_bound
+
+
 @pytest.mark.parametrize(("gap_us", "part"), [(10, "queue gap"), (11, "unexplained")])
 def test_a_queued_row_that_starts_promptly_has_a_queue_gap(gap_us, part):
     rows_of = [

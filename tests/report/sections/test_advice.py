@@ -38,6 +38,36 @@ def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
     assert len(finding.sentence) + len(finding.action) < 280
 
 
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        ("ranks", "trace all ranks first, which tells whether they wait for a late one; if not, "),
+        ("clocks", "let all ranks share a few collectives first (barriers), which aligns their clocks and tells "),
+        ("matches", "find out first which rows are one collective, which tells whether they wait for a late one"),
+    ],
+)
+def test_where_waiting_is_not_known_the_remedy_tells_what_would_show_it(cause, remedy):
+    evidence = {**FINDINGS["exposed_collectives"], "unknown_waiting": True, "cause": cause}
+    (finding,) = section(Advice((Finding("exposed_collectives", 1, 0.2, evidence),), "gpu", False), 2).findings
+    assert "how much of that is waiting is not known" in finding.sentence
+    assert finding.action.startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("times", "words", "remedy"),
+    [
+        ({"H2D": 60, "D2H": 59}, "Copies (H2D and D2H) were exposed", "keep on the device what goes to the host"),
+        ({"D2H": 40, "P2P": 30}, "Copies (D2H and P2P) were exposed", "start copies earlier"),
+        ({}, "Copies were exposed", "start copies earlier"),
+    ],
+)
+def test_copies_in_several_directions_name_them_and_have_a_remedy_for_all(times, words, remedy):
+    evidence = {"direction": None, "by_direction_ps": times}
+    (finding,) = section(Advice((Finding("exposed_copies", 1, 0.2, evidence),), "tpu", True), 2).findings
+    assert finding.sentence.startswith(words)
+    assert finding.action.startswith(remedy)
+
+
 def test_the_time_of_one_device_is_no_sum():
     sentences = [section(advice_of(rule), 1).findings[0].sentence for rule in ("host_bound", "exposed_collectives")]
     assert sentences == [

@@ -82,6 +82,7 @@ _NO_DEVICE_PARTS = (
 )
 # From this share of queued rows on, the queues were deep.
 _DEEP = 0.9
+_MOST = 0.5
 # How many pieces of a path are kept.
 PIECES = 1000
 
@@ -107,8 +108,8 @@ class CriticalPath(
     little is explained. `step_what_if`: the same for each step. `edges`: the dependencies that were found, by sort
     (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the devices' mean busy
     share of the steps. `queued_ratio`: the share of the launched rows that had been launched before it was their turn,
-    None without launches; `is_device_bound` if nearly all were, and neither the host nor collectives of missing ranks
-    are much of the paths. `lacking`: why there is nothing.
+    None without launches; `is_device_bound` if nearly all were, neither the host nor collectives of missing ranks
+    are much of the paths, and compute and collectives are most. `lacking`: why there is nothing.
     """
 
     steps: pd.DataFrame
@@ -127,10 +128,12 @@ class CriticalPath(
 
     @property
     def is_device_bound(self) -> bool:
-        """Whether the host launched far enough ahead to be no part of what the steps took."""
+        """Whether the host launched far enough ahead to be no part of what the steps took, and devices, not copies,
+        are most of it."""
         parts = dict(zip(self.total["part"], self.total["ratio"], strict=True))
         host = sum(parts.get(PARTS[part], 0.0) for part in _NO_DEVICE_PARTS)
-        return self.queued_ratio is not None and self.queued_ratio >= _DEEP and host <= 1 - _DEEP
+        work = sum(parts.get(PARTS[part], 0.0) for part in (Part.COMPUTE, Part.COLLECTIVE))
+        return self.queued_ratio is not None and self.queued_ratio >= _DEEP and bool(host <= 1 - _DEEP and work > _MOST)
 
 
 def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:

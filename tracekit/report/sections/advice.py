@@ -12,6 +12,7 @@ from typing import Any
 
 from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
+from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity
 
 _BY_DIRECTION = {
@@ -125,8 +126,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
         f"collectives: waiting for it cost {_of_time(finding, devices)}"
     ),
     "exposed_copies": lambda finding, devices: (
-        f"Copies{', mostly ' + direction + ',' if (direction := finding.evidence['direction']) else ''} were exposed "
-        f"for {_of_time(finding, devices)}"
+        f"Copies{_directions(finding.evidence)} were exposed for {_of_time(finding, devices)}"
     ),
     "copies_in_compute_lane": lambda finding, devices: (
         f"{percent(finding.evidence['ratio'])} of the copy time was on streams that also run kernels, where neither "
@@ -150,10 +150,19 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
 }
 
 
+# What tells whether collectives wait, by why it is not known.
+_FIRST: Mapping[str, str] = {
+    Unseen.RANKS: "trace all ranks first, which",
+    Unseen.CLOCKS: "let all ranks share a few collectives first (barriers), which aligns their clocks and",
+    Unseen.MATCHES: "find out first which rows are one collective, which",
+}
+
+
 def _hide_collectives(evidence: Mapping[str, Any], result: advice.Advice) -> str:
-    if evidence.get("unknown_waiting"):
-        return f"trace all ranks first, which tells whether they wait for a late one; if not, {_overlap(result)}"
-    return _overlap(result)
+    if not evidence.get("unknown_waiting"):
+        return _overlap(result)
+    first = _FIRST.get(evidence.get("cause", Unseen.RANKS), _FIRST[Unseen.RANKS])
+    return f"{first} tells whether they wait for a late one; if not, {_overlap(result)}"
 
 
 def _overlap(result: advice.Advice) -> str:
@@ -164,8 +173,23 @@ def _overlap(result: advice.Advice) -> str:
     return "start them earlier and wait for them later (async_op=True, smaller gradient buckets)"
 
 
+def _much_copied(evidence: Mapping[str, Any]) -> list[str]:
+    """The directions of a fifth of the exposed copies or more, the most first."""
+    times = evidence["by_direction_ps"]
+    return [way for way in sorted(times, key=lambda way: -times[way]) if 5 * times[way] >= sum(times.values()) > 0]
+
+
+def _directions(evidence: Mapping[str, Any]) -> str:
+    if evidence["direction"]:
+        return f", mostly {evidence['direction']},"
+    directions = _much_copied(evidence)
+    return f" ({' and '.join(directions)})" if directions else ""
+
+
 def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     by_direction = _BY_DIRECTION if result.xla else _BY_DIRECTION | _BY_DIRECTION_WITHOUT_XLA
+    if not evidence["direction"] and {"H2D", "D2H"} <= {*_much_copied(evidence)}:
+        return "keep on the device what goes to the host and comes back (offloading), or start both copies earlier"
     return by_direction.get(evidence["direction"], "start copies earlier than their results are needed")
 
 
