@@ -348,6 +348,12 @@ def test_a_frame_around_a_silent_wait_is_no_proof_of_work(next_us, host_work_us)
             [("t", 53 * US, 58 * US)],
             {"compute": 45 + 20, "host work": 5, "host, nothing recorded": 3, "launch latency": 2},
         ),
+        # It worked when its kernel ended, and stood still later.
+        (
+            58,
+            [("t", 20 * US, 52 * US)],
+            {"compute": 20, "host work": 32, "host, nothing recorded": 15 + 6, "launch latency": 2},
+        ),
         # It stood still for 6 us only: that is no wait.
         (10, [], {"compute": 45 + 20, "queue gap": 10}),
     ],

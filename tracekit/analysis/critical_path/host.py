@@ -16,6 +16,7 @@ from tracekit.columns import by_label, categorical, distinct
 from tracekit.intervals import Intervals
 from tracekit.jit import loop
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.vocabulary.host_calls import (
     Activity,
     activity_of,
@@ -128,6 +129,8 @@ def calls(
         drained = row_end[flow_calls][drained_row[flow_calls] >= 0]
         work_set = iv.difference(work_set, _standstills(np.sort(edges[0]), np.sort(edges[1]), np.unique(drained)))
         at_work[flow_number] = work_set
+        is_busy = _lies_in(work_set, row_end[flow_calls] - CLOCKS_PS, row_end[flow_calls])
+        drained_row[flow_calls[is_busy]] = -1  # who works when the devices are done does not wait for them
         previous_end = np.where(predecessor[flow_calls] >= 0, end[predecessor[flow_calls]], -(2**62))
         begin = start[flow_calls]
         work_ps[flow_calls] = iv.within(work_set, iv.intervals(previous_end, np.maximum(previous_end, begin)))
@@ -261,6 +264,13 @@ def _standstills(starts: Column, ends: Column, drained: Column) -> Intervals:
     is_silent = (last_end > last_start) & (next_start < next_end) & (drained - SILENCE_PS >= last_end)
     is_silent &= next_start - AWAKE_PS <= drained
     return iv.union(iv.intervals(last_end[is_silent], drained[is_silent]))
+
+
+def _lies_in(times: Intervals, start: Column, end: Column) -> NDArray[np.bool_]:
+    """Which stretches from `start` to `end` lie in one of the `times`."""
+    around = np.append(times, [[-(2**62), -(2**62)]], axis=0)[np.searchsorted(times[:, 0], start, side="right") - 1]
+    within: NDArray[np.bool_] = (around[:, 0] <= start) & (end <= around[:, 1])
+    return within
 
 
 def _repeated_as_wait(thread: Column, start: Column, end: Column, c: int) -> NDArray[np.bool_]:
