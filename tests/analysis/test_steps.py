@@ -202,7 +202,9 @@ def test_windows_rows_and_cells_are_those_of_the_definition(run):
     marks, row_tuples = run
     linked, loose = [row for row in row_tuples if row[4] is not None], [row for row in row_tuples if row[4] is None]
     windows, step_of = windows_of(marks, linked)
-    assume(any(step is not None for step in step_of))  # or else the rows count by their time, which other tests look at
+    # Where launches tell the work of few steps, rows may count by their time, or not at all: other tests look at that.
+    told = {step for row, step in zip(linked, step_of, strict=True) if step is not None and row[1] != "memcpy"}
+    assume(2 * len(told) >= len(marks) and told)
     result = measure(work(*linked, *loose), annotations(*marks))
     assert list(zip(result.table["start_ps"], result.table["end_ps"], strict=True)) == windows
     kinds = {"compute": "compute", "collective": "collective", "memcpy": "memory"}
