@@ -165,7 +165,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     needed = np.zeros(len(rows), bool)
     nodes = runs.node[runs.step >= 0] - dag.first[3]
     needed[nodes[(nodes >= 0) & (nodes < len(rows))]] = True
-    unknown = refusals(rows, timeline.collectives, needed, paths, lengths, tried)
+    unknown = refusals(rows, timeline.collectives, timeline.world_size, needed, paths, lengths, tried)
     if queued_ratio is None:
         unknown = [reason or _without_launches(rows, paths, wall) for reason in unknown]
     table = table.assign(

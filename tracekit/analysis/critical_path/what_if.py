@@ -12,7 +12,7 @@ from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
-from tracekit.timeline.instances import CollectiveInstances
+from tracekit.timeline.instances import CollectiveInstances, Unseen, unseen
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
@@ -47,6 +47,12 @@ MOST_DOUBT = 0.03
 # Nor of what collectives keep from running, if more than this share of their rows are of incomplete ones: a profile's
 # edge cuts some where all ranks are in the trace.
 MOST_INCOMPLETE = 0.05
+# Why collectives are not complete, as a reason begins.
+_UNSEEN = {
+    Unseen.RANKS: "the trace does not show all ranks of its collectives",
+    Unseen.CLOCKS: "its hosts' clocks are not aligned",
+    Unseen.MATCHES: "rows of its collectives could not be matched",
+}
 # How many ops are tried.
 OPS = 5
 
@@ -123,6 +129,7 @@ def predictions(
 def refusals(
     rows: Rows,
     instances: CollectiveInstances,
+    world_size: int | None,
     needed: NDArray[np.bool_],
     paths: Paths,
     lengths: Column,
@@ -141,11 +148,9 @@ def refusals(
     names: set[str] = set()
     if incomplete.sum() > MOST_INCOMPLETE * of_collectives.sum():
         names = {rows.labels("name")[code] for code in np.unique(rows.codes("name")[incomplete]).tolist()}
-    are_apart = len({clock for clock, placed in zip(rows.clocks, rows.placed, strict=True) if placed}) > 1
-    lacking = (
-        "its hosts' clocks are not aligned" if are_apart else "the trace does not show all ranks of its collectives"
-    )
-    wall = sum_exactly(paths.parts)
+    why = unseen(rows, instances, world_size)
+    lacking = _UNSEEN[why] if why else ""
+    wall = sum_exactly(paths.parts.sum(axis=1))
     share = sum_exactly(paths.parts[:, Part.ALONE_COLLECTIVE]) / wall
     of_all = ""
     if names and share > MOST_UNEXPLAINED:
