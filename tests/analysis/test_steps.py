@@ -1,7 +1,7 @@
 """What the steps took: hand-made runs whose answer is known, an oracle of points, and a real capture."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.stepped import annotations, join, timeline, work
@@ -196,7 +196,8 @@ def windows_of(marks, row_tuples):
     return windows, step_of
 
 
-@settings(max_examples=40)
+# In rare runs of this test most of the first programs launch too little to be looked at here.
+@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 @given(a_run())
 def test_windows_rows_and_cells_are_those_of_the_definition(run):
     marks, row_tuples = run
