@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from matplotlib import rc_context
 
+from tracekit import times
 from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, refuse_saved_report, trace_name
-from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, time_axis
+from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
 from tracekit.report.figures.selection import Selection, select
 from tracekit.timeline.timeline import Source, timeline_of
@@ -129,7 +130,7 @@ def write_figures(
 
 
 def _ps(time: str | int | None, option: str) -> int | None:
-    return time_axis.parse(time, option) if isinstance(time, str) else time
+    return times.parse(time, option) if isinstance(time, str) else time
 
 
 def _names(text: str, choice: Collection[str], option: str) -> list[str]:

@@ -1,13 +1,10 @@
-"""The axis of time of a figure: its ticks, the phases behind it, and times as a user types them.
+"""The axis of time of a figure: its ticks, and the phases behind it.
 
 All in exact picoseconds. The windows of a selection are laid end to end, from 0.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,15 +14,10 @@ from matplotlib.patches import Rectangle
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.errors import TracekitError
 from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import Page
 from tracekit.report.figures.selection import Selection
 
-_SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12, "min": 60 * 10**12}
-_TIME = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµμ]*)", re.IGNORECASE)
-# No trace is longer: its picoseconds are int64.
-_LONGEST = 2**63
 _TIER_PX, _TIERS, _NAME_SIZE, _MAX_NAME_PX = 28, 3, 9.0, 330
 
 
@@ -59,29 +51,6 @@ def ticks(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]],
         return [(at, units.decimal(at, size, decimals)) for at in range(0, length + 1, step)], symbol, start_ps
     round_times = range(-(-start_ps // step) * step, end_ps + 1, step)
     return [(at - start_ps, units.decimal(at, size, decimals)) for at in round_times], symbol, 0
-
-
-def parse(text: str, option: str) -> int:
-    """The picoseconds of `12ms`, `1.5 s` or `300us`; of no part of a picosecond.
-
-    Only 0 needs no unit. Raises TracekitError, which names the `option`, for anything else.
-    """
-    match = _TIME.fullmatch(text.strip())
-    number, unit = (match[1], match[2]) if match else ("", "")
-    size = _SIZES.get(unit) or _SIZES.get(unit.lower())
-    value = Fraction(Decimal(number.replace("_", ""))) if match else Fraction(0)
-    if not match or (unit and not size) or abs(value) * (size or 1) > _LONGEST:
-        raise TracekitError(
-            f"{option} {text!r} is not a time: give a number and ps, ns, us, ms, s or min, as in 12.5ms."
-        )
-    if not size:
-        if value:
-            raise TracekitError(
-                f"{option} {text!r} could be of any unit: say {number}s, {number}ms, {number}us, {number}ns or "
-                f"{number}ps."
-            )
-        size = 1
-    return int(value * size)
 
 
 @dataclass(frozen=True)
