@@ -454,13 +454,15 @@ def left_open(job):
     return deviation * (15 * 2 / np.sqrt(fewest) + 2 * untold) + 12
 
 
-@pytest.mark.xfail(reason="48 us where 29 are left open: a job in some 400 is aligned worse than its ends allow")
-def test_a_job_of_which_a_clock_is_fitted_too_roughly():
+def test_a_drift_is_found_where_four_of_ten_ends_are_wrong_and_one_of_these_is_near_to_no_drift():
     job = random_job(20320, numbered=True)
-    assert errors(job, alignment(*job.tables)[0]) <= left_open(job)
+    assert (job.right[0] & job.right[2]).sum() == 6
+    clocks, _ = alignment(*job.tables)
+    assert clocks[2].line.drift == pytest.approx(job.clocks[2][1], abs=1e-6)
+    assert errors(job, clocks) <= 2
 
 
-@settings(max_examples=60, derandomize=True)  # so that the rare job above does not fail it by chance
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_numbered_collectives_find_offset_and_drift_whatever_is_lacking_or_wrong(seed):
     job = random_job(seed, numbered=True)

@@ -67,7 +67,8 @@ class _Link:
         fit, times = self.comparison.fit, self.comparison.times
         if fit and (not self.timed or fit.significant(int(times[0]), int(times[-1]))):
             return fit.line
-        return UNCHANGED if self.timed and self.comparison.agrees else None
+        is_close = fit is not None and fit.error_ps <= clock_fit.ENDS_APART_PS
+        return UNCHANGED if self.timed and (is_close or self.comparison.agrees) else None
 
     def clock(self, host: str, root: str, of_via: Clock) -> Clock:
         """The clock of the host, where `of_via` is that of `via`.

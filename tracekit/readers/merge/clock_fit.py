@@ -20,6 +20,9 @@ ENOUGH = 3
 _ENOUGH_FOR_DRIFT = 5
 # Of all that look shared, as ratio. With a third of them wrong, the rest are still told apart from them.
 _MOST = 2 / 3
+# On a drift more than half of those that are known to be shared: else some of the others, near to an offset by chance,
+# outvote them.
+_MOST_KNOWN = 0.55
 # Two clocks, each steered by 500 ppm, run apart by no more.
 _FASTEST = 1e-3
 SKEW_PS = 5_000_000
@@ -41,7 +44,7 @@ _FAR = 4
 # So often what agrees is told by the line through what agreed before.
 _PASSES = 6
 # Slopes are taken from so many points at the most.
-_POINTS = 128
+_POINTS = 48
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,23 @@ class Fit:
         return self.line.largest(first_ps, last_ps) > SKEW_PS + self.error_ps + self.drift_error * distance
 
 
-def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
+def fit(times_ps: Column, ahead_ps: Column, resolution_ps: int, is_known: bool = False) -> Fit | None:
     """The line through points, of which some may be wrong; None if too few agree on one that a clock may follow.
 
-    `times_ps` (n,): when, by the second clock; `ahead_ps` (n,): by how much it was ahead of the first. A drift is found
-    only where the points prove that there is one.
+    `times_ps` (n,): when, by the second clock; `ahead_ps` (n,): by how much it was ahead of the first; `is_known`:
+    whether each surely compares one thing with itself. A drift is found only where the points prove that there is one.
     """
     n = len(times_ps)
     if n < ENOUGH:
         return None
-    with_drift = _line(times_ps, ahead_ps, resolution_ps) if n >= _ENOUGH_FOR_DRIFT else None
-    if with_drift:
-        return with_drift
     agreeing = _agreeing(ahead_ps, resolution_ps)
+    if n >= _ENOUGH_FOR_DRIFT:
+        on_line = _on_a_line(times_ps, ahead_ps, resolution_ps)
+        most = _MOST_KNOWN if is_known else _MOST
+        if _enough(on_line, most) and (with_drift := _line(times_ps, ahead_ps, resolution_ps, on_line)):
+            return with_drift
+        # A drift that is not proven parts those that agree, too: what they leave open of an offset is the larger.
+        agreeing = agreeing if _enough(agreeing) else on_line
     if not _enough(agreeing):
         return None
     inside = ahead_ps[agreeing]
@@ -167,19 +174,23 @@ def detrended(times_ps: Column, ahead_ps: Column) -> Column:
 
 
 def _slope(times_ps: Column, ahead_ps: Column) -> float:
-    """The median of the slopes between points (Theil and Sen), which up to 29 % of wrong ones do not move; 0 if no
-    clock is as fast."""
+    """The slope between two of the points that leaves half of them closest together (Rousseeuw's least median of
+    squares, 1984), which nearly half of them may not move; 0 if no clock is as fast."""
     chosen = np.unique(np.linspace(0, len(times_ps) - 1, _POINTS).astype(np.int64))
-    times, ahead = times_ps[chosen], ahead_ps[chosen]
+    times, ahead = (times_ps - times_ps[0])[chosen], (ahead_ps - ahead_ps[0])[chosen]
     first, second = np.triu_indices(len(chosen), 1)
     length = times[second] - times[first]
     # Neighbours tell more of their scatter than of a drift.
     far = np.abs(length) * 4 >= np.ptp(times)
     far &= length != 0
-    if not far.any():
+    slopes = (ahead[second] - ahead[first])[far] / length[far]
+    slopes = slopes[np.abs(slopes) <= _FASTEST]
+    if not len(slopes):
         return 0.0
-    slope = float(np.median((ahead[second] - ahead[first])[far] / length[far]))
-    return slope if abs(slope) <= _FASTEST else 0.0
+    rest = np.sort(ahead - slopes[:, None] * times, axis=1)
+    half = (len(chosen) + 1) // 2
+    widths = (rest[:, half - 1 :] - rest[:, : len(chosen) - half + 1]).min(axis=1)
+    return float(slopes[widths.argmin()])
 
 
 def _agreeing(rest_ps: Column, resolution_ps: int) -> Mask:
@@ -192,32 +203,43 @@ def _agreeing(rest_ps: Column, resolution_ps: int) -> Mask:
     return near
 
 
-def _enough(agreeing: Mask) -> bool:
-    return bool(agreeing.sum() >= max(ENOUGH, _MOST * len(agreeing)))
+def _enough(agreeing: Mask, most: float = _MOST) -> bool:
+    return bool(agreeing.sum() >= max(ENOUGH, most * len(agreeing)))
 
 
-def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Fit | None:
-    """The line of least squares through what agrees; None if its slope may be chance, or is none of a clock."""
-    at, base = int(times_ps[0]) + int(np.median(times_ps - times_ps[0])), int(ahead_ps[0])
-    x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
+def _on_a_line(times_ps: Column, ahead_ps: Column, resolution_ps: int) -> Mask:
+    """Which of the points agree on one line; none if too few for one."""
+    x, y = (times_ps - times_ps[0]).astype(np.float64), (ahead_ps - ahead_ps[0]).astype(np.float64)
     slope = _slope(times_ps, ahead_ps)
     agreeing = np.zeros(len(x), bool)
     for _ in range(_PASSES):
         before, agreeing = agreeing, _agreeing((y - np.rint(slope * x)).astype(np.int64), resolution_ps)
-        inside, freedom = x[agreeing] - x[agreeing].mean(), int(agreeing.sum()) - 2
-        square = float((inside**2).sum())
-        if freedom < _ENOUGH_FOR_DRIFT - 2 or not square:
-            return None
-        slope = float((inside * y[agreeing]).sum()) / square
         if (agreeing == before).all():
             break
+        inside = x[agreeing] - x[agreeing].mean()
+        square = float((inside**2).sum())
+        if agreeing.sum() < _ENOUGH_FOR_DRIFT or not square:
+            return np.zeros(len(x), bool)
+        slope = float((inside * y[agreeing]).sum()) / square
+    return agreeing
+
+
+def _line(times_ps: Column, ahead_ps: Column, resolution_ps: int, agreeing: Mask) -> Fit | None:
+    """The line of least squares through what agrees; None if its slope may be chance, or is none of a clock."""
+    at, base = int(times_ps[0]) + int(np.median(times_ps - times_ps[0])), int(ahead_ps[0])
+    x, y = (times_ps - at).astype(np.float64), (ahead_ps - base).astype(np.float64)
+    inside, freedom = x[agreeing] - x[agreeing].mean(), int(agreeing.sum()) - 2
+    square = float((inside**2).sum())
+    if freedom < _ENOUGH_FOR_DRIFT - 2 or not square:
+        return None
+    slope = float((inside * y[agreeing]).sum()) / square
     middle, height = float(x[agreeing].mean()), float(y[agreeing].mean())
     rest = y[agreeing] - height - slope * inside
     deviation = max(math.sqrt(float((rest**2).sum()) / freedom), resolution_ps / 2)
     standard = deviation / math.sqrt(square)
     drift_error = _quantile(freedom) * standard
     least = max(_quantile(freedom, _SURELY) * standard, _FAR * deviation / float(np.ptp(inside)))
-    if not least < abs(slope) <= _FASTEST or not _enough(agreeing):
+    if not least < abs(slope) <= _FASTEST:
         return None
     # Shifted where that is known best. The line is asked by the clock's own time, to which it adds.
     line = Line(at + round(middle), -(base + round(height)), slope)

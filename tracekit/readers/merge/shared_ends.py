@@ -148,10 +148,17 @@ class Compared:
 
     @cached_property
     def fit(self) -> Fit | None:
-        """What is to be added to the second clock; None if the ends do not prove it."""
-        fit = clock_fit.fit(self.times, self.ahead, self.resolution)
+        """What is to be added to the second clock; None if the ends do not prove it, or if it is impossible: by it a
+        rank would have ended many collectives before another started them."""
+        fit = clock_fit.fit(self.times, self.ahead, self.resolution, self.by_number)
         if fit and clock_fit.by_chance(fit.spread_ps, self.apart, int(fit.agreeing.sum()), self.tries):
             return None
+        if fit:
+            slack = max(clock_fit.ENDS_APART_PS, self.resolution)
+            offset = -fit.line.shifts(self.times)
+            is_possible = (self.earliest - slack <= offset) & (offset <= self.latest + slack)
+            if (is_possible & fit.agreeing).sum() < _USUAL * fit.agreeing.sum():
+                return None
         return fit
 
     @cached_property
@@ -218,7 +225,7 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     if not enough:
         return _union(sure)
     steadiest = min(enough, key=lambda comparison: (comparison.spread, -len(comparison.ahead)))
-    return _union([comparison for _, comparison in comparisons if _agree(steadiest, comparison)])
+    return _union([each for _, each in comparisons if each is steadiest or _agree(steadiest, each)])
 
 
 def _by_number(a: Host, b: Host, resolution: int) -> Compared | None:
