@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.offenders import Offenders
     from tracekit.analysis.overlap import Breakdown, concurrency, device_pairs, overlap, partition
     from tracekit.analysis.phases import Phases, phases
+    from tracekit.analysis.program import Program
     from tracekit.analysis.steps import Steps
     from tracekit.capture.capture import Captured
     from tracekit.doctor.checks import Check
@@ -59,6 +60,7 @@ _NAMES = {
     "analysis.offenders": "Offenders",
     "analysis.overlap": "Breakdown concurrency device_pairs overlap partition",
     "analysis.phases": "Phases phases",
+    "analysis.program": "Program",
     "analysis.steps": "Steps",
     "capture.capture": "Captured",
     "doctor.checks": "Check",
@@ -108,6 +110,7 @@ __all__ = [
     "Offenders",
     "Origin",
     "Phases",
+    "Program",
     "Recommendation",
     "Report",
     "Rows",

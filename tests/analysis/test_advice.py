@@ -19,7 +19,7 @@ from tracekit.analysis.phases import phases
 from tracekit.columns import concat
 from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import EVENT_COLUMNS
+from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
 
 NOTHING = explain(events())
 NO_TIMELINE = timeline_of(events())
@@ -129,6 +129,41 @@ def test_copies_on_streams_that_also_run_kernels_are_told_of_gpus_alone(device, 
     table = on_lanes(device, *lanes)
     finding = advice.copies_in_compute_lane(timeline_of(table), partition(table))
     assert (finding.evidence["ratio"] if finding else None) == expected
+
+
+def test_copies_within_a_device_stand_on_the_streams_of_kernels_by_right():
+    table = on_lanes("gpu:0", "s1", "s1", "s1").assign(
+        direction=pd.Categorical([None, "D2D", "D2D"], dtype=DIRECTION_DTYPE)
+    )
+    assert advice.copies_in_compute_lane(timeline_of(table), partition(table)) is None
+
+
+def test_copies_that_a_program_makes_are_told_from_those_that_the_host_asks_for():
+    table = on_lanes("gpu:0", "s1", "s1", "s1").assign(hlo_op=pd.Categorical(["dot", "copy-start", None]))
+    assert advice.exposed_copies(timeline_of(table), partition(table)).evidence["in_program"] == 0.5
+    assert advice.copies_in_compute_lane(timeline_of(table), partition(table)).evidence["in_program"] == 0.5
+    table = table.assign(hlo_op=pd.Categorical(["dot", None, None]))
+    assert "in_program" not in advice.exposed_copies(timeline_of(table), partition(table)).evidence
+
+
+@pytest.mark.parametrize(
+    ("names", "memory"),
+    [
+        (("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"), "pinned"),
+        (("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"), "pageable"),
+        (("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pageable -> Device)"), None),
+        (("MemcpyH2D", "MemcpyH2D"), None),
+    ],
+)
+def test_exposed_copies_name_the_memory_of_the_host_that_most_of_them_go_through(names, memory):
+    table = on_lanes("gpu:0", "s1", "s2", "s2").assign(name=pd.Categorical(["kernel", *names]))
+    assert advice.exposed_copies(timeline_of(table), partition(table)).evidence.get("host_memory") == memory
+
+
+def test_exposed_collectives_name_the_operation_that_is_exposed_most():
+    by_op = pd.DataFrame({"category": ["all-reduce", "all-gather", "all-reduce"], "exposed_ps": [3, 5, 3]})
+    waits = replace(exposed_waits(0), by_op=by_op)
+    assert advice.exposed_collectives(partition(two_gpus(20)), waits).evidence["operation"] == "all-reduce"
 
 
 def test_the_same_stream_name_on_another_device_is_another_stream():

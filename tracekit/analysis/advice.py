@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
@@ -19,6 +20,7 @@ from tracekit.analysis.idle import Idle
 from tracekit.analysis.late_launches import late_launches
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
+from tracekit.analysis.program import Program, program
 from tracekit.columns import records
 from tracekit.devices import type_of
 from tracekit.timeline.instances import Unseen, unseen
@@ -44,6 +46,8 @@ IDLE = {
 # Shares of the copies' time.
 IN_COMPUTE_LANE = 0.5
 PAGEABLE = 0.5
+# The memory of the host that so much of the time of a direction's copies goes through is theirs.
+MOST_OF_COPIES = 2 / 3
 # A phase must pass both: at once, and yet slowed down.
 CONTENDED_OVERLAP = 0.9
 CONTENDED_STRETCH = 1.25
@@ -71,12 +75,14 @@ class Finding:
 class Advice:
     """The findings, the costliest first, and what they are about.
 
-    `backend` is "gpu", "tpu", "cpu" or "" for a mixture; `xla` tells whether XLA compiled the program.
+    `backend` is "gpu", "tpu", "cpu" or "" for a mixture; `xla` tells whether XLA compiled the program; `program` which
+    framework it is written in, and what it does already.
     """
 
     findings: tuple[Finding, ...]
     backend: str
     xla: bool
+    program: Program = field(default_factory=Program)
 
     def __repr__(self) -> str:
         return notebook.line(self, ", ".join(finding.rule for finding in self.findings) or "no finding")
@@ -120,10 +126,10 @@ def advice(
         *contention(phases, inside),
         None if len(phases.table) else took_turns(cells, whole),
     ]
-    return by_cost(timeline, [finding for finding in findings if finding])
+    return by_cost(timeline, [finding for finding in findings if finding], program(timeline, cells))
 
 
-def by_cost(timeline: Timeline, findings: Sequence[Finding]) -> Advice:
+def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program | None = None) -> Advice:
     """The findings in order of cost, for the devices and the compiler that the timeline shows.
 
     A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
@@ -134,7 +140,8 @@ def by_cost(timeline: Timeline, findings: Sequence[Finding]) -> Advice:
     backend = backends.pop() if len(backends) == 1 else ""
     relevant = [finding for finding in findings if backend != "cpu" or finding.rule not in _NEVER_ON_CPU]
     relevant.sort(key=lambda finding: -(finding.cost_ps or 0))
-    return Advice(tuple(relevant), backend, bool((rows.codes("hlo_op") >= 0).any()))
+    is_xla = bool((rows.codes("hlo_op") >= 0).any())
+    return Advice(tuple(relevant), backend, is_xla, Program() if what_runs is None else what_runs)
 
 
 def exposed_collectives(
@@ -152,10 +159,18 @@ def exposed_collectives(
         "device": str(partition["device"].iloc[worst]),
         "most": float((exposed / partition["window_ps"]).iloc[worst]),
     }
+    if operation := _most_exposed(collectives.by_op):
+        evidence["operation"] = operation
     if collectives.alone:
         evidence["unknown_waiting"] = True
         evidence["cause"] = str(cause or Unseen.RANKS)
     return Finding("exposed_collectives", cost, share, evidence)
+
+
+def _most_exposed(by_op: pd.DataFrame) -> str | None:
+    """The category of the collectives that were exposed most, None where no name tells one."""
+    times = by_op.groupby("category")["exposed_ps"].sum()
+    return str(times.idxmax()) if len(times) and times.max() else None
 
 
 def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | None:
@@ -170,36 +185,61 @@ def late_peer(partition: pd.DataFrame, collectives: Collectives) -> Finding | No
 
 
 def exposed_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was."""
+    """Copies beside which nothing ran, and the direction that was two thirds of it or more, None where none was.
+
+    Of the copies of that direction, or of all, `host_memory` is the memory of the host that most of their time goes
+    through, where that is known, and `in_program` the share of their time in which they were operations of a compiled
+    program, where any were.
+    """
     cost, share = _cost(partition["memory"], partition)
     if share < EXPOSED_COPIES:
         return None
     by_direction: dict[str, int] = {}
     for device in timeline.unions.devices.values():
         other_work = device.union_of(COMPUTE | COLLECTIVE)
-        for direction, copies in device.directions.items():
-            if len(copies):  # a device has a direction that it used elsewhere in the trace
-                exposed_ps = iv.total(copies) - iv.sum_exactly(iv.within(other_work, copies))
-                by_direction[direction] = by_direction.get(direction, 0) + exposed_ps
+        for way, times in device.directions.items():
+            if len(times):  # a device has a direction that it used elsewhere in the trace
+                exposed_ps = iv.total(times) - iv.sum_exactly(iv.within(other_work, times))
+                by_direction[way] = by_direction.get(way, 0) + exposed_ps
     most = max(by_direction, key=lambda direction: by_direction[direction], default=None)
     is_most = most is not None and 3 * by_direction[most] >= 2 * sum(by_direction.values())
-    evidence = {"direction": most if is_most else None, "by_direction_ps": by_direction}
+    direction = most if is_most else None
+    rows = timeline.rows
+    copies = rows.kind == CODE[Kind.MEMCPY]
+    if direction:
+        copies &= rows.codes("direction") == rows.labels("direction").index(direction)
+    evidence: dict[str, Any] = {"direction": direction, "by_direction_ps": by_direction}
+    for memory in ("pinned", "pageable"):
+        if _ratio(rows, copies & _through(rows, memory), copies) >= MOST_OF_COPIES:
+            evidence["host_memory"] = memory
+    if in_program := _ratio(rows, copies & (rows.codes("hlo_op") >= 0), copies):
+        evidence["in_program"] = in_program
     return Finding("exposed_copies", cost, share, evidence)
 
 
 def copies_in_compute_lane(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
-    """Exposed GPU copies that stand, for most of their time, on streams that also run kernels."""
+    """Exposed GPU copies that stand, for most of their time, on streams that also run kernels.
+
+    Copies within a device are none of these: they are steps of the computation, and stand in its order. `in_program`
+    is as in `exposed_copies`.
+    """
     rows = timeline.rows
     cost, share = _cost(partition["memory"], partition)
     gpu = np.array([type_of(device) == "gpu" for device in rows.devices], bool)
     if share < EXPOSED_COPIES or not gpu.any():
         return None
-    copies = np.flatnonzero(((rows.kind == CODE[Kind.MEMCPY]) | (rows.kind == CODE[Kind.MEMSET])) & gpu[rows.device])
+    within = rows.codes("direction") == rows.labels("direction").index("D2D")
+    copies = np.flatnonzero((rows.kind == CODE[Kind.MEMCPY]) & ~within & gpu[rows.device])
     lanes = len(rows.labels("lane"))
     lane = rows.device * lanes + rows.codes("lane")
     computes = np.bincount(lane[rows.kind == CODE[Kind.COMPUTE]], minlength=len(rows.devices) * lanes) > 0
-    ratio = _ratio(rows, copies[computes[lane[copies]]], copies)
-    return Finding("copies_in_compute_lane", cost, share, {"ratio": ratio}) if ratio >= IN_COMPUTE_LANE else None
+    in_lane = copies[computes[lane[copies]]]
+    ratio = _ratio(rows, in_lane, copies)
+    if ratio < IN_COMPUTE_LANE:
+        return None
+    in_program = _ratio(rows, in_lane[rows.codes("hlo_op")[in_lane] >= 0], in_lane)
+    evidence = {"ratio": ratio} | ({"in_program": in_program} if in_program else {})
+    return Finding("copies_in_compute_lane", cost, share, evidence)
 
 
 def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | None:
@@ -207,16 +247,21 @@ def pageable_copies(timeline: Timeline, partition: pd.DataFrame) -> Finding | No
     the name."""
     rows = timeline.rows
     cost, share = _cost(partition["memory"], partition)
-    is_pageable = {
-        column: np.array([*(host_memory(label) == "pageable" for label in rows.labels(column)), False], bool)
-        for column in ("host_memory", "name")
-    }
-    if share < EXPOSED_COPIES or not any(mask.any() for mask in is_pageable.values()):
+    if share < EXPOSED_COPIES:
         return None
     copies = rows.kind == CODE[Kind.MEMCPY]
-    pageable = is_pageable["host_memory"][rows.codes("host_memory")] | is_pageable["name"][rows.codes("name")]
-    ratio = _ratio(rows, copies & pageable, copies)
+    ratio = _ratio(rows, copies & _through(rows, "pageable"), copies)
     return Finding("pageable_copies", cost, share, {"ratio": ratio}) if ratio >= PAGEABLE else None
+
+
+def _through(rows: Rows, memory: str) -> NDArray[np.bool_]:
+    """Which rows are said to go through a memory of the host, by their record or their name."""
+    said: NDArray[np.bool_] = np.zeros(len(rows), bool)
+    for column in ("host_memory", "name"):
+        is_memory = np.array([*(host_memory(label) == memory for label in rows.labels(column)), False], bool)
+        if is_memory.any():
+            said |= is_memory[rows.codes(column)]
+    return said
 
 
 def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle) -> list[Finding]:

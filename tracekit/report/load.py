@@ -15,6 +15,7 @@ from tracekit.analysis.critical_path.graph import Dependency
 from tracekit.analysis.critical_path.what_if import Removed
 from tracekit.analysis.explain import ANALYSES, Explanation
 from tracekit.analysis.overlap import Breakdown
+from tracekit.analysis.program import Program
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
@@ -24,6 +25,7 @@ from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
 from tracekit.report.storage import REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
+from tracekit.vocabulary.frameworks import FORMATS, Framework
 
 _ANALYSES = [task.name for task in ANALYSES]
 
@@ -222,7 +224,15 @@ def _advice(document: Mapping[str, Any]) -> Advice:
         tuple(Finding(row["rule"], row["cost_ps"], row["share"], row["evidence"]) for row in findings),
         backend=types.pop() if len(types) == 1 else "",
         xla=form is not None and form.xla,
+        program=_program(form),
     )
+
+
+def _program(form: formats.Format | None) -> Program:
+    """The framework of a report of schema 1, which has only the format: the one that mostly writes it."""
+    names = {**FORMATS, "jax-json": Framework.JAX}
+    framework = names.get(form.name) if form else None
+    return Program(framework, f"the format {form.name}") if form and framework else Program()
 
 
 def _like(table: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -173,6 +173,11 @@ class Report:
             "completeness": missing.data(self.explanation.completeness),
             "important": [*map(in_one_line, highlights(self.sections))],
             "compared": list(self.compared),
+            "program": {
+                "framework": self.advice.program.framework or None,
+                "evidence": self.advice.program.evidence or None,
+                "does": [{"practice": it, "evidence": fact} for it, fact in self.advice.program.does.items()],
+            },
             **{section.key: None if section.lacking else section.data for section in self.sections},
             "lacking": {section.key: section.lacking for section in self.sections if section.lacking},
             "known_by": plain(self.known_by),

@@ -8,7 +8,9 @@ import pytest
 
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Advice, Finding
+from tracekit.analysis.program import Program
 from tracekit.report.sections.advice import _ACTIONS, _SENTENCES, section
+from tracekit.vocabulary.frameworks import Framework, Practice
 
 DOCS = Path(__file__).parents[3] / "docs"
 FINDINGS = {
@@ -23,14 +25,83 @@ FINDINGS = {
 }
 
 
+# What only one framework has, and what only JAX has that another runs through XLA.
+OWN_WORDS = {
+    Framework.JAX: (
+        "jax",
+        "one jit",
+        "jitted",
+        "lax.",
+        "donate_argnums",
+        "copy_to_host_async",
+        "PGLE",
+        "block_until_ready",
+        "Grain",
+    ),
+    Framework.PYTORCH: (
+        "torch",
+        "TORCH",
+        ".item()",
+        "non_blocking",
+        "async_op",
+        "DDP",
+        "FSDP",
+        "clone()",
+        "prefetch_f",
+    ),
+    Framework.TENSORFLOW: ("tf.function", "tf.distribute", "AUTOTUNE", "Keras", ".numpy()"),
+    Framework.MXNET: ("hybridize", "asnumpy", "as_in_context", "gluon", "mx.", "NaiveEngine"),
+}
+# Each rule with other evidence and what the program does already.
+CASES = [
+    *((rule, evidence, ()) for rule, evidence in FINDINGS.items()),
+    *(("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ()) for host in ("after_wait", "launching", "working")),
+    *(("exposed_copies", {"direction": way, "by_direction_ps": {way: 5}}, ()) for way in ("D2H", "D2D", "P2P")),
+    ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "host_memory": "pinned"}, ()),
+    ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "in_program": 1.0}, ()),
+    ("copies_in_compute_lane", {"ratio": 0.75, "in_program": 1.0}, ()),
+    *(("host_bound", {"gaps": 2, "host": "launching", "ratio": 0.5}, (practice,)) for practice in Practice),
+    *(("launch_latency", {"gaps": 2}, (practice,)) for practice in Practice),
+    *(("input_bound", {"gaps": 2}, (practice,)) for practice in Practice),
+    *(
+        ("exposed_collectives", FINDINGS["exposed_collectives"] | {"operation": operation}, (practice,))
+        for operation in ("all-reduce", "all-gather")
+        for practice in Practice
+    ),
+]
+
+
 def advice_of(rule: str, backend: str = "gpu", xla: bool = True) -> Advice:
     return Advice((Finding(rule, 3 * 10**9, 0.25, FINDINGS[rule]),), backend, xla)
 
 
+def remedy(rule, framework="", *does, backend="gpu", xla=None, **evidence) -> str:
+    """What to try in a program of a framework that does some things already."""
+    xla = framework == Framework.JAX if xla is None else xla
+    what_runs = Program(framework, "a test", dict.fromkeys(does, "a test"))
+    finding = Finding(rule, 3 * 10**9, 0.25, FINDINGS[rule] | evidence)
+    return section(Advice((finding,), backend, xla, what_runs), 2).findings[0].action
+
+
+@pytest.mark.parametrize("framework", ["", *Framework])
+def test_no_framework_is_advised_in_the_words_of_another(framework):
+    strange = [word for other, words in OWN_WORDS.items() if other != framework for word in words]
+    for rule, evidence, does in CASES:
+        for backend in ("gpu", "tpu", "cpu", ""):
+            for xla in (True, False) if framework != Framework.JAX else (True,):
+                if rule == "exposed_copies" and not xla:
+                    evidence = {key: value for key, value in evidence.items() if key != "in_program"}
+                action = remedy(rule, framework, *does, backend=backend, xla=xla, **evidence)
+                assert [word for word in strange if word in action] == [], (rule, action)
+                assert "CUDA" not in action or backend == "gpu" or Practice.GRAPHS in does, (rule, action)
+
+
 @pytest.mark.parametrize("rule", FINDINGS)
+@pytest.mark.parametrize("framework", ["", *Framework])
 @pytest.mark.parametrize("xla", [True, False])
-def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, xla):
-    (finding,) = section(advice_of(rule, xla=xla), 2).findings
+def test_every_finding_says_what_is_so_and_one_thing_to_try(rule, framework, xla):
+    of_rule = Advice((Finding(rule, 3 * 10**9, 0.25, FINDINGS[rule]),), "gpu", xla, Program(framework))
+    (finding,) = section(of_rule, 2).findings
     assert (finding.rule, finding.cost_ps, finding.share) == (rule, 3 * 10**9, 0.25)
     assert any(letter.isdigit() for letter in finding.sentence)
     assert finding.sentence.endswith(".")
@@ -77,22 +148,112 @@ def test_the_time_of_one_device_is_no_sum():
 
 
 @pytest.mark.parametrize(
-    ("host", "xla", "what", "remedy"),
+    ("host", "framework", "what", "remedy"),
     [
-        ("after_wait", False, "after it had waited for the device", "do not wait for results inside the loop"),
-        ("launching", False, "from one launch to the next", "launch more with each call (CUDA graphs, torch.compile)."),
-        ("launching", True, "from one launch to the next", "give each call more to do: one jit for the whole step"),
-        ("working", False, "in other work of its own", "do that work (Python, data, logging) in other threads"),
-        ("working", True, "in other work of its own", "do that work (Python, data, logging) in other threads"),
+        ("after_wait", "", "after it had waited for the device", "do not wait for results inside the loop: fetch"),
+        (
+            "after_wait",
+            "PyTorch",
+            "after it had waited for the device",
+            "do not wait for results inside the loop (.item()",
+        ),
+        ("launching", "", "from one launch to the next", "launch more with each call: larger kernels or CUDA graphs"),
+        (
+            "launching",
+            "PyTorch",
+            "from one launch to the next",
+            "launch more with each call (CUDA graphs, torch.compile).",
+        ),
+        ("launching", "JAX", "from one launch to the next", "give each call more to do: one jit for the whole step"),
+        ("launching", "TensorFlow", "from one launch to the next", "launch more with each call: tf.function(jit_comp"),
+        ("launching", "MXNet", "from one launch to the next", "launch more with each call: hybridize(static_alloc"),
+        ("working", "PyTorch", "in other work of its own", "do that work (Python, data, logging) in other threads"),
+        ("working", "JAX", "in other work of its own", "do that work (Python, data, logging) in other threads"),
     ],
 )
-def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, xla, what, remedy):
+def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, framework, what, remedy):
     late = Finding("host_bound", 3 * 10**9, 0.25, {"gaps": 12, "host": host, "ratio": 0.8})
-    (finding,) = section(Advice((late,), "gpu", xla), 1).findings
+    (finding,) = section(Advice((late,), "gpu", framework == "JAX", Program(framework)), 1).findings
     assert finding.sentence.endswith(f", in 12 gaps, 80.0 % of it {what}.")
     assert finding.action.startswith(remedy)
-    assert ("graphs" in finding.action) == (host == "launching" and not xla)
     assert len(finding.sentence) + len(finding.action) < 280
+
+
+LAUNCHING = {"gaps": 12, "host": "launching", "ratio": 0.8}
+
+
+def test_a_step_that_is_one_program_already_is_not_told_to_be_one():
+    assert "one jit" in remedy("host_bound", "JAX", **LAUNCHING)
+    one = remedy("host_bound", "JAX", Practice.ONE_PROGRAM, **LAUNCHING)
+    assert one.startswith("give each call more to do (a step is one program already): a larger batch, or lax.scan")
+
+
+def test_a_program_of_graphs_is_not_told_to_use_graphs():
+    assert "CUDA graphs, torch.compile" in remedy("host_bound", "PyTorch", **LAUNCHING)
+    assert "more of the step in each CUDA graph" in remedy("host_bound", "PyTorch", Practice.GRAPHS, **LAUNCHING)
+    assert "command_buffer" in remedy("launch_latency", "JAX")
+    assert remedy("launch_latency", "JAX", Practice.GRAPHS).startswith("launch fewer and larger graphs")
+    assert remedy("launch_latency", "JAX", backend="tpu") == "launch fewer and larger programs."
+
+
+def test_a_compiled_model_is_told_of_graphs_and_not_to_be_compiled():
+    action = remedy("host_bound", "PyTorch", Practice.COMPILE, **LAUNCHING)
+    assert action.startswith('launch more with each call: CUDA graphs (torch.compile(mode="reduce-overhead"))')
+
+
+@pytest.mark.parametrize("framework", ["", "PyTorch"])
+def test_copies_from_pinned_memory_are_not_told_to_be(framework):
+    assert "pinned" in remedy("exposed_copies", framework)
+    assert "pinned already" in remedy("exposed_copies", framework, host_memory="pinned")
+    assert "pinned already" not in remedy("exposed_copies", framework, host_memory="pageable")
+
+
+def test_offloading_inside_the_program_is_no_device_put():
+    both = {"direction": None, "by_direction_ps": {"H2D": 5, "D2H": 5}}
+    assert "device_put" in remedy("exposed_copies", "JAX")
+    for evidence in ({"in_program": 1.0}, {"in_program": 0.9, **both}):
+        action = remedy("exposed_copies", "JAX", backend="tpu", **evidence)
+        assert action.startswith("the program itself offloads to the host: keep more of it on the device")
+    assert "device_put" in remedy("exposed_copies", "JAX", in_program=0.2)
+    assert "offloads" not in remedy("exposed_copies", "JAX", backend="tpu", **both)
+
+
+def test_copies_of_a_program_leave_it_and_others_get_a_stream():
+    assert "out of the jitted step" in remedy("copies_in_compute_lane", "JAX", in_program=0.8)
+    assert "out of the compiled program" in remedy("copies_in_compute_lane", "", xla=True, in_program=0.8)
+    assert "out of" not in remedy("copies_in_compute_lane", "JAX")
+    assert "torch.cuda.stream" in remedy("copies_in_compute_lane", "PyTorch")
+
+
+def test_the_scheduler_is_not_named_where_it_hides_collectives_already():
+    assert "latency_hiding_scheduler" in remedy("exposed_collectives", "JAX")
+    assert "latency_hiding_scheduler" not in remedy("exposed_collectives", "JAX", Practice.OVERLAP)
+
+
+@pytest.mark.parametrize(
+    ("practice", "operation", "words"),
+    [
+        (Practice.DDP, "all-reduce", "bucket_cap_mb"),
+        (Practice.DDP, "all-to-all", "async_op=True"),
+        (Practice.FSDP, "all-gather", "set_modules_to_forward_prefetch"),
+        (Practice.FSDP, "all-reduce", "async_op=True"),
+        (Practice.COMPILE, "all-reduce", "async_op=True"),
+    ],
+)
+def test_wrappers_that_overlap_already_are_told_their_own_options(practice, operation, words):
+    assert words in remedy("exposed_collectives", "PyTorch", practice, operation=operation)
+
+
+def test_a_loader_with_processes_is_not_told_to_have_some():
+    assert "other processes" in remedy("input_bound", "PyTorch")
+    assert "has processes already" in remedy("input_bound", "PyTorch", Practice.LOADER_PROCESSES)
+    assert "prefetch(" in remedy("input_bound", "TensorFlow")
+    assert "prefetched already" in remedy("input_bound", "TensorFlow", Practice.PREFETCH)
+
+
+def test_only_cpu_devices_share_cores():
+    assert remedy("contention", backend="cpu").startswith("give each fewer threads")
+    assert remedy("contention", backend="gpu").startswith("place them apart")
 
 
 def test_devices_that_never_overlap_are_told_so():
@@ -107,7 +268,6 @@ def test_contention_says_what_slowed_down_in_the_words_of_the_verdict():
     assert finding.sentence == (
         "In both, copies on cpu:1 took 1.90x as long as alone, while devices overlapped 98.0 %."
     )
-    assert finding.action.startswith("give each fewer threads")
 
 
 def test_a_finding_knows_the_device_or_the_phase_that_it_is_about():

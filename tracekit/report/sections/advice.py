@@ -1,9 +1,19 @@
 """What to try: each finding in words, and the one next thing that its cause suggests.
 
-What to try is what the makers of the runtimes say:
-https://docs.jax.dev/en/latest/gpu_performance_tips.html (the latency-hiding scheduler),
+What to try is in the words of the framework that the program is written in, and not what the program does already
+(analysis.program); where the framework is not known, in words that hold for all. It is what their makers say:
+https://docs.jax.dev/en/latest/gpu_performance_tips.html (the latency-hiding scheduler, profile-guided latencies),
 https://docs.jax.dev/en/latest/buffer_donation.html, https://docs.jax.dev/en/latest/async_dispatch.html,
+https://docs.jax.dev/en/latest/201/memory-spaces.html (host offloading),
+https://docs.jax.dev/en/latest/persistent_compilation_cache.html,
 https://docs.nvidia.com/jax-toolbox/performance-profiling/gpu-performance (command buffers),
+https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html,
+https://docs.pytorch.org/docs/stable/generated/torch.compile.html (mode="reduce-overhead"),
+https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html (FSDP2, FSDP1 is deprecated),
+https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html (bucket_cap_mb),
+https://www.tensorflow.org/guide/data_performance,
+https://www.tensorflow.org/api_docs/python/tf/distribute/experimental/CommunicationOptions,
+https://mxnet.apache.org/versions/1.9.1/api/python/docs/tutorials/performance/backend/profiler.html,
 https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#pinned-memory.
 """
 
@@ -14,17 +24,107 @@ from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity
+from tracekit.vocabulary.frameworks import Framework, Practice
 
-_BY_DIRECTION = {
-    "H2D": "copy the next batch while this one computes: jax.device_put ahead of its use, two batches in flight",
-    "D2H": "fetch results less often or later: copy_to_host_async, and read them a step after",
-    "P2P": "shard the data so that devices need less of each other's, or start these copies earlier",
-    "D2D": "donate the arguments that a call replaces (donate_argnums), which saves copies within a device",
+# What holds for every framework, and for one of which nothing is known, stands under "".
+_AHEAD = {
+    "": "copy the next batch while this one computes: asynchronously, and from pinned host memory",
+    Framework.JAX: "copy the next batch while this one computes: jax.device_put ahead of use, two batches in flight",
+    Framework.PYTORCH: "copy from pinned memory, ahead of use (pin_memory=True, non_blocking=True)",
+    Framework.TENSORFLOW: (
+        "copy the next batch while this one computes: end the tf.data pipeline with prefetch(tf.data.AUTOTUNE)"
+    ),
+    Framework.MXNET: (
+        "copy the next batch while this one computes: as_in_context ahead of its use, DataLoader(pin_memory=True)"
+    ),
 }
-_BY_DIRECTION_WITHOUT_XLA = {
-    "H2D": "copy from pinned memory, ahead of use (pin_memory=True, non_blocking=True)",
-    "D2H": "fetch results less often or later, into pinned memory",
+_AHEAD_FROM_PINNED = {
+    "": "the memory is pinned already: start these copies earlier, asynchronously, on a stream of their own",
+    Framework.JAX: _AHEAD[Framework.JAX],
+    Framework.PYTORCH: (
+        "the memory is pinned already: copy the next batch while this one computes (non_blocking=True, in a "
+        "torch.cuda.Stream of its own)"
+    ),
+    Framework.TENSORFLOW: _AHEAD[Framework.TENSORFLOW],
 }
+_RESULTS = {
+    "": "fetch results less often or later, asynchronously, into pinned host memory",
+    Framework.JAX: "fetch results less often or later: copy_to_host_async, and read them a step after",
+    Framework.PYTORCH: "fetch results less often or later, into pinned memory (.item() and .cpu() wait)",
+    Framework.TENSORFLOW: "fetch results less often or later: .numpy() and metrics of every step wait for them",
+    Framework.MXNET: "fetch results less often or later: .asnumpy() and .asscalar() wait for them",
+}
+_WITHIN = {
+    "": "avoid copies within a device: work in place, or on views",
+    Framework.JAX: "donate the arguments that a call replaces (donate_argnums), which saves copies within a device",
+    Framework.PYTORCH: "avoid copies within a device: views and in-place operations, not clone() and contiguous()",
+}
+_INPUT = {
+    "": "load the next batches in other threads or processes, and copy them ahead of their use",
+    Framework.JAX: (
+        "load the next batches in other threads or processes (Grain, tf.data), and jax.device_put them ahead of use"
+    ),
+    Framework.PYTORCH: "load the next batches in other processes: DataLoader(num_workers=..., pin_memory=True)",
+    Framework.TENSORFLOW: (
+        "load ahead, in parallel: map(..., num_parallel_calls=tf.data.AUTOTUNE) and prefetch(tf.data.AUTOTUNE)"
+    ),
+    Framework.MXNET: "load the next batches in other processes: gluon.data.DataLoader(num_workers=...)",
+}
+_COMPILE = {
+    "": "keep shapes the same from call to call, and compile before the loop",
+    Framework.JAX: (
+        "keep shapes and static arguments the same from call to call, compile before the loop, and keep what was "
+        "compiled for the next run (jax_compilation_cache_dir)"
+    ),
+    Framework.PYTORCH: (
+        "keep shapes the same from call to call, or compile for all (dynamic=True); TORCH_LOGS=recompiles tells what "
+        "changed"
+    ),
+    Framework.TENSORFLOW: (
+        "keep shapes and Python arguments the same from call to call (tf.function(reduce_retracing=True)), and trace "
+        "before the loop"
+    ),
+}
+_PAGEABLE = {
+    "": "copy from and to pinned host memory (cudaHostAlloc, cudaHostRegister)",
+    Framework.JAX: 'keep what goes to the device in pinned host memory (a sharding of memory_kind="pinned_host")',
+    Framework.PYTORCH: "copy from and to pinned host memory (DataLoader(pin_memory=True), tensor.pin_memory())",
+    Framework.TENSORFLOW: "let tf.data feed the devices (prefetch), instead of arrays of NumPy",
+    Framework.MXNET: "copy from and to pinned host memory (DataLoader(pin_memory=True), mx.cpu_pinned())",
+}
+_OWN_STREAM = {
+    "": "issue copies on a stream of their own",
+    Framework.PYTORCH: "issue copies on a stream of their own (torch.cuda.stream, non_blocking=True)",
+    Framework.JAX: "start these copies ahead of the step that needs them, while the one before computes",
+}
+_START_ALL = {
+    "": "start the work of all devices before waiting for any of it",
+    Framework.JAX: (
+        "start the work of all devices before waiting for any of it: no block_until_ready or np.asarray in between"
+    ),
+    Framework.PYTORCH: "start the work of all devices before waiting for any of it: no .item() or .cpu() in between",
+    Framework.MXNET: (
+        "start the work of all devices before waiting for any of it: no .asnumpy() in between, and not in MXNet's "
+        "NaiveEngine"
+    ),
+}
+# What waits for results, in the words of each framework.
+_WAITS = {
+    "": "",
+    Framework.JAX: " (block_until_ready, np.asarray, float)",
+    Framework.PYTORCH: " (.item(), .cpu())",
+    Framework.TENSORFLOW: " (.numpy())",
+    Framework.MXNET: " (.asnumpy(), .asscalar(), waitall())",
+}
+
+
+def _in_words_of(words: Mapping[str, str], result: advice.Advice) -> str:
+    """What to try, in the words of the framework, or else those that hold for all."""
+    return words.get(result.program.framework, words[""])
+
+
+def _does(result: advice.Advice, practice: Practice) -> bool:
+    return practice in result.program.does
 
 
 def section(result: advice.Advice, devices: int, unknown: str = "") -> Section:
@@ -93,19 +193,61 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     match evidence.get("host"):
         case "after_wait":
             return (
-                "do not wait for results inside the loop: fetch them a step later, so that the host launches the next "
-                "step while devices compute"
+                f"do not wait for results inside the loop{_in_words_of(_WAITS, result)}: fetch them a step later, so "
+                "that the next step is launched meanwhile"
             )
         case "working":
             return (
                 "do that work (Python, data, logging) in other threads or processes, or a step ahead: fewer or larger "
                 "launches would not help"
             )
-    if result.xla:
-        more = "give each call more to do: one jit for the whole step, a larger batch, or lax.scan over steps"
-    else:
-        more = "launch more with each call (CUDA graphs, torch.compile)"
+    more = _larger_launches(result)
     return more if evidence.get("host") else f"{more}, and do not wait for results inside the loop"
+
+
+def _larger_launches(result: advice.Advice) -> str:
+    """How each call of the host can launch more than it does."""
+    framework = result.program.framework
+    if _does(result, Practice.ONE_PROGRAM) and result.xla:
+        several = (
+            " or lax.scan over several steps" if framework == Framework.JAX else " or several steps in one program"
+        )
+        return f"give each call more to do (a step is one program already): a larger batch,{several}"
+    if framework == Framework.JAX:
+        return "give each call more to do: one jit for the whole step, a larger batch, or lax.scan over steps"
+    if result.xla:
+        return "give each call more to do: one compiled program for the whole step, or a larger batch"
+    if _does(result, Practice.GRAPHS):
+        return "launch more with each call: more of the step in each CUDA graph, or a larger batch"
+    match framework:
+        case Framework.PYTORCH if result.backend != "gpu":
+            return "launch more with each call: torch.compile, or a larger batch"
+        case Framework.PYTORCH if _does(result, Practice.COMPILE):
+            return 'launch more with each call: CUDA graphs (torch.compile(mode="reduce-overhead")), or a larger batch'
+        case Framework.PYTORCH:
+            return "launch more with each call (CUDA graphs, torch.compile)"
+        case Framework.TENSORFLOW:
+            return "launch more with each call: tf.function(jit_compile=True), or Keras' steps_per_execution"
+        case Framework.MXNET:
+            return "launch more with each call: hybridize(static_alloc=True, static_shape=True)"
+    graphs = " or CUDA graphs" if result.backend == "gpu" else ""
+    return f"launch more with each call: larger kernels{graphs}, or a larger batch"
+
+
+def _start_faster(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """What helps where devices are idle while a launch is under way: fewer of them."""
+    if result.backend != "gpu":
+        return "launch fewer and larger programs"
+    if _does(result, Practice.GRAPHS):
+        return "launch fewer and larger graphs: they are what the devices wait for"
+    if result.xla:
+        return (
+            "launch fewer and larger programs, or many kernels at once: "
+            "XLA_FLAGS=--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL"
+        )
+    if result.program.framework == Framework.PYTORCH:
+        return 'launch fewer and larger kernels, or many at once as a CUDA graph: torch.compile(mode="reduce-overhead")'
+    return "launch fewer and larger kernels, or many at once as a CUDA graph"
 
 
 def _took_turns(finding: advice.Finding, devices: int) -> str:
@@ -160,17 +302,40 @@ _FIRST: Mapping[str, str] = {
 
 def _hide_collectives(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     if not evidence.get("unknown_waiting"):
-        return _overlap(result)
+        return _overlap(result, evidence.get("operation"))
     first = _FIRST.get(evidence.get("cause", Unseen.RANKS), _FIRST[Unseen.RANKS])
-    return f"{first} tells whether they wait for a late one; if not, {_overlap(result)}"
+    return f"{first} tells whether they wait for a late one; if not, {_overlap(result, evidence.get('operation'))}"
 
 
-def _overlap(result: advice.Advice) -> str:
+def _overlap(result: advice.Advice, operation: str | None = None) -> str:
+    """How collectives can be hidden, of which those of this `operation` are exposed most."""
+    larger = "give each device more to compute per collective (a larger batch per device), so that some can hide it"
     if result.xla and result.backend == "gpu":
-        return "let XLA overlap them with compute: XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true"
+        if not _does(result, Practice.OVERLAP):
+            return "let XLA overlap them with compute: XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true"
+        if result.program.framework == Framework.JAX:
+            return "XLA overlaps some already: let it use measured times (JAX_ENABLE_PGLE=true), or a larger batch"
     if result.xla:
-        return "give each device more to compute per collective (a larger batch per device), so that some can hide it"
-    return "start them earlier and wait for them later (async_op=True, smaller gradient buckets)"
+        return larger
+    match result.program.framework:
+        case Framework.PYTORCH:
+            if _does(result, Practice.FSDP) and operation in ("all-gather", "reduce-scatter"):
+                return (
+                    "gather parameters earlier: set_modules_to_forward_prefetch and set_modules_to_backward_prefetch "
+                    "(FSDP2), or a larger batch"
+                )
+            if _does(result, Practice.DDP) and operation == "all-reduce":
+                return (
+                    "DDP overlaps gradients with backward already: try another bucket_cap_mb, no_sync() while gradients"
+                    " accumulate, or a larger batch"
+                )
+            return "start them earlier and wait for them later (async_op=True), beside independent compute"
+        case Framework.TENSORFLOW:
+            return (
+                "a larger batch per replica, or gradients in packs: "
+                "tf.distribute.experimental.CommunicationOptions(bytes_per_pack=...)"
+            )
+    return "start them earlier and wait for them later, on a stream of their own, or give each device more to compute"
 
 
 def _much_copied(evidence: Mapping[str, Any]) -> list[str]:
@@ -187,10 +352,49 @@ def _directions(evidence: Mapping[str, Any]) -> str:
 
 
 def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
-    by_direction = _BY_DIRECTION if result.xla else _BY_DIRECTION | _BY_DIRECTION_WITHOUT_XLA
-    if not evidence["direction"] and {"H2D", "D2H"} <= {*_much_copied(evidence)}:
+    direction = evidence["direction"]
+    both_ways = not direction and {"H2D", "D2H"} <= {*_much_copied(evidence)}
+    if result.xla and evidence.get("in_program", 0) > 0.5 and (both_ways or direction in ("H2D", "D2H")):
+        how = ' (fewer arrays of memory_kind="pinned_host", fewer names in the checkpoint policy)'
+        return (
+            "the program itself offloads to the host: keep more of it on the device"
+            f"{how if result.program.framework == Framework.JAX else ''}, or give it more to compute meanwhile"
+        )
+    if both_ways:
         return "keep on the device what goes to the host and comes back (offloading), or start both copies earlier"
-    return by_direction.get(evidence["direction"], "start copies earlier than their results are needed")
+    if direction == "D2D" and result.xla and result.backend == "tpu":
+        return (
+            "XLA moves these between memories of the device: a larger batch gives it more compute to hide them behind"
+        )
+    match direction:
+        case "H2D":
+            pinned = evidence.get("host_memory") == "pinned"
+            return _in_words_of(_AHEAD_FROM_PINNED if pinned else _AHEAD, result)
+        case "D2H":
+            return _in_words_of(_RESULTS, result)
+        case "P2P":
+            return "shard the data so that devices need less of each other's, or start these copies earlier"
+        case "D2D":
+            return _in_words_of(_WITHIN, result)
+    return "start copies earlier than their results are needed"
+
+
+def _separate(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    """How copies get a stream of their own."""
+    if result.xla and evidence.get("in_program", 0) > 0.5:
+        step = "jitted step" if result.program.framework == Framework.JAX else "compiled program"
+        return f"take the copies out of the {step}, so that they get a stream of their own"
+    return _in_words_of(_OWN_STREAM, result)
+
+
+def _load_ahead(evidence: Mapping[str, Any], result: advice.Advice) -> str:
+    if result.program.framework == Framework.PYTORCH and _does(result, Practice.LOADER_PROCESSES):
+        return "the DataLoader has processes already: give it more (num_workers), or a larger prefetch_factor"
+    if result.program.framework == Framework.TENSORFLOW and _does(result, Practice.PREFETCH):
+        return (
+            "the input is prefetched already: make it faster (num_parallel_calls=tf.data.AUTOTUNE, interleave, cache)"
+        )
+    return _in_words_of(_INPUT, result)
 
 
 _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
@@ -199,23 +403,17 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
         f"compare what {evidence['device']} does before them with the others: more work, a slower input, a lower clock"
     ),
     "exposed_copies": _hide_copies,
-    "copies_in_compute_lane": lambda evidence, result: (
-        "take the copies out of the jitted step, so that they get a stream of their own"
-        if result.xla
-        else "issue copies on a stream of their own"
-    ),
-    "pageable_copies": lambda evidence, result: "copy from and to pinned host memory",
+    "copies_in_compute_lane": _separate,
+    "pageable_copies": lambda evidence, result: _in_words_of(_PAGEABLE, result),
     "host_bound": _launch_earlier,
-    "input_bound": lambda evidence, result: (
-        "load the next batches in other threads or processes, and copy them ahead of their use"
-    ),
-    "compiling": lambda evidence, result: (
-        "keep shapes and static arguments the same from call to call, and compile before the loop"
-    ),
-    "launch_latency": lambda evidence, result: "launch fewer and larger programs, or many at once as a CUDA graph",
+    "input_bound": _load_ahead,
+    "compiling": lambda evidence, result: _in_words_of(_COMPILE, result),
+    "launch_latency": _start_faster,
     "waits_for_copies": lambda evidence, result: "start those copies earlier, while the device still computes",
     "contention": lambda evidence, result: (
         "give each fewer threads, or place them apart: they share cores, memory bandwidth or a link"
+        if result.backend == "cpu"
+        else "place them apart, or run one after the other: they share memory bandwidth, a link or the host"
     ),
-    "took_turns": lambda evidence, result: "start the work of all devices before waiting for any of it",
+    "took_turns": lambda evidence, result: _in_words_of(_START_ALL, result),
 }
