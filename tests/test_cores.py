@@ -73,3 +73,29 @@ def test_no_other_module_counts_cores():
     modules = [path for path in sources.rglob("*.py") if "cpu_count" in path.read_text("utf-8")]
     # The doctor tells all cores of the machine beside those that are usable.
     assert sorted(path.relative_to(sources).as_posix() for path in modules) == ["cores.py", "doctor/facts.py"]
+
+
+def counted(folder: str, text: str) -> dict[str, str]:
+    return {f"sys/fs/cgroup/{folder}cpu.stat": text}
+
+
+SECOND_STAT = "usage_usec 5\nnr_periods 9\nnr_throttled {}\nthrottled_usec {}\n"
+FIRST_STAT = "nr_periods 9\nnr_throttled {}\nthrottled_time {}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (counted("", SECOND_STAT.format(3, 1_500_000)), (3, 1.5)),
+        (counted("cpu/", FIRST_STAT.format(2, 250_000_000)), (2, 0.25)),
+        (
+            own("0::/a/b") | counted("a/b/", SECOND_STAT.format(1, 10)) | counted("a/", SECOND_STAT.format(2, 30)),
+            (3, 40e-6),
+        ),
+        (counted("", "usage_usec 5\nuser_usec 3\n"), None),
+        ({}, None),
+    ],
+    ids=["v2", "v1", "own and around it", "v2 without limit", "no cgroup"],
+)
+def test_throttling_is_counted_in_both_versions(tmp_path, files, told):
+    assert cores.throttling(write_files(tmp_path, files)) == told

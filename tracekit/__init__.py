@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.program import Program
     from tracekit.analysis.steps import Steps
     from tracekit.capture.capture import Captured
+    from tracekit.capture.stretch import Stretch
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
@@ -63,6 +64,7 @@ _NAMES = {
     "analysis.program": "Program",
     "analysis.steps": "Steps",
     "capture.capture": "Captured",
+    "capture.stretch": "Stretch",
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
     "errors": "CaptureError TraceError TracekitError ViewError",
@@ -118,6 +120,7 @@ __all__ = [
     "Source",
     "StepBoundaries",
     "Steps",
+    "Stretch",
     "Syncs",
     "Table",
     "Timeline",

@@ -5,9 +5,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import tracekit
 from tracekit.errors import TracekitError
@@ -73,8 +74,42 @@ def _root(
     pass
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+class _CaptureCommand(TyperCommand):
+    """A command whose options stand before the script, and say so where they do not."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before the script; what is unknown there may be the script's."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            refused: Any = error
+            if hasattr(refused, "possibilities"):  # an unknown option
+                where = f"tracekit capture SCRIPT {refused.option_name}"
+                refused.message += f". If it is the script's, it comes after the script: {where}"
+            raise
+
+
+def _say_whose_options(ctx: typer.Context, script: str, args: Sequence[str]) -> None:
+    """Say which options of tracekit stand after the script, unless the script knows them too."""
+    try:
+        text = Path(script).read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return
+    own = {option for parameter in ctx.command.params for option in parameter.opts if option.startswith("--")}
+    given = dict.fromkeys(word.partition("=")[0] for word in args)
+    for option in given:
+        names = option, *(f"{quote}{option.lstrip('-')}{quote}" for quote in "'\"")
+        if option in own and not any(name in text for name in names):
+            print(
+                f"tracekit: {option} stands after {script}, so it is the script's; tracekit's own options come before "
+                "the script.",
+                file=sys.stderr,
+            )
+
+
+@app.command(cls=_CaptureCommand, context_settings={"allow_interspersed_args": False})
 def capture(
+    ctx: typer.Context,
     script: Annotated[str, typer.Argument(help="The Python script to run, or with --module a module.")],
     args: Annotated[list[str] | None, typer.Argument(help="The script's own arguments.")] = None,
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT is a module, as in python -m.")] = False,
@@ -82,13 +117,34 @@ def capture(
     devices: Annotated[int | None, typer.Option(min=1, help="Virtual CPU devices (without accelerator).")] = None,
     python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Also record Python calls (slow).")] = False,
     host_level: Annotated[int, typer.Option(min=0, max=3, help="Detail of host events, 0 to 3.")] = 2,
+    start_step: Annotated[int | None, typer.Option(min=0, help="Profile from the step of this number on.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Profile so many steps, and no more.")] = None,
+    step_function: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Steps are the calls of this jitted function, from 0 [default: StepTraceAnnotation]."
+        ),
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Profile from here on: time since the start, such as 90s.")
+    ] = None,
+    duration: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Profile for so long, as 2s.")] = None,
 ) -> None:
     """Run a script under the JAX profiler.
 
     Options come before SCRIPT; everything after it is the script's own. Exits with the script's exit code.
     """
-    import shlex
+    from tracekit.capture.capture import say_written
+    from tracekit.times import parse
 
+    after_s, for_s = (
+        None if text is None else parse(text, option) / 10**12
+        for text, option in ((after, "--after"), (duration, "--for"))
+    )
+    given = start_step, steps, step_function, after_s, for_s
+    stretch = None if all(part is None for part in given) else tracekit.Stretch(*given)
+    if not module:
+        _say_whose_options(ctx, script, args or [])
     sys.excepthook = sys.__excepthook__  # typer's hook is not the script's
     captured = tracekit.capture(
         script,
@@ -98,11 +154,10 @@ def capture(
         devices=devices,
         host_level=host_level,
         python_tracer=python_tracer,
+        stretch=stretch,
         restore=False,
     )
-    # On stderr, like every line of tracekit's own during a capture: stdout is the script's.
-    print(f"Wrote {captured.run}", file=sys.stderr)
-    print(f"tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr)
+    say_written(captured)
     if captured.unfinished:  # jax's own clean-up would wait for the work that the user has just given up
         sys.stdout.flush()
         os._exit(captured.exit_code)

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""How many cores this process may use, and how often its cgroups withheld them."""
 
 import math
 import os
@@ -23,7 +23,12 @@ def threads(most: int) -> int:
 
 def affinity() -> int:
     """How many cores this process may run on, or where that is not known how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(allowed())
+
+
+def allowed() -> set[int]:
+    """The numbers of the cores that this process may run on, or where that is not known of all there are."""
+    return set(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def quota(root: Path = Path("/")) -> float | None:
@@ -34,15 +39,44 @@ def quota(root: Path = Path("/")) -> float | None:
     return min((cores for cores in _quotas(root) if cores > 0), default=None)
 
 
+def throttling(root: Path = Path("/")) -> tuple[int, float] | None:
+    """In how many periods the cgroups have withheld cores from this process so far, and for how many seconds.
+
+    Over its own cgroup and those around it, of version 2 or 1, whichever set the quota. None where none counts it.
+    """
+    counted = [
+        (int(figures["nr_throttled"]), int(figures[name]) / a_second)
+        for folder in (*_second(root), *_first(root))
+        for figures in [dict(line.split()[:2] for line in text(folder / "cpu.stat").splitlines() if " " in line)]
+        for name, a_second in (("throttled_usec", 10**6), ("throttled_time", 10**9))
+        if name in figures and "nr_throttled" in figures
+    ]
+    return (sum(periods for periods, _ in counted), sum(length for _, length in counted)) if counted else None
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """The quota of each cgroup in cores, at most 0 without a limit."""
-    own = dict(line.split(":", 2)[1:] for line in _text(root / "proc/self/cgroup").splitlines() if line.count(":") > 1)
-    top = root / "sys/fs/cgroup"
-    for folder in _upwards(top, own.get("", "")):
-        yield _ratio(*_text(folder / "cpu.max").split()[:2])
-    first = next((path for names, path in own.items() if "cpu" in names.split(",")), "")
-    for folder in _upwards(top / "cpu", first):
-        yield _ratio(*(_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")))
+    for folder in _second(root):
+        yield _ratio(*text(folder / "cpu.max").split()[:2])
+    for folder in _first(root):
+        yield _ratio(*(text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")))
+
+
+def _second(root: Path) -> Iterator[Path]:
+    """The folders of this process's cgroups of version 2, its own first."""
+    return _upwards(root / "sys/fs/cgroup", _paths(root).get("", ""))
+
+
+def _first(root: Path) -> Iterator[Path]:
+    """Those of version 1 that control the CPU."""
+    own = next((path for names, path in _paths(root).items() if "cpu" in names.split(",")), "")
+    return _upwards(root / "sys/fs/cgroup/cpu", own)
+
+
+def _paths(root: Path) -> dict[str, str]:
+    """The path of this process's cgroup by the names of its controllers, "" for version 2."""
+    lines = text(root / "proc/self/cgroup").splitlines()
+    return dict(line.split(":", 2)[1:] for line in lines if line.count(":") > 1)
 
 
 def _upwards(top: Path, path: str) -> Iterator[Path]:
@@ -59,7 +93,8 @@ def _ratio(quota: str = "", period: str = "") -> float:
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else 0
 
 
-def _text(path: Path) -> str:
+def text(path: Path) -> str:
+    """The text of a file of the system, empty where there is none to read."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:

@@ -14,7 +14,9 @@ import pytest
 
 import tracekit
 from tracekit import CaptureError, cores
+from tracekit.capture.capture import Captured, _leaving
 from tracekit.capture.script import check_file
+from tracekit.cli import main
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -70,6 +72,7 @@ def event_names(out):
 # Says all that a script can see of how it was started, then fails.
 MIRROR = """
     '''Doc.'''
+    # Has options of its own: --out, --devices.
     import atexit, json, pickle, sys
 
     class Thing:
@@ -104,7 +107,7 @@ def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_
     assert err.splitlines()[:-2] == expected[2].splitlines()
     assert "ValueError: boom" in err
     assert "tracekit" not in "".join(err.splitlines()[:-2])
-    assert (code, own[1]) == (1, f"tracekit report {own[0].split()[1].partition('/plugins')[0]}")
+    assert (code, own[1]) == (1, f"Next: tracekit report {own[0].split()[1].partition('/plugins')[0]}")
     (trace,) = (tmp_path / "traces").iterdir()
     assert re.fullmatch(r"link-\d{4}(_\d\d){5}-[0-9a-f]{6}", trace.name)
     assert own[0] == f"Wrote traces/{trace.name}/plugins/profile/{trace.name.removeprefix('link-')}"
@@ -114,6 +117,7 @@ def test_a_script_sees_and_prints_what_python_would_give_it_and_a_failure_still_
     assert (record["schema"], record["exit_code"], record["platform"], record["xla_flags"]) == (1, 1, "cpu", "")
     assert record["devices"] == [{"id": 0, "kind": "cpu", "platform": "cpu", "process_index": 0}]
     assert record["usable_cores"] == cores.usable()
+    assert set(record["machine"]) == {"cores", "load_average", "throttled", "samples", "lacking"}
     assert set(record["versions"]) == {"python", "jax", "jaxlib", "tracekit"}
     assert 0 < record["wall_s"] < 100
     assert "T" in record["started"]
@@ -191,7 +195,7 @@ def test_a_script_may_initialise_jax_distributed_and_devices_hold(tmp_path):
 
     lines = out.splitlines()  # between them, the collectives' library talks too
     assert (code, lines[0], lines[-1]) == (0, "1 2", "[1. 1.]")
-    assert err.splitlines()[-1] == "tracekit report t"
+    assert err.splitlines()[-1] == "Next: tracekit report t"
     assert any(name.startswith("$") for name in event_names(tmp_path / "t"))
 
 
@@ -317,18 +321,27 @@ def test_a_script_that_uses_no_device_is_told_so_and_leaves_no_directory(tmp_pat
 def test_what_cannot_start_is_one_sentence(tmp_path):
     script = write(tmp_path, "s.py", "import jax")
     (tmp_path / "s.bin").write_bytes(b"\x7fELF\0")
+    (tmp_path / "syntax.py").write_bytes(b"import jax\nx = (\n")
+    (tmp_path / "coding.py").write_bytes(b"x = '\xff'\n")
 
     for name, message in [
         ("missing.py", "there is no script"),
         ("", "is a directory; name the script in it, or run a package with --module"),
         ("s.bin", "is not Python text"),
+        ("syntax.py", r"(?s)syntax\.py is not valid Python:\n  File .*syntax\.py\", line 2\n.*\nSyntaxError: "),
+        ("coding.py", r"(?s)coding\.py is not valid Python:\n  File .*coding\.py\", line 1\n.*\nSyntaxError: "),
     ]:
         with pytest.raises(CaptureError, match=message):
             check_file(str(tmp_path / name))
     with pytest.raises(CaptureError, match="is a file, and a trace is a directory"):
         tracekit.capture(script, out=script)
-    with pytest.raises(CaptureError, match=r"s\.py is not a writable directory"):
+    with pytest.raises(CaptureError, match=r"s\.py/t cannot be written: Not a directory"):
         tracekit.capture(script, out=script / "t")
+    with pytest.raises(CaptureError, match="cannot be written: File name too long; name another directory with --out"):
+        tracekit.capture(script, out=tmp_path / "new" / ("t" * 300))
+    with pytest.raises(CaptureError, match="cannot be written: embedded null"):
+        tracekit.capture(script, out="\0")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["coding.py", "s.bin", "s.py", "syntax.py"]
     with pytest.raises(CaptureError, match="there is no module tracekit_none"):
         tracekit.capture("tracekit_none.sub", module=True)
     with pytest.raises(CaptureError, match="at least 1, not 0"):
@@ -340,7 +353,67 @@ def test_what_cannot_start_is_one_sentence(tmp_path):
 def test_an_option_that_does_not_exist_is_not_taken_for_the_script(tmp_path):
     code, _, err = capture(tmp_path, "--ouut", "t", "s.py")
     assert code == 2
-    assert "No such option" in err
+    assert (
+        "No such option: --ouut. If it is the script's, it comes after the script: tracekit capture SCRIPT --ouut"
+        in err
+    )
+
+
+@pytest.mark.parametrize(("text", "told"), [("", True), ("add_argument('--out')", False), ('DEFINE("out")', False)])
+def test_an_option_after_a_script_that_does_not_know_it_is_pointed_out(tmp_path, monkeypatch, capsys, text, told):
+    script = write(tmp_path, "s.py", f"# {text}\nx = (")
+    monkeypatch.setattr(sys, "argv", ["tracekit", "capture", str(script), "--out=x", "--other"])
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    with pytest.raises(SystemExit):
+        main()
+    said = (
+        f"tracekit: --out stands after {script}, so it is the script's; tracekit's own options come before the script."
+    )
+    assert capsys.readouterr().err.splitlines()[0] == (said if told else f"tracekit: {script} is not valid Python:")
+
+
+def test_the_trace_is_written_before_a_script_leaves_past_pythons_end(monkeypatch, capsys, tmp_path):
+    class Profile:
+        facts, is_stopped = {}, False
+
+        def wait_for_work(self, limit_s):
+            assert limit_s < 10
+
+    def finish(ending, exit_code):
+        calls.append(("finish", ending.exit_code, exit_code))
+        return Captured(Path("t"), Path("t/run"), ending.exit_code)
+
+    calls = []
+    program = tmp_path / "program"
+    program.write_text("")
+    program.chmod(0o755)
+    for name in ("_exit", "execv", "execve"):
+        monkeypatch.setattr(os, name, lambda *args, name=name: calls.append((name, *args)))
+    before = os._exit, os.execv
+    with _leaving(Profile(), finish):
+        os._exit(259)
+        os.execv(program, ["program"])
+        os.execv(tmp_path / "missing", ["missing"])
+    assert (os._exit, os.execv) == before
+    assert calls == [
+        ("finish", 3, 3),
+        ("_exit", 3),
+        ("finish", 0, None),
+        ("execv", program, ["program"]),
+        ("execv", tmp_path / "missing", ["missing"]),
+    ]
+    assert capsys.readouterr().err.splitlines()[:3] == [
+        "tracekit: the script ended with os._exit(259); writing the trace up to here.",
+        "Wrote t/run",
+        "Next: tracekit report t",
+    ]
+
+
+def test_a_script_that_leaves_past_pythons_end_without_a_trace_is_told_so(tmp_path):
+    write(tmp_path, "s.py", "import os; os._exit(0)")
+    code, _, err = capture(tmp_path, "s.py")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("tracekit: the script ended with os._exit(0); nothing was captured: s.py did not import jax")
 
 
 def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_path):

@@ -1,14 +1,15 @@
 """Run a Python script under the JAX profiler and leave a trace that TensorBoard accepts."""
 
 import importlib.util
-import json
 import os
 import secrets
+import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +19,8 @@ from typing import Any
 from tracekit import cores
 from tracekit.capture import script as _script
 from tracekit.capture.session import Session, say
+from tracekit.capture.stretch import Stretch
 from tracekit.errors import CaptureError
-from tracekit.files import replaced
 
 _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
@@ -54,6 +55,7 @@ def capture(
     devices: int | None = None,
     host_level: int = 2,
     python_tracer: bool = False,
+    stretch: Stretch | None = None,
     restore: bool = True,
 ) -> Captured:
     """Run `script` in this process under jax.profiler and return where its trace lies.
@@ -62,9 +64,12 @@ def capture(
     profile begins when the script first initialises a jax backend, so its own XLA_FLAGS, jax.config updates and
     jax.distributed.initialize() hold; if this process has backends already, it begins at once. `devices` is the number
     of virtual CPU devices, unless the script or XLA_FLAGS say otherwise. Annotations that were open before the profile
-    began are not in it. `out` may hold runs already: one is added. `sys.argv`, `sys.path`, `__main__` and the
+    began are not in it. The profile of a `stretch` begins and ends with it; the trace is written there and then, and
+    the script goes on. `out` may hold runs already: one is added. `sys.argv`, `sys.path`, `__main__` and the
     environment are restored afterwards, unless `restore` is False, for a process that ends right after; imported
-    modules stay. Raises NothingCapturedError if no backend was used, CaptureError if the capture cannot start.
+    modules stay. Where the script ends the process with `os._exit` or replaces it with `os.exec…`, the trace is written
+    first. Raises NothingCapturedError if no backend was used or the stretch never came, CaptureError if the capture
+    cannot start.
     """
     if devices is not None and devices < 1:
         raise CaptureError(f"the number of devices must be at least 1, not {devices}.")
@@ -80,34 +85,41 @@ def capture(
     out = Path("traces", f"{script if module else Path(script).stem}-{name}") if out is None else Path(out)
     folder = out.absolute()  # the script may change the directory
     _check_writable(out, folder)
+    about = {
+        "schema": 1,
+        "command": ["python", *(["-m"] if module else []), script, *args],
+        "started": started.isoformat(timespec="milliseconds"),
+        "usable_cores": cores.usable(),
+    }
+    run = out / "plugins" / "profile" / name
     with _one_at_a_time(), _script.put_back() if restore else nullcontext():
         pid = os.getpid()
-        profile = Session(folder, name, devices, host_level, python_tracer)
-        with profile.hooked():
-            begin = time.perf_counter()
+        profile = Session(folder, name, devices, host_level, python_tracer, stretch, about)
+        begin = time.perf_counter()
+
+        def finish(ending: _script.Ending, exit_code: int | None) -> Captured:
+            if profile.facts is None:
+                reason = profile.problem or _unused(script, ending.exit_code, profile.unreached)
+                raise NothingCapturedError(reason, ending.exit_code)
+            unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
+            return Captured(out, run, ending.exit_code, unfinished)
+
+        with profile.hooked(), _leaving(profile, finish):
             try:
                 ending = _script.run(script, args, module=module, at_end=profile.wait_for_work)
             except CaptureError:
                 if profile.facts is not None:  # the missing module's package has used a device
                     profile.stop()
                 raise
-            wall_s = time.perf_counter() - begin
             if os.getpid() != pid:  # a fork of the script, which leaves as python would; the trace is its parent's
                 raise SystemExit(ending.exit_code)
-        if profile.facts is None:
-            reason = profile.problem or _unused(script, ending.exit_code)
-            raise NothingCapturedError(reason, ending.exit_code)
-        facts = {
-            "schema": 1,
-            "command": ["python", *(["-m"] if module else []), script, *args],
-            "exit_code": ending.exit_code,
-            "wall_s": round(wall_s, 6),
-            "started": started.isoformat(timespec="milliseconds"),
-            **profile.facts,
-            "usable_cores": cores.usable(),
-        }
-        unfinished = _write(profile, ending, folder / "plugins" / "profile" / name, facts)
-    return Captured(out, out / "plugins" / "profile" / name, ending.exit_code, unfinished)
+        return finish(ending, ending.exit_code)
+
+
+def say_written(captured: Captured) -> None:
+    """Say on stderr where the trace is, and what comes next; stdout is the script's."""
+    print(f"Wrote {captured.run}", file=sys.stderr)
+    print(f"Next: tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr, flush=True)
 
 
 _running = threading.Lock()
@@ -123,22 +135,63 @@ def _one_at_a_time() -> Iterator[None]:
         _running.release()
 
 
-def _write(profile: Session, ending: _script.Ending, run: Path, facts: dict[str, Any]) -> bool:
-    """Write the trace and capture.json into `run`; True if devices still work on what an interrupted script left."""
+@contextmanager
+def _leaving(profile: Session, finish: Callable[[_script.Ending, int | None], Captured]) -> Iterator[None]:
+    """While the script runs, let `finish` write the trace before it ends this process past Python's own end."""
+    pid = os.getpid()
+
+    def save(exit_code: int | None, how: str) -> int:
+        """Write what there is; the exit code, which is not 0 where that is nothing."""
+        if profile.facts is not None and not profile.is_stopped:
+            say(f"the script {how}; writing the trace up to here.")
+        profile.wait_for_work(_LAST_WAIT_S)
+        try:
+            say_written(finish(_script.Ending(exit_code or 0), exit_code))
+        except NothingCapturedError as error:
+            say(f"the script {how}; {error}")
+            return error.exit_code
+        return exit_code or 0
+
+    def leave(status: int) -> None:
+        if os.getpid() == pid:
+            status = save(status & 0xFF, f"ended with os._exit({status})")
+        leave_now(status)
+
+    def replacing(original: Callable[..., Any]) -> Callable[..., Any]:
+        def replace(path: Any, *rest: Any) -> Any:
+            # os.execvp tries each directory of PATH.
+            if os.getpid() == pid and os.access(path, os.X_OK):
+                save(None, f"replaces this process with {os.fsdecode(path)}, which is not captured")
+            return original(path, *rest)
+
+        return replace
+
+    leave_now, old = os._exit, {name: getattr(os, name) for name in ("execv", "execve")}
+    new = {"_exit": leave, **{name: replacing(original) for name, original in old.items()}}
+    for name, function in new.items():
+        setattr(os, name, function)
+    try:
+        yield
+    finally:
+        for name, original in {"_exit": leave_now, **old}.items():
+            if getattr(os, name) is new[name]:  # the script may have its own by now
+                setattr(os, name, original)
+
+
+def _write(profile: Session, ending: _script.Ending, **facts: Any) -> bool:
+    """Write the trace and capture.json with these facts; True if devices still do what an interrupted script left."""
     with _no_interrupts():
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         unfinished = False
-        if ending.interrupted:
+        if ending.interrupted and not profile.is_stopped:
             say("interrupted; writing the trace.")
             unfinished = not profile.wait_for_work(_LAST_WAIT_S)
+        if profile.counter is not None and (short := profile.counter.short):
+            say(short)
         try:
-            profile.stop()
-            if not any(run.glob("*.xplane.pb")):
-                raise FileNotFoundError(f"the profiler left no *.xplane.pb in {run}")
-            text = json.dumps(facts, indent=2) + "\n"
-            replaced(run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
+            profile.stop(**facts)
         except Exception as error:
             raise NothingCapturedError(f"the trace could not be written: {error}", ending.exit_code) from error
     return unfinished
@@ -159,16 +212,28 @@ def _check_jax(script: str, module: bool) -> None:
 
 
 def _check_writable(out: Path, folder: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise CaptureError(f"{out} is a file, and a trace is a directory; name another with --out.")
-    existing = next(parent for parent in [folder, *folder.parents] if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise CaptureError(
-            f"{out} cannot be created: {existing} is not a writable directory; name another place with --out."
-        )
+    """Raise CaptureError unless a file can be written in `folder`; it is left as it was."""
+    made: list[Path] = []
+    try:
+        if out.exists() and not out.is_dir():
+            raise CaptureError(f"{out} is a file, and a trace is a directory; name another with --out.")
+        for directory in [*reversed(folder.parents), folder]:
+            if not directory.exists():
+                directory.mkdir()
+                made.append(directory)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or error
+        raise CaptureError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
+    finally:
+        for directory in reversed(made):
+            directory.rmdir()
 
 
-def _unused(script: str, exit_code: int) -> str:
+def _unused(script: str, exit_code: int, unreached: str) -> str:
+    if unreached:
+        return f"{script} {unreached}."
     reason = "used no jax device" if "jax" in sys.modules else "did not import jax"
     ended = f" before it ended with exit code {exit_code}" if exit_code else ""
     return f"{script} {reason} in this process{ended}, and a profile begins with a script's first jax device."

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 
 from tracekit.errors import CaptureError
+
+_OWN_FRAMES = (__name__, "tracekit.capture.session", "tracekit.capture.stretch")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,12 @@ def check_file(script: str) -> None:
         raise CaptureError(f"{script} cannot be read: {error.strerror}.") from error
     if b"\0" in source:
         raise CaptureError(f"{script} is not Python text; name a .py file.")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # they come when it runs
+            compile(source, os.path.join(os.getcwd(), script), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        told = "".join(traceback.format_exception_only(error)).rstrip()
+        raise CaptureError(f"{script} is not valid Python:\n{told}") from None
 
 
 def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], object]) -> Ending:
@@ -191,10 +201,10 @@ def _foreign_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without the frames of this package's code that runs scripts."""
     foreign: list[TracebackType] = []
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__") not in (__name__, "tracekit.capture.session"):
+        if trace.tb_frame.f_globals.get("__name__") not in _OWN_FRAMES:
             foreign.append(trace)
         trace = trace.tb_next
-    for this, following in zip(foreign, [*foreign[1:], None], strict=True):
+    for this, following in zip(foreign, [*foreign[1:], None], strict=False):  # there may be none
         this.tb_next = following
     return foreign[0] if foreign else None
 

@@ -1,42 +1,83 @@
-"""The one profile of a capture: it begins when the script first initialises a jax backend, never before."""
+"""The one profile of a capture: it begins when the script first initialises a jax backend, or later, never before."""
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import json
 import os
 import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tracekit.capture.machine import MachineLoad
+from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.errors import CaptureError
+from tracekit.files import replaced
 
 _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
 
 
 class Session:
-    """The profile of one capture: it waits for jax, starts with the first backend, and keeps the script's own away."""
+    """The profile of one capture: it waits for jax, starts with the first backend, or with its `stretch`, and keeps the
+    script's own away. `about` is what is known before the run; it begins capture.json."""
 
-    def __init__(self, folder: Path, name: str, devices: int | None, host_level: int, python_tracer: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        devices: int | None,
+        host_level: int,
+        python_tracer: bool,
+        stretch: Stretch | None,
+        about: Mapping[str, Any],
+    ) -> None:
         self.folder, self.name, self.devices = folder, name, devices
         self.host_level, self.python_tracer = host_level, python_tracer
+        self.stretch, self.about = stretch, about
         self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
         self.problem: str | None = None  # why the profile did not start
+        self.is_stopped = False
+        self.counter: StepCounter | None = None
+        if stretch is not None and stretch.by_steps:
+            self.counter = StepCounter(stretch, self._begin, self._end)
+        self._begun = time.monotonic()
+        self._is_initialised = False
+        self._load = MachineLoad()
+        self._timer: threading.Timer | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._own_thread: int | None = None  # the thread in which tracekit itself calls the profiler
         self._undo: list[Callable[[], None]] = []
         self._has_warned = False
 
+    @property
+    def run(self) -> Path:
+        """The directory of the trace."""
+        return self.folder / "plugins" / "profile" / self.name
+
+    @property
+    def unreached(self) -> str:
+        """Why the script never came to the stretch: the end of a sentence about it; empty where that is not so."""
+        if self.stretch is None or not self._is_initialised:
+            return ""
+        if self.counter is not None:
+            return self.counter.missing
+        ended_s = time.monotonic() - self._begun
+        return f"ended after {ended_s:.1f} s, and the stretch begins after {self.stretch.after_s:g} s"
+
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Hold the hooks in jax while the script runs; jax is not imported before the script does it."""
         actions = {"jax._src.xla_bridge": self._hook_backends, "jax._src.profiler": self._hook_profiler}
+        if self.stretch is not None and self.stretch.step_function:
+            actions |= dict.fromkeys(("jax._src.api", "jax._src.pmap"), self._hook_compilers)
         finder = _AfterImport(actions)
         sys.meta_path.insert(0, finder)
         try:
@@ -50,10 +91,12 @@ class Session:
                 sys.meta_path.remove(finder)
             while self._undo:
                 self._undo.pop()()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def wait_for_work(self, limit_s: float = float("inf")) -> bool:
         """Wait until the devices have done all that was asked of them; False if `limit_s` was not enough."""
-        if self.facts is not None and os.getpid() == self._pid:  # a forked child has no devices to wait for
+        if self.facts is not None and not self.is_stopped and os.getpid() == self._pid:  # a fork has no devices
             with suppress(Exception):  # jax reports the script's failed work itself
                 return self._wait_for_work(time.monotonic() + limit_s)
         return True
@@ -77,20 +120,66 @@ class Session:
             time.sleep(_QUIET_S)
         return True
 
-    def stop(self) -> None:
-        """Stop the profile and write it."""
+    def stop(self, **ending: Any) -> None:
+        """Stop the profile, if it still runs, and write it with its capture.json, which `ending` completes."""
         import jax.profiler
 
-        with self._on_our_own():
-            jax.profiler.stop_trace()
+        with self._lock:
+            assert self.facts is not None
+            if not self.is_stopped:
+                self.is_stopped = True
+                self._load.stop()
+                self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
+                self.facts["machine"] = self._load.facts()
+                with self._on_our_own():
+                    jax.profiler.stop_trace()
+            if self.counter is not None:
+                self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
+            if not any(self.run.glob("*.xplane.pb")):
+                raise FileNotFoundError(f"the profiler left no *.xplane.pb in {self.run}")
+            text = json.dumps({**self.about, **ending, **self.facts}, indent=2) + "\n"
+            replaced(self.run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
+
+    def _begin(self) -> None:
+        """Begin the profile of a stretch, with nothing of what came before still on the devices."""
+        with self._lock:
+            if self.facts is None and self.problem is None:
+                if self.counter is not None:
+                    import jax
+
+                    jax.devices()
+                    with suppress(Exception):  # jax reports the script's failed work itself
+                        self._wait_for_work(float("inf"))
+                self._start()
+                if self.stretch is not None and self.stretch.for_s is not None:
+                    self._later(self.stretch.for_s, self._end)
+
+    def _end(self) -> None:
+        """End the profile of a stretch; the script goes on."""
+        with self._lock:
+            if self.facts is None or self.is_stopped:
+                return
+            if self.counter is not None:
+                self.wait_for_work()
+            try:
+                self.stop(exit_code=None)
+            except Exception as error:  # it must not end the script
+                say(f"the trace could not be written: {error}")
+                return
+            say("the stretch is captured; the script goes on without the profiler.")
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timer = threading.Timer(max(0.0, seconds), action)
+        self._timer.daemon = True
+        self._timer.start()
 
     @contextmanager
     def _on_our_own(self) -> Iterator[None]:
-        self._own_thread = threading.get_ident()
+        before, self._own_thread = self._own_thread, threading.get_ident()
         try:
             yield
         finally:
-            self._own_thread = None
+            self._own_thread = before
 
     def _start_now_if_initialised(self) -> None:
         bridge = sys.modules.get("jax._src.xla_bridge")
@@ -111,12 +200,14 @@ class Session:
             return
 
         def backends() -> Any:
-            with self._lock:  # other threads wait here until the profile runs
-                if self.facts is None and self.problem is None and self._own_thread is None:
-                    with self._on_our_own(), _uncached(bridge):
-                        self._set_devices()
-                        original()
-                        self._start()
+            if not self._is_initialised:
+                with self._lock:  # other threads wait here until the profile runs
+                    if not self._is_initialised and self._own_thread is None:
+                        with self._on_our_own(), _uncached(bridge):
+                            self._set_devices()
+                            original()
+                            self._is_initialised = True
+                            self._start_unless_later()
             return original()
 
         self._replace(bridge, "backends", backends)
@@ -144,13 +235,21 @@ class Session:
 
         self._replace(owner, start, not_started)
         self._replace(owner, stop, not_stopped)
+        if self.counter is not None and not self.counter.stretch.step_function:
+            annotation = counting_annotation(profiler.StepTraceAnnotation, self.counter)
+            self._replace(profiler, "StepTraceAnnotation", annotation)
+
+    def _hook_compilers(self, module: ModuleType) -> None:
+        for name in ("jit", "pmap"):
+            if hasattr(module, name) and self.counter is not None:
+                self._replace(module, name, counting_compiler(getattr(module, name), self.counter))
 
     def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
         original = getattr(owner, name)
 
         def swap(old: Any, new: Any) -> None:
-            # jax.profiler names the functions of jax._src.profiler once more, if it is imported by now.
-            for place in (owner, sys.modules.get("jax.profiler")):
+            # jax and jax.profiler name the functions of jax._src once more, if they are imported by now.
+            for place in (owner, sys.modules.get("jax.profiler"), sys.modules.get("jax")):
                 if getattr(place, name, None) is old:
                     setattr(place, name, new)
 
@@ -183,6 +282,14 @@ class Session:
         else:
             config.update("jax_num_cpu_devices", self.devices)
 
+    def _start_unless_later(self) -> None:
+        if self.stretch is None or (self.stretch.after_s is None and self.stretch.for_s is not None):
+            self._start()
+            if self.stretch is not None and self.stretch.for_s is not None:
+                self._later(self.stretch.for_s, self._end)
+        elif self.stretch.after_s is not None:
+            self._later(self.stretch.after_s - (time.monotonic() - self._begun), self._begin)
+
     def _start(self) -> None:
         import jax
         import jax.profiler
@@ -193,11 +300,15 @@ class Session:
         options.python_tracer_level = int(self.python_tracer)
         options.session_id = self.name
         try:
-            jax.profiler.start_trace(str(self.folder), profiler_options=options)
+            with self._on_our_own():
+                jax.profiler.start_trace(str(self.folder), profiler_options=options)
         except Exception as error:  # it must not end the script
             self._fail(f"jax.profiler did not start: {error}")
             return
+        self._load.start()
         self.facts = {
+            "profiled_after_s": round(time.monotonic() - self._begun, 6),
+            **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
             "versions": {
                 "python": platform.python_version(),
                 "jax": jax.__version__,
