@@ -1,4 +1,4 @@
-"""The timeline in a real browser: what a mouse, a keyboard and an address do to it."""
+"""The timeline in a real browser: what it shows, and what a keyboard and an address do to it."""
 
 import json
 from urllib.parse import quote
@@ -6,104 +6,8 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 
-from tests.frames import events, spans, trace
-from tests.report.html.timeline_page import write_page
-from tracekit.columns import frame
-from tracekit.trace import LAUNCH_COLUMNS
-
-US = 10**6
-HOSTILE = "</script><img src=x onerror=document.title='broken'>"
-
-
-def work() -> pd.DataFrame:
-    """Two devices that compute, copy and meet in three all-reduces; the second comes late; one name is hostile."""
-    rows = []
-    for at in range(3):
-        for device in range(2):
-            start = 100 * at * US + 10 * device * US
-            rows.append((f"gpu:{device}", "compute", start, start + 40 * US, "gemm" if at else HOSTILE))
-            rows.append((f"gpu:{device}", "collective", start + 40 * US, (100 * at + 80) * US, "all-reduce"))
-        rows.append(("gpu:0", "memcpy", (100 * at + 20) * US, (100 * at + 60) * US, "copy", "H2D"))
-    result = events(*rows)
-    result["bytes"] = pd.array([4 * 10**6 if name == "copy" else None for name in result["name"]], "Int64")
-    result["correlation_id"] = pd.array(range(len(result)), "Int64")
-    return result
-
-
-@pytest.fixture(scope="module")
-def demo():
-    rows = work()
-    marks = spans(("first", 0, 90 * US), (HOSTILE, 100 * US, 280 * US))
-    launches = frame(
-        LAUNCH_COLUMNS,
-        {
-            "host": ["h"] * len(rows),
-            "thread": ["main"] * len(rows),
-            "name": ["launch"] * len(rows),
-            "start_ps": rows["start_ps"] - 5 * US,
-            "end_ps": rows["start_ps"] - 4 * US,
-            "correlation_id": rows["correlation_id"],
-        },
-    )
-    return trace(rows, marks, launches=launches)
-
-
-@pytest.fixture(scope="module")
-def path(demo, tmp_path_factory):
-    link = (
-        f'<button id="jump" data-from="{100 * US}" data-to="{180 * US}" data-device="gpu:1" data-find="gemm">go'
-        "</button>"
-        '<div style="height:1200px"></div>'
-    )
-    return write_page(tmp_path_factory.mktemp("page") / "page.html", demo, link)
-
-
-@pytest.fixture
-def page(open_page, path):
-    """The timeline in the middle of the window, ready."""
-    browser_page = open_page(path)
-    browser_page.wait_for_selector("#timeline[data-ready]")
-    browser_page.locator(".tl-plot").scroll_into_view_if_needed()
-    return browser_page
-
-
-def frames(page) -> None:
-    """Waits until what was asked for is drawn, and the address written."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def view(page) -> tuple[float, float]:
-    """From and to in picoseconds."""
-    frames(page)
-    return tuple(
-        page.evaluate("[tracekit.app.view.from, tracekit.app.view.to].map((x) => x * tracekit.app.data.unitPs)")
-    )
-
-
-def box(page) -> dict:
-    return page.locator(".tl-plot").bounding_box()
-
-
-def x_of(page, ps: int) -> float:
-    start, end = view(page)
-    return box(page)["x"] + (ps - start) / (end - start) * box(page)["width"]
-
-
-def y_of(page, key: str) -> float:
-    """The middle of the bar of a row, such as "g0" or "l2"."""
-    return box(page)["y"] + page.evaluate(
-        "(key) => { const row = tracekit.canvas.inSight(tracekit.app).find((one) => one.key === key);"
-        " return row.top + row.height / 2 - 1; }",
-        key,
-    )
-
-
-def at(page, ps: int, key: str) -> tuple[float, float]:
-    return x_of(page, ps), y_of(page, key)
-
-
-def focus(page) -> None:
-    page.locator(".tl-plot").focus()
+from tests.frames import events, trace
+from tests.report.html.timeline_page import HOSTILE, US, at, box, focus, frames, view, write_page, x_of
 
 
 def test_the_page_shows_devices_lanes_phases_and_a_legend_in_words(page):
@@ -124,33 +28,6 @@ def test_the_page_shows_devices_lanes_phases_and_a_legend_in_words(page):
     assert page.locator(".tl-plot").get_attribute("role") == "application"
 
 
-def test_the_wheel_zooms_and_the_time_under_the_pointer_stays(page):
-    before = view(page)
-    place = box(page)
-    x, y = round(place["x"] + place["width"] * 0.3), round(place["y"] + 60)
-    share = (x - place["x"]) / place["width"]
-    time = before[0] + share * (before[1] - before[0])
-    page.mouse.move(x, y)
-    for turns in (-300, -500, 200):
-        page.mouse.wheel(0, turns)
-        start, end = view(page)
-        assert start + share * (end - start) == pytest.approx(time, abs=(end - start) / 1000)
-    assert (end - start) < 0.5 * (before[1] - before[0])
-
-
-def test_a_drag_moves_the_time_with_the_pointer(page):
-    page.evaluate("tracekit.act.show({ from: 50e3, to: 150e3 })")
-    before = view(page)
-    x, y = map(round, at(page, 100 * US, "g0"))
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x + 120, y, steps=4)
-    page.mouse.up()
-    after = view(page)
-    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
-    assert x_of(page, 100 * US) == pytest.approx(x + 120, abs=1)
-
-
 def test_keys_zoom_move_fit_and_show_the_whole(page):
     focus(page)
     whole = view(page)
@@ -169,27 +46,6 @@ def test_keys_zoom_move_fit_and_show_the_whole(page):
     assert 40 * US < end - start < 200 * US
     page.keyboard.press("0")
     assert view(page)[1] - view(page)[0] > 280 * US
-
-
-def test_hovering_tells_the_row_and_what_ran_beside_it(page):
-    page.mouse.move(*at(page, 30 * US, "l2"))
-    page.wait_for_selector(".tl-tip:visible")
-    facts = dict(
-        zip(page.locator(".tl-tip dt").all_inner_texts(), page.locator(".tl-tip dd").all_inner_texts(), strict=True)
-    )
-    assert page.locator(".tl-tip .tl-name").inner_text().split() == ["copy", "memcpy", "H2D"]
-    assert page.locator(".tl-tip .tl-square").get_attribute("class") == "tl-square tl-memcpy"
-    assert facts == {
-        "on": "gpu:0, memcpy",
-        "start": "20 µs",
-        "duration": "40 µs",
-        "bytes": "3.81 MiB (4,000,000 B)",
-        "rate": "100 GB/s",
-        "launched by": "launch, 5.00 µs before the start, on main",
-        "overlaps compute": "compute 20.00 µs (50.0 %)",
-        "overlaps collective": "collective 20.00 µs (50.0 %)",
-        "overlaps gpu:1": "compute 30.00 µs (75.0 %), collective 10.00 µs (25.0 %)",
-    }
 
 
 def test_a_click_on_a_collective_selects_it_and_its_peers_on_the_other_devices(page):
@@ -246,31 +102,6 @@ def test_a_search_counts_walks_in_time_and_lets_go(page):
     page.keyboard.type("[")
     page.locator(".tl-search input").fill("/[/")
     assert page.locator(".tl-count").inner_text() == "invalid regular expression"
-
-
-def test_shift_and_drag_measure_a_range_live_and_escape_lets_go(page):
-    x, y = at(page, 20 * US, "l0")
-    page.keyboard.down("Shift")
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x_of(page, 60 * US), y, steps=3)
-    frames(page)
-    assert page.locator(".tl-measured").is_visible()
-    page.mouse.up()
-    page.keyboard.up("Shift")
-    page.evaluate("tracekit.act.range({ from: 20e3, to: 60e3 })")
-    cells = [
-        row.all_inner_texts()
-        for row in (page.locator(".tl-measured tbody tr").nth(k).locator("th, td") for k in range(3))
-    ]
-    assert cells == [
-        ["gpu:0", "40.00 µs", "100 %", "20.00 µs", "20.00 µs", "40.00 µs", "0 %", "50.0 %", "50.0 %"],
-        ["gpu:1", "40.00 µs", "100 %", "30.00 µs", "10.00 µs", "-", "0 %", "-", "-"],
-        ["gpu:0 & gpu:1", "40.00 µs", "100 %", "100 %"],
-    ]
-    focus(page)
-    page.keyboard.press("Escape")
-    assert page.locator(".tl-measured").is_hidden()
 
 
 def test_m_measures_from_pointer_to_pointer_and_without_one_the_selection(page):
@@ -342,13 +173,98 @@ def test_an_address_that_makes_no_sense_is_passed_over(open_page, path, fragment
     assert page.evaluate("[tracekit.app.selected, tracekit.app.range, tracekit.app.pinned.size]") == [-1, None, 0]
 
 
-def test_a_link_of_the_page_shows_its_stretch_its_device_and_what_it_seeks(page):
-    page.evaluate("scrollTo(0, 0)")
-    page.locator("#jump").click()
-    start, end = view(page)
-    assert start < 100 * US < 180 * US < end < 300 * US
-    assert page.locator(".tl-search input").input_value() == "gemm"
-    assert page.evaluate("document.activeElement.className") == "tl-plot"
+def test_threads_of_a_cpu_device_are_one_lane_until_they_are_unfolded(open_page, tmp_path):
+    rows = events(*[(f"cpu:{at % 2}", "compute", at * US, (at + 1) * US) for at in range(8)])
+    rows["lane"] = pd.Categorical([f"tf_XLAEigen/{1234567 + at // 2}" for at in range(8)])
+    page = open_page(write_page(tmp_path / "p.html", trace(rows)))
+    page.wait_for_selector("#timeline[data-ready]")
+    words = [" ".join(row.removesuffix("⚲").split()) for row in page.locator(".tl-row").all_inner_texts()]
+    assert words == ["▸ cpu:0 4 threads 49.0 %", "▸ cpu:1 4 threads 49.0 %"]
+    page.locator(".tl-row").first.click()
+    assert page.locator(".tl-row").count() == 6
+
+
+# The names on the lanes, as they are written.
+WRITTEN = """() => {
+  const { app, canvas } = tracekit;
+  const words = [];
+  const own = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) { words.push(text); };
+  canvas.frame(app);
+  CanvasRenderingContext2D.prototype.fillText = own;
+  return words;
+}"""
+
+
+def test_a_folded_device_shows_the_names_of_its_lanes(page):
+    page.evaluate("tracekit.act.show({ from: 100e3, to: 180e3 })")
+    page.evaluate("['g0', 'g1'].forEach((_, at) => tracekit.act.toggle(at))")
+    words = page.locator(".tl-row[data-key=g0]").inner_text()
+    assert " ".join(words.split()[1:6]) == "gpu:0 collective, compute, memcpy 100"
+    assert page.evaluate(WRITTEN)[-5:] == ["gemm", "copy", "all-reduce", "gemm", "all-reduce"]
+
+
+def test_names_in_little_room_keep_what_differs(page):
+    names = [
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, Array<char*, 3> >(int)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, Array<char*, 1> >(int)",
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "fusion.1284",
+        "fusion.1285",
+    ]
+    labels = page.evaluate(
+        """([names, rooms]) => {
+          const label = tracekit.labels.labels(names, tracekit.labels.bare);
+          return rooms.map((room) => names.map((_, at) => label(at, room)));
+        }""",
+        [names, [8, 14, 24, 400]],
+    )
+    assert labels == [
+        ["…CUDAFu…", "…FillFu…", "…AllRed…", "…AllGat…", "…on.1284", "…on.1285"],
+        ["vector…CUDAFu…", "vector…FillFu…", "ncclDe…AllRed…", "ncclDe…AllGat…", "fusion.1284", "fusion.1285"],
+        [
+            "vectorized_…CUDAFunctor…",
+            "vectorized_…FillFunctor…",
+            "ncclDevKern…AllReduce_S…",
+            "ncclDevKern…AllGather_R…",
+            "fusion.1284",
+            "fusion.1285",
+        ],
+        [name.removeprefix("void ") for name in names],
+    ]
+
+
+@pytest.mark.parametrize("room", [3, 5, 11, 12, 13, 40])
+def test_no_label_is_longer_than_its_room_or_half_a_letter(page, room):
+    names = [
+        "",
+        "()",
+        "(a)",
+        "a(b",
+        "💥" * 30,
+        "x" * 60,
+        "::" * 20,
+        "a::b::(anonymous namespace)::f<g(h)>(i, j)",
+        "1" * 50,
+    ]
+    labels = page.evaluate(
+        "([names, room]) => names.map((_, at) => tracekit.labels.labels(names, tracekit.labels.bare)(at, room))",
+        [names, room],
+    )
+    assert all(len(label) <= room for label in labels)
+    assert all(label.isprintable() for label in labels)
+
+
+def test_a_phone_tells_devices_and_lanes_apart_beside_the_plot(open_page, tmp_path):
+    rows = events(*[(f"compute-node-{at}/gpu:0", kind, 0, US) for at in range(3) for kind in ("compute", "memset")])
+    rows["lane"] = pd.Categorical([f"stream with a long name {at}" for at in range(6)])
+    page = open_page(write_page(tmp_path / "p.html", trace(rows)), viewport={"width": 390, "height": 800})
+    page.wait_for_selector("#timeline[data-ready]")
+    for part in (".tl-device", ".tl-lane"):
+        names = page.locator(part)
+        assert len(set(names.all_inner_texts())) == names.count() > 0
+        assert names.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth + 1)")
 
 
 def test_hostile_names_are_shown_as_text_everywhere(page):
@@ -464,28 +380,6 @@ def test_rows_are_selected_without_a_pointer(page):
         ["gpu:0, memcpy", 120e3],
         ["gpu:0, compute", 100e3],
     ]
-
-
-def test_two_fingers_pinch_without_selecting_anything(open_page, path):
-    page = open_page(path, has_touch=True)
-    page.wait_for_selector("#timeline[data-ready]")
-    page.locator(".tl-plot").scroll_into_view_if_needed()
-    touch = page.context.new_cdp_session(page)
-    y = box(page)["y"] + 60
-    left_x, right_x = x_of(page, 100 * US), x_of(page, 200 * US)
-
-    def fingers(what: str, *places: float) -> None:
-        points = [{"x": x, "y": y, "id": at} for at, x in enumerate(places)]
-        touch.send("Input.dispatchTouchEvent", {"type": what, "touchPoints": points})
-
-    fingers("touchStart", left_x)
-    fingers("touchStart", left_x, right_x)
-    for at in range(1, 5):
-        fingers("touchMove", left_x - 25 * at, right_x + 25 * at)
-    assert x_of(page, 100 * US) == pytest.approx(left_x - 100, abs=2)
-    assert x_of(page, 200 * US) == pytest.approx(right_x + 100, abs=2)
-    fingers("touchEnd")
-    assert page.evaluate("[tracekit.app.selected, tracekit.app.range]") == [-1, None]
 
 
 def test_opening_the_page_leaves_its_address_alone(page):

@@ -109,6 +109,7 @@
       release: () => select(-1),
       help: () => app.dom.help.showModal(),
       escape: () => {
+        tracekit.pointer.engage(app, false);
         if (app.anchor !== null) app.anchor = null;
         else if (app.range) measure(null);
         else if (app.selected >= 0) select(-1);

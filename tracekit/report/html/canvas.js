@@ -2,7 +2,7 @@
 "use strict";
 ((tracekit) => {
   const { KINDS, paint, shares } = tracekit.coverage;
-  const { AXIS, BAND } = tracekit.layout;
+  const { AXIS, BAND, label } = tracekit.layout;
   const FONT = "11px system-ui, sans-serif";
   // Single rows get names and edges only where they are this few in view; more would be unreadable.
   const MOST_NAMED = 1500;
@@ -130,24 +130,36 @@
     return (context.measureText(letters).width / letters.length) * 1.02;
   }
 
+  /** The rows of a row of the plot that are in view, in time: of its lane, or of all lanes folded into it; none if many. */
+  function rowsOf(app, { lane, group }) {
+    const { data, view } = app;
+    if (!lane && !app.closed.has(group.number)) return [];
+    const lanes = lane ? [lane] : group.lanes;
+    const spans = lanes.map((each) => [
+      each.first + tracekit.intervals.above(each.reach, view.from),
+      each.first + tracekit.lanes.countUntil(data, each, view.to),
+    ]);
+    if (spans.reduce((sum, [first, last]) => sum + last - first, 0) > MOST_NAMED) return [];
+    const rows = spans.flatMap(([first, last]) =>
+      Array.from({ length: Math.max(last - first, 0) }, (_, k) => first + k),
+    );
+    return lane ? rows : rows.toSorted((a, b) => data.start[a] - data.start[b]);
+  }
+
   /** Edges and names of single rows, where there is room for them. */
   function names(app, context) {
-    const { data, view, colours: tones, size } = app;
+    const { data, colours: tones, size } = app;
     const wide = letter(context);
     context.textBaseline = "middle";
     for (const row of inSight(app)) {
-      const { lane } = row;
-      if (!lane) continue;
-      const first = tracekit.intervals.above(lane.reach, view.from);
-      const last = tracekit.lanes.countUntil(data, lane, view.to);
-      if (last - first > MOST_NAMED) continue;
+      const rows = rowsOf(app, row);
       const { top, height } = bar(row);
       context.save();
       context.beginPath();
       context.rect(0, row.clip, size.width, row.clipEnd - row.clip);
       context.clip();
       let labelled = -1;
-      for (let at = lane.first + first; at < lane.first + last; at++) {
+      for (const at of rows) {
         const left = xOf(app, data.start[at]);
         const right = Math.min(xOf(app, data.end[at]), size.width);
         if (right - left < 5) continue;
@@ -157,13 +169,12 @@
         const room = Math.floor((right - from - 8) / wide);
         // Rows of a lane may run at once: the name that began first stays readable.
         if (room < 3 || from < labelled) continue;
-        const name = data.names[data.name[at]];
         const kind = KINDS.indexOf(data.classes[data.kind[at]][0]);
-        const text = tracekit.units.short(name, room);
+        const text = app.nameIn(data.name[at], room);
         labelled = from + text.length * wide + 4;
         const dimmed = app.matches && !app.matches.names?.[data.name[at]];
-        if (kind > 0 && kind < 4 && !dimmed) {
-          // A pattern is no ground for letters.
+        if ((row.lane ? kind > 0 && kind < 4 : kind < 4) && !dimmed) {
+          // A pattern is no ground for letters, and lanes folded into one may stand in halves.
           context.fillStyle = tones.kinds[kind];
           context.fillRect(from + 2, top + 1, Math.min(text.length * wide + 4, right - from - 2), height - 2);
         }
@@ -219,7 +230,7 @@
     const { colours: tones, size, view } = app;
     const wide = letter(context);
     context.textBaseline = "middle";
-    app.bands.shown.forEach(({ items }, tier) => {
+    app.bands.shown.forEach(({ items, labelIn }, tier) => {
       const y = AXIS + tier * BAND;
       items.forEach((item, at) => {
         if (item.end < view.from || item.start > view.to) return;
@@ -232,18 +243,14 @@
         if (left > 0) context.fillRect(left, y + 1, 1, BAND - 2);
         const full = label(item);
         const room = Math.floor((right - left - 8) / wide);
-        const short = full.length <= room || item.step === null ? full : String(item.step);
-        if (room >= Math.min(short.length, 3)) {
+        const number = full.length > room && item.step !== null ? String(item.step) : "";
+        if (room >= Math.min((number || full).length, 3)) {
           context.fillStyle = item.left_out ? tones.grey : tones.ink;
-          context.fillText(tracekit.units.short(short, room), left + 4, y + BAND / 2 + 0.5);
+          const text = number ? tracekit.units.short(number, room) : labelIn(at, room);
+          context.fillText(text, left + 4, y + BAND / 2 + 0.5);
         }
       });
     });
-  }
-
-  /** What a phase or step is called. */
-  function label(item) {
-    return item.what === "steps" && item.step !== null ? `${item.name} ${item.step}` : item.name;
   }
 
   /** One frame of the plot. */
@@ -263,5 +270,5 @@
     if (rest > pinned) context.fillRect(0, rest - 3, app.size.width, 1);
   }
 
-  tracekit.canvas = { FONT, colours, coloursOf, xOf, timeAt, tops, inSight, bar, frame, label };
+  tracekit.canvas = { FONT, colours, coloursOf, xOf, timeAt, tops, inSight, bar, frame };
 })((globalThis.tracekit ??= {}));

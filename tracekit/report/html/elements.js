@@ -2,9 +2,10 @@
 "use strict";
 ((tracekit) => {
   const KEYS = [
-    ["wheel, w, s, + and −", "zoom at the pointer"],
+    ["Ctrl with wheel, w, s, + and −", "zoom at the pointer; after a click into the timeline the wheel alone zooms"],
     ["drag, a, d, ← and →", "move in time"],
     ["↑ and ↓, Shift with wheel", "scroll the lanes"],
+    ["touch", "pinch to zoom, drag sideways to move in time; up and down scrolls the page"],
     [
       "click, Enter",
       "select what is under the pointer, with its launch and, of a collective, its other devices; without a pointer, the first in view",
@@ -21,7 +22,7 @@
       "/",
       "search a name, or a regular expression between slashes; Enter for the next, Shift and Enter for the one before",
     ],
-    ["Escape", "clear the search, the range, the selection"],
+    ["Escape", "give the wheel back to the page; clear the range, the selection, the search"],
     ["in the list of lanes", "↑ ↓ walk, ← → fold, p pins to the top"],
     ["?", "this help"],
   ];
@@ -94,6 +95,8 @@
     );
     const side = element("div", { className: "tl-side" }, heads, tree);
     const tip = element("div", { className: "tl-tip", role: "tooltip", hidden: "" });
+    // What it says of the wheel, the help says to all.
+    const hint = element("div", { className: "tl-hint", hidden: "", "aria-hidden": "true" });
     const selected = element("div", { className: "tl-selected", hidden: "" });
     const measured = element("div", { className: "tl-measured", hidden: "" });
     const live = element("p", { className: "tl-live", role: "status", "aria-live": "polite" });
@@ -110,6 +113,7 @@
       live,
       help,
       tip,
+      hint,
     );
     root.append(box);
     return {
@@ -126,6 +130,7 @@
       pinned,
       lanes,
       tip,
+      hint,
       selected,
       measured,
       live,

@@ -58,8 +58,17 @@
     const item = bandAt(app, at);
     if (!item) return "";
     const length = tracekit.units.exact(tracekit.details.picoseconds(app, item.end - item.start));
-    return `${tracekit.canvas.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
+    return `${tracekit.layout.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
   }
 
-  tracekit.hits = { hit, crowd, bandAt };
+  /** The top and the bottom of what a tooltip at `y` tells of: a row of the plot, a row of bands, or the pointer alone. */
+  function edges(app, { y }) {
+    const row = rowUnder(app, y);
+    if (row) return [Math.max(row.top, row.clip), Math.min(row.top + row.height, row.clipEnd)];
+    const { AXIS, BAND } = tracekit.layout;
+    const tier = Math.floor((y - AXIS) / BAND);
+    return app.bands.shown[tier] ? [AXIS + tier * BAND, AXIS + (tier + 1) * BAND] : [y, y];
+  }
+
+  tracekit.hits = { hit, crowd, bandAt, edges };
 })((globalThis.tracekit ??= {}));

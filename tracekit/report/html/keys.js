@@ -35,9 +35,12 @@
   function keys(app, act) {
     app.dom.plot.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "ArrowUp" || event.key === "ArrowDown")
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+        const before = app.dom.lanes.scrollTop;
         app.dom.lanes.scrollTop += event.key === "ArrowUp" ? -40 : 40;
-      else if (event.key === "Enter") act.enter();
+        // At the end of the lanes the page scrolls on.
+        if (app.dom.lanes.scrollTop === before) return;
+      } else if (event.key === "Enter") act.enter();
       else if (KEYS[event.key]) act[KEYS[event.key]]();
       else return;
       event.preventDefault();

@@ -10,13 +10,58 @@
     return row.group.kind === "host" ? `${row.group.name || "host"}: calls that launched work` : row.group.name;
   }
 
-  /** The short label of a row: of its device, and of its lane. */
+  /** The short label of a row: of its device, and of its lane or of those folded into it. */
   function labelsOf(app, row) {
-    const lane = row.lane ? app.shorts.get(row.lane) : "";
-    if (row.pinned && row.lane && row.group.lanes.length > 1) return [row.group.name, lane];
-    if (row.level === 2) return ["", lane];
-    const name = row.group.kind === "host" ? `host ${row.group.name}`.trim() : row.group.name;
-    return [name, row.lane && row.group.kind !== "host" ? lane : ""];
+    const { group, lane } = row;
+    const host = group.kind === "host";
+    const name = row.level === 2 ? "" : host ? `host ${group.name}`.trim() : group.name;
+    if (lane) return [name, host && group.lanes.length === 1 ? "" : app.shorts.get(lane)];
+    if (!app.closed.has(group.number) && !row.pinned) return [name, ""];
+    const threads = host || group.pool;
+    return [name, threads ? `${group.lanes.length} threads` : group.lanes.map((each) => app.shorts.get(each)).join(", ")];
+  }
+
+  /** The longest label of a place among names that is no wider than `space`. */
+  function fitting(context, labelIn, names, place, space) {
+    let text = names[place];
+    for (let room = text.length; context.measureText(text).width > space && room > 2; ) text = labelIn(place, --room);
+    return text;
+  }
+
+  /** Writes the names of devices and lanes as long as there is room for them. */
+  function fit(app) {
+    const { index, dom } = app;
+    const narrow = matchMedia("(max-width: 40rem)").matches;
+    const rows = rowsByKey(app);
+    const context = dom.over.getContext("2d");
+    const font = `12px ${getComputedStyle(dom.box).fontFamily}`;
+    app.sideNames ??= [
+      index.groups.map((group) => `${group.kind === "host" ? "host " : ""}${group.name}`.trim()),
+      index.lanes.map((lane) => app.shorts.get(lane)),
+    ].map((names) => ({ names, labelIn: tracekit.labels.labels(names) }));
+    const [devices, lanes] = app.sideNames;
+    for (const node of dom.side.querySelectorAll(".tl-row")) {
+      const row = rows.get(node.dataset.key);
+      const [first, second] = [".tl-device", ".tl-lane"].map((part) => node.querySelector(part));
+      const beside = first && second && !narrow;
+      // What is left by paddings and gaps, by the busy share, and by the button that pins.
+      const space = dom.side.clientWidth - (narrow ? 36 : 98);
+      let rest = space;
+      if (first) {
+        context.font = font;
+        const other = beside ? context.measureText(second.textContent).width + 6 : 0;
+        context.font = `600 ${font}`;
+        const most = Math.max(space - other, 0.6 * space);
+        first.textContent = fitting(context, devices.labelIn, devices.names, row.group.number, most);
+        if (beside) rest -= context.measureText(first.textContent).width + 6;
+      }
+      context.font = font;
+      if (second && row.lane) second.textContent = fitting(context, lanes.labelIn, lanes.names, row.lane.number, rest);
+    }
+  }
+
+  function rowsByKey(app) {
+    return new Map([...app.rows.pinned, ...app.rows.rest].map((row) => [row.key, row]));
   }
 
   /** The element of one row. */
@@ -56,8 +101,10 @@
   function fill(app) {
     const { heads, pinned, lanes } = app.dom;
     const key = document.activeElement?.closest?.(".tl-row")?.dataset.key;
-    const axis = app.data.clocks.length > 1 ? "time since each clock's first work" : "time since the first work";
-    heads.replaceChildren(element("div", { className: "tl-axis", text: axis }));
+    const [time, axis] = ["time ", app.data.clocks.length > 1 ? "since each clock's first work" : "since first work"];
+    heads.replaceChildren(
+      element("div", { className: "tl-axis", title: time + axis }, element("span", { text: time }), axis),
+    );
     for (const { label } of app.bands.shown) heads.append(element("div", { className: "tl-band", text: label }));
     pinned.replaceChildren(...app.rows.pinned.map((row) => item(app, row)));
     lanes.replaceChildren(...app.rows.rest.map((row) => item(app, row)));
@@ -73,7 +120,7 @@
   /** Writes how busy each row is in the view. */
   function shares(app) {
     const length = app.view.to - app.view.from;
-    const rows = new Map([...app.rows.pinned, ...app.rows.rest].map((row) => [row.key, row]));
+    const rows = rowsByKey(app);
     for (const node of app.dom.side.querySelectorAll(".tl-row")) {
       const row = rows.get(node.dataset.key);
       const busy = row.subject.cells.reduce(
@@ -94,5 +141,5 @@
     rows[at].focus();
   }
 
-  tracekit.laneTree = { fill, shares, move };
+  tracekit.laneTree = { fill, fit, shares, move };
 })((globalThis.tracekit ??= {}));

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tracekit.devices import natural
+from tracekit.devices import natural, type_of
 from tracekit.report.model import Report
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
@@ -23,12 +23,16 @@ CLASSES = [(str(kind), None) for kind in KIND_DTYPE.categories] + [
 
 @dataclass(frozen=True)
 class Group:
-    """A device, a device that the trace does not prove (`cpu:?`, not `placed`), or a host with its calls."""
+    """A device, a device that the trace does not prove (`cpu:?`, not `placed`), or a host with its calls.
+
+    The lanes of a `pool` are threads that take whatever comes, so that they say nothing of the work.
+    """
 
     name: str
     host: str
     clock: str
     kind: str
+    pool: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     step = step[rows.at]
     order, places = _by_lane(rows)
     groups = [
-        Group(name, rows.hosts[at], rows.clocks[at], "device" if rows.placed[at] else "unplaced")
+        Group(
+            name, rows.hosts[at], rows.clocks[at], "device" if rows.placed[at] else "unplaced", type_of(name) == "cpu"
+        )
         for at, name in enumerate(rows.devices)
     ]
     used = np.flatnonzero(np.bincount(launch + 1, minlength=1)[1:])

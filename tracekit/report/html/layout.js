@@ -51,10 +51,15 @@
     return last ? last.y + last.height : 0;
   }
 
-  /** Phases and steps as rows of bands {label, items}: those of one clock that overlap get rows of their own. */
+  /** What a phase or step is called. */
+  function label(item) {
+    return item.what === "steps" && item.step !== null ? `${item.name} ${item.step}` : item.name;
+  }
+
+  /** Phases and steps as rows of bands {label, items, labelIn(place, room)}: those of one clock that overlap get their own. */
   function bands(data) {
     const rows = [];
-    for (const [label, items] of [
+    for (const [what, items] of [
       ["phases", data.phases],
       ["steps", data.steps],
     ]) {
@@ -64,14 +69,17 @@
           if (item.clock !== clock) continue;
           let tier = tiers.find((items) => items[items.length - 1].end <= item.start);
           if (!tier) tiers.push((tier = []));
-          tier.push({ ...item, what: label });
+          tier.push({ ...item, what });
         }
-        const title = data.clocks.length > 1 ? `${label}, ${data.clocks[clock].name}` : label;
-        for (const tier of tiers) rows.push({ label: tier === tiers[0] ? title : "", items: tier });
+        const title = data.clocks.length > 1 ? `${what}, ${data.clocks[clock].name}` : what;
+        for (const tier of tiers) {
+          const labelIn = tracekit.labels.labels(tier.map(label));
+          rows.push({ label: tier === tiers[0] ? title : "", items: tier, labelIn });
+        }
       }
     }
     return { shown: rows.slice(0, MOST_BANDS), omitted: Math.max(rows.length - MOST_BANDS, 0) };
   }
 
-  tracekit.layout = { BAND, AXIS, rows, height, bands };
+  tracekit.layout = { BAND, AXIS, rows, height, label, bands };
 })((globalThis.tracekit ??= {}));

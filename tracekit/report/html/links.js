@@ -1,7 +1,40 @@
 // Links of the page into the timeline, and the buttons around it.
 "use strict";
 ((tracekit) => {
-  /** Links of the page into the timeline: data-from and data-to in ps, perhaps data-device and data-find. */
+  const smoothly = () => (matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth");
+
+  /** The event that is just [from, to), or that begins a collective which is, on `device` if one is given; -1 for none. */
+  function eventOf(app, from, to, device) {
+    const { data, index } = app;
+    for (const lane of index.lanes) {
+      if (device !== undefined ? lane.group.name !== device : lane.group.kind === "host") continue;
+      let row = lane.first + tracekit.lanes.countUntil(data, lane, from) - 1;
+      for (; row >= lane.first && data.start[row] === from; row--) {
+        if (data.end[row] === to) return row;
+        const peers = device === undefined ? tracekit.details.peersOf(app, row) : [];
+        if (peers.length && Math.max(...peers.map((peer) => data.end[peer])) === to) return row;
+      }
+    }
+    return -1;
+  }
+
+  /** Scrolls the page to the timeline, and on until the details below it are in sight, but not past what they tell of. */
+  function scrollToDetails(app, device) {
+    const { box, plot, selected, measured } = app.dom;
+    const details = [selected, measured].find((panel) => !panel.hidden) ?? box;
+    const above = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) || 0;
+    const lane = app.selected >= 0 ? tracekit.lanes.laneOf(app.index.lanes, app.selected) : null;
+    const row = tracekit.canvas
+      .inSight(app)
+      .find((place) => (lane ? place.lane === lane || place.subject === lane.group : place.group.name === device));
+    const until = details.getBoundingClientRect().bottom - window.innerHeight + 16;
+    const limit = plot.getBoundingClientRect().top + (row?.top ?? 0) - above;
+    const start = app.root.getBoundingClientRect().top - above;
+    window.scrollBy({ top: Math.max(start, Math.min(until, limit)), behavior: smoothly() });
+  }
+
+  /** Links of the page into the timeline: data-from and data-to in ps, perhaps data-device and data-find. They select the
+   * event that they show, or measure the range. */
   function links(app, act) {
     const go = (element) => {
       const [from, to] = [element.dataset.from, element.dataset.to].map((ps) => tracekit.address.toUnits(app, ps));
@@ -10,13 +43,12 @@
       if (element.dataset.find !== undefined) act.find(element.dataset.find);
       const { device } = element.dataset;
       if (device !== undefined) tracekit.actions.scrollTo(app, (row) => row.group.name === device);
-      app.flash = { from, to };
-      app.update();
-      app.root.scrollIntoView({
-        block: "start",
-        behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
-      });
+      const row = eventOf(app, Math.floor(from), Math.floor(to), device);
+      act.range(row < 0 ? { from, to: Math.max(to, from + 1) } : null);
+      act.select(row);
+      // The focus tells keyboards where they are; it leaves the wheel to the page.
       app.dom.plot.focus({ preventScroll: true });
+      scrollToDetails(app, device);
     };
     document.addEventListener("click", (event) => {
       const element = event.target.closest?.("[data-from][data-to]");
@@ -52,5 +84,5 @@
     return act;
   }
 
-  tracekit.links = { attach };
+  tracekit.links = { attach, smoothly };
 })((globalThis.tracekit ??= {}));

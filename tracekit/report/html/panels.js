@@ -3,6 +3,9 @@
 ((tracekit) => {
   const { element } = tracekit.elements;
   const { percent, time } = tracekit.units;
+  // Between a tooltip and what it tells of, and how long a hint stands.
+  const APART = 6;
+  const HINT_MS = 1800;
 
   /** The facts of a row as elements. */
   function facts(row) {
@@ -31,7 +34,7 @@
     );
   }
 
-  /** Shows the tooltip of `row` beside the pointer; `more` says what else is in that pixel. */
+  /** Shows the tooltip of `row` below or above the lane under the pointer; `more` says what else is in that pixel. */
   function tip(app, row, more) {
     const { tip: box, plot } = app.dom;
     if (row < 0 && !more) {
@@ -46,12 +49,28 @@
     if (more) parts.push(element("p", { className: "tl-more", text: more }));
     box.replaceChildren(...parts);
     box.hidden = false;
+    box.style.maxHeight = "";
     const frame = plot.getBoundingClientRect();
     const { width, height } = box.getBoundingClientRect();
-    const x = frame.left + app.pointer.x;
-    const y = frame.top + app.pointer.y;
-    box.style.left = `${Math.max(4, x + 16 + width > innerWidth ? x - width - 16 : x + 16)}px`;
-    box.style.top = `${Math.max(4, y + 18 + height > innerHeight ? y - height - 12 : y + 18)}px`;
+    const [top, bottom] = tracekit.hits.edges(app, app.pointer).map((y) => frame.top + y);
+    const [above, below] = [top - 2 * APART, innerHeight - bottom - 2 * APART];
+    const under = height <= below || below >= above;
+    box.style.maxHeight = `${under ? below : above}px`;
+    box.style.left = `${Math.max(APART, Math.min(frame.left + app.pointer.x + 16, innerWidth - width - APART))}px`;
+    box.style.top = `${under ? bottom + APART : top - APART - Math.min(height, above)}px`;
+  }
+
+  /** Shows a short sentence at the foot of what can be seen of the plot, for a moment. */
+  function hint(app, text) {
+    const { hint: box, plot } = app.dom;
+    clearTimeout(app.hinting);
+    box.hidden = !text;
+    if (!text) return;
+    box.textContent = text;
+    const frame = plot.getBoundingClientRect();
+    box.style.left = `${frame.left + frame.width / 2}px`;
+    box.style.top = `${Math.min(frame.bottom, innerHeight) - box.offsetHeight - 2 * APART}px`;
+    app.hinting = setTimeout(() => (box.hidden = true), HINT_MS);
   }
 
   /** The panel of the selected row. */
@@ -130,5 +149,5 @@
     dom.live.textContent = sentences.join(" ");
   }
 
-  tracekit.panels = { tip, selected, count, announce };
+  tracekit.panels = { tip, hint, selected, count, announce };
 })((globalThis.tracekit ??= {}));

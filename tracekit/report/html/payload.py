@@ -27,6 +27,7 @@ SCRIPTS = (
     "decode.js",
     "intervals.js",
     "units.js",
+    "labels.js",
     "lanes.js",
     "viewport.js",
     "layout.js",

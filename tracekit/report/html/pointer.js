@@ -1,4 +1,5 @@
-// Mouse, wheel and touch.
+// Mouse, wheel and touch. The page scrolls wherever the pointer is: the wheel zooms only with Ctrl or after a click into
+// the plot, and one finger that moves up or down moves the page (touch-action in timeline.css).
 "use strict";
 ((tracekit) => {
   const { timeAt } = tracekit.canvas;
@@ -6,6 +7,11 @@
   const { around, clamped, panned, zoomed } = tracekit.viewport;
   // A pointer that moved less than this has clicked.
   const STILL = 4;
+  // Turns of the wheel with less between them are one.
+  const PAUSE_MS = 400;
+  // How far a notch of a wheel with Ctrl zooms, as a logarithm.
+  const MOST_TURN = 0.2;
+  const MODIFIER = /Mac|iP(hone|ad)/.test(navigator.platform) ? "⌘" : "Ctrl";
 
   function at(app, event) {
     const box = app.dom.plot.getBoundingClientRect();
@@ -13,20 +19,36 @@
   }
 
   function wheel(app, act) {
-    app.dom.plot.addEventListener(
+    const { plot } = app.dom;
+    // Whoever scrolls the page past the plot asks for nothing: only a turn that begins on it gets the hint.
+    let last = -Infinity;
+    let here = false;
+    document.addEventListener(
       "wheel",
       (event) => {
-        event.preventDefault();
+        if (event.timeStamp - last > PAUSE_MS) here = plot.contains(event.target);
+        last = event.timeStamp;
+      },
+      { passive: true, capture: true },
+    );
+    plot.addEventListener(
+      "wheel",
+      (event) => {
         const lines = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
         const [x, y] = [event.deltaX * lines, event.deltaY * lines];
+        // A pinch on a trackpad is a wheel with Ctrl that turns in small steps.
+        const pinched = event.ctrlKey || event.metaKey;
+        const turn = pinched ? Math.min(Math.max(y * 0.01, -MOST_TURN), MOST_TURN) : y * 0.0016;
         if (event.shiftKey) app.dom.lanes.scrollTop += y || x;
         else if (Math.abs(x) > Math.abs(y)) act.show(panned(app.view, x / app.size.width, app.whole));
-        else {
+        else if (pinched || app.engaged) {
           app.pointer = at(app, event);
-          act.show(
-            zoomed(app.view, timeAt(app, app.pointer.x), Math.exp(y * (event.ctrlKey ? 0.01 : 0.0016)), app.whole),
-          );
+          act.show(zoomed(app.view, timeAt(app, app.pointer.x), Math.exp(turn), app.whole));
+        } else {
+          if (here) tracekit.panels.hint(app, `${MODIFIER} + wheel zooms, or click the timeline first`);
+          return;
         }
+        event.preventDefault();
       },
       { passive: false },
     );
@@ -36,18 +58,33 @@
     });
   }
 
+  /** Whether the wheel zooms without Ctrl: from a click into the plot until Escape or a click elsewhere. */
+  function engage(app, on) {
+    if (app.engaged === on) return;
+    app.engaged = on;
+    app.dom.plot.classList.toggle("tl-engaged", on);
+    tracekit.panels.hint(app, on ? "The wheel now zooms, until Escape or a click outside" : "");
+  }
+
   /** Drags: one pointer pans, with Shift it measures, two pinch. */
   function pointers(app, act) {
-    const { plot } = app.dom;
+    const { plot, box } = app.dom;
+    for (const type of ["pointerdown", "focusin"]) {
+      document.addEventListener(type, (event) => {
+        if (!box.contains(event.target)) engage(app, false);
+      });
+    }
     const down = new Map();
     let drag = null;
     plot.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
+      const touch = event.pointerType === "touch";
+      if (!touch) engage(app, true);
       plot.focus({ preventScroll: true });
       plot.setPointerCapture(event.pointerId);
       const here = at(app, event);
       down.set(event.pointerId, here);
-      drag = { from: here, view: app.view, scroll: app.scroll, measuring: event.shiftKey, moved: false };
+      drag = { from: here, view: app.view, scroll: app.scroll, measuring: event.shiftKey, moved: false, touch };
       if (down.size === 2) drag.pinch = [...down.values()].map(({ x }) => timeAt(app, x));
     });
     plot.addEventListener("pointermove", (event) => {
@@ -61,20 +98,26 @@
     });
     const up = (event) => {
       if (!down.delete(event.pointerId)) return;
-      if (drag && !drag.moved && !drag.pinch && event.type === "pointerup") click(app, act, drag.from);
+      if (drag && !drag.moved && !drag.pinch && event.type === "pointerup") {
+        click(app, act, drag.from);
+        if (drag.touch) app.dom.selected.scrollIntoView({ block: "nearest", behavior: tracekit.links.smoothly() });
+      }
       if (drag?.measuring && app.range) act.settle();
       // A finger that stays goes on from where it is.
       const [rest] = down.values();
-      drag = rest ? { from: rest, view: app.view, scroll: app.scroll, measuring: false, moved: true } : null;
+      drag = rest ? { from: rest, view: app.view, scroll: app.scroll, measuring: false, moved: true, touch: true } : null;
     };
     plot.addEventListener("pointerup", up);
     plot.addEventListener("pointercancel", up);
-    plot.addEventListener("pointerleave", () => {
+    const leave = () => {
       app.pointer = null;
       app.hover = -1;
       tracekit.panels.tip(app, -1, "");
       app.update("over");
-    });
+    };
+    plot.addEventListener("pointerleave", leave);
+    // What scrolls by has no tooltip of where it was.
+    window.addEventListener("scroll", () => app.pointer && !drag && leave(), { passive: true });
   }
 
   function move(app, act, drag, here, down) {
@@ -97,8 +140,11 @@
       app.dragging = true;
       app.update();
     } else {
+      // A finger that goes up or down has the page scrolled, of which this is the beginning.
+      drag.sideways ||= !drag.touch || Math.abs(here.x - drag.from.x) > Math.abs(here.y - drag.from.y);
+      if (!drag.sideways) return;
       act.show(panned(drag.view, (drag.from.x - here.x) / app.size.width, app.whole));
-      app.dom.lanes.scrollTop = drag.scroll + drag.from.y - here.y;
+      if (!drag.touch) app.dom.lanes.scrollTop = drag.scroll + drag.from.y - here.y;
     }
   }
 
@@ -120,5 +166,5 @@
     else act.select(hit(app, here), { follow: false });
   }
 
-  tracekit.pointer = { wheel, pointers };
+  tracekit.pointer = { wheel, engage, pointers };
 })((globalThis.tracekit ??= {}));

@@ -30,7 +30,7 @@
       ),
     );
     box.append(element("tbody", {}, ...body));
-    return element("div", { className: "wide" }, box);
+    return element("div", { className: "wide", role: "group", "aria-label": caption }, box);
   }
 
   /** What ran in the range, device by device, and how much of it behind compute. */
@@ -124,5 +124,12 @@
     box.replaceChildren(...parts, element("p", { className: "tl-buttons" }, ...buttons));
   }
 
-  tracekit.rangePanel = { show };
+  /** Makes the tables that scroll, and no others, a stop of the keyboard. */
+  function stops(app) {
+    for (const wide of app.dom.measured.querySelectorAll(".wide")) {
+      wide.tabIndex = wide.scrollWidth > wide.clientWidth ? 0 : -1;
+    }
+  }
+
+  tracekit.rangePanel = { show, stops };
 })((globalThis.tracekit ??= {}));

@@ -21,7 +21,9 @@
     const index = tracekit.lanes.index(data);
     const whole = wholeOf(data);
     const many = index.lanes.length > MOST_OPEN;
-    const folded = index.groups.filter((group) => group.lanes.length > 1 && (many || group.kind === "host"));
+    // Threads of a pool take whatever comes: what a reader looks for is their device.
+    const isFolded = (group) => group.lanes.length > 1 && (many || group.kind === "host" || group.pool);
+    const folded = index.groups.filter(isFolded);
     const shorts = new Map();
     for (const group of index.groups) {
       const names = tracekit.lanes.short(group.lanes.map(({ name }) => name));
@@ -34,6 +36,7 @@
       index,
       whole,
       shorts,
+      nameIn: tracekit.labels.labels(data.names, tracekit.labels.bare),
       view: data.extent ? tracekit.viewport.around(from, to, whole, 0.01) : tracekit.viewport.fitted(whole),
       closed: new Set(folded.map((group) => group.number)),
       pinned: new Set(),
@@ -49,6 +52,7 @@
       anchor: null,
       matches: null,
       dragging: false,
+      engaged: false,
       current: null,
       size: { width: 0, height: 0, scale: 1 },
     };
@@ -76,6 +80,7 @@
       canvas.style.height = `${app.size.height}px`;
     }
     app.scroll = lanes.scrollTop;
+    tracekit.laneTree.fit(app);
   }
 
   /** Draws now. */
@@ -152,6 +157,7 @@
       resize(app);
       app.update();
     }).observe(app.dom.plot);
+    new ResizeObserver(() => tracekit.rangePanel.stops(app)).observe(app.dom.measured);
     window.addEventListener("resize", () => {
       resize(app);
       app.update();
