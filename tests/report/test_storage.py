@@ -116,6 +116,7 @@ def _without(document, name):
         "notes",
         "trace.clocks",
         "whole.waiting_ratio",
+        "cores",
         "inside.both.pairs",
         "explanation.rows",
         "explanation.idle",

@@ -95,7 +95,7 @@ def analyse(
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
-    of_whole = lacking or verdict.whole(whole, cores, is_partial=bool(why.completeness.rows))
+    of_whole = (lacking,) if lacking else verdict.whole(whole, cores, why)
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -103,9 +103,10 @@ def analyse(
         whole=whole,
         phases=phase_results,
         inside=inside,
-        verdict=of_whole if lacking or not verdicts else None,
+        verdict=" ".join(of_whole) if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole,
+        headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole[0],
+        cores=cores,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
         extent=phase_results.extent if len(timeline.unions.windows) < 2 else None,
         known_by=evidence,

@@ -1,7 +1,7 @@
 """What a report is: plain data without its trace, which can be saved and shows itself in a notebook."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
 from tracekit.report.sections import completeness as missing
+from tracekit.report.sections.key_figures import KeyFigure, key_figures
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
 from tracekit.timeline.unions import CELLS
@@ -53,10 +54,11 @@ class Report:
     `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
     `clock_of` names the clock of each known device with rows. `extent` is the part of the trace that the timeline
     shows, [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases
-    or several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, which is then
-    the headline too; None where there are phases, which have `verdicts` of their own, and device work. `known_by` and
-    `guessed` say how the kind of the work is known (analysis.classification). The `explanation` and the `advice` are
-    those of the `compared` phases, or of the whole trace without any.
+    or several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first
+    sentence is then the headline; None where there are phases, which have `verdicts` of their own, and device work.
+    `known_by` and `guessed` say how the kind of the work is known (analysis.classification). The `explanation` and the
+    `advice` are those of the `compared` phases, or of the whole trace without any. `cores` are the usable ones, where
+    more CPU devices share them.
     """
 
     trace: Origin
@@ -75,6 +77,21 @@ class Report:
     explanation: Explanation
     advice: Advice
     compared: tuple[str, ...]
+    cores: float | None = None
+
+    @property
+    def main_phase(self) -> str | None:
+        """The longest of the compared phases, which the key figures are of; None where none is compared."""
+        walls = self.phases.table.set_index("name")["wall_ps"]
+        return max(self.compared, key=lambda name: int(walls[name]), default=None)
+
+    @property
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """The figures that stand largest: of the main phase, or of the whole trace where none is compared."""
+        name = self.main_phase
+        rows = {row["name"]: row for row in records(self.phases.table)} if name else {}
+        breakdown = self.inside[name] if name else self.whole
+        return key_figures(breakdown, rows.get(name), self.cores, is_partial=bool(self.explanation.completeness.rows))
 
     @property
     def compared_rounds(self) -> pd.DataFrame | None:
@@ -161,6 +178,7 @@ class Report:
                 "clocks": plain(trace.clocks),
             },
             "headline": self.headline,
+            "key_figures": [asdict(figure) | {"unit": str(figure.unit)} for figure in self.key_figures],
             "devices": _devices(self),
             "overlap": plain(whole.overlap),
             "device_pairs": plain(whole.pairs),

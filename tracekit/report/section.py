@@ -117,9 +117,10 @@ class Section:
     """One question as a report answers it.
 
     `key` names it in summary.json, whose value is `data`, plain data in integers of picoseconds and ratios in 0..1.
-    `sentences` and `findings` stand before the `tables`. Of the first sentence, `share` is that of the window for which
-    it stands, None where it stands for no time, and `cause` that of the idle time which it tells, "" of other time.
-    `lacking` says why the trace has no evidence for it, and then there is nothing else.
+    `sentences` and `findings` stand before the `tables`. `result` is the answer in one line: by default the first
+    finding or sentence. `share` is the part of the window for which it stands, None where it stands for no time, and
+    `loss` what that time was lost to ("collectives", "copies", a cause of idle time), "" for none of these. `lacking`
+    says why the trace has no evidence for it, and then there is nothing else.
     """
 
     key: str
@@ -130,7 +131,14 @@ class Section:
     data: Any = None
     lacking: str = ""
     share: float | None = None
-    cause: str = ""
+    loss: str = ""
+    result: str = ""
+
+    @property
+    def in_one_line(self) -> str:
+        """The answer in one line; "" where only tables give it."""
+        first = [finding.sentence for finding in self.findings[:1]]
+        return self.result or next(iter([*first, *self.sentences]), "")
 
 
 def table(

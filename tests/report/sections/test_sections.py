@@ -84,27 +84,38 @@ def test_the_costliest_findings_lead_and_the_path_follows():
 def test_three_findings_leave_room_for_what_else_matters():
     recommendations = tuple(Recommendation("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
     findings = Section("findings", "What to try", findings=recommendations)
-    path = Section("critical_path", "Path", ("The path.", "More of it.", "The rest."))
+    path = Section("critical_path", "Path", ("The path.", "More of it."), result="The path in short.")
     assert highlights([findings, path]) == [
         *(Highlight("findings", f"Finding {at}.", f"act {at}.") for at in range(3)),
-        Highlight("critical_path", "The path. More of it."),
+        Highlight("critical_path", "The path in short."),
         Highlight("findings", "Finding 3.", "act 3."),
     ]
     assert in_one_line(highlights([findings])[0]) == "Finding 0. Try: act 0."
     assert highlights([Section("steps", "Steps", lacking="none")]) == []
 
 
-def test_idle_time_of_one_cause_is_told_once():
+def test_what_is_lost_to_one_thing_is_one_entry():
     finding = Recommendation("host_bound", "Late launches.", "launch more.", share=0.5)
     sections = [
         Section("findings", "What to try", findings=(finding,)),
-        Section(
-            "offenders", "Top offenders", ("Largest loss: idle time (host-bound).",), share=0.4, cause="host-bound"
-        ),
-        Section("idle", "Idle time", ("Mainly compiling.",), share=0.5, cause="compiling"),
-        Section("collectives", "Collectives", ("Exposed.",), share=0.3),
+        Section("offenders", "Top offenders", ("Largest loss: idle time (host-bound).",), share=0.4, loss="host-bound"),
+        Section("idle", "Idle time", ("Mainly compiling.",), share=0.5, loss="compiling"),
+        Section("critical_path", "Critical path", ("Host work.",), loss="host-bound"),
+        Section("collectives", "Collectives", ("Exposed.",), share=0.3, loss="collectives"),
     ]
     assert [line.sentence for line in highlights(sections)] == ["Late launches.", "Mainly compiling.", "Exposed."]
+
+
+def test_two_findings_on_one_loss_are_one_entry_with_the_advice_of_both():
+    findings = (
+        Recommendation("exposed_copies", "Copies were exposed.", "copy earlier.", share=0.3),
+        Recommendation("host_bound", "Late launches.", "launch more.", share=0.2),
+        Recommendation("pageable_copies", "They were pageable.", "pin the memory.", share=0.1),
+        Recommendation("copies_in_compute_lane", "They share a stream.", "use another stream.", share=0.1),
+    )
+    first, second = highlights([Section("findings", "What to try", findings=findings)])
+    assert in_one_line(first) == ("Copies were exposed. They were pageable. Try: copy earlier; or pin the memory.")
+    assert second.sentence == "Late launches."
 
 
 def test_what_stands_for_less_than_a_thousandth_matters_only_where_nothing_is_larger():

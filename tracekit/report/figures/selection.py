@@ -84,7 +84,7 @@ class Selection:
         sentence = (
             self.headline
             or self.lacking
-            or (verdict.PARTIAL if self.partial else verdict.whole(self.breakdown, few_cores))
+            or (verdict.PARTIAL if self.partial else verdict.whole(self.breakdown, few_cores)[0])
         )
         return sentence.removesuffix(".")
 

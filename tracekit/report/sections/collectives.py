@@ -56,6 +56,7 @@ def section(result: Collectives, windows_ps: int = 0) -> Section:
         tables=tuple(tables),
         data=_data(result),
         share=total["exposed_ps"] / windows_ps if windows_ps else None,
+        loss="collectives",
     )
 
 

@@ -1,5 +1,6 @@
 """The critical path as the report shows it: what it is made of, its longest pieces, and what removing a part saves."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ from tracekit.analysis.critical_path.critical_path import PARTS, CriticalPath
 from tracekit.analysis.critical_path.graph import DEPENDENCIES
 from tracekit.analysis.critical_path.longest_path import Part
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed
+from tracekit.analysis.idle import Cause
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import change, percent, quantity, short, time
@@ -31,6 +33,14 @@ _REMOVED = {
     Removed.HOST: "host time",
 }
 
+# What the parts of a path lose time to, as Section has it.
+_LOSSES: Mapping[str, str] = {
+    **dict.fromkeys((PARTS[part] for part in (Part.HOST_LAUNCH, Part.HOST_WORK, Part.HOST_UNRECORDED)), Cause.HOST),
+    **dict.fromkeys((PARTS[part] for part in (Part.COLLECTIVE, Part.ALONE_COLLECTIVE)), "collectives"),
+    **dict.fromkeys((PARTS[part] for part in (Part.MEMCPY, Part.MEMSET)), "copies"),
+    PARTS[Part.LAUNCH_LATENCY]: Cause.LATENCY,
+    PARTS[Part.UNEXPLAINED]: Cause.UNEXPLAINED,
+}
 # The kinds of work, of which a sentence tells that they would change nothing.
 _OF_KINDS = (Removed.COLLECTIVES, Removed.COPIES, Removed.HOST)
 
@@ -40,19 +50,31 @@ def section(result: CriticalPath) -> Section:
     if result.lacking:
         return Section("critical_path", "Critical path", lacking=result.lacking)
     at, step = _median(result)
+    composition, savings = _composition(result, at, step), _savings(result, at, step)
     return Section(
         "critical_path",
         "Critical path",
         (
-            _composition(result, at, step),
+            composition,
             *_unknown(result, at, step),
-            *_savings(result, at, step),
+            *savings,
             *_busy(result),
             *result.notes,
         ),
         tables=tuple(_tables(result, at, step)),
         data=_data(result),
+        loss=_loss(result, at),
+        result=" ".join([composition, *savings[:1]]),
     )
+
+
+def _loss(result: CriticalPath, at: int) -> str:
+    """What most of the path of the step at that place is, as Section has it; "" where that is compute."""
+    shares: dict[str, float] = {}
+    for row in _parts(result, at):
+        loss = _LOSSES.get(row["part"], "")
+        shares[loss] = shares.get(loss, 0.0) + row["ratio"]
+    return max(shares, key=lambda loss: shares[loss], default="")
 
 
 def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:

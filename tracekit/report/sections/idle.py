@@ -37,7 +37,7 @@ def section(result: Idle) -> Section:
         tables=_tables(result),
         data=_data(result),
         share=devices[0]["ratio"] if devices else 0.0,
-        cause=devices[0]["cause"] if devices else "",
+        loss=devices[0]["cause"] if devices else "",
     )
 
 

@@ -31,8 +31,15 @@ def section(result: Offenders) -> Section:
         tables=(_table(rows),),
         data=_data(result),
         share=rows[0]["ratio"] if rows else 0.0,
-        cause=rows[0]["what"] if rows and rows[0]["kind"] == IDLE else "",
+        loss=_loss(rows[0]) if rows else "",
     )
+
+
+def _loss(row: dict[str, Any]) -> str:
+    """What the time was lost to, as Section has it."""
+    if row["kind"] == IDLE:
+        return str(row["what"])
+    return "collectives" if row["kind"] == "collective" else "copies"
 
 
 def _first(row: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ CELL_WORDS = {
     "idle": "idle",
 }
 assert set(CELL_WORDS) == set(CELLS)
+_BEHIND_COMPUTE = tuple(cell for cell in CELL_WORDS if cell.startswith("compute+"))
 # With more devices, a face with little room leaves out the directions of copies.
 _MANY_DEVICES = 4
 # Of more pairs, the extremes are shown: so many of each kind, and one of each where there is little room.
@@ -175,9 +176,9 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
             Field("device", Unit.DEVICE, "device"),
             Field("busy", Unit.TIME, "busy_ps"),
             Field("compute only", Unit.RATIO, lambda row: _share(row, "compute")),
-            Field("exposed comm.", Unit.RATIO, lambda row: _share(row, "collective")),
+            Field("exposed comm.", Unit.RATIO, lambda row: _share(row, "collective", "collective+memory")),
             Field("exposed copy", Unit.RATIO, lambda row: _share(row, "memory")),
-            Field("overlapped", Unit.RATIO, lambda row: _share(row, *(cell for cell in CELL_WORDS if "+" in cell))),
+            Field("overlapped", Unit.RATIO, lambda row: _share(row, *_BEHIND_COMPUTE)),
             Field("idle", Unit.RATIO, lambda row: _share(row, "idle")),
         ],
         len(whole.partition),

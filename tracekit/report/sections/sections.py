@@ -1,7 +1,7 @@
 """The sections of a report in their order, and the few lines of them that matter most."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tracekit.analysis.advice import IDLE, Advice
 from tracekit.analysis.explain import Explanation
@@ -22,24 +22,28 @@ MOST = 5
 _MOST_FINDINGS = 3
 # What stands for a smaller share of the window does not matter while anything else does.
 _LEAST = 0.001
-# The cause of idle time that a rule tells.
-_CAUSES = {rule: cause for cause, (rule, _) in IDLE.items()}
-# Whose first sentence matters most, once the costliest findings are told.
+# What a rule's time is lost to, as Section has it.
+_LOSSES = {
+    **{rule: cause for cause, (rule, _) in IDLE.items()},
+    **dict.fromkeys(("exposed_collectives", "late_peer"), "collectives"),
+    **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
+}
+# Whose result matters most, once the costliest findings are told.
 _FIRST = ("critical_path", "steps", "offenders", "idle", "collectives")
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """A line of what matters most: of which section, what is so, and what to try about it, "" for nothing.
+    """An entry of what matters most: of which section, what is so, and what to try about it, "" for nothing.
 
-    `share` and `cause` are as a Section has them.
+    `share` and `loss` are as a Section has them.
     """
 
     key: str
     sentence: str
     action: str = ""
     share: float | None = None
-    cause: str = ""
+    loss: str = ""
 
 
 def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
@@ -59,26 +63,40 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
 
 
 def highlights(sections: Sequence[Section]) -> list[Highlight]:
-    """The MOST most important lines: the costliest findings, then what else matters most; fewer if there are fewer.
+    """The MOST most important entries: the costliest findings, then what else matters most; fewer if there are fewer.
 
-    Idle time of one cause is told once.
+    What is lost to one thing is one entry, with the advice on it.
     """
     by_key = {section.key: section for section in sections}
-    findings = [
-        Highlight(section.key, finding.sentence, finding.action, finding.share, _CAUSES.get(finding.rule, ""))
+    findings = _by_loss(
+        Highlight(section.key, finding.sentence, finding.action, finding.share, _LOSSES.get(finding.rule, ""))
         for section in sections
         for finding in section.findings
-    ]
-    # Of the critical path, what it would take without its parts belongs to what it is.
+    )
     first = [
-        Highlight(key, " ".join(its.sentences[: 2 if key == "critical_path" else 1]), "", its.share, its.cause)
+        Highlight(key, its.in_one_line, "", its.share, its.loss)
         for key in _FIRST
         if (its := by_key.get(key)) and its.sentences
     ]
     lines = [*findings[:_MOST_FINDINGS], *first, *findings[_MOST_FINDINGS:]]
     large = [line for line in lines if line.share is None or line.share >= _LEAST] or lines
-    causes = [line.cause for line in large]
-    return [line for at, line in enumerate(large) if not line.cause or line.cause not in causes[:at]][:MOST]
+    losses = [line.loss for line in large]
+    return [line for at, line in enumerate(large) if not line.loss or line.loss not in losses[:at]][:MOST]
+
+
+def _by_loss(findings: Iterable[Highlight]) -> list[Highlight]:
+    """The first two findings of each loss as one, in the order of the first."""
+    entries: list[Highlight] = []
+    joined: set[str] = set()
+    for finding in findings:
+        at = next((at for at, entry in enumerate(entries) if entry.loss and entry.loss == finding.loss), None)
+        if at is None:
+            entries.append(finding)
+        elif finding.loss not in joined:
+            joined.add(finding.loss)
+            both = f"{entries[at].action.removesuffix('.')}; or {finding.action}"
+            entries[at] = replace(entries[at], sentence=f"{entries[at].sentence} {finding.sentence}", action=both)
+    return entries
 
 
 def in_one_line(line: Highlight | Recommendation) -> str:

@@ -38,6 +38,8 @@ def section(result: Steps) -> Section:
         (*(_length(row, result) for row in longest[:2]), *_idle(result), *_unnamed(result)),
         tables=(_lengths(result), _parts(result), _each(result)),
         data=_data(result),
+        # The length of steps that are all alike is no loss.
+        share=None if result.table["slow_part"].notna().any() or _idle(result) else 0.0,
     )
 
 

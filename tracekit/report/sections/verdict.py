@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tracekit.analysis.idle import Cause
 from tracekit.columns import records
-from tracekit.devices import is_known
+from tracekit.devices import is_known, type_of
 from tracekit.report.section import WORK
-from tracekit.units import device_time, factor, mean, percent, time
+from tracekit.units import device_time, factor, mean, percent, quantity, time
 
 if TYPE_CHECKING:
+    from tracekit.analysis.explain import Explanation
     from tracekit.analysis.overlap import Breakdown
 
 # A device that takes a quarter longer than alone shares something that counts.
@@ -20,6 +22,10 @@ GAIN = 1.1
 # A smaller share of the devices' time is not worth a word.
 WORTH_TELLING = 0.05
 PARTIAL = "The trace holds too little of what ran: no shares of time are known."
+# More than this share is most of it.
+MOST = 0.5
+# What people call several devices of a type.
+_TYPES = {"gpu": "GPU", "tpu": "TPU", "cpu": "CPU device"}
 # A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
 EDGE = 0.01
 
@@ -42,15 +48,87 @@ def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores
     return ". ".join(parts) + "."
 
 
-def whole(breakdown: "Breakdown", cores: float | None = None, is_partial: bool = False) -> str:
-    """The verdict on a trace without phases; where no device worked at all, trace_contents.no_device_work says more.
+def whole(breakdown: "Breakdown", cores: float | None = None, why: "Explanation | None" = None) -> tuple[str, ...]:
+    """The sentences of the verdict on a trace without phases, the first of which says most; where no device worked at
+    all, trace_contents.no_device_work says more.
 
-    `is_partial`: some of the work is not in the trace, so the figures are of what it holds.
+    With `why` it says what idle and exposed time is mostly due to, where that is known; and that the figures are of
+    what an incomplete trace holds, where it is one.
     """
     if breakdown.lacking:
-        return PARTIAL
-    told = ". ".join([_devices(breakdown, cores), *_copies(breakdown)]) + "."
-    return f"Of what this incomplete trace holds: {told}" if is_partial else told
+        return (PARTIAL,)
+    several = [_devices(breakdown, cores)] if (breakdown.partition["busy_ps"] > 0).sum() > 1 else []
+    first, *rest = [f"{words}." for words in (_busy(breakdown, why), *several, *_copies(breakdown))]
+    return (f"Of what this incomplete trace holds: {first}" if why and why.completeness.rows else first, *rest)
+
+
+def _busy(breakdown: "Breakdown", why: "Explanation | None") -> str:
+    """How busy the devices were in their windows, how much of these was exposed, and to what idle time was due."""
+    table = breakdown.partition
+    busy = table[table["busy_ps"] > 0]
+    if len(busy) == 0:
+        return _devices(breakdown, None)
+    window = int(table["window_ps"].sum())
+    share = percent(int(table["busy_ps"].sum()), window)
+    if len(table) == 1:
+        first = f"{table['device'].iloc[0]} was busy {share} of {window_words(table)} (the trace holds one device)"
+    elif len(busy) == 1:
+        row = busy.iloc[0]
+        own = f"{percent(row['busy_ps'], row['window_ps'])} of {time(row['window_ps'])}"
+        if why and not why.completeness.is_complete:  # so the others may have worked, unseen
+            first = f"{row['device']} was busy {own} (the trace holds no work of the other {len(table) - 1})"
+        else:
+            first = f"Only {row['device']} of {devices_words(table)} was busy, {own}"
+    else:
+        some = f", {len(table) - len(busy)} of them never" if len(busy) < len(table) else ""
+        first = f"{devices_words(table)} were busy {share} of {window_words(table)}{some}"
+    communication, copies = exposed(breakdown)
+    parts = [
+        (communication / window, f"exposed communication{_waiting(communication, why)}"),
+        (copies / window, "exposed copies"),
+        (int(table["idle"].sum()) / window, f"idle{_mostly_idle(why)}"),
+    ]
+    return "; ".join([first, *(f"{percent(part)} {words}" for part, words in parts if part >= WORTH_TELLING)])
+
+
+def devices_words(partition: pd.DataFrame) -> str:
+    """How many devices there are, as people call them: `8 GPUs`."""
+    types = set(map(type_of, partition["device"]))
+    return quantity(len(partition), _TYPES.get(types.pop(), "device") if len(types) == 1 else "device")
+
+
+def window_words(partition: pd.DataFrame) -> str:
+    """How long the windows of the devices are: `19.69 ms`, of several clocks `10.00 ms to 15.00 ms`."""
+    windows = sorted(set(partition["window_ps"]))
+    return " to ".join(time(window) for window in dict.fromkeys([*windows[:1], *windows[-1:]]))
+
+
+def exposed(breakdown: "Breakdown") -> tuple[int, int]:
+    """The time of exposed collectives, and that of copies which were exposed beside no collective, summed in ps."""
+    table = breakdown.partition
+    return int(table[["collective", "collective+memory"]].sum().sum()), int(table["memory"].sum())
+
+
+def _waiting(exposed_ps: int, why: "Explanation | None") -> str:
+    """For whom most of the exposed collective time was spent waiting; nothing where that is not known, or not most."""
+    collectives = why and why.collectives
+    if not collectives or collectives.lacking or collectives.alone:
+        return ""
+    waited = collectives.table["exposed_wait_ps"].sum()  # of those seen on all their ranks, so at least
+    if waited <= MOST * exposed_ps:
+        return ""
+    late = collectives.by_device.loc[collectives.by_device["straggler"]].sort_values("exposed_cost_ps", kind="stable")
+    if len(late) and late["exposed_cost_ps"].iloc[-1] > MOST * exposed_ps:
+        return f", mostly waiting for {late['device'].iloc[-1]}"
+    return ", mostly waiting for the last device to arrive"
+
+
+def _mostly_idle(why: "Explanation | None") -> str:
+    """The cause of most of the idle time; nothing where that is not known, or none is."""
+    if why is None or not len(why.idle.by_cause):
+        return ""
+    cause, ratio = why.idle.by_cause[["cause", "ratio"]].iloc[0]
+    return f", mostly {cause}" if ratio > MOST and cause != Cause.UNEXPLAINED else ""
 
 
 def headline(phases: pd.DataFrame, inside: "Mapping[str, Breakdown]", cores: float | None = None) -> str:
@@ -149,12 +227,12 @@ def _elsewhere(inside: "Breakdown") -> list[str]:
     window = int(busy["window_ps"].sum())
     if len(busy) < 2:
         return []
-    exposed = busy[["collective", "collective+memory"]].sum().sum()
+    communication, copies = exposed(inside)
     waited = inside.waiting_ratio
     waiting = f" ({percent(waited)} of it waiting for other devices)" if waited else ""
     parts = [
-        (exposed / window, f"in exposed collectives{waiting}"),
-        (busy["memory"].sum() / window, "in exposed copies"),
+        (communication / window, f"in exposed collectives{waiting}"),
+        (copies / window, "in exposed copies"),
         (busy["idle"].sum() / window, "idle"),
     ]
     shares = [f"{percent(share)} {what}" for share, what in parts if share >= WORTH_TELLING]

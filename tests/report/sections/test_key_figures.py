@@ -1,0 +1,109 @@
+"""The figures that stand largest, and the sentence over them: only what the trace has, each with what it is a share
+of."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.frames import events, spans, trace
+from tests.report.html import pages
+from tracekit.report.build import analyse
+from tracekit.report.section import Unit
+from tracekit.report.sections import verdict
+from tracekit.report.sections.key_figures import KeyFigure
+
+
+def figures_of(any_trace):
+    return [(figure.label, figure.text, figure.of) for figure in analyse(any_trace).key_figures]
+
+
+def test_of_several_devices_they_are_busy_together_and_exposed():
+    rows = events(
+        *[(f"gpu:{at}", "compute", 0, 10 + 10 * at) for at in range(3)], ("gpu:0", "collective", 10, 40, "all-reduce")
+    )
+    assert figures_of(trace(rows)) == [
+        ("busy", "75.0 %", "of 40 ps, mean of 3 GPUs"),
+        ("busy at the same time", "2.25", "of 3 GPUs on average while any was"),
+        ("exposed communication", "25.0 %", "of the devices' time"),
+    ]
+
+
+def test_of_two_devices_the_overlap_is_that_of_the_shorter_busy_time():
+    report = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 5, 25))))
+    assert report.key_figures[1] == KeyFigure(
+        "overlapped", "overlapped", 0.5, Unit.RATIO, "of the shorter busy time of both"
+    )
+    assert report.whole.pairs["ratio_min"].tolist() == [0.5]
+
+
+def test_of_one_device_they_are_busy_hidden_and_exposed():
+    rows = events(
+        ("gpu:0", "compute", 0, 50),
+        ("gpu:0", "memcpy", 40, 60, "copy", "H2D"),
+        ("gpu:0", "collective", 60, 80, "all-reduce"),
+        ("gpu:0", "compute", 99, 100),
+    )
+    assert figures_of(trace(rows)) == [
+        ("busy", "81.0 %", "of 100 ps"),
+        ("overlapped", "25.0 %", "of 40 ps of collectives and copies"),
+        ("exposed", "30.0 %", "of the device's time: communication 20.0 %, copies 10.0 %"),
+    ]
+
+
+def test_of_a_compared_phase_they_end_with_the_speedup():
+    rows = events(
+        ("gpu:0", "compute", 0, 10), ("gpu:1", "compute", 10, 20), *[(f"gpu:{at}", "compute", 20, 35) for at in (0, 1)]
+    )
+    marks = spans(("a", 0, 10), ("b", 10, 20), ("both", 20, 40, "a;b"))
+    assert figures_of(trace(rows, marks)) == [
+        ("busy", "75.0 %", "of both (20 ps), mean of 2 GPUs"),
+        ("overlapped", "100 %", "of the shorter busy time of both"),
+        ("speedup", "1.00x", "over a, b, one after the other"),
+    ]
+
+
+def test_the_longest_of_the_compared_phases_is_the_main_one():
+    rows = events(*[("gpu:0", "compute", at, at + 10) for at in (0, 20, 60)])
+    marks = spans(("a", 0, 10), ("short", 20, 30, "a"), ("long", 60, 80, "a"))
+    report = analyse(trace(rows, marks))
+    assert report.main_phase == "long"
+    assert report.key_figures[0].of == "of long (20 ps)"
+
+
+def test_what_the_trace_does_not_have_is_no_figure():
+    assert figures_of(trace(events())) == []
+    assert figures_of(trace(events(("gpu:0", "compute", 5, 10)))) == [("busy", "100 %", "of 5 ps")]
+    # Devices on clocks that are not aligned, and more CPU devices than cores: how far they overlapped is not known.
+    assert [figure.key for figure in pages.report("clocks").key_figures] == ["busy"]
+    time_shared = trace(events(*[(f"cpu:{at}", "compute", 0, 10) for at in range(3)]), capture={"usable_cores": 2})
+    assert [figure.key for figure in analyse(time_shared).key_figures] == ["busy"]
+
+
+@pytest.mark.parametrize("name", ["captured", "stepped", "phases", "several", "empty"])
+def test_the_summary_holds_them(name):
+    report = pages.report(name)
+    assert [(row["key"], row["value"], row["unit"]) for row in report.summary()["key_figures"]] == [
+        (figure.key, figure.value, figure.unit.value) for figure in report.key_figures
+    ]
+
+
+def test_the_verdict_says_for_whom_exposed_communication_waits():
+    rows, at = [], 0
+    for _ in range(16):
+        for device in range(3):
+            late = 80 if device == 2 else 0
+            rows.append((f"gpu:{device}", "compute", at, at + 10 + late))
+            rows.append((f"gpu:{device}", "collective", at + 10 + late, at + 100, "all-reduce"))
+        at += 100
+    headline = analyse(trace(events(*rows))).headline
+    assert headline == "3 GPUs were busy 100 % of 1.60 ns; 63.3 % exposed communication, mostly waiting for gpu:2."
+
+
+def test_a_device_that_was_busy_alone_is_called_so_only_where_nothing_is_missing():
+    rows = events(("gpu:0", "compute", 0, 10), ("gpu:0", "memcpy", 0, 10, "copy", "H2D"), ("gpu:1", "compute", 5, 5))
+    report = analyse(trace(rows))
+    assert report.headline == "Only gpu:0 of 2 GPUs was busy, 100 % of 10 ps; 50.0 % idle, mostly before first work."
+    completeness = report.explanation.completeness
+    completeness = replace(completeness, groups=completeness.groups.reindex([0]))
+    first, *_ = verdict.whole(report.whole, why=replace(report.explanation, completeness=completeness))
+    assert first.startswith("gpu:0 was busy 100 % of 10 ps (the trace holds no work of the other 1); ")
