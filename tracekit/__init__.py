@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tracekit.report.load import load
     from tracekit.report.model import Origin, Report
     from tracekit.report.section import AtLeast, Column, Instant, Missing, Recommendation, Section, Table, Unit
+    from tracekit.report.sections.key_figures import KeyFigure
     from tracekit.timeline.instances import CollectiveInstances
     from tracekit.timeline.rows import Rows
     from tracekit.timeline.step_boundaries import StepBoundaries
@@ -75,6 +76,7 @@ _NAMES = {
     "report.load": "load",
     "report.model": "Origin Report",
     "report.section": "AtLeast Column Instant Missing Recommendation Section Table Unit",
+    "report.sections.key_figures": "KeyFigure",
     "timeline.instances": "CollectiveInstances",
     "timeline.rows": "Rows",
     "timeline.step_boundaries": "StepBoundaries",
@@ -106,6 +108,7 @@ __all__ = [
     "Finding",
     "Idle",
     "Instant",
+    "KeyFigure",
     "Kind",
     "Launches",
     "Missing",
