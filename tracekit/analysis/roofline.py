@@ -8,7 +8,14 @@ directions of a link is halved:
   the 40 GB model: https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf
 * H100: https://resources.nvidia.com/en-us-tensor-core/nvidia-tensor-core-gpu-datasheet
 * H200: https://www.nvidia.com/en-us/data-center/h200/
+* H800: https://lenovopress.lenovo.com/lp1814-thinksystem-nvidia-h800-pcie-gen5-gpu; with SXM5 it is an H100 with that
+  NVLink
+* H20: NVIDIA's table, which it gave to its partners alone, as printed in
+  https://www.semianalysis.com/p/nvidias-new-china-ai-chips-circumvent
+* B200: https://resources.nvidia.com/en-us-dgx-systems/dgx-b200-datasheet, an eighth of the system
 * MI300X: https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/data-sheets/amd-instinct-mi300x-data-sheet.pdf
+* MI355X: https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/product-briefs/amd-instinct-mi355x-gpu-brochure.pdf
+* TPU v6e: https://docs.cloud.google.com/tpu/docs/v6e; TPU7x: https://docs.cloud.google.com/tpu/docs/tpu7x
 """
 
 from collections.abc import Mapping
@@ -48,6 +55,7 @@ _TERA, _GIGA = 10**12, 10**9
 _V100 = Peaks(125 * _TERA, 900 * _GIGA, _PCIE_3, 150 * _GIGA)
 _A100_40 = Peaks(312 * _TERA, 1555 * _GIGA, _PCIE_4, 300 * _GIGA)
 _A100_80 = Peaks(312 * _TERA, 2039 * _GIGA, _PCIE_4, 300 * _GIGA)
+_V6E = Peaks(918 * _TERA, 1638 * _GIGA, None, 400 * _GIGA)
 
 # Whole names: what shares a prefix may be another board.
 PEAKS: Mapping[str, Peaks] = MappingProxyType(
@@ -56,11 +64,23 @@ PEAKS: Mapping[str, Peaks] = MappingProxyType(
         "Tesla V100-SXM2-32GB": _V100,
         "A100-SXM4-40GB": _A100_40,
         "NVIDIA A100-SXM4-40GB": _A100_40,
+        # The board's number in place of its name: the same device id (20B0) and 40 GB.
+        "NVIDIA A100-PG509-200": _A100_40,
         "NVIDIA A100-SXM4-80GB": _A100_80,
         "NVIDIA A100 80GB PCIe": Peaks(312 * _TERA, 1935 * _GIGA, _PCIE_4, None),
         "NVIDIA H100 80GB HBM3": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 450 * _GIGA),
         "NVIDIA H200": Peaks(989_500 * _GIGA, 4800 * _GIGA, _PCIE_5, 450 * _GIGA),
+        "NVIDIA H800": Peaks(989_500 * _GIGA, 3350 * _GIGA, _PCIE_5, 200 * _GIGA),
+        "NVIDIA H800 PCIe": Peaks(756_500 * _GIGA, 2000 * _GIGA, _PCIE_5, 200 * _GIGA),
+        "NVIDIA H20": Peaks(148 * _TERA, 4000 * _GIGA, _PCIE_5, 450 * _GIGA),
+        "NVIDIA B200": Peaks(2250 * _TERA, 8000 * _GIGA, None, 900 * _GIGA),
         "AMD Instinct MI300X": Peaks(1_307_400 * _GIGA, 5300 * _GIGA, _PCIE_5, 448 * _GIGA),
+        "AMD Instinct MI355X": Peaks(2_516_600 * _GIGA, 8000 * _GIGA, _PCIE_5, 537_600 * 10**6),
+        # As XSpaces call it, and as jax.Device.device_kind does.
+        "TPU v6 Lite": _V6E,
+        "TPU v6 lite": _V6E,
+        # A device is one of the two TensorCores of a chip; the links are of both.
+        "TPU7x": Peaks(1_153_500 * _GIGA, 3690 * _GIGA, None, None),
     }
 )
 
@@ -108,14 +128,16 @@ def limits(devices: pd.DataFrame) -> dict[str, Limits]:
 def _limits(row: dict[str, Any]) -> Limits:
     model = "" if pd.isna(row["model"]) else str(row["model"])
     sheet = PEAKS.get(model, Peaks())
-    source = f"no datasheet is known for {model!r}" if model else "nor which model the device is"
+    source = f"and no datasheet is known for {model!r}" if model else "nor which model the device is"
+    if model in PEAKS:
+        source = f"nor does the datasheet of {model}"
 
     def limit(quantity: str, stated: Any, datasheet: int | None) -> Limit:
         if not pd.isna(stated) and stated > 0:
             return Limit(float(stated), TRACE)
         if datasheet is not None:
             return Limit(float(datasheet), DATASHEET)
-        return Limit(None, None, f"the trace does not state the {quantity}, {'and ' if model else ''}{source}")
+        return Limit(None, None, f"the trace does not state the {quantity}, {source}")
 
     memory = limit("memory bandwidth", row["memory_bandwidth_bytes_per_s"], sheet.memory_bytes)
     # A copy within a GPU moves every byte twice: out of the memory and into it.

@@ -309,3 +309,29 @@ def test_launches_carry_the_correlation_id_of_their_kernel(tmp_path):
 )
 def test_details_tell_ends_and_size_of_a_copy_on_gpu_2(text, expected, memory):
     assert (copy_record(text, ordinal=2), copy_record(text, ordinal=2).host_memory) == (expected, memory)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "minor", "stated", "read_as"),
+    [
+        ("AMD", 4, 2_662_400_000_000, 5_324_800_000_000),  # MI300X: 5.3 TB/s
+        ("AMD", 5, 4_096_000_000_000, 8_192_000_000_000),  # MI355X: 8 TB/s
+        ("AMD", 4, 5_324_800_000_000, 5_324_800_000_000),  # should the profiler count four transfers one day
+        ("AMD", 0, 1_638_400_000_000, 1_638_400_000_000),  # MI250, whose HBM2e makes two
+        ("Nvidia", 0, 3_352_320_000_000, 3_352_320_000_000),
+    ],
+)
+def test_the_memory_bandwidth_of_amds_hbm3_counts_four_transfers_per_clock(vendor, minor, stated, read_as, tmp_path):
+    plane = PlaneText(
+        "/device:GPU:0", device_vendor=vendor, memory_bandwidth=stated, compute_cap_major=9, compute_cap_minor=minor
+    )
+    trace = read(write(tmp_path / "h.xplane.pb", plane.event("Stream #1(Kernel)", "k", 0, 10).text()))
+    assert trace.devices["memory_bandwidth_bytes_per_s"].tolist() == [read_as]
+    assert [note for note in trace.notes if "memory bandwidth" in note] == (
+        []
+        if stated == read_as
+        else [
+            "The memory bandwidth of gpu:0 is twice what the profiler states, which counts two transfers per clock "
+            "where HBM3 makes four."
+        ]
+    )

@@ -127,6 +127,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
             *(f"Profiler warning: {text}" for text in space.warnings),
             *(note for read_rows in read_threads for note in read_rows.notes),
             *_device_notes(devices, read_devices),
+            *_bandwidth_notes(devices),
             *_plane_notes(space),
         ),
         source=str(path),
@@ -221,6 +222,17 @@ def _plane_notes(space: XSpace) -> list[str]:
     return notes
 
 
+def _bandwidth_notes(devices: list[tuple[Plane, str]]) -> list[str]:
+    """The sentence on devices whose memory bandwidth is not what their plane states, if there are any."""
+    doubled = [device for plane, device in devices if _has_half_of_its_bandwidth(plane)]
+    if not doubled:
+        return []
+    return [
+        f"The memory bandwidth of {', '.join(doubled)} is twice what the profiler states, which counts two transfers "
+        "per clock where HBM3 makes four."
+    ]
+
+
 def _waits(devices: list[tuple[Plane, str]]) -> dict[int, tuple[str, str]]:
     """The device and the lane on which the GPU planes hold a record of waiting, by its correlation id."""
     places: dict[int, tuple[str, str]] = {}
@@ -236,6 +248,8 @@ def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
     stats = plane.stats
     bandwidth = stats.get("memory_bandwidth")
+    if _has_half_of_its_bandwidth(plane):
+        bandwidth *= 2
     if bandwidth is None and stats.get("peak_hbm_bw_gigabytes_per_second"):
         bandwidth = round(stats["peak_hbm_bw_gigabytes_per_second"] * 10**9)
     flops = stats.get("peak_teraflops_per_second")
@@ -250,6 +264,19 @@ def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
             "peak_flops_per_s": [round(flops * 10**12) if flops else None],
         },
     )
+
+
+def _has_half_of_its_bandwidth(plane: Plane) -> bool:
+    """Whether ROCm's tracer states half of a GPU's memory bandwidth.
+
+    It takes two transfers per clock of the memory (AddStatValue of kDevCapMemoryBandwidth in
+    https://github.com/openxla/xla/blob/main/xla/backends/profiler/gpu/rocm_collector.cc), and HBM3 makes four: MI300X
+    has 8192 bits at 1.3 GHz and 5.3 TB/s, and MI355X at 2 GHz 8 TB/s. A figure past 5 TB/s counts four already.
+    """
+    stats = plane.stats
+    is_hbm3 = (stats.get("compute_cap_major"), stats.get("compute_cap_minor")) in ((9, 4), (9, 5))  # gfx942, gfx950
+    stated = stats.get("memory_bandwidth")
+    return stats.get("device_vendor") == "AMD" and is_hbm3 and stated is not None and stated < 5 * 10**12
 
 
 def _with_rows(launches: list[pd.DataFrame], events: pd.DataFrame) -> list[pd.DataFrame]:
