@@ -2,12 +2,16 @@
 
 import dataclasses
 import inspect
+import re
 import sys
 import typing
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import tracekit
+from tests import traces
 from tests.docs.blocks import ROOT
 from tracekit.timeline.timeline import Source, Timeline
 
@@ -110,3 +114,114 @@ def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatc
 def test_what_asks_something_of_a_trace_takes_it_first_and_in_any_form(name):
     first, *_ = inspect.signature(getattr(tracekit, name)).parameters.values()
     assert (first.name, first.annotation) == ("source", Source)
+
+
+TRACE = "stepped-cpu.xplane.pb.gz"
+# What a function of each name asks of the test beside its source.
+OPTIONS = {"export": {"to": "csv"}, "view": {"port": 0, "browser": False}}
+ANSWERS = {
+    "analyse", "concurrency", "device_pairs", "explain", "export", "figure", "overlap", "partition", "phases", "report",
+    "timeline_of",
+}  # fmt: skip
+FORMS = {
+    "a path as text": lambda: str(traces.path(TRACE)),
+    "a path": lambda: traces.path(TRACE),
+    "what capture returned": lambda: tracekit.Captured(traces.path(TRACE), traces.path(TRACE), 0),
+    "a Trace": lambda: traces.trace(TRACE),
+    "a Timeline": lambda: tracekit.timeline_of(traces.trace(TRACE)),
+    "an events frame": lambda: traces.trace(TRACE).events,
+}
+
+
+@pytest.fixture
+def read_once(monkeypatch):
+    """Paths are read where each one must be the trace's; the tests share what was read."""
+
+    def read(source, run, kinds):
+        assert str(getattr(source, "path", source)) == str(traces.path(TRACE))
+        return traces.trace(TRACE)
+
+    monkeypatch.setattr("tracekit.timeline.timeline.read", read)
+
+
+def test_the_table_names_every_function_that_takes_a_source():
+    takes = {
+        value.__name__
+        for value in PUBLIC
+        if inspect.isfunction(value) and next(iter(inspect.signature(value).parameters), "") == "source"
+    }
+    assert takes == ANSWERS | {"read", "view"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["partition", "timeline_of", "phases", "concurrency", "overlap", "device_pairs"])
+def test_a_function_takes_a_trace_in_every_form_that_a_user_has_in_hand(name, form, read_once):
+    function = getattr(tracekit, name)
+    result, expected = function(FORMS[form]()), function(traces.trace(TRACE))
+    if isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(result, expected)
+    else:
+        assert type(result) is type(expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["analyse", "explain", "export", "figure", "report"])
+def test_what_writes_or_draws_asks_for_its_source_in_one_place(name, form, monkeypatch):
+    """The heavy functions hand their source on as it is, to what the test above tries."""
+
+    def timeline_of(source, *arguments, **options):
+        raise tracekit.TraceError(type(source).__name__)
+
+    function = getattr(tracekit, name)
+    for module in {"tracekit.timeline.timeline", function.__module__}:
+        if hasattr(sys.modules[module], "timeline_of"):
+            monkeypatch.setattr(sys.modules[module], "timeline_of", timeline_of)
+    source = FORMS[form]()
+    with pytest.raises(tracekit.TraceError, match=f"^{type(source).__name__}$"):
+        function(source)
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS | {"load", "read", "view"}))
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (None, "is wanted here, not a value of type NoneType."),
+        (3, "is wanted here, not a value of type int."),
+        (["a", "b"], "is wanted here, not a value of type list. Of several files of one run give their directory."),
+    ],
+    ids=["None", "int", "list"],
+)
+def test_what_is_no_trace_is_refused_in_a_sentence(name, source, sentence):
+    with pytest.raises(TypeError) as caught:
+        getattr(tracekit, name)(source, **OPTIONS.get(name, {}))
+    assert str(caught.value).endswith(sentence)
+
+
+def test_a_report_says_where_its_results_are():
+    report = tracekit.analyse(traces.trace(TRACE))
+    with pytest.raises(TypeError, match=r"A Report holds results: they are in its fields, such as report\.whole\."):
+        tracekit.partition(report)
+
+
+@pytest.mark.parametrize("windows", [[(0, 5), (7, 9)], ((0, 5), (7, 9)), np.array([[0, 5], [7, 9]])])
+def test_windows_may_be_any_pairs_of_integers(windows):
+    table = tracekit.partition(traces.trace(TRACE), windows)
+    assert set(table["window_ps"]) == {7}
+
+
+@pytest.mark.parametrize("windows", ["train", (0.5, 2.0), 7, [(0, 1, 2)]])
+def test_other_windows_are_refused_in_a_sentence(windows):
+    with pytest.raises(TypeError, match=r"are not pairs of integers \(start_ps, end_ps\)\."):
+        tracekit.partition(traces.trace(TRACE), windows)
+
+
+def test_every_public_field_of_a_result_is_documented():
+    """In backticks, in the docstring of its class, from which docs/api.md is made."""
+    results = [value for value in PUBLIC if isinstance(value, type) and dataclasses.is_dataclass(value)]
+    undocumented = {
+        f"{value.__name__}.{field.name}"
+        for value in results
+        for field in dataclasses.fields(value)
+        if not field.name.startswith("_") and not re.search(rf"`{field.name}[`\[]", value.__doc__ or "")
+    }
+    assert undocumented == set()

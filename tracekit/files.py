@@ -15,6 +15,18 @@ _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
 _SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
 
 
+def path_of(source: object, wanted: str = "the path of a trace") -> Path:
+    """`source` as a path; raises TypeError, which says what is `wanted` and what was given, for anything else."""
+    if isinstance(source, str | os.PathLike) and isinstance(path := os.fspath(source), str):
+        return Path(path)
+    remedy = ""
+    if type(source).__name__ == "Report":
+        remedy = " A Report holds results: they are in its fields, such as report.whole.partition."
+    elif isinstance(source, list | tuple | set):
+        remedy = " Of several files of one run give their directory."
+    raise TypeError(f"{wanted} is wanted here, not a value of type {type(source).__name__}.{remedy}")
+
+
 def trace_name(trace_path: Path) -> str:
     """What files about a trace are called: after the log directory, whether that, a run or a file in it was given; else
     after the file or directory itself."""

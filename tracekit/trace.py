@@ -156,17 +156,18 @@ class Trace:
 
     `events`: one row per interval on a device (EVENT_COLUMNS): leaves only, half-open [start_ps, end_ps), int64
     picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `host_work`: when the
-    host's threads were at work by events that are no spans (HOST_WORK_COLUMNS). `launches`: host launch
-    calls (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per
-    operation of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
+    host's threads were at work by events that are no spans (HOST_WORK_COLUMNS). `launches`: host launch calls
+    (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per operation
+    of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
     `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS), and where
     launches and waits compare its clock with its host's, by how much its times were shifted in their middle and by how
-    many ppm it ran faster, which was taken out as well, or why they cannot be compared. `hosts`: one row per file
-    that was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock
-    it is on, what was added to its times at time 0 to fit that clock, by how many ppm it ran faster, which was taken
-    out as well, and what difference is left; how many ranks its job had. `losses`: what a file shows to be missing from
-    it (LOSS_COLUMNS). `notes`: everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler
-    runs found at `source`, the one that was read first. `capture`: what `capture.json` beside the trace says, or None.
+    many ppm it ran faster, which was taken out as well, or why they cannot be compared. `hosts`: one row per file that
+    was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it is
+    on, what was added to its times at time 0 to fit that clock, by how many ppm it ran faster, which was taken out as
+    well, and what difference is left; how many ranks its job had. `losses`: what a file shows to be missing from it
+    (LOSS_COLUMNS). `notes`: everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler
+    runs found at the path `source`, the one that was read first; `format` is that of its files. `capture`: what
+    `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame

@@ -73,7 +73,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Advice:
-    """The findings, the costliest first, and what they are about.
+    """The `findings`, the costliest first, and what they are about.
 
     `backend` is "gpu", "tpu", "cpu" or "" for a mixture; `xla` tells whether XLA compiled the program; `program` which
     framework it is written in, and what it does already.

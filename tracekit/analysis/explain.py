@@ -80,7 +80,8 @@ class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
     `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
-    report of an old schema does not tell the rows of windows.
+    report of an old schema does not tell the rows of windows. `completeness`, `steps`, `collectives`, `idle`,
+    `launches`, `critical_path`, `offenders` and `bandwidth` are the results, each with a class of its own.
     """
 
     devices: int

@@ -56,7 +56,7 @@ class Offenders(
     from `start_ps` on the columns are those of the largest instance there. `by_device` (BY_DEVICE_COLUMNS): one row per
     what and device. `instances` (INSTANCE_COLUMNS): single ones. Kept are the first MOST_GROUPS of the table and
     MOST_INSTANCES of the instances; `groups` and `found` say how many there are. `totals` (TOTAL_COLUMNS): the sums
-    over each device.
+    over each device. `lacking`: why there are none.
     """
 
     table: pd.DataFrame

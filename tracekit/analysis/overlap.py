@@ -23,9 +23,11 @@ from tracekit.vocabulary.kinds import Kind
 class Breakdown:
     """What ran, and what ran at once, in the whole trace or in the windows of one phase.
 
-    `name` is that of the phase, None for the whole trace. `waiting_ratio` is the part of the collectives begun in it
-    that was spent waiting for a peer: the sum of their `wait_ps` over the sum of their durations, None where the trace
-    shows no waits. `lacking`: why nothing is known, and all tables are empty; "" if something is.
+    `partition`, `overlap`, `pairs` and `concurrency` are what the functions `partition`, `overlap`, `device_pairs` and
+    `concurrency` give. `name` is that of the phase, None for the whole trace. `waiting_ratio` is the part of the
+    collectives begun in it that was spent waiting for a peer: the sum of their `wait_ps` over the sum of their
+    durations, None where the trace shows no waits. `lacking`: why nothing is known, and all tables are empty; "" if
+    something is.
     """
 
     name: str | None

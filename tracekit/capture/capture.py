@@ -27,15 +27,19 @@ _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
 @dataclass(frozen=True)
 class Captured:
-    """A finished capture: the logdir for TensorBoard and `tracekit report`, its new run, the script's exit code.
+    """A finished capture, which every function that reads a trace takes for its path.
 
-    `unfinished`: the script was interrupted, and devices still worked when the trace was written.
+    `path` is the logdir for TensorBoard and `tracekit report`, `run` the new run in it, and `exit_code` that of the
+    script. `unfinished`: the script was interrupted, and devices still worked when the trace was written.
     """
 
     path: Path
     run: Path
     exit_code: int
     unfinished: bool = False
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
 
 class NothingCapturedError(CaptureError):

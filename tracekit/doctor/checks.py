@@ -22,7 +22,8 @@ State = Literal["ok", "warning", "missing"]
 
 @dataclass(frozen=True)
 class Check:
-    """One question: its state, the finding in one line, and the command or step that fixes what is not ok.
+    """One question, called `name`: its `state` ("ok", "warning" or "missing"), the `finding` in one line, and in
+    `remedy` the command or step that fixes what is not ok.
 
     `needed`: without it tracekit's main job, to capture and to report, does not work here.
     """

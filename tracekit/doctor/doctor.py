@@ -14,7 +14,7 @@ _STATE_WIDTH, _NAME_WIDTH = 9, 12
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All checks, in the order in which one depends on the other."""
+    """All `checks`, in the order in which one depends on the other."""
 
     checks: "tuple[Check, ...]"
 

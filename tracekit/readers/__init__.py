@@ -11,6 +11,7 @@ from typing import TypeVar
 from tracekit import cores
 from tracekit.columns import constant, frame
 from tracekit.errors import TraceError
+from tracekit.files import path_of
 from tracekit.readers import chrome, device_clocks, find, formats, merge
 from tracekit.readers.chrome import Dialect, Document
 from tracekit.trace import EVENT_COLUMNS, HOST_COLUMNS, Trace
@@ -30,9 +31,10 @@ def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os
     (vocabulary.rules); a mistake in it is raised before anything is read. Raises TraceError if nothing is there, if it
     is broken, or if there is no run of that name.
     """
+    path = path_of(source)
     own = rules.read(Path(kinds)) if kinds else ()
     try:
-        origin = find.find(Path(source), run)
+        origin = find.find(path, run)
     except OSError as error:  # a directory that may not be looked into
         raise TraceError(f"{error.filename or source} cannot be read: {error.strerror}.") from None
     notes: list[str] = []
@@ -43,12 +45,12 @@ def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os
         (reader,) = (each.reader for each in formats.FORMATS if each.file_type is origin.file_type)
         assert not isinstance(reader, Dialect)
         traces = _each(reader, origin.files)
-    trace = merge.merge([device_clocks.fit(each) for each in traces], ranks if Path(source).is_dir() else None)
+    trace = merge.merge([device_clocks.fit(each) for each in traces], ranks if path.is_dir() else None)
     unused = rules.unused(trace.events, own)
     return replace(
         trace,
         events=rules.apply(trace.events, own) if own else trace.events,
-        source=str(source),
+        source=os.fspath(source),
         runs=origin.runs,
         notes=(*origin.notes, *notes, *trace.notes, *unused),
         capture=_capture(origin.directory),

@@ -19,7 +19,7 @@ from tracekit.analysis.program import Program
 from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
-from tracekit.files import SUMMARY
+from tracekit.files import SUMMARY, path_of
 from tracekit.readers import formats
 from tracekit.report.build import analyse
 from tracekit.report.model import Origin, Report
@@ -36,7 +36,7 @@ def load(directory: str | os.PathLike[str]) -> Report:
     What a summary.json of schema 1 or of an earlier version lacks is empty, and `lacking` or a note says why. Raises
     TracekitError where there is none, or where it is damaged or of a schema that this version does not know.
     """
-    document, file = read(directory), Path(directory) / SUMMARY
+    document, file = read(path_of(directory, "the directory of a saved report")), Path(directory) / SUMMARY
     if document.get("schema") == 1:
         return _of_schema_1(document, file)
     report, absent = restore(_empty(), document, directory)

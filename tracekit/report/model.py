@@ -35,8 +35,11 @@ _NOT_ALIGNED = "the hosts' clocks are not aligned"
 
 @dataclass(frozen=True)
 class Origin:
-    """What was read: `clocks` is `Trace.hosts` without its source, `events` (device, kind, events) counts rows,
-    `models` names those of the devices."""
+    """What was read: the path `source`, its `format`, the names of the `hosts` and of the `runs` found there.
+
+    `clocks` is `Trace.hosts` without its source, `events` (device, kind, events) counts rows, `models` names those of
+    the devices.
+    """
 
     source: str
     format: str
@@ -51,14 +54,16 @@ class Origin:
 class Report:
     """Everything a report says, as plain data.
 
-    `windows` are the windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows.
-    `clock_of` names the clock of each known device with rows. `extent` is the part of the trace that the timeline
-    shows, [start, end) in ps: from the first phase to the last end of one, None (all of it) where there are no phases
-    or several clocks. `phases` are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first
-    sentence is then the headline; None where there are phases, which have `verdicts` of their own, and device work.
-    `known_by` and `guessed` say how the kind of the work is known (analysis.classification). The `explanation` and the
-    `advice` are those of the `compared` phases, or of the whole trace without any. `cores` are the usable ones, where
-    more CPU devices share them.
+    `trace` says what was read, and `notes` what was dropped, repaired or guessed. `whole` is the Breakdown of all of
+    the trace, `inside` those of its phases by name, and `headline` the sentence over everything. `windows` are the
+    windows of the whole trace by clock, each of shape (1, 2) in ps; none without device rows. `clock_of` names the
+    clock of each known device with rows. `extent` is the part of the trace that the timeline shows, [start, end) in ps:
+    from the first phase to the last end of one, None (all of it) where there are no phases or several clocks. `phases`
+    are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first sentence is then the headline;
+    None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed` say how
+    the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
+    `compared` phases, or of the whole trace without any. `cores` are the usable ones, where more CPU devices share
+    them.
     """
 
     trace: Origin

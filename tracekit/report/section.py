@@ -45,7 +45,7 @@ WORDS = frozenset({Unit.TEXT, Unit.NAME, Unit.DEVICE})
 
 @dataclass(frozen=True)
 class Instant:
-    """Where a row lies in the timeline: [start_ps, end_ps) since the trace began, on a device, or only on a clock."""
+    """Where a row lies in the timeline: from `start_ps` to `end_ps` of the trace, on a `device`, or only a `clock`."""
 
     start_ps: int
     end_ps: int
@@ -55,14 +55,14 @@ class Instant:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """A value that the true one is not less than."""
+    """A `value` that the true one is not less than."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A value that is not known, and why; the reason is empty where there is none to tell."""
+    """A value that is not known, and why; the `reason` is empty where there is none to tell."""
 
     reason: str = ""
 
@@ -72,7 +72,7 @@ Cell = str | int | float | Instant | AtLeast | Missing
 
 @dataclass(frozen=True)
 class Column:
-    """The head and the unit of a column; one that is not `brief` is left out where there is little room."""
+    """The `head` and the `unit` of a column; one that is not `brief` is left out where there is little room."""
 
     head: str
     unit: Unit
@@ -81,7 +81,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `key` names it within the report.
+    """A table: its `title`, `columns` and `rows`, each with a cell for every column; `key` names it within the report.
 
     `brief` are the places of the rows that a face with little room shows; where there are none, it leaves the table
     out. `about` is a sentence on how to read it, `extract` one on which rows are `brief` where that is not plain.
@@ -98,7 +98,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What a rule of the advice found: what is so, and the next thing to try.
+    """What a `rule` of the advice found: what is so in the `sentence`, and in `action` the next thing to try.
 
     `cost_ps` is the time it stands for, summed over the devices, and `share` that of the sum of their windows, both
     None where it stands for no time; `where` is the device or the phase that it is about, None for all of them.
@@ -114,7 +114,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Section:
-    """One question as a report answers it.
+    """One question as a report answers it, under a `title`.
 
     `key` names it in summary.json, whose value is `data`, plain data in integers of picoseconds and ratios in 0..1.
     `sentences` and `findings` stand before the `tables`. `result` is the answer in one line: by default the first

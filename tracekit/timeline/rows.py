@@ -26,9 +26,10 @@ T = TypeVar("T")
 class Rows:
     """n rows by device, then start, then end, then place in the frame; columns have shape (n,), times are in ps.
 
+    Each is on a `device` (its place in `devices`) from `start` to `end`, and of a `kind` (its place among Kind).
     `devices` are the names of the d devices that have rows, in natural order; `hosts`, `clocks` and `placed` say of
     each (d,) its host, its clock ("" where the trace has one) and whether it is a device at all and not `cpu:?`. The
-    rows of device k are `first[k]:first[k + 1]`. `at` is the place of each row in `events`.
+    rows of device k are `first[k]` to `first[k + 1]`. `at` is the place of each row in `events`.
     """
 
     events: pd.DataFrame

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
+from tracekit.files import path_of
 from tracekit.intervals import Intervals
 from tracekit.readers import read
 from tracekit.timeline.instances import CollectiveInstances, match
@@ -222,13 +223,17 @@ def timeline_of(
     """The Timeline of a trace, of an events frame (EVENT_COLUMNS) or of the trace at a path; a Timeline passes through.
 
     With `windows`, only what lies inside them counts (`Timeline.inside`). Of a path, `run` and `kinds` are read as
-    `tracekit.read` does. Raises TraceError where a path holds no trace, or a frame does not keep the contract.
+    `tracekit.read` does. Raises TraceError where a path holds no trace, or a frame does not keep the contract, and
+    TypeError for anything else.
     """
     if isinstance(source, pd.DataFrame):
         # Without the frame of operations, no row can name one.
         source = Trace(source.assign(op=pd.array([pd.NA] * len(source), "Int64")) if "op" in source else source)
-    if not isinstance(source, Timeline):
-        source = Timeline(source if isinstance(source, Trace) else read(source, run, kinds))
+    if not isinstance(source, Timeline | Trace):
+        path_of(source, "a trace (its path, a Trace, its events frame or a Timeline)")
+        source = read(source, run, kinds)
+    if isinstance(source, Trace):
+        source = Timeline(source)
     return source if windows is None else source.inside(windows)
 
 
@@ -236,13 +241,24 @@ def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
     """The windows as a table: clock, name, start_ps, end_ps."""
     if isinstance(windows, pd.DataFrame):
         return windows[["clock", "name", "start_ps", "end_ps"]].reset_index(drop=True)
-    if isinstance(windows, tuple):
-        windows = np.array([windows], np.int64)
     if not isinstance(windows, Mapping):
         windows = dict.fromkeys(clocks, windows)
-    rows_of_table = [(clock, "window", int(a), int(b)) for clock, window_set in windows.items() for a, b in window_set]
+    sets = {clock: _interval_set(window_set) for clock, window_set in windows.items()}
+    rows_of_table = [(clock, "window", a, b) for clock, window_set in sets.items() for a, b in window_set.tolist()]
     table = pd.DataFrame(rows_of_table, columns=["clock", "name", "start_ps", "end_ps"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"})
+
+
+def _interval_set(windows: object) -> Intervals:
+    """One window or several as an interval set; raises TypeError for what is none."""
+    pairs = np.asarray(windows)
+    pairs = pairs.reshape(-1, 2) if pairs.ndim == 1 and len(pairs) in (0, 2) else pairs
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and pairs.dtype.kind not in "iu"):
+        raise TypeError(
+            f"windows {windows!r} are not pairs of integers (start_ps, end_ps). Those of a phase are in "
+            "tracekit.phases(trace).windows."
+        )
+    return pairs.astype(np.int64)
 
 
 def _by_clock(windows: pd.DataFrame) -> dict[str, Intervals]:

@@ -33,9 +33,11 @@ CELLS = (
 
 @dataclass(frozen=True)
 class DeviceUnions:
-    """What one device did, as merged interval sets in picoseconds; `memory` = memcpy and memset.
+    """What one device did, as merged interval sets in picoseconds: `compute`, `collective`, and `memory`, which is
+    memcpy and memset.
 
-    `clock` names the clock that its times are on, "" where the trace has only one.
+    `directions` are its copies alone, by direction. `host` is the host of the device, and `clock` names the clock that
+    its times are on, "" where the trace has only one.
     """
 
     host: str

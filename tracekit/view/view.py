@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tracekit.errors import ViewError
-from tracekit.files import is_saved_report
+from tracekit.files import is_saved_report, path_of
 
 
 def view(
-    source: str | Path,
+    source: str | os.PathLike[str],
     *,
     port: int = 6006,
     run: str | None = None,
@@ -33,7 +33,7 @@ def view(
     from tracekit.view import perfetto_ui as ui
     from tracekit.view import tensorboard
 
-    trace_dir = Path(source)
+    trace_dir = path_of(source)
     if is_saved_report(trace_dir):
         raise ViewError(
             f"{trace_dir} is a saved report, and view serves traces. Open {trace_dir / 'report.html'} in a browser, or "
