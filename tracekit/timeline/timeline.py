@@ -241,9 +241,8 @@ def _table(windows: Windows, clocks: Mapping[str, Intervals]) -> pd.DataFrame:
     """The windows as a table: clock, name, start_ps, end_ps."""
     if isinstance(windows, pd.DataFrame):
         return windows[["clock", "name", "start_ps", "end_ps"]].reset_index(drop=True)
-    if not isinstance(windows, Mapping):
-        windows = dict.fromkeys(clocks, windows)
-    sets = {clock: _interval_set(window_set) for clock, window_set in windows.items()}
+    by_clock: Mapping[str, Any] = windows if isinstance(windows, Mapping) else dict.fromkeys(clocks, windows)
+    sets = {clock: _interval_set(window_set) for clock, window_set in by_clock.items()}
     rows_of_table = [(clock, "window", a, b) for clock, window_set in sets.items() for a, b in window_set.tolist()]
     table = pd.DataFrame(rows_of_table, columns=["clock", "name", "start_ps", "end_ps"])
     return table.astype({"start_ps": "int64", "end_ps": "int64"})

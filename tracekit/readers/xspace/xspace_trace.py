@@ -248,7 +248,7 @@ def _facts(host: str, plane: Plane, device: str) -> pd.DataFrame:
     """One row of DEVICE_COLUMNS with what the plane's stats say the device is and can do."""
     stats = plane.stats
     bandwidth = stats.get("memory_bandwidth")
-    if _has_half_of_its_bandwidth(plane):
+    if bandwidth is not None and _has_half_of_its_bandwidth(plane):
         bandwidth *= 2
     if bandwidth is None and stats.get("peak_hbm_bw_gigabytes_per_second"):
         bandwidth = round(stats["peak_hbm_bw_gigabytes_per_second"] * 10**9)
