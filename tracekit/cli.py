@@ -254,7 +254,13 @@ def figure(
     formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or a comma-separated list.")] = "png",
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>/figures].")] = None,
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
-    width: Annotated[float, typer.Option(help="Width in inches, 5 to 48; text keeps its size.")] = 12,
+    width: Annotated[float, typer.Option(help="Width in inches, 3.3 (a column of a paper) to 48.")] = 12,
+    font_size: Annotated[
+        float | None, typer.Option(help="Size of small text in points [default: 8.5, below 5 inches 7].")
+    ] = None,
+    dpi: Annotated[float, typer.Option(help="Dots per inch of a PNG.")] = 300,
+    title: Annotated[str | None, typer.Option(help="The title [default: what the figure shows].")] = None,
+    no_title: Annotated[bool, typer.Option("--no-title", help="Leave out titles: a paper has a caption.")] = False,
     run: _Run = None,
     kinds: _Kinds = None,
 ) -> None:
@@ -273,8 +279,11 @@ def figure(
         end=end,
         formats=formats,
         out=out,
+        title="" if no_title else title,
         theme=theme,
         width=width,
+        font_size=font_size,
+        dpi=dpi,
         run=run,
         kinds=kinds,
     )

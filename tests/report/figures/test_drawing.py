@@ -202,7 +202,7 @@ def test_a_legend_stands_in_one_row_with_its_second_part_at_the_right_edge():
     assert len({y for _, y, _ in legend.entries}) == 1
     assert [entry for *_, entry in legend.entries] == [*ENTRIES, *BUSY]
     last = legend.entries[-1]
-    assert last[0] + drawing._entry_px(last[2]) == 1800 - drawing.MARGIN
+    assert last[0] + drawing._entry_px(last[2]) == room(1800)
 
 
 def test_a_legend_without_room_takes_more_rows_and_no_entries_meet():
@@ -211,17 +211,31 @@ def test_a_legend_without_room_takes_more_rows_and_no_entries_meet():
     for _, row in itertools.groupby(legend.entries, key=lambda entry: entry[1]):
         ends = [(x, x + drawing._entry_px(entry)) for x, _, entry in row]
         assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
-        assert ends[-1][1] <= 750 - drawing.MARGIN
+        assert ends[-1][1] <= room(750)
 
 
 def test_no_entries_take_no_room():
     assert drawing.legend([], [], room(900)) == drawing.Legend([], 0)
 
 
-@pytest.mark.parametrize("inches", [4.9, 48.5, float("nan")])
+@pytest.mark.parametrize("inches", [3.2, 48.5, float("nan")])
 def test_a_width_that_fits_no_page_is_told(inches):
-    with pytest.raises(TracekitError, match="give a width from 5 to 48"):
-        drawing.pixels(inches)
+    with pytest.raises(TracekitError, match=r"give a width from 3\.3 to 48"):
+        drawing.paper(inches, None)
+
+
+@pytest.mark.parametrize(
+    ("inches", "size", "most"), [(12, 3, 16), (12, 17, 16), (3.3, 9, 8.7), (3.3, float("nan"), 8.7)]
+)
+def test_a_font_size_that_fits_no_page_is_told(inches, size, most):
+    with pytest.raises(TracekitError, match=f"give a font size from 4 to {most}\\.$"):
+        drawing.paper(inches, size)
+
+
+@pytest.mark.parametrize("dpi", [49, 1201, float("nan")])
+def test_dots_that_no_png_has_are_told(dpi):
+    with pytest.raises(TracekitError, match="dots per inch: give 50 to 1200"):
+        drawing.dots(dpi)
 
 
 def test_an_unknown_theme_is_told():

@@ -72,7 +72,7 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
         ({"what": ","}, "--what names nothing: say gantt, partition, concurrency or overlap, or several with commas."),
         ({"formats": "jpg"}, "--format 'jpg' is not known: say png, svg or pdf, or several with commas."),
         ({"theme": "blue"}, "There is no theme 'blue': say light or dark."),
-        ({"width": 2}, "A figure cannot be 2 inches wide: give a width from 5 to 48."),
+        ({"width": 2}, "A figure cannot be 2 inches wide: give a width from 3.3 to 48."),
         ({"start": "5"}, "--from '5' could be of any unit: say 5s, 5ms, 5us, 5ns or 5ps."),
         (
             {"phase": "con", "end": "5ps"},
@@ -109,8 +109,8 @@ GIVEN = trace(
 
 @pytest.mark.parametrize("what", FIGURES)
 def test_a_stretch_is_said_in_words_or_numbers(what):
-    assert "traces/test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
-    assert "traces/test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
+    assert "test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
+    assert "test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
     assert select(GIVEN).subtitle in words(figure(timeline_of(GIVEN), what))
 
 

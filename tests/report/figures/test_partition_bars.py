@@ -62,17 +62,17 @@ def test_the_words_are_the_exact_shares():
         words(figure)[0] == "2 devices: 20.5 % compute, 10.0 % exposed collectives, 5.5 % exposed copies, 64.0 % idle"
     )
     assert words(figure)[2:9] == [name for name in CELL_WORDS.values() if name != "copy behind compute"]
-    table = words(figure)[9:23]
+    table = words(figure)[9:24]
     assert table == [
-        *("compute only", "hidden", "exposed", "idle"),
+        *("compute only", "hidden", "exposed", "idle", "device"),
         *("gpu:0", "30.0 %", "10.0 %", "30.0 %", "30.0 %"),
         *("gpu:1", "1.0 %", "0 %", "1.0 %", "98.0 %"),
     ]
-    assert words(figure)[23] == (
+    assert words(figure)[24] == (
         "Each bar is the whole window; its segments are exact and add up to it. Kinds that ran concurrently share the "
         "height of their segment. Copies include memsets."
     )
-    assert words(figure)[24:] == ["30.0 %", "15.0 %", "10.0 %", "30.0 %", "98.0 %"]
+    assert words(figure)[25:] == ["30.0 %", "15.0 %", "10.0 %", "30.0 %", "98.0 %"]
     assert figure.axes[0].get_xlabel() == "share of the window of 100 ps (%)"
 
 

@@ -48,7 +48,7 @@ def test_the_whole_is_from_first_start_to_last_end_and_counts_from_the_first_dev
         0,
         "time since the first device work",
         "",
-        "traces/test",
+        "test",
     )
 
 
@@ -56,7 +56,7 @@ def test_with_phases_the_whole_is_from_the_first_phase_to_the_end_of_its_last_wo
     selection = select(trace(ROWS, PHASES))
     assert windows(selection) == {"": [[5, 110]]}
     assert (selection.start_ps, selection.axis) == (0, "time since the start of the first phase")
-    assert selection.subtitle == "traces/test, from the first phase to the last"
+    assert selection.subtitle == "test, from the first phase to the last"
 
 
 def test_a_phase_is_all_its_rounds_with_the_work_begun_inside():

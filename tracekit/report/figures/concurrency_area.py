@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import units
 from tracekit.report.figures import drawing
-from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Page, Sheet
+from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Page, Sheet
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
 
@@ -20,13 +20,15 @@ Bin = tuple[int, int]
 Depth = tuple[NDArray[np.int64], NDArray[np.int64]]
 _PLOT_PX, _MOST_PX, _ROW_PX = 300, 620, 34
 _BETWEEN_PX, _LABEL_GAP, _LABEL_PX = 36, 20, 22
+# A histogram of so many px has room for times beside shares.
+_WIDE_PX = 270
 
 
 def title(selection: Selection) -> str:
     """How many devices were busy on average, and for how long all of them."""
     times = selection.breakdown.concurrency["time_ps"].tolist()
     window, devices = sum(times), len(times) - 1
-    if devices < 1 or not window:
+    if devices < 1 or not window or selection.partial:
         return "Devices busy over time"
     if devices == 1:
         return f"The only device was busy {units.percent(times[1], window)} of the time"
@@ -49,9 +51,9 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     ((_, windows),) = selection.unions.windows.items()
     depth = iv.depth(*(laid_out(device.busy, windows) for device in selection.unions.devices.values()))
     bins = bins_of(devices) or [(1, 1)]
-    x = MARGIN + ceil(drawing.measure(str(devices), SMALL)) + 2 * GAP
-    beside = max(on.width // 4, 270)
-    width = on.width - MARGIN - x - _BETWEEN_PX - beside
+    x = on.margin + LINE_PX + ceil(drawing.measure(str(devices), SMALL)) + 2 * GAP
+    beside = max(on.width // 4, 270 if on.is_wide else 150)
+    width = on.width - on.margin - x - _BETWEEN_PX - beside
     plot_px = min(max(_PLOT_PX, _ROW_PX * (devices + 1)), _MOST_PX)
 
     phases = bands(selection, width)
@@ -71,6 +73,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     over_time = page.axes((x, top, width, plot_px), (0, length), (-0.5, devices + 0.5))
     draw_axis(page, over_time, selection)
     _levels(page, over_time, devices, plot_px)
+    page.name_levels(over_time, "devices busy")
     parts = _averages(depth, edges, bins) if averaged else _steps(depth, bins)
     drawing.fill_all(
         over_time,
@@ -155,16 +158,18 @@ def _levels(page: Page, axes: Axes, devices: int, plot_px: int) -> None:
     levels = list(range(0, devices + 1, step))
     axes.set_yticks(levels, list(map(str, levels)))
     axes.tick_params(
-        axis="y", length=0, labelsize=SMALL, labelfontfamily=drawing.FONT, labelcolor=page.colours["ink"], pad=GAP / 2
-    )
-    axes.hlines(levels, *axes.get_xlim(), colors=page.colours["line"], linewidth=0.4, alpha=0.6, zorder=2)
+        axis="y", length=0, labelsize=SMALL * page.scale, labelfontfamily=drawing.FONT,
+        labelcolor=page.colours["ink"], pad=GAP / 2 * page.scale,
+    )  # fmt: skip
+    axes.hlines(levels, *axes.get_xlim(), colors=page.colours["line"], linewidth=0.4 * page.scale, alpha=0.6, zorder=2)
 
 
 def _histogram(page: Page, axes: Axes, times: Sequence[int], colours: Sequence[str], size_px: tuple[int, int]) -> None:
     """A bar for each number of busy devices at its height on the other axes, as long as its share of the window."""
     width_px, height_px = size_px
     window, longest = sum(times), max(times)
-    texts = [f"{units.percent(time, window)}, {units.time(time)}" if time else "0 %" for time in times]
+    is_wide = width_px >= _WIDE_PX
+    texts = [f"{units.percent(time, window)}{f', {units.time(time)}' if time and is_wide else ''}" for time in times]
     # The longest bar leaves room for its label.
     share = max(1 - (max(drawing.measure(text, SMALL) for text in texts) + _LABEL_GAP) / width_px, 0.2)
     axes.set_xlim(0, longest / share)
@@ -176,7 +181,7 @@ def _histogram(page: Page, axes: Axes, times: Sequence[int], colours: Sequence[s
     for number in _labelled(times, pitch):
         x = times[number] + longest / share * (_LABEL_GAP / 2 / width_px)
         page.text(x, number, texts[number], SMALL, on=axes)
-    page.rule(axes, [], "time with exactly N devices busy")
+    page.rule(axes, [], "time with exactly N devices busy" if is_wide else "share of time")
 
 
 def _labelled(times: Sequence[int], pitch: float) -> list[int]:

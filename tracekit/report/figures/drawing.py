@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from matplotlib import font_manager, rc_context
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch, Rectangle
@@ -59,9 +60,16 @@ _FONT = f"'{FONT}'".encode()
 # About so many characters a lane has at most.
 _MOST_LABEL = 24
 # In pixels: lanes have sharp edges, and a column of coverage is one pixel wide.
-MARGIN, LEGEND_PX, AXIS_PX, GAP = 30, 48, 84, 14
-WIDE, NARROW, WIDEST = 1800, 750, 7200
+MARGIN, LEGEND_PX, AXIS_PX, GAP, LINE_PX = 30, 48, 84, 14, 26
+WIDE, WIDEST = 1800, 7200
+# A column of a paper; what stands on a page must fit so many px at the least.
+NARROWEST_INCHES, _LEAST_PX = 3.3, 480
+# Below so many px titles are smaller, and margins too: a paper has its own.
+_COLUMN_PX, _COLUMN_MARGIN = 1000, 20
 TITLE, SUBTITLE, SMALL, TINY = 13.0, 9.5, 8.5, 5.0
+# Font sizes of small text that may be asked for, and what it is in a column of a paper.
+_SIZES, _COLUMN_SIZE, _COLUMN_INCHES = (4.0, 16.0), 7.0, 5.0
+_DOTS = (50, 1200)
 _NOTE = SMALL - 1
 _HEAD_PX, _SUB_PX, _NOTE_PX = 38, 28, 24
 _SWATCH, _SWATCH_GAP, _ENTRY_GAP, _ENTRY_PX = (21, 18), 11, 32, 30
@@ -70,7 +78,12 @@ _THREAD = re.compile(r"(?:tf_)?(?P<base>.+?)/(?P<number>-?\d{6,})")
 
 
 class Drawing(Figure):
-    """A matplotlib Figure that shows itself in a notebook, without pyplot, and writes itself in the house style."""
+    """A matplotlib Figure that shows itself in a notebook, without pyplot, and writes itself in the house style.
+
+    `png_dpi` are the dots per inch of a PNG; without, a PNG has at least WIDE of them.
+    """
+
+    png_dpi: float | None = None
 
     def save(self, path: str | Path) -> None:
         """Write the figure as the suffix of `path` says: .png, .svg or .pdf; whole or not at all."""
@@ -79,17 +92,19 @@ class Drawing(Figure):
         if kind not in FORMATS:
             suffixes = either([f".{suffix}" for suffix in FORMATS])
             raise TracekitError(f"A figure cannot be written as {path.name}: name a file that ends in {suffixes}.")
-        data = self.encoded(kind)
+        data = self.encoded(kind, self.png_dpi)
         replaced(path, lambda draft: draft.write_bytes(data))
 
-    def encoded(self, kind: str) -> bytes:
-        """The bytes of the figure as "png", "svg" or "pdf"."""
+    def encoded(self, kind: str, dpi: float | None = None) -> bytes:
+        """The bytes of the figure as "png", "svg" or "pdf"; a PNG with `dpi` dots per inch."""
         file = BytesIO()
-        width = round(self.get_size_inches()[0] * DPI)
-        # A PNG of a narrow page is as fine as that of a wide one.
-        finer = max(WIDE // width, 1) if kind == "png" else 1
+        if kind != "png":
+            dpi = DPI
+        elif dpi is None:
+            # A PNG of a narrow page is as fine as that of a wide one.
+            dpi = DPI * max(WIDE // round(self.get_size_inches()[0] * DPI), 1)
         with rc_context(STYLE):
-            self.savefig(file, format=kind, dpi=self.dpi * finer, metadata=_METADATA[kind])
+            self.savefig(file, format=kind, dpi=dpi, metadata=_METADATA[kind])
         return _smaller(file.getvalue()) if kind == "svg" else file.getvalue()
 
     def _repr_png_(self) -> bytes:
@@ -116,45 +131,68 @@ def _style(text: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a figure is drawn on: its titles, its colours, and its width in px."""
+    """What a figure is drawn on: its titles, "" for none, its colours, and its width in px.
+
+    All px and font sizes are those of a page whose small text is SMALL; the finished page is `scale` times as large.
+    """
 
     title: str
     subtitle: str
     colours: Mapping[str, str]
     width: int
+    scale: float = 1.0
+
+    @property
+    def margin(self) -> int:
+        """The px at the left and at the right."""
+        return MARGIN if self.is_wide else _COLUMN_MARGIN
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is more room than in a column of a paper."""
+        return self.width >= _COLUMN_PX
+
+    @property
+    def name_px(self) -> float:
+        """The px that the name of a device may take."""
+        return self.width / (5 if self.is_wide else 4)
 
     @property
     def room(self) -> int:
         """The px between the margins."""
-        return self.width - 2 * MARGIN
+        return self.width - 2 * self.margin
 
     def page(
         self, body_px: int, entries: Sequence["Entry"] = (), at_right: Sequence["Entry"] = (), notes: Sequence[str] = ()
     ) -> "Page":
         """The page with its titles and a legend of entries, `body_px` of room below them, and notes at its foot."""
-        most_lines = 3 if self.width > WIDE // 2 else 5
-        heads = wrap(self.title, self.room, partial(measure, size=TITLE, bold=True), most_lines)
+        title = TITLE if self.is_wide else SUBTITLE + 1
+        most_lines = 3 if self.width >= WIDE else 6
+        head_px = round(_HEAD_PX * title / TITLE)
+        heads = wrap(self.title, self.room, partial(measure, size=title, bold=True), most_lines) if self.title else []
         subs = wrap(self.subtitle, self.room, partial(measure, size=SUBTITLE), 2) if self.subtitle else []
-        lines = [line for note in notes for line in wrap(note, self.room, partial(measure, size=_NOTE), 3)]
+        lines = [line for note in notes for line in wrap(note, self.room, partial(measure, size=_NOTE), 9)]
         key = legend(entries, at_right, self.room)
-        key_top = MARGIN + _HEAD_PX * len(heads) + _SUB_PX * len(subs) + GAP
+        key_top = self.margin + head_px * len(heads) + _SUB_PX * len(subs) + (GAP if heads or subs else 0)
         top = key_top + key.height
         width, height = _whole_px(self.width), _whole_px(top + body_px + _NOTE_PX * len(lines))
-        drawing = Drawing(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor=self.colours["paper"])
+        size = (width / DPI * self.scale, height / DPI * self.scale)
+        drawing = Drawing(figsize=size, dpi=DPI, facecolor=self.colours["paper"])
         FigureCanvasAgg(drawing)
-        page, y = Page(drawing, width, height, top, self.colours, top + body_px, lines), float(MARGIN + 8)
+        page = Page(drawing, width, height, top, self.colours, top + body_px, lines, self.scale, self.margin)
+        y = self.margin + head_px / 2 - 5
         for text in heads:
-            page.text(MARGIN, y, text, TITLE, weight="bold")
-            y += _HEAD_PX
+            page.text(self.margin, y, text, title, weight="bold")
+            y += head_px
         for text in subs:
-            page.text(MARGIN, y, text, SUBTITLE, color=self.colours["grey"])
+            page.text(self.margin, y, text, SUBTITLE, color=self.colours["grey"])
             y += _SUB_PX
         key.draw(page, key_top)
         return page
 
     def blank(self, sentence: str) -> Drawing:
         """A page that says in one sentence why there is nothing to draw."""
-        lines = wrap(sentence, self.room - 2 * MARGIN, partial(measure, size=SUBTITLE), 4)
+        lines = wrap(sentence, self.room - 2 * MARGIN, partial(measure, size=SUBTITLE), 9)
         page = self.page(212 + _SUB_PX * len(lines))
         for number, text in enumerate(lines):
             y = page.top + 120 + _SUB_PX * number
@@ -183,11 +221,14 @@ class Page:
     colours: Mapping[str, str]
     foot: int
     notes: Sequence[str]
+    scale: float
+    margin: int
 
     def text(self, x: float, y: float, text: str, size: float, on: Axes | None = None, **options: Any) -> None:
         """Write one line, its middle at `y`: in px, or in the coordinates of the axes that it stands `on`."""
         # No mathtext: a name may hold "$".
         style: dict[str, Any] = {"va": "center", "color": self.colours["ink"], "parse_math": False, **options}
+        size *= self.scale
         if on is None:
             self.drawing.text(x / self.width, 1 - y / self.height, text, fontsize=size, fontfamily=FONT, **style)
         else:
@@ -206,28 +247,61 @@ class Page:
 
     def rule(self, axes: Axes, ticks: Sequence[tuple[float, str]], label: str) -> None:
         """Draw the line below `axes`, its ticks (position, label) and what they are."""
-        axes.spines["bottom"].set(visible=True, color=self.colours["grey"], linewidth=0.8)
+        axes.spines["bottom"].set(visible=True, color=self.colours["grey"], linewidth=0.8 * self.scale)
         axes.set_xticks([position for position, _ in ticks], [tick for _, tick in ticks])
         axes.tick_params(
-            axis="x", labelsize=SMALL, labelfontfamily=FONT, color=self.colours["grey"],
-            labelcolor=self.colours["ink"],
+            axis="x", labelsize=SMALL * self.scale, labelfontfamily=FONT, color=self.colours["grey"],
+            labelcolor=self.colours["ink"], length=3.5 * self.scale, width=0.8 * self.scale, pad=3.5 * self.scale,
         )  # fmt: skip
-        axes.set_xlabel(label, fontsize=SMALL, color=self.colours["grey"], family=FONT, parse_math=False)
+        # In the middle of the axis, unless it would leave the page.
+        box, half = axes.get_position(), measure(label, SMALL) / 2
+        middle = min(max((box.x0 + box.x1) / 2 * self.width, GAP + half), self.width - GAP - half)
+        self._name(axes.xaxis, label, middle, (1 - box.y0) * self.height + AXIS_PX * 0.66)
+
+    def name_levels(self, axes: Axes, label: str) -> None:
+        """Say at the left margin what the y of `axes` is."""
+        box = axes.get_position()
+        self._name(axes.yaxis, label, self.margin + LINE_PX / 2, (1 - (box.y0 + box.y1) / 2) * self.height)
+
+    def _name(self, axis: Axis, label: str, x: float, y: float) -> None:
+        """Label `axis` around a point, in px."""
+        style: dict[str, Any] = {"fontsize": SMALL * self.scale, "color": self.colours["grey"], "family": FONT}
+        axis.set_label_text(label, parse_math=False, ha="center", va="center", **style)
+        axis.set_label_coords(x / self.width, 1 - y / self.height, transform=self.drawing.transFigure)
 
     def finish(self) -> Drawing:
         """The drawing, with its notes: they come last also where a file is read aloud."""
         for number, line in enumerate(self.notes):
-            self.text(MARGIN, self.foot + _NOTE_PX * number, line, _NOTE, color=self.colours["grey"])
+            self.text(self.margin, self.foot + _NOTE_PX * number, line, _NOTE, color=self.colours["grey"])
         return self.drawing
 
 
-def pixels(inches: float) -> int:
-    """A width in inches as whole pixels; raises TracekitError where no figure fits."""
-    if not NARROW / DPI <= inches <= WIDEST / DPI:
+def paper(inches: float, font_size: float | None) -> tuple[int, float]:
+    """The px and the scale of a page so many inches wide, whose small text has `font_size`, by default what fits.
+
+    Raises TracekitError where no figure fits.
+    """
+    if not NARROWEST_INCHES <= inches <= WIDEST / DPI:
         raise TracekitError(
-            f"A figure cannot be {inches:g} inches wide: give a width from {NARROW // DPI} to {WIDEST // DPI}."
+            f"A figure cannot be {inches:g} inches wide: give a width from {NARROWEST_INCHES:g} to {WIDEST // DPI}."
         )
-    return round(inches * DPI)
+    size = font_size if font_size is not None else SMALL if inches >= _COLUMN_INCHES else _COLUMN_SIZE
+    low, high = _SIZES
+    most = min(high, inches * DPI / _LEAST_PX * SMALL)
+    if not low <= size <= most:
+        raise TracekitError(
+            f"Text of a figure {inches:g} inches wide cannot be {size:g} points: give a font size from {low:g} to "
+            f"{int(most * 10) / 10:g}."
+        )
+    return round(inches * DPI * SMALL / size), size / SMALL
+
+
+def dots(dpi: float) -> float:
+    """`dpi`; raises TracekitError where no PNG has so many dots per inch."""
+    low, high = _DOTS
+    if not low <= dpi <= high:
+        raise TracekitError(f"A PNG cannot have {dpi:g} dots per inch: give {low} to {high}.")
+    return dpi
 
 
 def colours_of(theme: str) -> Mapping[str, str]:
@@ -313,7 +387,7 @@ Entry = tuple[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Legend:
-    """Where entries stand (x, y in px below the titles, entry), and the height that they take in px."""
+    """Where entries stand (x, y in px from margin and titles, entry), and the height that they take in px."""
 
     entries: Sequence[tuple[float, float, Entry]]
     height: int
@@ -325,13 +399,13 @@ class Legend:
             for number, colour in enumerate(colours):
                 foot = top + y + height / 2 - height * number / len(colours)
                 box = Rectangle(
-                    (x / page.width, 1 - foot / page.height),
+                    ((page.margin + x) / page.width, 1 - foot / page.height),
                     width / page.width,
                     height / len(colours) / page.height,
                     transform=page.drawing.transFigure,
                 )
                 page.drawing.add_artist(filled(box, colour))
-            page.text(x + width + _SWATCH_GAP, top + y, label, SMALL)
+            page.text(page.margin + x + width + _SWATCH_GAP, top + y, label, SMALL)
 
 
 def legend(entries: Sequence[Entry], at_right: Sequence[Entry], room: int) -> Legend:
@@ -346,7 +420,7 @@ def legend(entries: Sequence[Entry], at_right: Sequence[Entry], room: int) -> Le
         rows[:1] = [[*(rows[0] if rows else []), *((room - long + x, entry) for x, entry in _flow(at_right, room)[0])]]
     else:
         rows += _flow(at_right, room)
-    places = [(MARGIN + x, _ENTRY_PX * (number + 0.4), entry) for number, row in enumerate(rows) for x, entry in row]
+    places = [(x, _ENTRY_PX * (number + 0.4), entry) for number, row in enumerate(rows) for x, entry in row]
     return Legend(places, LEGEND_PX + _ENTRY_PX * (len(rows) - 1) if rows else 0)
 
 
@@ -450,9 +524,9 @@ def size_of(px: float) -> float:
 
 
 def spaced(marks: Sequence[tuple[float, str]], size: float) -> list[tuple[float, str]]:
-    """As many of the (y, label), given from the top down, as stand apart at this font size."""
+    """As many of the (y, label), given from the top down, as stand apart at this font size; the last is one of them."""
     apart: list[tuple[float, str]] = []
     for y, label in marks:
         if not apart or apart[-1][0] - y >= size * DPI / 72:
             apart.append((y, label))
-    return apart
+    return [*apart[:-1], *marks[-1:]]

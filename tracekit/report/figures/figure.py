@@ -13,7 +13,7 @@ from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import refuse_inside, refuse_saved_report, trace_name
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars
-from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, either, pixels
+from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, dots, either, paper
 from tracekit.report.figures.selection import Selection, select
 from tracekit.timeline.timeline import Source, timeline_of
 
@@ -46,6 +46,8 @@ def figure(
     title: str | None = None,
     theme: str = "light",
     width: float = 12,
+    font_size: float | None = None,
+    dpi: float = 300,
     run: str | None = None,
     kinds: str | Path | None = None,
 ) -> Drawing:
@@ -56,26 +58,37 @@ def figure(
     and for how long exactly so many; or "overlap": how long each two devices were busy at the same time.
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
-    "1.5 s" or "300us", as on the axis of the whole figure. `title` is the finding unless given, `theme` is "light" or
-    "dark", `width` is in inches ("overlap" may be narrower). `source` is a trace in any form; of a path, `run` and
-    `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no such phase, step or range.
+    "1.5 s" or "300us", as on the axis of the whole figure. `title` is the finding unless given, and "" leaves out all
+    above the figure. `theme` is "light" or "dark". `width` is in inches ("overlap" may be narrower), from 3.3, a column
+    of a paper. `font_size` is that of small text in points, `dpi` the dots per inch of a PNG. `source` is a trace in
+    any form; of a path, `run` and `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no
+    such phase, step or range.
     """
     if what not in FIGURES:
         raise TracekitError(f"There is no figure {what!r}: say {either(FIGURES)}.")
     start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
     source = timeline_of(source, run=run, kinds=kinds)
     selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
-    return draw(selection, what, title=title, theme=theme, width=width)
+    drawing = draw(selection, what, title=title, theme=theme, width=width, font_size=font_size)
+    drawing.png_dpi = dots(dpi)
+    return drawing
 
 
 def draw(
-    selection: Selection, what: str, *, title: str | None = None, theme: str = "light", width: float = 12
+    selection: Selection,
+    what: str,
+    *,
+    title: str | None = None,
+    theme: str = "light",
+    width: float = 12,
+    font_size: float | None = None,
 ) -> Drawing:
     """Draw one of FIGURES, with the options of `figure`."""
     picture = FIGURES[what]
+    subtitle = "" if title == "" else selection.subtitle
     title = picture.title(selection) if title is None else title
     with rc_context(STYLE):
-        return picture.draw(selection, Sheet(title, selection.subtitle, colours_of(theme), pixels(width)))
+        return picture.draw(selection, Sheet(title, subtitle, colours_of(theme), *paper(width, font_size)))
 
 
 def write_figures(
@@ -88,8 +101,11 @@ def write_figures(
     end: str | None = None,
     formats: str = "png",
     out: Path | None = None,
+    title: str | None = None,
     theme: str = "light",
     width: float = 12,
+    font_size: float | None = None,
+    dpi: float = 300,
     run: str | None = None,
     kinds: Path | None = None,
 ) -> list[Path]:
@@ -102,7 +118,8 @@ def write_figures(
     names = _names(what, FIGURES, "--what") if what else list(FIGURES)
     suffixes = _names(formats, FORMATS, "--format")
     colours_of(theme)
-    pixels(width)
+    paper(width, font_size)
+    dots(dpi)
     if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
         raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.")
     start_ps, end_ps = _ps(start, "--from"), _ps(end, "--to")
@@ -119,8 +136,9 @@ def write_figures(
             for name in names:
                 begin(name)
                 drawing = figure(
-                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, theme=theme, width=width
-                )
+                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, title=title, theme=theme,
+                    width=width, font_size=font_size, dpi=dpi,
+                )  # fmt: skip
                 for suffix in suffixes:
                     files.append(directory / f"{'-'.join([name, *_file_part(part)])}.{suffix}")
                     drawing.save(files[-1])

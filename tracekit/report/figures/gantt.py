@@ -2,7 +2,9 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +16,7 @@ from tracekit import units
 from tracekit.devices import natural
 from tracekit.report.figures import drawing
 from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label, bins_of
-from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
+from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
 from tracekit.timeline.rows import Rows
@@ -22,9 +24,15 @@ from tracekit.vocabulary.kinds import Kind
 
 # Few lanes are high, many are low; past _MAX_LANES_PX they share what there is.
 _MIN_PITCH_PX, _MAX_PITCH_PX, _LANES_PX, _MAX_LANES_PX = 40, 80, 480, 1260
-# Past the first number lanes are merged, past the second they have fewer columns.
-_MAX_LANES, _FINE_LANES = 48, 12
+# Up to _MAX_LANES_PX lanes together are as high as this share of the page's width.
+_LANES_RATIO = 0.7
+# Past the first number lanes are merged, in a column of a paper past the second, and past the third they have fewer
+# columns.
+_MAX_LANES, _MAX_COLUMN_LANES, _FINE_LANES = 48, 20, 12
+# As much of the page the labels may take; where it is not enough, those of devices stand above their lanes.
+_LABELS_RATIO, _LANE_LABELS_RATIO = 0.4, 0.24
 _LABEL_GAP = 18
+_SHARED, _BUSY = "devices at once", "busy"
 
 
 @dataclass(frozen=True)
@@ -81,34 +89,33 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         return on.blank(selection.lacking or "The selected range has zero length.")
     rows, length = selection.timeline.whole.rows, selection.length_ps
     count = int(np.count_nonzero(np.bincount(rows.device * len(rows.labels("lane")) + rows.codes("lane"))))
-    devices = _devices(rows, selection.unions.windows, merge=count > _MAX_LANES)
+    most = _MAX_LANES if on.is_wide else _MAX_COLUMN_LANES
+    devices = _devices(rows, selection.unions.windows, merge=count > most)
     # Fewer than two devices share nothing, and copies of an unknown one do not count.
     placed = [device.busy for device in devices if device.placed]
     bins = bins_of(len(placed)) if selection.aligned else []
     shared = levels(placed, bins) if bins else []
-    lanes = _lanes(devices, shared, bins)
     colours = {kind: on.colours[kind] for kind in Kind} | bin_colours(on.colours, bins)
-    busy = {device.name: f"{units.percent(iv.total(device.busy), length)} busy" for device in devices}
+    busy = {device.name: (units.percent(iv.total(device.busy), length), "busy") for device in devices}
     if bins:
         shared_ps = iv.total(iv.union(*[layer.intervals for layer in shared if layer.keys[0] != bins[0]]))
-        busy["overlap"] = f"{units.percent(shared_ps, length)} {'both' if len(bins) == 2 else '2 or more'}"
-
+        busy["overlap"] = units.percent(shared_ps, length), "both" if len(bins) == 2 else "2 or more"
     if selection.partial:
-        busy = dict.fromkeys(busy, "")
-    names = {device: drawing.cut(drawing.plain(device), on.width / 6, bold_px) for device in busy}
-    label_px = ceil(max(drawing.measure(lane.label, SMALL) for lane in lanes))
-    x = MARGIN + ceil(max(map(bold_px, names.values()))) + (_LABEL_GAP + label_px if label_px else 0) + GAP
-    width = on.width - MARGIN - x - GAP - ceil(max(drawing.measure(text, SMALL) for text in busy.values()))
+        busy = dict.fromkeys(busy, ("", ""))
+    names = {device: drawing.cut(drawing.plain(device), on.name_px, bold_px) for device in busy}
+    labels, shares, place = _labels(devices, shared, names, busy, on)
+    lanes = _lanes(devices, shared, bins, on, place.above)
+    x, width = place.x, place.width
 
     phases = bands(selection, width)
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
     edges = iv.even_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
     crowded = [is_crowded(lane.layers, edges) for lane in lanes]
-    notes = [f"{count} lanes are merged into one per device."] if count > _MAX_LANES else []
+    notes = [f"{count} lanes are merged into one per device."] if count > most else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
     notes += [*_notes(lanes, any(crowded), edges), *phases.note]
-    lanes_px = lanes[0].y + lanes[0].height + lanes[0].height // 3
+    lanes_px = lanes[0].y + lanes[0].height + LINE_PX
     axes_px = lanes_px + phases.height
 
     page = on.page(axes_px + AXIS_PX, *_entries(lanes, colours, bins), notes=notes)
@@ -118,11 +125,22 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     for lane, stacked in zip(lanes, crowded, strict=True):
         _fill(page, axes, lane, edges, colours, stacked)
     size, foot = drawing.size_of(lanes[0].height), page.top + axes_px
-    for y, label in drawing.spaced([(lane.middle, lane.label) for lane in lanes], size):
-        page.text(x - GAP, foot - y, label, size, ha="right", color=page.colours["grey"])
-    for y, device in drawing.spaced(_middles(lanes), size):
-        page.text(MARGIN, foot - y, names[device], size, weight="bold")
-        page.text(x + width + GAP, foot - y, busy[device], size)
+    grey: dict[str, Any] = {"color": page.colours["grey"]}
+    for y, label in drawing.spaced([(lane.middle, labels.get(lane.label, "")) for lane in lanes], size):
+        page.text(x - GAP, foot - y, label, size, ha="right", **grey)
+    if place.above:
+        for y, device in _tops(lanes):
+            page.text(on.margin, foot - y - LINE_PX / 2, names[device], SMALL, weight="bold")
+            page.text(x + width, foot - y - LINE_PX / 2, shares[device], SMALL, ha="right")
+    else:
+        heads = [(on.margin, "device", "left")]
+        heads += [(x - GAP, "lane", "right")] if any(labels.values()) else []
+        heads += [(x + width + GAP, _BUSY, "left")] if not on.is_wide else []
+        for at, head, side in heads:
+            page.text(at, foot - lanes_px + LINE_PX / 2, head, SMALL, ha=side, **grey)
+        for y, device in drawing.spaced(_middles(lanes), size):
+            page.text(on.margin, foot - y, names[device], size, weight="bold")
+            page.text(x + width + GAP, foot - y, shares[device], size)
     return page.finish()
 
 
@@ -151,18 +169,70 @@ def _devices(rows: Rows, windows: Mapping[str, iv.Intervals], merge: bool) -> li
     return devices
 
 
-def _lanes(devices: Sequence[Device], shared: Sequence[Layer], bins: Sequence[Bin]) -> list[Lane]:
-    """The lanes from the top down, the one that devices share last; the last stands near the foot of the axes."""
+class Place(NamedTuple):
+    """Where lanes stand: their left end and width in px; and whether devices' names stand above their lanes."""
+
+    x: int
+    width: int
+    above: bool
+
+
+def _labels(
+    devices: Sequence[Device],
+    shared: Sequence[Layer],
+    names: Mapping[str, str],
+    busy: Mapping[str, tuple[str, str]],
+    on: Sheet,
+) -> tuple[dict[str, str], dict[str, str], Place]:
+    """What is written beside the lanes by their label and by their device, and where that leaves room for them.
+
+    Where labels beside the lanes would take more than _LABELS_RATIO of the page, what stands above them takes from the
+    height of lanes instead.
+    """
+    labels = [label for device in devices for label, _ in device.lanes]
+    if shared:
+        labels.append(_SHARED if any(labels) else "")
+    own_px = ceil(max(*map(bold_px, names.values()), drawing.measure("device", SMALL)))
+    label_px = ceil(max(drawing.measure(label, SMALL) for label in labels))
+    x = on.margin + own_px + (_LABEL_GAP + label_px if label_px else 0) + GAP
+    shares = {device: " ".join(words).strip() for device, words in busy.items()}
+    beside = shares if on.is_wide else {device: share for device, (share, _) in busy.items()}
+    width = (
+        on.width - on.margin - x - GAP - ceil(max(drawing.measure(text, SMALL) for text in (_BUSY, *beside.values())))
+    )
+    if not label_px or width >= on.width * (1 - _LABELS_RATIO):
+        return dict(zip(labels, labels, strict=True)), beside, Place(x, width, above=False)
+    most = on.width * _LANE_LABELS_RATIO
+    measure = partial(drawing.measure, size=SMALL)
+    short = {label: _shortened(label, most) for label in labels}
+    x = on.margin + ceil(max(map(measure, short.values()))) + GAP
+    return short, shares, Place(x, on.width - 2 * on.margin - x, above=True)
+
+
+def _shortened(label: str, width: float) -> str:
+    """`label` in at most `width` px, without its middle where that is needed: lanes differ at their ends."""
+    shorter = (units.short(label, length) for length in range(len(label), 1, -1))
+    return next((text for text in shorter if drawing.measure(text, SMALL) <= width), "")
+
+
+def _lanes(
+    devices: Sequence[Device], shared: Sequence[Layer], bins: Sequence[Bin], on: Sheet, above: bool
+) -> list[Lane]:
+    """The lanes from the top down, the one that devices share last; the last stands near the foot of the axes.
+
+    `above` each device's lanes there is room for a line.
+    """
     parts: list[tuple[str, str, Sequence[Layer], Sequence[Hashable]]] = [
         (device.name, label, layers, tuple(Kind)) for device in devices for label, layers in device.lanes
     ]
     if bins:
-        parts.append(("overlap", "devices at once", shared, tuple(reversed(bins))))
-    pitch = min(max(_LANES_PX // len(parts), _MIN_PITCH_PX), _MAX_PITCH_PX, max(_MAX_LANES_PX // len(parts), 2))
+        parts.append(("overlap", _SHARED, shared, tuple(reversed(bins))))
+    most = min(max(round(on.width * _LANES_RATIO), _LANES_PX), _MAX_LANES_PX)
+    pitch = min(max(_LANES_PX // len(parts), _MIN_PITCH_PX), _MAX_PITCH_PX, max(most // len(parts), 2))
     lanes: list[Lane] = []
     y, below = pitch // 4, parts[-1][0]
     for device, label, layers, keys in reversed(parts):
-        y += pitch // 3 if device != below else 0
+        y += (LINE_PX if above else pitch // 3) if device != below else 0
         lanes.append(Lane(device, label, list(layers), keys, y, max(pitch * 3 // 4, 1)))
         y, below = y + pitch, device
     return lanes[::-1]
@@ -173,6 +243,12 @@ def _middles(lanes: Sequence[Lane]) -> list[tuple[float, str]]:
     devices = dict.fromkeys(lane.device for lane in lanes)
     middles = {device: [lane.middle for lane in lanes if lane.device == device] for device in devices}
     return [((ys[0] + ys[-1]) / 2, device) for device, ys in middles.items()]
+
+
+def _tops(lanes: Sequence[Lane]) -> list[tuple[float, str]]:
+    """The (y, device) at the top of the lanes of each device, from the top."""
+    tops = {lane.device: float(lane.y + lane.height) for lane in lanes[::-1]}
+    return [(y, device) for device, y in tops.items()][::-1]
 
 
 def _notes(lanes: Sequence[Lane], crowded: bool, edges: NDArray[np.int64]) -> list[str]:

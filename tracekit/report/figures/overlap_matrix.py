@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 
 from tracekit import units
 from tracekit.report.figures import drawing
-from tracekit.report.figures.drawing import GAP, MARGIN, SMALL, Drawing, Page, Sheet, bold_px
+from tracekit.report.figures.drawing import GAP, LINE_PX, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.palette import readable_on
 
 _MATRIX_PX, _MAX_CELL, _MIN_CELL = 720, 100, 9
-_PANEL_PX, _SCALE_PX, _LINE_PX, _SHADES = 560, 300, 26, 100
+_PANEL_PX, _SCALE_PX, _SHADES = 560, 300, 100
+# Smaller cells touch.
+_APART_PX = 6
 _UNKNOWN, _NOTHING = "?", "-"
 _PARTS = (
     ("Below the diagonal", "time both were busy, as a share of the shorter busy time"),
@@ -28,7 +31,7 @@ _PARTS = (
 def title(selection: Selection) -> str:
     """Which two devices overlapped least, and which most."""
     pairs = selection.breakdown.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
-    if not len(pairs):
+    if not len(pairs) or selection.partial:
         return "Pairwise overlap of devices"
     least, most = pairs.iloc[0], pairs.iloc[-1]
     if len(pairs) == 1:
@@ -50,24 +53,27 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
     matrix = _matrix(table, pairs)
-    names = [drawing.cut(drawing.plain(name), on.width / 6, bold_px) for name in table["device"]]
-    longest, count = max(map(bold_px, names)), len(names)
-    x = MARGIN + ceil(longest) + GAP
-    cell = min(max(min(_MATRIX_PX, on.width - x - MARGIN) // count, _MIN_CELL), _MAX_CELL)
+    names = [drawing.cut(drawing.plain(name), on.name_px, bold_px) for name in table["device"]]
+    longest, count = max(*map(bold_px, names), drawing.measure("device", SMALL)), len(names)
+    x = on.margin + ceil(longest) + GAP
+    room = on.width - x - on.margin
+    cell = max(min(max(min(_MATRIX_PX, room) // count, _MIN_CELL), room // count, _MAX_CELL), 1)
     side = cell * count
     upright = longest > cell - 8
     top_px = ceil(longest) + GAP if upright else 40
-    with_panel = x + side + 2 * GAP + _PANEL_PX + MARGIN
+    with_panel = x + side + 2 * GAP + _PANEL_PX + on.margin
     beside = with_panel <= on.width
     on = replace(on, width=with_panel if beside else on.width)
-    panel_px = _LINE_PX * (3 + 3 * len(_PARTS))
+    parts = _parts(cell, _PANEL_PX if beside else on.room)
+    panel_px = LINE_PX * (3 + sum(2 + len(meaning) for _, meaning in parts))
     body_px = max(top_px + side, panel_px) if beside else top_px + side + panel_px
     page = on.page(body_px + 30, notes=_notes(selection, matrix))
     top = page.top + top_px
     axes = page.axes((x, top, side, side), (0, count), (count, 0))
-    _fill(page, axes, np.where(np.eye(count, dtype=bool), np.nan, matrix.ratios), 1 / cell)
-    steps = np.arange(count) + 1 / cell
-    diagonal = np.stack([steps, steps + 1 - 2 / cell, steps, steps + 1 - 2 / cell], axis=1)
+    pixel = 1 / cell if cell >= _APART_PX else 0.0
+    _fill(page, axes, np.where(np.eye(count, dtype=bool), np.nan, matrix.ratios), pixel)
+    steps = np.arange(count) + pixel
+    diagonal = np.stack([steps, steps + 1 - 2 * pixel, steps, steps + 1 - 2 * pixel], axis=1)
     drawing.fill(axes, diagonal, page.colours["idle"], alpha=0.45)
     _write(page, axes, matrix, cell)
     size = drawing.size_of(cell * 0.8)
@@ -78,8 +84,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
             page.text(x + middle, top - GAP, name, size, ha="center", va="bottom", weight="bold", rotation=90)
         else:
             page.text(x + middle, top - 20, name, size, ha="center", weight="bold")
-    parts = _PARTS if _number_size(cell) else _PARTS[:2]
-    _panel(page, parts, (x + side + 2 * GAP, top) if beside else (MARGIN, top + side + 30))
+    page.text(x - GAP, top - GAP, "device", SMALL, ha="right", va="bottom", color=page.colours["grey"])
+    _panel(page, parts, (x + side + 2 * GAP, top) if beside else (on.margin, top + side + 30))
     return page.finish()
 
 
@@ -149,7 +155,13 @@ def _number_size(cell: int) -> float:
     return next((size for size in (SMALL, 7.5, 6.5, 5.5) if drawing.measure(">99", size) + 6 <= cell), 0.0)
 
 
-def _panel(page: Page, parts: Sequence[tuple[str, str]], place: tuple[int, int]) -> None:
+def _parts(cell: int, width: int) -> list[tuple[str, list[str]]]:
+    """The parts of a matrix and what each means, in lines of at most `width` px; a bare diagonal means nothing."""
+    parts = _PARTS if _number_size(cell) else _PARTS[:2]
+    return [(part, drawing.wrap(meaning, width, partial(drawing.measure, size=SMALL), 4)) for part, meaning in parts]
+
+
+def _panel(page: Page, parts: Sequence[tuple[str, Sequence[str]]], place: tuple[int, int]) -> None:
     """The scale of the shades, and what the parts of the matrix show."""
     x, y = place
     axes = page.axes((x, y + 4, _SCALE_PX, 18), (0, _SHADES + 1), (0, 1))
@@ -158,11 +170,13 @@ def _panel(page: Page, parts: Sequence[tuple[str, str]], place: tuple[int, int])
         drawing.fill(axes, np.array([[level, _SHADES + 1, 0, 1]], np.float64), _shade(page, level))
     for at, label, side in ((0, "0 %", "left"), (0.5, "50 %", "center"), (1, "100 %", "right")):
         page.text(x + _SCALE_PX * at, y + 40, label, SMALL, ha=side)
-    y += 3 * _LINE_PX
+    y += 3 * LINE_PX
     for part, meaning in parts:
         page.text(x, y, part, SMALL, weight="bold")
-        page.text(x, y + _LINE_PX, meaning, SMALL, color=page.colours["grey"])
-        y += 3 * _LINE_PX
+        for line in meaning:
+            y += LINE_PX
+            page.text(x, y, line, SMALL, color=page.colours["grey"])
+        y += 2 * LINE_PX
 
 
 def _notes(selection: Selection, matrix: Matrix) -> list[str]:

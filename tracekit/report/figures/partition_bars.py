@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from tracekit import units
 from tracekit.report.figures import drawing
-from tracekit.report.figures.drawing import AXIS_PX, GAP, MARGIN, SMALL, Drawing, Page, Sheet, bold_px
+from tracekit.report.figures.drawing import AXIS_PX, GAP, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.palette import readable_on
 from tracekit.report.sections.overview import CELL_WORDS
@@ -33,7 +33,7 @@ def title(selection: Selection) -> str:
     """What the devices spent their time on."""
     table = selection.breakdown.partition
     total = int(table["window_ps"].sum())
-    if not total:
+    if not total or selection.partial:
         return "Time by device"
     parts = {
         "compute": [cell for cell in CELLS if "compute" in cell],
@@ -58,12 +58,12 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         return on.blank(selection.partial)
     if selection.lacking or not table["window_ps"].sum():
         return on.blank(selection.lacking or "No device was busy in the selected range.")
-    pitch = max(min(_MAX_PITCH, _BARS_PX // len(table)), _MIN_PITCH)
+    pitch = max(min(_MAX_PITCH, min(_BARS_PX, on.width) // len(table)), _MIN_PITCH)
     size = drawing.size_of(pitch * 0.8)
-    devices = [drawing.cut(drawing.plain(name), on.width / 5, bold_px) for name in table["device"]]
-    x0 = MARGIN + ceil(max(map(bold_px, devices))) + GAP
+    devices = [drawing.cut(drawing.plain(name), on.name_px, bold_px) for name in table["device"]]
+    x0 = on.margin + ceil(max(*map(bold_px, devices), drawing.measure("device", SMALL))) + GAP
     columns = {name: ceil(max(drawing.measure(text, SMALL) for text in (name, ">99.9 %"))) for name in _COLUMNS}
-    width = on.width - MARGIN - x0 - sum(columns.values()) - _COLUMN_GAP * len(columns)
+    width = on.width - on.margin - x0 - sum(columns.values()) - _COLUMN_GAP * len(columns)
     while columns and width < on.width / 2:  # a narrow page has more use for its bars
         width += columns.pop(next(iter(columns))) + _COLUMN_GAP
 
@@ -79,6 +79,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     right = np.cumsum([x0 + width, *(_COLUMN_GAP + column for column in columns.values())])[1:].tolist()
     for x, name in zip(right, columns, strict=True):
         page.text(x, top - _HEAD_PX / 2, name, SMALL, ha="right", color=on.colours["grey"])
+    page.text(x0 - GAP, top - _HEAD_PX / 2, "device", SMALL, ha="right", color=on.colours["grey"])
     middles = [(-pitch * (number + 0.5), str(number)) for number in range(len(table))]
     for y, number in drawing.spaced(middles, size):
         row = table.iloc[int(number)]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
+from tracekit.files import trace_name
 from tracekit.report.build import too_few_cores
 from tracekit.report.model import Report
 from tracekit.report.sections import verdict
@@ -69,8 +71,10 @@ class Selection:
 
     @property
     def subtitle(self) -> str:
-        """Which trace it is, and which part of it."""
-        return ", ".join(part for part in (self.trace.source, self.where) if part)
+        """Which trace it is, by its name, and which part of it."""
+        source = self.trace.source.replace("\0", "")
+        name = trace_name(Path(source)) if source else ""
+        return ", ".join(part for part in (name, self.where) if part)
 
     @property
     def breakdown(self) -> Breakdown:

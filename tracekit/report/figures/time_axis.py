@@ -35,8 +35,9 @@ def draw_axis(page: Page, axes: Axes, selection: Selection) -> None:
     most = max(round(axes.get_position().width * page.width / 140), 2)
     start = selection.start_ps
     marks, symbol, zero = ticks(start, start + selection.length_ps, most)
-    label = f"time since {units.exact(zero)}" if zero else selection.axis
-    page.rule(axes, marks, f"{label} ({symbol})")
+    label = f"{f'time since {units.exact(zero)}' if zero else selection.axis} ({symbol})"
+    fits = drawing.measure(label, drawing.SMALL) <= max(axes.get_position().width * page.width, page.width / 2)
+    page.rule(axes, marks, label if fits else f"time ({symbol})")
 
 
 def ticks(start_ps: int, end_ps: int, most: int) -> tuple[list[tuple[int, str]], str, int]:
@@ -87,7 +88,12 @@ class Bands:
         The y of `axes` is px from its foot; the bands are `lanes_px` high, and the names stand above them.
         """
         pixel = axes.get_xlim()[1] / (axes.get_position().width * page.width)
-        line: dict[str, Any] = {"color": page.colours["line"], "linewidth": 0.8, "zorder": 1, "clip_on": False}
+        line: dict[str, Any] = {
+            "color": page.colours["line"],
+            "linewidth": 0.8 * page.scale,
+            "zorder": 1,
+            "clip_on": False,
+        }
         for i, (label, start, end) in enumerate(self.phases):
             shade = page.colours["band2" if i % 2 else "band"]
             axes.add_artist(drawing.filled(Rectangle((start, 0), end - start, lanes_px), shade, zorder=0, label=label))
@@ -154,7 +160,7 @@ def _names(bands: Sequence[tuple[str, float, float]], width: float) -> tuple[lis
     flags = sorted(((x, text) for text, x in narrow.items() if text not in placed), reverse=True)
     omitted = 0
     for x, text in flags:
-        label = drawing.cut(text, _MAX_NAME_PX, _name_px)
+        label = drawing.cut(text, min(_MAX_NAME_PX, width), _name_px)
         size = _name_px(label)
         x0 = x if x + size <= width else max(x - size, 0)
         for tier in range(1, _TIERS):
