@@ -1,4 +1,4 @@
-"""Figures in a column of a paper and on a page: nothing is cut, nothing overlaps, and the plot keeps most of the width."""
+"""Figures in a column of a paper and on a page: no text is cut or overlaps, and the plot keeps most of the width."""
 
 import itertools
 from functools import cache
@@ -44,9 +44,7 @@ def axes_of(drawing) -> float:
 def test_no_text_overlaps_another_or_leaves_the_page(what, width, devices):
     drawing = figure(timeline(devices), what, width=width)
     page, placed = drawing.bbox, boxes(drawing)
-    assert [
-        text for text, box in placed if not (box.x0 >= 0 and box.x1 <= page.x1 and box.y0 >= 0 and box.y1 <= page.y1)
-    ] == []
+    assert [text for text, box in placed if min(box.x0, box.y0) < 0 or box.x1 > page.x1 or box.y1 > page.y1] == []
     # Lines of one font size stand closer than their ascenders and descenders are high.
     meet = [
         (a, b)
@@ -63,9 +61,10 @@ def test_labels_leave_the_plot_more_than_half_of_the_width(what, width, devices)
 
 
 def test_every_axis_says_what_it_shows():
-    gantt, partition, concurrency, overlap = (figure(timeline(8), what, width=3.3) for what in FIGURES)
+    partition, concurrency, overlap = (figure(timeline(8), what, width=3.3) for what in [*FIGURES][1:])
+    gantt = figure(timeline(8), width=5)
     assert gantt.axes[0].get_xlabel() == "time since the start of the first phase (ms)"
-    assert partition.axes[0].get_xlabel() == "share of the window of 290.0 ms (%)"
+    assert partition.axes[0].get_xlabel() == "share of the window of 300.0 ms (%)"
     over_time, beside = concurrency.axes[1:]
     assert (over_time.get_xlabel(), over_time.get_ylabel()) == ("time (ms)", "devices busy")
     assert beside.get_xlabel() == "share of time"
@@ -87,10 +86,8 @@ def test_without_a_title_the_figure_begins_with_its_legend():
 
 def test_the_font_size_scales_all_that_is_written_and_no_width():
     small, large = (figure(timeline(8), "partition", width=7, font_size=size) for size in (6, 12))
-    sizes = [
-        {text.get_fontsize() for text in drawing.texts if text.get_text() == "device"} for drawing in (small, large)
-    ]
-    assert sizes == [{6}, {12}]
+    heads = [next(text for text in drawing.texts if text.get_text() == "device") for drawing in (small, large)]
+    assert [head.get_fontsize() for head in heads] == [6, 12]
     assert [drawing.get_size_inches()[0] for drawing in (small, large)] == pytest.approx([7, 7], abs=0.02)
 
 
