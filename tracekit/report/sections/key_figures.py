@@ -14,8 +14,8 @@ from tracekit.units import percent, time
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """A figure with what it is (`label`) and what it is a share of (`of`); `key` is busy, overlapped, exposed or
-    speedup."""
+    """A figure, `value` in its `unit`, with what it is (`label`) and what it is a share of (`of`); `key` is busy,
+    overlapped, exposed or speedup."""
 
     key: str
     label: str
