@@ -221,7 +221,7 @@ def test_names_in_little_room_keep_what_differs(page):
         [names, [8, 14, 24, 400]],
     )
     assert labels == [
-        ["…CUDAFu…", "…FillFu…", "…AllRed…", "…AllGat…", "…on.1284", "…on.1285"],
+        ["…CUDAFun", "…FillFun", "…AllRedu", "…AllGath", "…on.1284", "…on.1285"],
         ["vector…CUDAFu…", "vector…FillFu…", "ncclDe…AllRed…", "ncclDe…AllGat…", "fusion.1284", "fusion.1285"],
         [
             "vectorized_…CUDAFunctor…",

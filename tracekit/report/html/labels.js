@@ -46,13 +46,14 @@
     const head = halves ? Math.floor(room / 2) : 0;
     const tail = room - head - 1;
     if (to <= head || name.length - from <= tail) return `${name.slice(0, head)}…${name.slice(-tail)}`;
-    // As what follows is cut too, one letter less.
-    const start = halves ? head - 1 : 0;
-    const space = room - start - 2;
+    // Another sign of what is cut behind it would cost a letter of what is left.
+    const more = halves ? "…" : "";
+    const start = Math.max(head - more.length, 0);
+    const space = room - start - 1 - more.length;
     const identifier = from - IDENTIFIER.exec(name.slice(0, from))[0].length;
     const begin = to - identifier <= space ? identifier : from;
     if (begin <= start + 1) return `${name.slice(0, room - 1)}…`;
-    return `${name.slice(0, start)}…${name.slice(begin, begin + space)}…`;
+    return `${name.slice(0, start)}…${name.slice(begin, begin + space)}${more}`;
   }
 
   /**

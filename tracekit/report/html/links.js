@@ -7,7 +7,7 @@
   function eventOf(app, from, to, device) {
     const { data, index } = app;
     for (const lane of index.lanes) {
-      if (device !== undefined ? lane.group.name !== device : lane.group.kind === "host") continue;
+      if (device !== undefined && lane.group.name !== device) continue;
       let row = lane.first + tracekit.lanes.countUntil(data, lane, from) - 1;
       for (; row >= lane.first && data.start[row] === from; row--) {
         if (data.end[row] === to) return row;

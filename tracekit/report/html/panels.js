@@ -30,7 +30,7 @@
       { className: "tl-name" },
       element("span", { className: `tl-square tl-${row.colour}`, "aria-hidden": "true" }),
       element("b", {}, element("bdi", { text: row.name })),
-      ` ${row.kind}`,
+      element("span", { className: "tl-kind", text: ` ${row.kind}` }),
     );
   }
 
