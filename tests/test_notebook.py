@@ -14,8 +14,10 @@ import tracekit
 from tests.frames import events, spans, trace
 from tests.notebook_html import words
 from tracekit import notebook
+from tracekit.columns import frame
 from tracekit.report.build import analyse
 from tracekit.report.sections.sections import highlights, in_one_line
+from tracekit.trace import MEMORY_COLUMNS
 
 MS = 10**9
 HOSTILE = "</script><img src=x onerror=alert(1)>$\\alpha$ \u202eabc\x1b[31m"
@@ -73,7 +75,7 @@ def test_a_result_without_evidence_says_why_and_nothing_else():
 
 
 # How many there are in `everything`: to collect the tests, it need not be made.
-VALUES = 13
+VALUES = 14
 
 
 @cache
@@ -87,7 +89,10 @@ def everything(name: str) -> list[object]:
         host=name,
     )
     marks = spans((name, 0, 9 * MS), (f"both {name}", 0, 20 * MS, name), host=name)
-    whole_trace = trace(rows, marks, notes=(name,) * 5)
+    allocation = {"host": [name], "device": [f"gpu:0{name}"], "allocator": [name], "label": [name], "frees": [False]}
+    sizes = {"time_ps": [MS], "delta_bytes": [5], "in_use_bytes": [7]}
+    memory = frame(MEMORY_COLUMNS, allocation | sizes)
+    whole_trace = trace(rows, marks, notes=(name,) * 5, memory=memory)
     report = analyse(whole_trace)
     analyses = [getattr(report.explanation, field.name) for field in fields(report.explanation)]
     parts = [analysis for analysis in analyses if hasattr(analysis, "lacking")]
@@ -124,7 +129,10 @@ def test_a_trace_without_device_work_and_its_results_show_themselves():
 
 def test_reasons_show_first_what_each_part_found_and_last_what_they_lack():
     explanation = tracekit.explain(everything("k")[0])
-    assert repr(explanation) == "<Explanation: 2 devices, 5 events: critical_path, offenders, collectives, bandwidth>"
+    assert (
+        repr(explanation)
+        == "<Explanation: 2 devices, 5 events: critical_path, offenders, collectives, bandwidth, memory>"
+    )
     output = words(explanation._repr_html_())
     assert output[:2] == ["Explanation", ": 2 devices, 5 events"]
     assert "collectives: collectives 1, device_time_ps 15.00 ms, wait_ratio 6.7 %, exposed_ps 15.00 ms" in output

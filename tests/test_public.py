@@ -109,7 +109,7 @@ def test_what_takes_a_path_too_takes_run_and_kinds_as_read_does(name, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "name", ["analyse", "concurrency", "device_pairs", "explain", "overlap", "partition", "phases"]
+    "name", ["analyse", "concurrency", "device_pairs", "explain", "memory", "overlap", "partition", "phases"]
 )
 def test_what_asks_something_of_a_trace_takes_it_first_and_in_any_form(name):
     first, *_ = inspect.signature(getattr(tracekit, name)).parameters.values()
@@ -120,8 +120,8 @@ TRACE = "stepped-cpu.xplane.pb.gz"
 # What a function of each name asks of the test beside its source.
 OPTIONS = {"export": {"to": "csv"}, "view": {"port": 0, "browser": False}}
 ANSWERS = {
-    "analyse", "concurrency", "device_pairs", "explain", "export", "figure", "overlap", "partition", "phases", "report",
-    "timeline_of",
+    "analyse", "concurrency", "device_pairs", "explain", "export", "figure", "memory", "overlap", "partition", "phases",
+    "report", "timeline_of",
 }  # fmt: skip
 FORMS = {
     "a path as text": lambda: str(traces.path(TRACE)),

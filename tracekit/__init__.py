@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.explain import Explanation, explain
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
+    from tracekit.analysis.memory import Memory, memory
     from tracekit.analysis.offenders import Offenders
     from tracekit.analysis.overlap import Breakdown, concurrency, device_pairs, overlap, partition
     from tracekit.analysis.phases import Phases, phases
@@ -59,6 +60,7 @@ _NAMES = {
     "analysis.explain": "Explanation explain",
     "analysis.idle": "Idle",
     "analysis.launches": "Launches",
+    "analysis.memory": "Memory memory",
     "analysis.offenders": "Offenders",
     "analysis.overlap": "Breakdown concurrency device_pairs overlap partition",
     "analysis.phases": "Phases phases",
@@ -111,6 +113,7 @@ __all__ = [
     "KeyFigure",
     "Kind",
     "Launches",
+    "Memory",
     "Missing",
     "Offenders",
     "Origin",
@@ -144,6 +147,7 @@ __all__ = [
     "export",
     "figure",
     "load",
+    "memory",
     "overlap",
     "partition",
     "phase",

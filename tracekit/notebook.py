@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from tracekit.units import count, number, percent, quantity, rate, short, time
+from tracekit.units import count, number, percent, quantity, rate, short, size, time
 
 # What a notebook shows of a result, whose frames are there to be asked for the rest.
 MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
@@ -96,6 +96,8 @@ def cell(column: str, value: Any) -> str:
         return percent(value)
     if column.endswith("_per_s"):
         return rate(value, "")
+    if column.endswith("_bytes"):
+        return size(value)
     return count(value) if isinstance(value, int) else number(value)
 
 

@@ -90,6 +90,7 @@ DEVICE_COLUMNS: Mapping[str, Any] = {
     "host": "category",
     "device": "category",
     "model": "category",
+    "memory_bytes": "Int64",
     "memory_bandwidth_bytes_per_s": "Int64",
     "peak_flops_per_s": "Int64",
     "shift_ps": "Int64",
@@ -115,6 +116,25 @@ LOSS_COLUMNS: Mapping[str, Any] = {
     "total": "Int64",
     "evidence": "category",
 }
+# What an allocator handed out or took back, and what it said of itself right after. The device is null for memory of
+# the host; of `in_use_bytes`, `stack_bytes` are reserved for programs; `reserved_bytes` is what the allocator holds,
+# in use or not; `limit_bytes` the most that it may hand out; `peak_bytes` its own peak, since it was made.
+MEMORY_COLUMNS: Mapping[str, Any] = {
+    "host": "category",
+    "process": "category",
+    "device": "category",
+    "allocator": "category",
+    "label": "category",
+    "time_ps": "int64",
+    "delta_bytes": "Int64",
+    "in_use_bytes": "Int64",
+    "stack_bytes": "Int64",
+    "reserved_bytes": "Int64",
+    "limit_bytes": "Int64",
+    "peak_bytes": "Int64",
+    "address": "Int64",
+    "frees": "boolean",
+}
 
 _FRAMES: Mapping[str, Mapping[str, Any]] = {
     "events": EVENT_COLUMNS,
@@ -127,6 +147,7 @@ _FRAMES: Mapping[str, Mapping[str, Any]] = {
     "devices": DEVICE_COLUMNS,
     "hosts": HOST_COLUMNS,
     "losses": LOSS_COLUMNS,
+    "memory": MEMORY_COLUMNS,
 }
 
 
@@ -140,13 +161,14 @@ def _made_once(name: str) -> pd.DataFrame:
     return frame(_FRAMES[name])
 
 
-# What no row may lack, in the frames whose rows stand on a time axis of their own.
+# What no row may lack, in the frames whose rows stand on a time axis.
 _REQUIRED = {
     "events": ("host", "device", "lane", "kind", "name"),
     "spans": ("host", "thread", "name"),
     "host_work": ("host", "thread"),
     "launches": ("host", "thread", "name"),
     "syncs": ("host", "thread", "name"),
+    "memory": ("host", "frees"),
 }
 
 
@@ -157,17 +179,17 @@ class Trace:
     `events`: one row per interval on a device (EVENT_COLUMNS): leaves only, half-open [start_ps, end_ps), int64
     picoseconds since the earliest event of any kind. `spans`: named host spans (SPAN_COLUMNS). `host_work`: when the
     host's threads were at work by events that are no spans (HOST_WORK_COLUMNS). `launches`: host launch calls
-    (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per operation
-    of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as in
-    `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS), and where
+    (LAUNCH_COLUMNS). `syncs`: what waited for what by order of the program (SYNC_COLUMNS). `ops`: one row per
+    operation of a compiled program (OP_COLUMNS), `operands` which of them needs which (OPERAND_COLUMNS); in both, as
+    in `events.op`, a row number of `ops` names an operation. `devices`: one row per device (DEVICE_COLUMNS), and where
     launches and waits compare its clock with its host's, by how much its times were shifted in their middle and by how
     many ppm it ran faster, which was taken out as well, or why they cannot be compared. `hosts`: one row per file that
-    was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it is
-    on, what was added to its times at time 0 to fit that clock, by how many ppm it ran faster, which was taken out as
-    well, and what difference is left; how many ranks its job had. `losses`: what a file shows to be missing from it
-    (LOSS_COLUMNS). `notes`: everything a reader dropped, repaired, guessed or could not align. `runs`: the profiler
-    runs found at the path `source`, the one that was read first; `format` is that of its files. `capture`: what
-    `capture.json` beside the trace says, or None.
+    was read (HOST_COLUMNS): Unix time of its time 0 in nanoseconds, null where the file does not say; which clock it
+    is on, what was added to its times at time 0 to fit that clock, by how many ppm it ran faster, which was taken out
+    as well, and what difference is left; how many ranks its job had. `losses`: what a file shows to be missing from it
+    (LOSS_COLUMNS). `memory`: one row per allocation and release (MEMORY_COLUMNS). `notes`: everything a reader
+    dropped, repaired, guessed or could not align. `runs`: the profiler runs found at the path `source`, the one that
+    was read first; `format` is that of its files. `capture`: what `capture.json` beside the trace says, or None.
     """
 
     events: pd.DataFrame
@@ -180,6 +202,7 @@ class Trace:
     devices: pd.DataFrame = field(default_factory=lambda: _empty("devices"))
     hosts: pd.DataFrame = field(default_factory=lambda: _empty("hosts"))
     losses: pd.DataFrame = field(default_factory=lambda: _empty("losses"))
+    memory: pd.DataFrame = field(default_factory=lambda: _empty("memory"))
     notes: tuple[str, ...] = ()
     source: str = ""
     format: str = ""

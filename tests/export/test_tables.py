@@ -167,6 +167,7 @@ def test_the_contents_name_every_file_its_rows_and_its_columns():
         "devices": ("devices.csv.gz", 0),
         "hosts": ("hosts.csv.gz", 0),
         "losses": ("losses.csv.gz", 1),
+        "memory": ("memory.csv.gz", 0),
     }
     assert contents["frames"]["operands"]["columns"] == {"op": "int64", "operand": "int64"}
     assert json.loads(json.dumps(contents)) == contents

@@ -14,6 +14,7 @@ from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
+from tracekit.analysis.memory import Memory, memory
 from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.analysis.steps import Steps, steps
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
@@ -29,6 +30,7 @@ _TELLING = {
     "idle": ("by_cause", "cause idle_ps ratio"),
     "launches": ("queue", "device mean starved_ratio"),
     "bandwidth": ("by_device", "device busy_flops_per_s busy_flops_ratio"),
+    "memory": ("by_device", "device peak_bytes headroom_bytes"),
 }
 
 
@@ -72,6 +74,7 @@ ANALYSES = (
         lambda timeline, completeness: withheld(completeness.shares, bandwidth, timeline),
         ("completeness",),
     ),
+    Task("memory", memory),
 )
 
 
@@ -81,7 +84,7 @@ class Explanation:
 
     `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
     report of an old schema does not tell the rows of windows. `completeness`, `steps`, `collectives`, `idle`,
-    `launches`, `critical_path`, `offenders` and `bandwidth` are the results, each with a class of its own.
+    `launches`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a class of its own.
     """
 
     devices: int
@@ -94,6 +97,7 @@ class Explanation:
     critical_path: CriticalPath
     offenders: Offenders
     bandwidth: Bandwidth
+    memory: Memory
 
     def __repr__(self) -> str:
         present = [name for name, part in self._parts.items() if not part.lacking]

@@ -5,4 +5,7 @@ PERFETTO = "perfetto"
 # What files of tables end in.
 SUFFIXES = {"parquet": ".parquet", "csv": ".csv", "json": ".jsonl", "arrow": ".arrow"}
 FORMATS = (PERFETTO, *SUFFIXES)
-FRAMES = ("events", "spans", "host_work", "launches", "syncs", "ops", "operands", "devices", "hosts", "losses")
+FRAMES = (
+    *("events", "spans", "host_work", "launches", "syncs", "ops", "operands", "devices", "hosts", "losses"),
+    "memory",
+)

@@ -65,7 +65,7 @@ def test_the_verdict_is_first_and_the_sections_follow_in_order():
     ]
     assert [section.get("id") for section in tree("stepped").iter("section")] == [
         *("verdict", "important", "time", "hidden", "together", "concurrency", "steps", "collectives", "offenders"),
-        *("timeline", "findings", "critical_path", "idle", "launches", "bandwidth", "known", "notes"),
+        *("timeline", "findings", "critical_path", "idle", "launches", "bandwidth", "lacking", "known", "notes"),
     ]
 
 

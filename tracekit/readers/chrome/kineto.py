@@ -29,7 +29,7 @@ from tracekit.columns import by_label, categorical, concat, constant, distinct, 
 from tracekit.correlation import Calls, outer_calls
 from tracekit.devices import is_known
 from tracekit.readers import losses, polling
-from tracekit.readers.chrome import Dialect, Document, kineto_work
+from tracekit.readers.chrome import Dialect, Document, kineto_memory, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.readers.losses import Lost
 from tracekit.trace import (
@@ -129,6 +129,8 @@ def read(document: Document, path: Path) -> Trace:
     call = np.where(launch >= 0, np.searchsorted(calls, launch), -1)
     loops = _query_loops(call_table, call, events)
     reads = _reads(document, host, of_host, threads, _LaunchedRows(calls, call, events))
+    worked = events["device"].cat.categories.tolist()
+    memory, memory_notes = kineto_memory.read(document, host, named_ops, worked)
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
@@ -136,7 +138,7 @@ def read(document: Document, path: Path) -> Trace:
         launches=call_table,
         syncs=concat(SYNC_COLUMNS, [syncs, loops, reads]) if len(loops) or len(reads) else syncs,
         ops=ops,
-        devices=_devices(document, host, events),
+        devices=_devices(document, host, worked, memory),
         hosts=frame(
             HOST_COLUMNS,
             {
@@ -147,7 +149,8 @@ def read(document: Document, path: Path) -> Trace:
             },
         ),
         losses=losses.table(host, [*losses.from_messages(_messages(document)), *_sampled(document)]),
-        notes=(*document.notes, *notes, *_missing(document, complete, events, launch)),
+        memory=memory,
+        notes=(*document.notes, *notes, *_missing(document, complete, events, launch), *memory_notes),
         source=str(path),
         format="kineto",
     )
@@ -296,24 +299,32 @@ def _host_work(document: Document, host: str, rows: Rows, threads: Threads) -> p
     return frame(HOST_WORK_COLUMNS, columns)
 
 
-def _devices(document: Document, host: str, events: pd.DataFrame) -> pd.DataFrame:
-    """One row for each device that worked (DEVICE_COLUMNS); of what the columns want the file tells the model only.
+def _devices(document: Document, host: str, worked: list[str], memory: pd.DataFrame) -> pd.DataFrame:
+    """One row for each device that worked (DEVICE_COLUMNS); of what the columns want the file tells the model, and
+    how large the memory is.
 
     ROCm counts devices from the first CPU, `deviceProperties` from the first GPU: a number that is not listed there has
     the model that all have.
     """
     properties = document.head.get("deviceProperties")
-    models = {
-        f"gpu:{gpu.get('id')}": str(gpu["name"])
-        for gpu in (properties if isinstance(properties, list) else [])
-        if isinstance(gpu, dict) and gpu.get("name")
-    }
-    common = next(iter(models.values())) if len(set(models.values())) == 1 else None
-    names = events["device"].cat.categories.tolist()
+    gpus = [gpu for gpu in (properties if isinstance(properties, list) else []) if isinstance(gpu, dict)]
+    models = {f"gpu:{gpu.get('id')}": str(gpu["name"]) for gpu in gpus if gpu.get("name")}
+    sizes = {f"gpu:{gpu.get('id')}": whole(gpu.get("totalGlobalMem")) or None for gpu in gpus}
+    names = [*worked, *(name for name in memory["device"].cat.categories if name not in worked)]
     return frame(
         DEVICE_COLUMNS,
-        {"host": [host] * len(names), "device": names, "model": [models.get(name, common) for name in names]},
+        {
+            "host": [host] * len(names),
+            "device": names,
+            "model": [models.get(name, _common(models)) for name in names],
+            "memory_bytes": [sizes.get(name, _common(sizes)) for name in names],
+        },
     )
+
+
+def _common(values: Mapping[str, Any]) -> Any:
+    """What all devices have; None where they differ."""
+    return next(iter(values.values())) if len(set(values.values())) == 1 else None
 
 
 def _operators(

@@ -23,6 +23,7 @@ from tracekit.trace import (
     HOST_WORK_COLUMNS,
     LAUNCH_COLUMNS,
     LOSS_COLUMNS,
+    MEMORY_COLUMNS,
     OP_COLUMNS,
     OPERAND_COLUMNS,
     SPAN_COLUMNS,
@@ -36,6 +37,7 @@ Numbers = NDArray[np.int64]
 
 # Times further apart than this fit on no axis of int64 picoseconds (106 days) that leaves room for the traces.
 _FURTHEST_NS = 2**62 // 1000
+_TIMES = ("start_ps", "end_ps", "recorded_ps", "time_ps")
 _PLURAL = {"process": "processes"}
 _FEW = 2  # so many notes that differ only in their figures are all shown
 _FIGURE = re.compile(r"\d+")
@@ -85,6 +87,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
         .reset_index(drop=True),
         hosts=concat(HOST_COLUMNS, [_host(part, clocks[part.host], zero) for part in parts]),
         losses=table_of(LOSS_COLUMNS, [part.trace.losses for part in parts]),
+        memory=table_of(MEMORY_COLUMNS, [part.trace.memory for part in parts]),
         notes=(*clock_notes, *_missing(parts, world_size), *notes, *host_notes, *_host_notes(parts)),
         source=traces[0].source,
         format="+".join(dict.fromkeys(trace.format for trace in traces)),
@@ -140,7 +143,7 @@ def _line(clock: Clock) -> Line:
 
 def _shifted(part: Part, table: pd.DataFrame, several: bool, line: Line = UNCHANGED, zero: int = 0) -> pd.DataFrame:
     """`table` with the part's names, its times corrected by `line` and counted from `zero`."""
-    times = {column: table[column] + part.at_ps for column in ("start_ps", "end_ps", "recorded_ps") if column in table}
+    times = {column: table[column] + part.at_ps for column in _TIMES if column in table}
     if line.drift:
         times = {column: _corrected(times_ps, line) - zero for column, times_ps in times.items()}
     else:

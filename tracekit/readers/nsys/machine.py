@@ -29,11 +29,12 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that work ran on: its name in the trace, model and memory bandwidth, where the export has them."""
+    """A GPU that work ran on: its name in the trace, model, memory and its bandwidth, where the export has them."""
 
     name: str
     model: str | None
     memory_bandwidth_bytes_per_s: int | None
+    memory_bytes: int | None
 
 
 def process_of(serialized: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -137,7 +138,7 @@ def gpus(export: Export, pairs: Sequence[tuple[int, int]]) -> tuple[list[Gpu], l
     gpus_of_pairs = []
     for (process, device), gpu in zip(pairs, identity, strict=True):
         known_facts = next(
-            (facts[key] for key in (gpu[:2], (pid(process), device), device) if key in facts), (None, None)
+            (facts[key] for key in (gpu[:2], (pid(process), device), device) if key in facts), (None, None, None)
         )
         gpus_of_pairs.append(Gpu(unknown("gpu") if device == MISSING else f"gpu:{numbers[gpu]}", *known_facts))
     return gpus_of_pairs, notes
@@ -165,23 +166,30 @@ def _gpu_numbers(identities: set[tuple[object, ...]]) -> dict[tuple[object, ...]
     return {gpu: place for place, gpu in enumerate(sorted(identities, key=str))}
 
 
-def _facts(export: Export) -> dict[object, tuple[str | None, int | None]]:
-    """Model and memory bandwidth in bytes per second, by identity, by (pid, device number) and by device number.
+def _facts(export: Export) -> dict[object, tuple[str | None, int | None, int | None]]:
+    """Model, memory bandwidth in bytes per second and memory in bytes, by identity, by (pid, device number) and by
+    device number.
 
     The unit of `memoryBandwidth` is B/s, that of `globalMemoryBandwidth` kB/s (CUPTI's): one RTX 3080 has 760080000000
     in the one and 760080000 in the other.
     """
-    facts_of: dict[object, tuple[str | None, int | None]] = {}
-    for gpu, number, old_number, model, bandwidth in rows(
-        export, "TARGET_INFO_GPU", "id", "cuDevice", "deviceId", "name", "memoryBandwidth"
+    facts_of: dict[object, tuple[str | None, int | None, int | None]] = {}
+    for gpu, number, old_number, model, bandwidth, size in rows(
+        export, "TARGET_INFO_GPU", "id", "cuDevice", "deviceId", "name", "memoryBandwidth", "totalMemory"
     ):
-        facts = (str(model) if model else None, bandwidth if isinstance(bandwidth, int) and bandwidth > 0 else None)
+        facts = (str(model) if model else None, _positive(bandwidth), _positive(size))
         facts_of["gpu", gpu] = facts
         device = next((value for value in (number, old_number, gpu) if value is not None), None)
         facts_of.setdefault(device, facts)
-    for process, device, model, bandwidth in rows(
-        export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth"
+    for process, device, model, bandwidth, size in rows(
+        export, "TARGET_INFO_CUDA_GPU", "pid", "deviceId", "name", "globalMemoryBandwidth", "globalMemorySize"
     ):
-        bytes_per_s = bandwidth * _KILO if isinstance(bandwidth, int) and bandwidth > 0 else None
-        facts_of[process, device] = (str(model) if model else None, bytes_per_s)
+        kilobytes_per_s = _positive(bandwidth)
+        bytes_per_s = None if kilobytes_per_s is None else kilobytes_per_s * _KILO
+        facts_of[process, device] = (str(model) if model else None, bytes_per_s, _positive(size))
     return facts_of
+
+
+def _positive(value: object) -> int | None:
+    """A number greater than 0; None of anything else."""
+    return value if isinstance(value, int) and value > 0 else None

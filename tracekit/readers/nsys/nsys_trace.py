@@ -18,8 +18,9 @@ from tracekit.columns import categorical, concat, constant, distinct, frame
 from tracekit.devices import natural
 from tracekit.errors import TraceError
 from tracekit.readers import losses, polling
-from tracekit.readers.nsys import cuda, job, machine, nvtx
+from tracekit.readers.nsys import cuda, job, machine, memory, nvtx
 from tracekit.readers.nsys.cuda import CORRELATION_BITS, Calls, Waits, Work
+from tracekit.readers.nsys.memory import Allocations
 from tracekit.readers.nsys.nvtx import Ranges
 from tracekit.readers.nsys.sqlite_export import MISSING, Export, opened, select, strings
 from tracekit.trace import (
@@ -54,10 +55,11 @@ def read(path: Path) -> Trace:
         work, all_calls, id_notes = _with_unique_ids(work, cuda.calls(export))
         correlation = all_calls.correlation
         calls = select(all_calls, pd.Index(correlation).isin(work.correlation) & (correlation != MISSING))
-        device, devices, device_notes = _devices(export, host, work)
+        allocations, memory_notes = memory.allocations(export)
+        (device, of_allocation), devices, device_notes = _devices(export, host, work, allocations)
         waits = cuda.waits(export, work, all_calls, device.codes.astype(np.int64))
         waiting = select(all_calls, waits.call)
-        zero = _earliest(path, work, calls, ranges, waiting)
+        zero = _earliest(path, work, calls, ranges, waiting, allocations)
         events, ops, event_notes = _events(export, host, work, calls, ranges, zero, device)
         communicators = job.communicators(export)
         syncs = _syncs(waits, _launches(export, host, waiting, zero), events, zero)
@@ -79,7 +81,11 @@ def read(path: Path) -> Trace:
                 },
             ),
             losses=losses.table(host, losses.from_messages(machine.warnings(export))),
-            notes=(*machine.warnings(export), *notes, *nvtx_notes, *id_notes, *device_notes, *event_notes),
+            memory=memory.table(allocations, host, zero, of_allocation),
+            notes=(
+                *machine.warnings(export),
+                *(*notes, *nvtx_notes, *id_notes, *device_notes, *event_notes, *memory_notes),
+            ),
             source=str(path),
             format="nsys",
         )
@@ -123,7 +129,7 @@ def _unique(process: NDArray[np.int64], correlation: NDArray[np.int64], order: N
     return np.where(has_id, (place << CORRELATION_BITS) + np.where(has_id, correlation, 0), MISSING)
 
 
-def _earliest(path: Path, *events: Work | Calls | Ranges) -> int:
+def _earliest(path: Path, *events: Work | Calls | Ranges | Allocations) -> int:
     """The time of the first event in ns, 0 without any. TraceError if int64 picoseconds cannot hold what follows it."""
     starts = [table.start_ns.min() for table in events if len(table.start_ns)]
     ends = [table.end_ns.max() for table in events if len(table.end_ns)]
@@ -146,10 +152,18 @@ def _nullable(values: NDArray[np.int64]) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values, values == MISSING)
 
 
-def _devices(export: Export, host: str, work: Work) -> tuple[pd.Categorical, pd.DataFrame, list[str]]:
-    """The device of each row, all devices (DEVICE_COLUMNS), and notes."""
-    pair, first = distinct(work.process, work.device)
-    gpus, notes = machine.gpus(export, [(int(work.process[row]), int(work.device[row])) for row in first])
+def _devices(
+    export: Export, host: str, work: Work, allocations: Allocations
+) -> tuple[tuple[pd.Categorical, pd.Categorical], pd.DataFrame, list[str]]:
+    """The device of each row and of each allocation (null for memory elsewhere), all devices (DEVICE_COLUMNS), and
+    notes."""
+    on_device = allocations.on_device
+    process = np.concatenate([work.process, allocations.process[on_device]])
+    number = np.concatenate([work.device, allocations.device[on_device]])
+    pair, first = distinct(process, number)
+    gpus, notes = machine.gpus(export, [(int(process[row]), int(number[row])) for row in first])
+    of_allocation = np.full(len(on_device), len(gpus))
+    of_allocation[on_device] = pair[len(work.process) :]
     facts = sorted({gpu.name: gpu for gpu in gpus}.values(), key=lambda gpu: natural(gpu.name))
     devices = frame(
         DEVICE_COLUMNS,
@@ -157,10 +171,13 @@ def _devices(export: Export, host: str, work: Work) -> tuple[pd.Categorical, pd.
             "host": [host] * len(facts),
             "device": [gpu.name for gpu in facts],
             "model": [gpu.model for gpu in facts],
+            "memory_bytes": [gpu.memory_bytes for gpu in facts],
             "memory_bandwidth_bytes_per_s": [gpu.memory_bandwidth_bytes_per_s for gpu in facts],
         },
     )
-    return categorical([gpu.name for gpu in gpus], pair), devices, notes
+    names = [gpu.name for gpu in gpus]
+    of_row = categorical(names, pair[: len(work.process)])
+    return (of_row, categorical([*names, None], of_allocation)), devices, notes
 
 
 def _events(

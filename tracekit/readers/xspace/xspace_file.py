@@ -8,7 +8,7 @@ import gzip
 import mmap
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -173,16 +173,22 @@ def is_xspace(content: Content, sure: bool) -> bool:
     return head[:1] == b"\x0a" and part in (b"\x08", b"\x12", b"\x1a") and not content.printable(64)
 
 
-def read(path: str | Path, stats: Sequence[str], keep: Keep = lambda plane, line, line_id: True) -> XSpace:
+def read(
+    path: str | Path,
+    stats: Sequence[str],
+    keep: Keep = lambda plane, line, line_id: True,
+    together: Sequence[str] = (),
+) -> XSpace:
     """Decode the XSpace file at `path`, gzipped or not.
 
-    `stats` names the event stats to keep. Lines for which `keep(plane name, line name, line id)` is false are skipped
-    whole. Raises TraceError, naming the file and the byte, if the file is empty, cut inside a plane or no XSpace.
+    `stats` names the event stats to keep; those `together` are kept of planes that know the first of them. Lines for
+    which `keep(plane name, line name, line id)` is false are skipped whole. Raises TraceError, naming the file and
+    the byte, if the file is empty, cut inside a plane or no XSpace.
     """
     path = Path(path)
     buf = _mapped(path)
     try:
-        return _space(buf, frozenset(stats), keep)
+        return _space(buf, _Stats(frozenset(stats), tuple(together)), keep)
     except protobuf.Broken as broken:
         raise error(path, broken) from None
 
@@ -236,6 +242,18 @@ class StatRows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Stats:
+    """The event stats to keep: of every plane, and of one that knows the first of those `together`, these too."""
+
+    always: frozenset[str]
+    together: tuple[str, ...]
+
+    def of(self, known: Collection[str]) -> frozenset[str]:
+        """The stats to keep of a plane that knows these."""
+        return self.always | set(self.together) if {*self.together[:1]} & set(known) else self.always
+
+
+@dataclass(frozen=True)
 class _File:
     """The bytes of a file, as they are and as the loops over its events take them, and these loops."""
 
@@ -245,7 +263,7 @@ class _File:
     decode_events: Callable[..., None]
 
 
-def _space(buf: Any, stats: frozenset[str], keep: Keep) -> XSpace:
+def _space(buf: Any, stats: _Stats, keep: Keep) -> XSpace:
     space = Fields(buf, (0, len(buf)))
     if not space.messages(1):
         raise protobuf.Broken(0)
@@ -254,13 +272,13 @@ def _space(buf: Any, stats: frozenset[str], keep: Keep) -> XSpace:
     return XSpace(planes, *(space.texts(number) for number in (2, 3, 4)))
 
 
-def _plane(file: _File, span: Span, stats: frozenset[str], keep: Keep) -> ProtobufPlane:
+def _plane(file: _File, span: Span, stats: _Stats, keep: Keep) -> ProtobufPlane:
     plane = Fields(file.buf, span)
     name = plane.text(2)
     stat_names = {
         key: Fields(file.buf, value).text(2) for key, value in (_entry(file.buf, *entry) for entry in plane.messages(5))
     }
-    stat_rows, rows_by_id = _stat_rows(stat_names, stats)
+    stat_rows, rows_by_id = _stat_rows(stat_names, stats.of(stat_names.values()))
     lines, spans, counts = [], [], []
     for start, end in plane.messages(3):
         where = np.full(16, -1, np.int64)

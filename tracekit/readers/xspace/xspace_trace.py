@@ -20,7 +20,7 @@ from tracekit.errors import TraceError
 from tracekit.readers import losses
 from tracekit.readers import protobuf_decoder as protobuf
 from tracekit.readers.losses import Lost
-from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, tpu_plane, xspace_file
+from tracekit.readers.xspace import cpu_plane, gpu_plane, host_events, memory, tpu_plane, xspace_file
 from tracekit.readers.xspace.host_events import HostEvents
 from tracekit.readers.xspace.planes import DeviceRows, Plane, PlaneEvents, XSpace, line_names
 from tracekit.readers.xspace.programs import METADATA, programs, with_operations
@@ -29,6 +29,7 @@ from tracekit.trace import (
     EVENT_COLUMNS,
     HOST_COLUMNS,
     LAUNCH_COLUMNS,
+    MEMORY_COLUMNS,
     SPAN_COLUMNS,
     SYNC_COLUMNS,
     Trace,
@@ -61,7 +62,7 @@ _REMAINDER = 0.1
 def read(path: Path) -> Trace:
     """The trace in one XSpace file. Raises TraceError if the file is corrupt or not an XSpace."""
     try:
-        space = xspace_file.read(path, STATS, is_decoded)
+        space = xspace_file.read(path, STATS, is_decoded, memory.STATS)
         content = trace(space, path, path.name.removesuffix(".gz").removesuffix(".xplane.pb"), "xplane")
         return replace(content, notes=(*content.notes, *_missing(space)))
     except protobuf.Broken as broken:
@@ -108,6 +109,7 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
     )
     numbered = [program_launches.launches, *(read_rows.launches for read_rows in read_threads)]
     waited = _waits(devices)
+    allocated = [memory.read(host, each) for each in threads]
     return Trace(
         events=events,
         ops=ops,
@@ -122,10 +124,12 @@ def trace(space: XSpace, path: Path, host: str, form: str) -> Trace:
             host,
             [*losses.from_messages([*space.errors, *space.warnings]), *_replicas(threads, _compute_devices(tables))],
         ),
+        memory=concat(MEMORY_COLUMNS, [table for table, _ in allocated]),
         notes=(
             *(f"Profiler error: {text}" for text in space.errors),
             *(f"Profiler warning: {text}" for text in space.warnings),
             *(note for read_rows in read_threads for note in read_rows.notes),
+            *(note for _, notes in allocated for note in notes),
             *_device_notes(devices, read_devices),
             *_bandwidth_notes(devices),
             *_plane_notes(space),

@@ -14,6 +14,7 @@ from tracekit.report.sections import (
     critical_path,
     idle,
     launches,
+    memory,
     offenders,
     steps,
 )
@@ -51,7 +52,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
     missing = completeness.section(why.completeness)
     return (
         *([missing] if missing else []),
-        advice.section(what_to_try, why.devices, why.completeness.rows),
+        memory.beside(advice.section(what_to_try, why.devices, why.completeness.rows), why.memory),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
         offenders.section(why.offenders),
@@ -59,6 +60,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
         idle.section(why.idle),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
+        memory.section(why.memory),
     )
 
 
