@@ -159,12 +159,12 @@ class _Saved:
 
     def _frame(self, stem: str, name: str, empty: pd.DataFrame) -> pd.DataFrame:
         frame = pd.read_parquet(self.place / FRAMES / f"{stem}.parquet")
-        frame = frame.astype(
-            {
-                column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))
-                for column, dtype in self.dtypes[stem].items()
-            }
-        )
+        dtypes = {
+            column: dtype if isinstance(dtype, str) else pd.CategoricalDtype(pd.Index(dtype, dtype="str"))
+            for column, dtype in self.dtypes[stem].items()
+        }
+        # Casts of what has the dtype already took longer than reading.
+        frame = frame.astype({column: dtype for column, dtype in dtypes.items() if frame.dtypes[column] != dtype})
         for column, dtype in empty.dtypes.items():
             if column not in frame:
                 self.absent.append(f"{name}.{column}")
