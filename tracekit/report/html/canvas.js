@@ -6,6 +6,8 @@
   const FONT = "11px system-ui, sans-serif";
   // Single rows get names and edges only where they are this few in view; more would be unreadable.
   const MOST_NAMED = 1500;
+  // And where they are this wide, in CSS pixels.
+  const LEAST_WIDE = 5;
 
   const mix = (a, b, share) => a.map((part, i) => Math.round(part + (b[i] - part) * share));
   const css = ([r, g, b], alpha = 1) => `rgb(${r} ${g} ${b} / ${alpha})`;
@@ -130,8 +132,8 @@
     return (context.measureText(letters).width / letters.length) * 1.02;
   }
 
-  /** The rows of a row of the plot that are in view, in time: of its lane, or of all lanes folded into it; none if many. */
-  function rowsOf(app, { lane, group }) {
+  /** The rows in view of a lane, or of all lanes that are folded into one, as far as they are wide; none if they are many. */
+  function wideRows(app, { lane, group }) {
     const { data, view } = app;
     if (!lane && !app.closed.has(group.number)) return [];
     const lanes = lane ? [lane] : group.lanes;
@@ -140,10 +142,12 @@
       each.first + tracekit.lanes.countUntil(data, each, view.to),
     ]);
     if (spans.reduce((sum, [first, last]) => sum + last - first, 0) > MOST_NAMED) return [];
-    const rows = spans.flatMap(([first, last]) =>
-      Array.from({ length: Math.max(last - first, 0) }, (_, k) => first + k),
-    );
-    return lane ? rows : rows.toSorted((a, b) => data.start[a] - data.start[b]);
+    const least = (LEAST_WIDE * (view.to - view.from)) / app.size.width;
+    const rows = [];
+    for (const [first, last] of spans) {
+      for (let row = first; row < last; row++) if (data.end[row] - data.start[row] >= least) rows.push(row);
+    }
+    return lane ? rows : rows.sort((a, b) => data.start[a] - data.start[b]);
   }
 
   /** Edges and names of single rows, where there is room for them. */
@@ -152,7 +156,8 @@
     const wide = letter(context);
     context.textBaseline = "middle";
     for (const row of inSight(app)) {
-      const rows = rowsOf(app, row);
+      const rows = wideRows(app, row);
+      if (!rows.length) continue;
       const { top, height } = bar(row);
       context.save();
       context.beginPath();
@@ -162,7 +167,7 @@
       for (const at of rows) {
         const left = xOf(app, data.start[at]);
         const right = Math.min(xOf(app, data.end[at]), size.width);
-        if (right - left < 5) continue;
+        if (right - left < LEAST_WIDE) continue;
         context.fillStyle = tones.edge;
         if (left > 0) context.fillRect(left, top, 1, height);
         const from = Math.max(left, 0);

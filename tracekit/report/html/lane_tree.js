@@ -39,6 +39,8 @@
   /** Writes the names of devices and lanes as long as there is room for them. */
   function fit(app) {
     const { index, dom } = app;
+    // On paper they stay as they were on the screen: there is no share and no button beside them.
+    if (matchMedia("print").matches) return;
     const narrow = matchMedia("(max-width: 40rem)").matches;
     const rows = rowsByKey(app);
     const context = dom.over.getContext("2d");
@@ -59,7 +61,7 @@
         context.font = font;
         const other = beside ? context.measureText(second.textContent).width + 6 : 0;
         context.font = `600 ${font}`;
-        const most = Math.max(space - other, 0.6 * space);
+        const most = Math.max(space - other, 0.8 * space);
         first.textContent = fitting(context, devices.labelIn, devices.names, row.group.number, most);
         if (beside) rest -= context.measureText(first.textContent).width + 6;
       }

@@ -34,6 +34,8 @@
     plot.addEventListener(
       "wheel",
       (event) => {
+        // A turn that scrolls the page already goes on with it.
+        if (!event.cancelable) return;
         const lines = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1;
         const [x, y] = [event.deltaX * lines, event.deltaY * lines];
         // A pinch on a trackpad is a wheel with Ctrl that turns in small steps.
