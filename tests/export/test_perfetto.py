@@ -18,7 +18,7 @@ from tracekit.columns import frame
 from tracekit.export import perfetto
 from tracekit.export.packets import AT_ONCE
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, Trace
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, Trace
 
 NAMES = ["", "=1+1", "\x00\x1b[31m", "a\ud800", "</script><img onerror=x>", "日本", "k" * 1_000_000]
 
@@ -236,6 +236,19 @@ def test_counters_say_how_many_devices_are_busy_and_how_fast_bytes_move():
         "devices busy": [(0, 1), (3, 2), (5, 1), (6, 0)],
         "bandwidth: gpu:0 H2D": [(0, 2 * 10**9), (2, 3 * 10**9), (4, 10**9), (6, 0)],
         "bandwidth: gpu:1 collective": [(3, 3 * 10**9 // 2), (5, 0)],
+    }
+
+
+def test_a_counter_of_each_device_has_every_step_of_its_memory():
+    allocations = [("gpu:0", 1_000, 5, 12), ("gpu:0", 3_000, -5, 7), ("gpu:1", 2_000, 4, 4), (None, 2_500, 9, 9)]
+    columns = dict(
+        zip(("device", "time_ps", "delta_bytes", "in_use_bytes"), zip(*allocations, strict=True), strict=True)
+    )
+    memory = frame(MEMORY_COLUMNS, {**columns, "host": ["h"] * 4, "frees": [False, True, False, False]})
+    counters = read_back(Trace(rows(), memory=memory)).counters
+    assert {name: steps for name, steps in counters.items() if "memory" in name} == {
+        "memory in use: gpu:0 memory": [(0, 7), (1, 12), (3, 7)],
+        "memory in use: gpu:1 memory": [(0, 0), (2, 4)],
     }
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
+from tracekit.analysis.memory import memory
 from tracekit.analysis.throughput import throughput
 from tracekit.devices import natural
 from tracekit.export.packets import (
@@ -143,6 +144,7 @@ def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     for group in groups:
         yield group.tracks
     yield from _counters(domain, axis)
+    yield from _memory(domain, axis)
     for group, iid in zip(groups, first, strict=False):
         yield from map(bytes, slice_packets(replace(group.slices, name=group.slices.name + iid), axis))
     yield from map(bytes, _device_slice_packets(timeline, devices, axis))
@@ -264,6 +266,24 @@ def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
         yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
         values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
         yield from map(bytes, counter_packets(track, rate.edges, values, axis))
+
+
+def _memory(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
+    """How much memory the allocators of each device had in use."""
+    usage, clocks = memory(domain.timeline).usage, domain.timeline.clock_of_host
+    hosts = domain.timeline.trace.memory.dropna(subset="device").drop_duplicates("device")
+    here = {str(row.device) for row in hosts.itertuples() if clocks.get(str(row.host), "") == domain.clock}
+    of_device = [(str(device), table) for device, table in usage.groupby("device", sort=False) if device in here]
+    if of_device:
+        parent = next(domain.uuids)
+        yield named_track(
+            parent, "memory in use", description="Bytes that allocators had handed out, as they state it."
+        )
+    for device, table in of_device:
+        times, in_use = table["time_ps"].to_numpy(), table["in_use_bytes"].to_numpy()
+        track = next(domain.uuids)
+        yield counter_track(track, f"{device} memory", parent, "", "bytes")
+        yield from map(bytes, counter_packets(track, times, in_use, axis))
 
 
 @dataclass(frozen=True)
