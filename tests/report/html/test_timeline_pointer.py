@@ -151,6 +151,14 @@ def test_the_tooltip_never_hides_the_lane_it_tells_of(page):
     assert min(heights) > 20
 
 
+def test_the_tooltip_leaves_what_ran_at_the_same_time_in_sight(page):
+    for start, inside, end in ((20, 30, 60), (220, 250, 260)):
+        page.mouse.move(*at(page, inside * US, "l2"))
+        page.wait_for_selector(".tl-tip:visible")
+        tip = page.locator(".tl-tip").bounding_box()
+        assert tip["x"] > x_of(page, end * US) or tip["x"] + tip["width"] < x_of(page, start * US)
+
+
 def test_what_scrolls_away_from_the_pointer_takes_its_tooltip_along(page):
     page.mouse.move(*at(page, 30 * US, "l2"))
     page.wait_for_selector(".tl-tip:visible")

@@ -147,7 +147,7 @@
     for (const [first, last] of spans) {
       for (let row = first; row < last; row++) if (data.end[row] - data.start[row] >= least) rows.push(row);
     }
-    return lane ? rows : rows.sort((a, b) => data.start[a] - data.start[b]);
+    return lane ? rows : rows.toSorted((a, b) => data.start[a] - data.start[b]);
   }
 
   /** Edges and names of single rows, where there is room for them. */

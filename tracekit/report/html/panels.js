@@ -3,8 +3,9 @@
 ((tracekit) => {
   const { element } = tracekit.elements;
   const { percent, time } = tracekit.units;
-  // Between a tooltip and what it tells of, and how long a hint stands.
+  // Between a tooltip and what it tells of, how far it may be from the pointer, and how long a hint stands.
   const APART = 6;
+  const NEAR = 320;
   const HINT_MS = 1800;
 
   /** The facts of a row as elements. */
@@ -34,6 +35,15 @@
     );
   }
 
+  /** Where a box has room beside a row and near the pointer, so that what overlaps the row can be seen; else null. */
+  function besideRow(app, row, frame, width) {
+    if (row < 0) return null;
+    const [start, end] = [app.data.start[row], app.data.end[row]].map((time) => tracekit.canvas.xOf(app, time));
+    const [left, right] = [frame.left + start - 2 * APART - width, frame.left + end + 2 * APART];
+    if (end - app.pointer.x < NEAR && right + width + APART <= innerWidth) return right;
+    return app.pointer.x - start < NEAR && left >= APART ? left : null;
+  }
+
   /** Shows the tooltip of `row` below or above the lane under the pointer; `more` says what else is in that pixel. */
   function tip(app, row, more) {
     const { tip: box, plot } = app.dom;
@@ -56,7 +66,8 @@
     const [above, below] = [top - 2 * APART, innerHeight - bottom - 2 * APART];
     const under = height <= below || below >= above;
     box.style.maxHeight = `${under ? below : above}px`;
-    box.style.left = `${Math.max(APART, Math.min(frame.left + app.pointer.x + 16, innerWidth - width - APART))}px`;
+    const left = besideRow(app, row, frame, width) ?? frame.left + app.pointer.x + 16;
+    box.style.left = `${Math.max(APART, Math.min(left, innerWidth - width - APART))}px`;
     box.style.top = `${under ? bottom + APART : top - APART - Math.min(height, above)}px`;
   }
 
