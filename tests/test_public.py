@@ -121,7 +121,7 @@ TRACE = "stepped-cpu.xplane.pb.gz"
 OPTIONS = {"export": {"to": "csv"}, "view": {"port": 0, "browser": False}}
 ANSWERS = {
     "analyse", "concurrency", "device_pairs", "explain", "export", "figure", "memory", "overlap", "partition", "phases",
-    "report", "timeline_of",
+    "report", "timeline_of", "top_ops",
 }  # fmt: skip
 FORMS = {
     "a path as text": lambda: str(traces.path(TRACE)),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.phases import Phases, phases
     from tracekit.analysis.program import Program
     from tracekit.analysis.steps import Steps
+    from tracekit.analysis.top_ops import TopOps, top_ops
     from tracekit.capture.capture import Captured
     from tracekit.capture.stretch import Stretch
     from tracekit.doctor.checks import Check
@@ -66,6 +67,7 @@ _NAMES = {
     "analysis.phases": "Phases phases",
     "analysis.program": "Program",
     "analysis.steps": "Steps",
+    "analysis.top_ops": "TopOps top_ops",
     "capture.capture": "Captured",
     "capture.stretch": "Stretch",
     "doctor.checks": "Check",
@@ -130,6 +132,7 @@ __all__ = [
     "Syncs",
     "Table",
     "Timeline",
+    "TopOps",
     "Trace",
     "TraceError",
     "TracekitError",
@@ -155,6 +158,7 @@ __all__ = [
     "read",
     "report",
     "timeline_of",
+    "top_ops",
     "view",
 ]
 

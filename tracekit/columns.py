@@ -15,6 +15,8 @@ from pandas.api.types import union_categoricals
 from tracekit.errors import TraceError
 
 _NO_STRINGS = pd.Index([], dtype="str")
+# With more of them per row, a hash table is quicker than a count of each.
+_MOST_KEYS = 4
 
 
 def frame(
@@ -85,6 +87,14 @@ def distinct(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int6
     first = np.zeros(which.max(initial=-1) + 1, np.int64)
     first[which[::-1]] = np.arange(len(which))[::-1]
     return which, first
+
+
+def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Keys 0..count-1 numbered without gaps, and the key of each number."""
+    if count > _MOST_KEYS * len(key):
+        return pd.factorize(key)
+    is_used = np.bincount(key, minlength=count) > 0
+    return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.analysis.roofline import UNKNOWN, Limit, Limits, limits, under_roof
-from tracekit.columns import frame
+from tracekit.columns import frame, numbered
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.timeline.unions import Unions, union_lengths
@@ -209,7 +209,7 @@ def _ops(
     # An op may start several kernels: how often it ran is told by how often each of them did.
     names = len(rows.labels("name"))
     kernel = (device * len(ops) + number[places]) * names + rows.codes("name")[places]
-    kernel_of, kernels = _number(kernel, len(rows.devices) * len(ops) * names)
+    kernel_of, kernels = numbered(kernel, len(rows.devices) * len(ops) * names)
     op_of, op_keys = pd.factorize(kernels // names)
     counts = np.bincount(kernel_of)
     most_runs, fewest_runs = np.zeros(len(op_keys), np.int64), np.full(len(op_keys), len(places))
@@ -297,7 +297,7 @@ def _occupancy(rows: Rows) -> tuple[pd.DataFrame, pd.DataFrame]:
         return frame(OCCUPANCY_COLUMNS), frame(LOW_COLUMNS)
     ratio, device, duration = ratio[places], rows.device[places], rows.end[places] - rows.start[places]
     names, devices = np.array(rows.labels("name"), object), np.array(rows.devices, object)
-    name_of, keys = _number(device * len(names) + rows.codes("name")[places], len(devices) * len(names))
+    name_of, keys = numbered(device * len(names) + rows.codes("name")[places], len(devices) * len(names))
     device_number, name = np.divmod(keys, len(names))
     low = pd.DataFrame(
         {"device": devices[device_number], "name": names[name], **_weighted_means(name_of, duration, ratio)}
@@ -339,11 +339,3 @@ def _on_known_devices(rows: Rows, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
-
-
-def _number(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys 0..count-1 numbered without gaps, and the key of each number."""
-    if count > len(key):
-        return pd.factorize(key)
-    is_used = np.bincount(key, minlength=count) > 0
-    return (np.cumsum(is_used) - 1)[key], np.flatnonzero(is_used)

@@ -17,12 +17,14 @@ from tracekit.analysis.launches import Launches, launches
 from tracekit.analysis.memory import Memory, memory
 from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.analysis.steps import Steps, steps
+from tracekit.analysis.top_ops import TopOps, top_ops
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
 from tracekit.units import quantity
 
 # Of each part the frame, and its columns, whose first row a notebook shows first.
 _TELLING = {
     "completeness": ("losses", "what lost total"),
+    "top_ops": ("by_name", "name n time_ps ratio"),
     "critical_path": ("total", "part time_ps ratio"),
     "steps": ("summary", "name counted median_ps spread"),
     "offenders": ("table", "what device cost_ps ratio"),
@@ -53,6 +55,7 @@ ANALYSES = (
         ),
         ("completeness", "steps"),
     ),
+    Task("top_ops", lambda timeline, completeness: withheld(completeness.shares, top_ops, timeline), ("completeness",)),
     Task(
         "collectives",
         lambda timeline, completeness: withheld(
@@ -83,13 +86,15 @@ class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
     `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
-    report of an old schema does not tell the rows of windows. `completeness`, `steps`, `collectives`, `idle`,
-    `launches`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a class of its own.
+    report of an old schema does not tell the rows of windows. `completeness`, `top_ops`, `steps`, `collectives`,
+    `idle`, `launches`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a class of its
+    own.
     """
 
     devices: int
     rows: int | None
     completeness: Completeness
+    top_ops: TopOps
     steps: Steps
     collectives: Collectives
     idle: Idle

@@ -14,7 +14,18 @@ from tracekit.report.sections.sections import MOST, Highlight, highlights, in_on
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
-KEYS = ("findings", "critical_path", "steps", "offenders", "collectives", "idle", "launches", "bandwidth", "memory")
+KEYS = (
+    "findings",
+    "top_ops",
+    "critical_path",
+    "steps",
+    "offenders",
+    "collectives",
+    "idle",
+    "launches",
+    "bandwidth",
+    "memory",
+)
 # Two GPUs that take turns, and a collective that the second waits for.
 TURNS = trace(
     events(

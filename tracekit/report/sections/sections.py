@@ -17,6 +17,7 @@ from tracekit.report.sections import (
     memory,
     offenders,
     steps,
+    top_ops,
 )
 
 MOST = 5
@@ -53,6 +54,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
     return (
         *([missing] if missing else []),
         memory.beside(advice.section(what_to_try, why.devices, why.completeness.rows), why.memory),
+        top_ops.section(why.top_ops),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
         offenders.section(why.offenders),

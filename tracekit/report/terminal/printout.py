@@ -17,6 +17,8 @@ from tracekit.timeline.timeline import Timeline
 from tracekit.units import DASH, quantity
 
 MAX_VERDICTS, MAX_ROWS = 10, 16
+# The section whose first table stands on the first screen, and how many rows of it.
+_TOP, MAX_TOP = "top_ops", 5
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
 # Characters of the longest names, and to how many they are shortened, first and at last, where a table is too wide.
 _LONGEST_NAME, _LEAST_NAMES = 60, (16, 8)
@@ -25,8 +27,8 @@ _LONGEST_NAME, _LEAST_NAMES = 60, (16, 8)
 def show(report: Report, on: Console, full: bool = False, timeline: Timeline | None = None) -> None:
     """Print the verdicts first and what matters most, the timeline and the tables, then each section, then the notes.
 
-    Without `full`: of a section only its first sentence, unless it is among what matters most; of verdicts and tables
-    as much as a person reads, those of compared phases first.
+    Without `full`: of a section only its first sentence, unless it is among what matters most, and the first rows of
+    the top operations; of verdicts and tables as much as a person reads, those of compared phases first.
     """
     if (missing := report.missing) and missing.sentences:
         if full:
@@ -56,15 +58,20 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         _sentence(f"From here on, {report.scope}", on)
         on.print()
     there = report.evidence
+    top = [] if full else [section for section in there if section.key == _TOP]
     if full:
         for section in there:
             _section(section, on)
     else:
-        _briefly(there, {line.key for line in first}, on)
+        for section in top:
+            _tables(section.tables[:1], on, MAX_TOP)
+            _sentence(section.sentences[0], on)
+            on.print()
+        _briefly(there, {line.key for line in first} | {_TOP}, on)
     _lacking(report, on, full)
     for note in report.notes:
         _sentence(f"Note: {note}", on)
-    more = 0 if full else sum(bool(table.brief) for section in there for table in section.tables)
+    more = 0 if full else sum(bool(table.brief) for section in there for table in section.tables) - len(top)
     if more:
         _sentence(f"--full prints {quantity(more, 'more table')}; report.md has all of them.", on)
     elif full and any(len(table.brief) < len(table.rows) for section in there for table in section.tables):

@@ -1,0 +1,68 @@
+"""The top operations as a report shows them."""
+
+import pandas as pd
+
+from tests.frames import events, trace
+from tracekit.analysis.top_ops import top_ops
+from tracekit.columns import frame
+from tracekit.report.section import Missing
+from tracekit.report.sections.top_ops import section
+from tracekit.trace import OP_COLUMNS
+
+MS = 10**9
+ROWS = (
+    ("gpu:0", "compute", 0, 6 * MS, "sgemm"),
+    ("gpu:0", "memcpy", 0, 4 * MS, "Memcpy HtoD"),
+    ("gpu:1", "compute", 0, 2 * MS, "relu_kernel"),
+)
+
+
+def tables(of):
+    return {table.key.removeprefix("top_ops."): table for table in of.tables}
+
+
+def heads(table):
+    return [column.head for column in table.columns]
+
+
+def test_the_first_sentence_has_the_patterns_without_what_is_hidden():
+    shown = section(top_ops(events(*ROWS)))
+    assert shown.sentences == (
+        "Of 8.00 ms of device work, summed over 2 devices (without hidden collectives and copies): matmul 75.0 %, "
+        "elementwise 25.0 %.",
+        "Operations overlap: their times sum to 1.50x the busy time.",
+    )
+
+
+def test_names_stand_by_their_total_time_with_what_is_exposed_of_them():
+    names = tables(section(top_ops(events(*ROWS))))["names"]
+    assert heads(names) == [
+        "operation", "pattern", "n", "total", "share", "median", "p95", "exposed", "of busy",
+    ]  # fmt: skip
+    assert [(row[0], row[1], row[3], row[7]) for row in names.rows] == [
+        ("sgemm", "matmul", 6 * MS, 6 * MS),
+        ("Memcpy HtoD", "copy", 4 * MS, 0),
+        ("relu_kernel", "elementwise", 2 * MS, 2 * MS),
+    ]
+
+
+def test_where_nothing_is_hidden_there_is_no_column_of_it():
+    assert "exposed" not in heads(tables(section(top_ops(events(ROWS[0]))))["names"])
+
+
+def test_a_table_of_each_device_is_there_only_for_several():
+    assert "devices" in tables(section(top_ops(events(*ROWS))))
+    assert "devices" not in tables(section(top_ops(events(*ROWS[:2]))))
+
+
+def test_operators_are_named_and_what_has_none_says_why():
+    whole = events(*ROWS).assign(op=pd.array([0, None, None], "Int64"))
+    shown = section(top_ops(trace(whole, ops=frame(OP_COLUMNS, {"framework_op": ["aten::mm"]}))))
+    assert shown.sentences[1] == "The operator with most time is aten::mm: 6.00 ms (50.0 %) in 1 kernel or op."
+    labels = [row[0] for row in tables(shown)["operators"].rows]
+    assert labels == [Missing("the trace links no operator of a framework to it"), "aten::mm"]
+    assert tables(shown)["sources"].rows == ()
+
+
+def test_without_work_the_section_says_why():
+    assert section(top_ops(events())).lacking == "The trace holds no work on a known device."

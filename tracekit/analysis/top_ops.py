@@ -1,0 +1,300 @@
+"""Where the time of the devices goes: kernels and ops by name, by what they compute, by operator and by source line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit import notebook
+from tracekit.columns import frame, numbered
+from tracekit.timeline.rows import CODE, Rows
+from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE, union_lengths
+from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.patterns import pattern
+
+Column = NDArray[np.int64]
+
+# What is known of a group of rows: how many there are, the sum of their durations, that over the sum of all, and their
+# durations' median and 95th percentile.
+_TIMES = {"n": "int64", "time_ps": "int64", "ratio": "Float64", "median_ps": "int64", "p95_ps": "int64"}
+NAME_COLUMNS = {
+    "name": "str",
+    "program": "str",
+    "kind": "str",
+    "pattern": "str",
+    **_TIMES,
+    "union_ps": "int64",
+    "busy_ratio": "Float64",
+    "exposed_ps": "int64",
+    "operator": "str",
+    "source": "str",
+}
+DEVICE_NAME_COLUMNS = {"device": "str", **NAME_COLUMNS}
+PATTERN_COLUMNS = {
+    "pattern": "str",
+    "names": "int64",
+    "n": "int64",
+    "time_ps": "int64",
+    "ratio": "Float64",
+    "exposed_ps": "int64",
+    "exposed_ratio": "Float64",
+}
+OPERATOR_COLUMNS = {"operator": "str", **_TIMES}
+SOURCE_COLUMNS = {"source": "str", **_TIMES}
+TOTAL_COLUMNS = {"device": "str", "n": "int64", "time_ps": "int64", "busy_ps": "int64"}
+
+_NO_OPERATORS = "The trace links no kernel to an operator of a framework."
+_NO_SOURCES = "The trace links no kernel to a line of source code."
+
+
+@dataclass(frozen=True, repr=False)
+class TopOps(
+    notebook.Result,
+    by_name="name pattern n time_ps ratio median_ps p95_ps exposed_ps",
+    by_pattern="pattern names n time_ps ratio exposed_ps exposed_ratio",
+    by_operator="operator n time_ps ratio median_ps p95_ps",
+    by_source="source n time_ps ratio median_ps p95_ps",
+):
+    """Where the time of the devices goes; times in ps, those with most of it first.
+
+    A name is that of a kernel or op, of one program and kind. `by_name` (NAME_COLUMNS): one row per name, over all
+    devices; `by_device` (DEVICE_NAME_COLUMNS): one per device and name. `by_pattern` (PATTERN_COLUMNS), `by_operator`
+    (OPERATOR_COLUMNS) and `by_source` (SOURCE_COLUMNS): the same rows by what they compute, by the framework's operator
+    and by the line of source code they come from, null for all those of which the trace does not tell it. `totals`
+    (TOTAL_COLUMNS): each device. `reasons` says by the name of a frame why it is empty, `lacking` why all are.
+    """
+
+    by_name: pd.DataFrame
+    by_device: pd.DataFrame
+    by_pattern: pd.DataFrame
+    by_operator: pd.DataFrame
+    by_source: pd.DataFrame
+    totals: pd.DataFrame
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    lacking: str = ""
+
+
+def top_ops(source: Source, windows: Windows | None = None) -> TopOps:
+    """Kernels and ops by the time that they took; docs/concepts.md defines every column.
+
+    With `windows`, only what lies inside them counts, each row cut to the window it is in. Rows on unknown devices
+    (`cpu:?`) count nowhere.
+    """
+    timeline = timeline_of(source, windows)
+    rows = timeline.rows
+    places = np.arange(len(rows)) if all(rows.placed) else np.flatnonzero(np.array(rows.placed, bool)[rows.device])
+    if not len(places):
+        return TopOps(
+            frame(NAME_COLUMNS),
+            frame(DEVICE_NAME_COLUMNS),
+            frame(PATTERN_COLUMNS),
+            frame(OPERATOR_COLUMNS),
+            frame(SOURCE_COLUMNS),
+            frame(TOTAL_COLUMNS),
+            lacking="The trace holds no work on a known device.",
+        )
+    return _top_ops(timeline, _Work(rows, places))
+
+
+class _Work:
+    """The n rows that count, and the number of the name of each, `of` (n,); `names`, `programs` and `kinds` (m,) are
+    the labels of each number."""
+
+    def __init__(self, rows: Rows, places: Column) -> None:
+        def taken(column: NDArray[Any]) -> NDArray[Any]:
+            return column if len(places) == len(rows) else column[places]
+
+        self.rows, self.places = rows, places
+        self.device, self.start, self.end = taken(rows.device), taken(rows.start), taken(rows.end)
+        self.kind, self.duration = taken(rows.kind), self.end - self.start
+        names, programs = np.array(rows.labels("name"), object), np.array([*rows.labels("hlo_module"), None], object)
+        program = taken(rows.codes("hlo_module")) % len(programs)
+        key = (taken(rows.codes("name")) * len(programs) + program) * len(CODE) + self.kind
+        self.of, number = numbered(key, len(names) * len(programs) * len(CODE))
+        rest, kind = np.divmod(number, len(CODE))
+        name, program = np.divmod(rest, len(programs))
+        self.names, self.programs, self.kinds = names[name], programs[program], np.array([*CODE], object)[kind]
+
+
+def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
+    names, devices = len(work.names), len(work.rows.devices)
+    of_device, number = numbered(work.of * devices + work.device, names * devices)
+    name, device = np.divmod(number, devices)
+    by_device = _times(of_device, work.duration, len(number))
+    by_device["union_ps"] = union_lengths(of_device, len(number), work.start, work.end)
+    exposed = _exposed(timeline, work)
+    by_device["exposed_ps"] = _sums(exposed, of_device, len(number))
+    by_name = _times(work.of, work.duration, names) if devices > 1 else by_device
+    by_name = by_name | {column: _sums(by_device[column], name, names) for column in ("union_ps", "exposed_ps")}
+
+    device_ps = _sums(by_device["time_ps"], device, devices)
+    busy_ps = union_lengths(work.device, devices, work.start, work.end)
+    total_ps, device_names = iv.sum_exactly(device_ps), np.array(work.rows.devices, object)
+    links = _Links(work, timeline.trace.ops)
+    labels = {"name": work.names, "program": work.programs, "kind": work.kinds, **links.of_names()}
+    totals = {"device": device_names, "n": np.bincount(work.device, minlength=devices)}
+    totals |= {"time_ps": device_ps, "busy_ps": busy_ps}
+    reasons = {"by_operator": _NO_OPERATORS} if links.operator is None else {}
+    reasons |= {"by_source": _NO_SOURCES} if links.source is None else {}
+    return TopOps(
+        _table(NAME_COLUMNS, labels | by_name, total_ps, iv.sum_exactly(busy_ps)),
+        _table(
+            DEVICE_NAME_COLUMNS,
+            {key: label[name] for key, label in labels.items()} | by_device | {"device": device_names[device]},
+            device_ps[device],
+            busy_ps[device],
+        ),
+        _table(PATTERN_COLUMNS, links.by_pattern(exposed), total_ps, iv.sum_exactly(exposed)),
+        _by_label(OPERATOR_COLUMNS, "operator", links.operator, work, total_ps),
+        _by_label(SOURCE_COLUMNS, "source", links.source, work, total_ps),
+        frame(TOTAL_COLUMNS, {key: column[totals["n"] > 0] for key, column in totals.items()}),
+        reasons,
+    )
+
+
+# Labels, the last of them None, and which of them each row has.
+_Labelled = tuple[NDArray[Any], Column]
+
+
+class _Links:
+    """What the trace tells of the origin of the n rows: their `operator` and `source`, each None where no row has any;
+    and what they compute."""
+
+    def __init__(self, work: _Work, ops: pd.DataFrame) -> None:
+        self.work = work
+        op, has_op = work.rows.numbers("op")
+        op = np.where(has_op, op, len(ops))[work.places]
+        self.operator, self.source = (_of_ops(ops[column], op) for column in ("framework_op", "source"))
+        categories = np.array([*work.rows.labels("category"), None], object)
+        category = work.rows.codes("category")[work.places] % len(categories)
+        operators, operator = self.operator or (np.array([None]), np.zeros(len(op), np.int64))
+        # Rows of a name may be of several operators, and what they compute depends on them.
+        pair, of_pair = numbered(work.of * len(categories) + category, len(work.names) * len(categories))
+        self.group, number = numbered(pair * len(operators) + operator, len(of_pair) * len(operators))
+        self.name, category = np.divmod(of_pair[number // len(operators)], len(categories))
+        self.operators = operators[number % len(operators)]
+        self.time_ps = _sums(work.duration, self.group, len(number))
+        of_group = zip(work.names[self.name], work.kinds[self.name], categories[category], self.operators, strict=True)
+        self.patterns = np.array([pattern(name, *rest).value for name, *rest in of_group], object)
+
+    def of_names(self) -> dict[str, NDArray[Any]]:
+        """The columns pattern, operator and source of each name: what most of its time is of."""
+        names = len(self.work.names)
+        most = _most(self.name, self.time_ps, names)
+        lines = np.full(names, None, object)
+        if self.source:
+            labels, line = self.source
+            group, number = numbered(self.work.of * len(labels) + line, names * len(labels))
+            times = _sums(self.work.duration, group, len(number))
+            lines = labels[number[_most(number // len(labels), times, names)] % len(labels)]
+        return {"pattern": self.patterns[most], "operator": self.operators[most], "source": lines}
+
+    def by_pattern(self, exposed: Column) -> dict[str, Any]:
+        """The columns of PATTERN_COLUMNS but the ratios."""
+        which, patterns = pd.factorize(self.patterns)
+        of_names = pd.DataFrame({"pattern": which, "name": self.name}).drop_duplicates()
+        return {
+            "pattern": patterns,
+            "names": np.bincount(of_names["pattern"], minlength=len(patterns)),
+            "n": np.bincount(which[self.group], minlength=len(patterns)),
+            "time_ps": _sums(self.time_ps, which, len(patterns)),
+            "exposed_ps": _sums(_sums(exposed, self.group, len(which)), which, len(patterns)),
+        }
+
+
+def _of_ops(column: pd.Series, op: Column) -> _Labelled | None:
+    """The labels of the operations of rows, `op` (n,): places in a column of `Trace.ops`, its length for none."""
+    if not len(column.cat.categories):
+        return None
+    labels = np.array([*map(str, column.cat.categories), None], object)
+    code = np.append(column.cat.codes.to_numpy().astype(np.int64), -1)[op] % len(labels)
+    return None if (code == len(labels) - 1).all() else (labels, code)
+
+
+def _sums(lengths: Column, group: Column, groups: int) -> Column:
+    return np.array(iv.sums(lengths, group, groups), np.int64)
+
+
+def _most(group: Column, times: Column, groups: int) -> Column:
+    """The place of the longest time of each group 0..groups-1, the first of equals."""
+    order = np.lexsort((-np.arange(len(times)), times, group))
+    most = np.zeros(groups, np.int64)
+    most[group[order]] = order
+    return most
+
+
+def _by_label(
+    columns: Mapping[str, str], column: str, link: _Labelled | None, work: _Work, total_ps: int
+) -> pd.DataFrame:
+    """The times of the rows by their label, those without one together."""
+    if link is None:
+        return frame(columns)
+    labels, code = link
+    group, number = numbered(code, len(labels))
+    return _table(columns, {column: labels[number], **_times(group, work.duration, len(number))}, total_ps)
+
+
+def _times(group: Column, duration: Column, groups: int) -> dict[str, Any]:
+    """How many rows each group 0..groups-1 has, each at least one; their durations summed, the median and the 95th
+    percentile: the shortest duration that 95 % of the rows do not exceed."""
+    n = np.bincount(group, minlength=groups)
+    bits = int(duration.max()).bit_length()
+    if bits + groups.bit_length() < 64:
+        # One sort of numbers takes a quarter of the time of an order by two columns.
+        sorted_durations = np.sort((group << bits) | duration) & ((1 << bits) - 1)
+    else:
+        sorted_durations = duration[np.lexsort((duration, group))]
+    first = np.cumsum(n) - n
+    low, high = (sorted_durations[first + place] for place in ((n - 1) // 2, n // 2))
+    return {
+        "n": n,
+        "time_ps": _sums(duration, group, groups),
+        "median_ps": low + (high - low) // 2,
+        "p95_ps": sorted_durations[first + (n * 95 + 99) // 100 - 1],
+    }
+
+
+def _exposed(timeline: Timeline, work: _Work) -> Column:
+    """For how long each row ran with nothing that hides it, shape (n,): a collective without compute, a copy or memset
+    without compute and collectives; compute all the time."""
+    exposed: Column = work.duration.copy()
+    first = np.searchsorted(work.device, np.arange(len(work.rows.devices) + 1))
+    for name, low, high in zip(work.rows.devices, first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if low == high:
+            continue
+        device, kind = timeline.unions.devices[name], work.kind[low:high]
+        is_collective = kind == CODE[Kind.COLLECTIVE]
+        for is_hidden, behind in (
+            (is_collective, COMPUTE),
+            (~is_collective & (kind != CODE[Kind.COMPUTE]), COMPUTE | COLLECTIVE),
+        ):
+            places = low + np.flatnonzero(is_hidden)
+            if len(places):
+                spans = iv.intervals(work.start[places], work.end[places])
+                exposed[places] -= iv.within(device.union_of(behind), spans)
+    return exposed
+
+
+def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, other_ps: Any = 0) -> pd.DataFrame:
+    """The frame of `columns` with shares of `total_ps` and of `other_ps`, which is all busy or all exposed time; null
+    where that is 0. The longest rows stand first."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for ratio, part, whole in (
+            ("ratio", "time_ps", total_ps),
+            ("busy_ratio", "union_ps", other_ps),
+            ("exposed_ratio", "exposed_ps", other_ps),
+        ):
+            if ratio in columns:
+                share = data[part] / np.asarray(whole, float)
+                data = data | {ratio: pd.arrays.FloatingArray(np.nan_to_num(share), ~np.isfinite(share))}
+    texts = [data[name] for name, dtype in columns.items() if dtype == "str" and name in data]
+    keys = [
+        (-time_ps, *(str(text or "") for text in row)) for time_ps, *row in zip(data["time_ps"], *texts, strict=True)
+    ]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return frame(columns, {name: values[order] for name, values in data.items() if name in columns})

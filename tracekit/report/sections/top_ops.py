@@ -1,0 +1,165 @@
+"""Kernels and ops by the time that they took, as the report shows them."""
+
+from typing import Any
+
+import pandas as pd
+
+from tracekit.analysis.top_ops import TopOps
+from tracekit.columns import records
+from tracekit.report.section import Field, Section, Table, Unit, or_missing, plain, table_of
+from tracekit.units import factor, percent, quantity, short, time
+
+# Rows of a table and of a list in summary.json, rows where there is little room, and patterns in a sentence.
+_MOST, _BRIEF, _PATTERNS = 100, 10, 4
+_LONGEST = 60
+# Durations that sum to so many times the busy time are worth a word.
+_OVERLAPPING = 1.05
+_LISTS = ("by_name", "by_device", "by_operator", "by_source")
+_NO_OPERATOR = "the trace links no operator of a framework to it"
+_NO_SOURCE = "the trace links no line of source code to it"
+
+
+def section(result: TopOps) -> Section:
+    """What the time went to in a sentence, then names, operators, source lines and patterns by their total time."""
+    title = "Top operations"
+    if result.lacking:
+        return Section("top_ops", title, lacking=result.lacking)
+    tables = (
+        _names(result),
+        _by("operator", "Operators of the framework", result.by_operator, _NO_OPERATOR),
+        _by("source", "Source lines", result.by_source, _NO_SOURCE),
+        _patterns(result.by_pattern),
+        *([_devices(result)] if len(result.totals) > 1 else []),
+    )
+    sentences = (_by_pattern(result), _by_operator(result.by_operator), _overlapping(result.totals))
+    return Section("top_ops", title, tuple(filter(None, sentences)), tables=tables, data=_data(result))
+
+
+def _by_pattern(result: TopOps) -> str:
+    """What took the time that nothing hides."""
+    patterns = result.by_pattern.sort_values("exposed_ps", ascending=False, kind="stable")
+    exposed_ps, total_ps = (sum(map(int, patterns[column])) for column in ("exposed_ps", "time_ps"))
+    patterns = patterns[patterns["exposed_ps"] > 0]
+    over = f", summed over {quantity(len(result.totals), 'device')}" if len(result.totals) > 1 else ""
+    hidden = " (without hidden collectives and copies)" if exposed_ps < total_ps else ""
+    shares = [f"{row['pattern']} {percent(row['exposed_ratio'])}" for row in records(patterns.head(_PATTERNS))]
+    more = ", …" if len(patterns) > _PATTERNS else ""
+    return f"Of {time(exposed_ps)} of device work{over}{hidden}: {', '.join(shares) or 'nothing'}{more}."
+
+
+def _by_operator(operators: pd.DataFrame) -> str:
+    """What the operator with most time took, where the trace names any."""
+    known = records(operators[operators["operator"].notna()].head(1))
+    if not known:
+        return ""
+    row = known[0]
+    kernels = quantity(row["n"], "kernel or op", "kernels or ops")
+    return (
+        f"The operator with most time is {short(row['operator'], _LONGEST)}: {time(row['time_ps'])} "
+        f"({percent(row['ratio'])}) in {kernels}."
+    )
+
+
+def _overlapping(totals: pd.DataFrame) -> str:
+    total_ps, busy_ps = (sum(map(int, totals[column])) for column in ("time_ps", "busy_ps"))
+    if not busy_ps or total_ps < _OVERLAPPING * busy_ps:
+        return ""
+    return f"Operations overlap: their times sum to {factor(total_ps / busy_ps)} the busy time."
+
+
+def _times(p95: bool = True) -> list[Field]:
+    return [
+        Field("n", Unit.COUNT, "n"),
+        Field("total", Unit.TIME, "time_ps"),
+        Field("share", Unit.RATIO, "ratio"),
+        Field("median", Unit.TIME, "median_ps"),
+        Field("p95", Unit.TIME, "p95_ps", brief=p95),
+    ]
+
+
+def _fields(names: pd.DataFrame) -> list[Field]:
+    """The columns of names; the program only where there are several, and exposed time where some is hidden."""
+    hidden = bool((names["exposed_ps"] < names["time_ps"]).any())
+    return [
+        Field("operation", Unit.NAME, "name"),
+        Field("pattern", Unit.TEXT, "pattern"),
+        *_times(p95=not hidden),
+        *([Field("exposed", Unit.TIME, "exposed_ps")] if hidden else []),
+        Field("of busy", Unit.RATIO, "busy_ratio", brief=False),
+        *([Field("program", Unit.NAME, "program", brief=False)] if names["program"].nunique() > 1 else []),
+        *_origin("operator", names, _NO_OPERATOR),
+        *_origin("source", names, _NO_SOURCE),
+    ]
+
+
+def _origin(column: str, names: pd.DataFrame, reason: str) -> list[Field]:
+    def cell(row: dict[str, Any]) -> Any:
+        return or_missing(row[column], reason)
+
+    return [Field(column, Unit.NAME, cell, brief=False)] if names[column].notna().any() else []
+
+
+def _names(result: TopOps) -> Table:
+    names, found = result.by_name, len(result.by_name)
+    about = (
+        "Total is the sum of durations, share that of the sum of all; exposed leaves out what compute hides of a "
+        "collective, and compute or collectives of a copy."
+    )
+    about += f" The first {_MOST} of {found:,}; frames/ beside the report has all." if found > _MOST else ""
+    return table_of(names.head(_MOST), "top_ops.names", "Top operations by total time", _fields(names), _BRIEF, about)
+
+
+def _of_each_device(result: TopOps) -> pd.DataFrame:
+    """The same number of names of each device, the longest, about _MOST in all."""
+    each = max(_MOST // max(len(result.totals), 1), _BRIEF)
+    order = {device: place for place, device in enumerate(result.totals["device"])}
+    first = result.by_device.groupby("device", sort=False).head(each)
+    return first.sort_values("device", key=lambda names: names.map(order), kind="stable")
+
+
+def _devices(result: TopOps) -> Table:
+    first, found = _of_each_device(result), len(result.by_device)
+    fields = [Field("device", Unit.DEVICE, "device"), *_fields(first)]
+    more = f" The first {len(first)} of {found:,}; frames/ beside the report has all." if found > len(first) else ""
+    about = f"Shares are those of the device's own times.{more}"
+    return table_of(first, "top_ops.devices", "Top operations of each device", fields, 0, about)
+
+
+def _by(column: str, title: str, table: pd.DataFrame, reason: str) -> Table:
+    def label(row: dict[str, Any]) -> Any:
+        return or_missing(row[column], reason)
+
+    return table_of(
+        table.head(_MOST), f"top_ops.{column}s", title, [Field(column, Unit.NAME, label), *_times()], _BRIEF
+    )
+
+
+def _patterns(patterns: pd.DataFrame) -> Table:
+    return table_of(
+        patterns,
+        "top_ops.patterns",
+        "What the operations compute",
+        [
+            Field("pattern", Unit.TEXT, "pattern"),
+            Field("names", Unit.COUNT, "names"),
+            Field("n", Unit.COUNT, "n"),
+            Field("total", Unit.TIME, "time_ps"),
+            Field("share", Unit.RATIO, "ratio"),
+            Field("exposed", Unit.TIME, "exposed_ps"),
+            Field("of exposed", Unit.RATIO, "exposed_ratio"),
+        ],
+        _BRIEF,
+    )
+
+
+def _data(result: TopOps) -> dict[str, Any]:
+    lists = {name: plain(getattr(result, name).head(_MOST)) for name in _LISTS}
+    lists["by_device"] = plain(_of_each_device(result))
+    found = {f"{name}_found": len(getattr(result, name)) for name in _LISTS}
+    return {
+        **lists,
+        **found,
+        "by_pattern": plain(result.by_pattern),
+        "totals": plain(result.totals),
+        "reasons": dict(result.reasons),
+    }
