@@ -5,11 +5,10 @@ their times, in file order where those are equal; on a track an end closes the s
 """
 
 import gzip
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 protos = pytest.importorskip(
     "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="the package perfetto is not installed"
@@ -36,9 +35,10 @@ class Slice:
 
 @dataclass
 class PerfettoFile:
-    """`rows` by event id, `calls` and `added` (slices of tracks of their own), counters by name, and the rest.
+    """`rows` by place in the events from 1, `calls` and `added` (steps and collectives), counters, and the rest.
 
-    `tracks` are the names of all tracks but those of processes and threads, which have "".
+    `cells` are the slices of the devices' own tracks, and `roots` the tracks at the root of the tree in their order.
+    `starts` of calls are the rows that arrows lead to; `after` are the rows that arrows lead from to each one.
     """
 
     rows: dict[int, Slice] = field(default_factory=dict)
@@ -47,9 +47,11 @@ class PerfettoFile:
     after: dict[int, list[int]] = field(default_factory=dict)
     calls: list[Slice] = field(default_factory=list)
     added: list[Slice] = field(default_factory=list)
+    cells: list[Slice] = field(default_factory=list)
     notes: list[tuple[str, dict]] = field(default_factory=list)
     counters: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    gpus: list[tuple[str, str]] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    roots: list[str] = field(default_factory=list)
     processes: dict[int, str] = field(default_factory=dict)
     tracks: list[str] = field(default_factory=list)
 
@@ -61,7 +63,7 @@ def read(path: Path) -> PerfettoFile:
 
 def decode(content: bytes) -> PerfettoFile:
     trace = protos.Trace.FromString(content)
-    interned = {"names": {}, "categories": {}, "keys": {}, "specifications": {}, "contexts": {}}
+    interned = {"names": {}, "categories": {}, "keys": {}}
     tracks: dict[int, object] = {}
     file = PerfettoFile()
     assert [packet.sequence_flags for packet in trace.packet][:1] == [1]
@@ -70,12 +72,21 @@ def decode(content: bytes) -> PerfettoFile:
         _register(packet, interned, tracks, file)
     open_slices: dict[int, list] = {}
     for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):  # stable: file order where times are equal
-        if packet.HasField("gpu_render_stage_event"):
-            _row(packet, interned, file)
-        elif packet.HasField("track_event"):
+        if packet.HasField("track_event"):
             _event(packet, interned, tracks, open_slices, file)
     assert not any(open_slices.values()), "a slice is never closed"
+    _arrows(trace, interned, file)
+    parents = {track.parent_uuid for track in tracks.values()}
+    ranked = sorted((track.sibling_order_rank, track.name) for uuid, track in tracks.items() if _is_root(track))
+    assert all(track.child_ordering == track.EXPLICIT for track in tracks.values() if _is_root(track))
+    # Perfetto's UI folds a track away that has neither parent nor children.
+    folded = {track.name for uuid, track in tracks.items() if _is_root(track) and uuid not in parents}
+    file.roots = [name for _, name in ranked if name not in folded]
     return file
+
+
+def _is_root(track) -> bool:
+    return not (track.parent_uuid or track.HasField("process") or track.HasField("thread"))
 
 
 def _register(packet, interned, tracks, file) -> None:
@@ -83,31 +94,12 @@ def _register(packet, interned, tracks, file) -> None:
     interned["names"] |= {entry.iid: entry.name for entry in data.event_names}
     interned["categories"] |= {entry.iid: entry.name for entry in data.event_categories}
     interned["keys"] |= {entry.iid: entry.name for entry in data.debug_annotation_names}
-    interned["specifications"] |= {entry.iid: entry for entry in data.gpu_specifications}
-    interned["contexts"] |= {entry.iid: entry.pid for entry in data.graphics_contexts}
-    file.gpus += [(gpu.name, gpu.model) for gpu in packet.gpu_info.gpus]
     if packet.HasField("track_descriptor"):
         assert packet.track_descriptor.uuid not in tracks
         tracks[packet.track_descriptor.uuid] = packet.track_descriptor
         file.tracks.append(packet.track_descriptor.name)
         if packet.track_descriptor.HasField("process"):
             file.processes[packet.track_descriptor.process.pid] = packet.track_descriptor.process.process_name
-
-
-def _row(packet, interned, file) -> None:
-    event = packet.gpu_render_stage_event
-    queue, stage = (interned["specifications"][iid] for iid in (event.hw_queue_iid, event.stage_iid))
-    assert queue.name == f"{file.gpus[event.gpu_id][0]} {queue.description}"
-    args = {datum.name: datum.value for datum in event.extra_data}
-    assert len(args) == len(event.extra_data)
-    assert event.event_id not in file.rows
-    assert interned["contexts"][event.context] in file.processes
-    file.rows[event.event_id] = Slice(
-        queue.description, stage.name, packet.timestamp, packet.timestamp + event.duration, args
-    )
-    file.kinds[event.event_id] = stage.description
-    file.devices[event.event_id] = file.gpus[event.gpu_id][0]
-    file.after[event.event_id] = list(event.event_wait_ids)
 
 
 def _event(packet, interned, tracks, open_slices, file) -> None:
@@ -117,9 +109,12 @@ def _event(packet, interned, tracks, open_slices, file) -> None:
         assert track.HasField("counter")
         parent = f"{tracks[track.parent_uuid].name}: " if track.parent_uuid else ""
         file.counters.setdefault(parent + track.name, []).append((packet.timestamp, event.counter_value))
+        file.units[parent + track.name] = track.counter.unit_name
         return
     args = {
-        interned["keys"].get(note.name_iid, note.name): note.string_value or note.int_value
+        interned["keys"].get(note.name_iid, note.name): note.string_value
+        if note.HasField("string_value")
+        else note.int_value
         for note in event.debug_annotations
     }
     if event.type == event.TYPE_INSTANT:
@@ -127,30 +122,46 @@ def _event(packet, interned, tracks, open_slices, file) -> None:
         return
     open_here = open_slices.setdefault(event.track_uuid, [])
     if event.type == event.TYPE_SLICE_BEGIN:
-        where = track if track.HasField("thread") else tracks.get(track.parent_uuid)
-        label = f"{file.processes[where.thread.pid]}: {track.thread.thread_name or track.name}" if where else track.name
         categories = tuple(interned["categories"][iid] for iid in event.category_iids)
-        open_here.append((where, label, interned["names"][event.name_iid], packet.timestamp, args, categories, event))
+        open_here.append((interned["names"][event.name_iid], packet.timestamp, args, categories, event))
         return
     assert event.type == event.TYPE_SLICE_END
-    repeated = (event.name_iid, list(event.category_iids), list(event.debug_annotations), list(UnknownFieldSet(event)))
+    repeated = (event.name_iid, list(event.category_iids), list(event.debug_annotations), list(event.flow_ids))
     assert repeated == (0, [], [], []), "an end repeats what its begin says"
-    where, label, name, start, args, categories, begin = open_here.pop()
-    closed = Slice(label, name, start, packet.timestamp, args, categories, _started_ids(begin))
-    (file.calls if where else file.added).append(closed)
+    name, start, args, categories, begin = open_here.pop()
+    parent = tracks.get(track.parent_uuid)
+    closed = Slice(track.name, name, start, packet.timestamp, args, categories, tuple(begin.flow_ids))
+    if "row" in args:
+        place = args["row"] + 1
+        assert place not in file.rows
+        file.rows[place] = replace(closed, starts=())
+        (file.kinds[place],), file.devices[place] = categories, parent.name
+    elif categories == ("busy",):
+        file.cells.append(closed)
+    elif track.HasField("thread") or (parent and parent.HasField("thread")):
+        where = track if track.HasField("thread") else parent
+        label = f"{file.processes[where.thread.pid]}: {track.thread.thread_name or track.name}"
+        file.calls.append(replace(closed, track=label))
+    else:
+        assert parent.name == "devices busy"
+        file.added.append(closed)
 
 
-def _started_ids(event) -> tuple[int, ...]:
-    """The event ids in GpuTrackEvent.gpu_correlation, an extension that the package may not know yet."""
-    for unknown in UnknownFieldSet(event):
-        if unknown.field_number == 3000:
-            ids, at = [], 0
-            while at < len(unknown.data):
-                assert unknown.data[at] == 8
-                value, shift, at = 0, 0, at + 1
-                while unknown.data[at] >= 128:
-                    value, shift, at = value | (unknown.data[at] & 127) << shift, shift + 7, at + 1
-                ids.append(value | unknown.data[at] << shift)
-                at += 1
-            return tuple(ids)
-    return ()
+def _arrows(trace, interned, file) -> None:
+    """Follow flows as the trace processor does: each leads from a slice to the next one that names it."""
+    from_of: dict[int, int | None] = {}
+    ended = set()
+    for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):
+        event = packet.track_event
+        if event.type != event.TYPE_SLICE_BEGIN:
+            continue
+        keys = {interned["keys"].get(note.name_iid): note.int_value for note in event.debug_annotations}
+        place = keys["row"] + 1 if "row" in keys else None
+        for flow in event.terminating_flow_ids:
+            assert flow in from_of, "an arrow ends that began nowhere"
+            assert flow not in ended
+            ended.add(flow)
+        for flow in event.flow_ids:
+            if place is not None:
+                file.after[place] = [from_of[flow]] if flow in from_of else []
+            from_of[flow] = place

@@ -5,7 +5,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,12 +12,12 @@ from tests import traces
 from tests.collective_frames import row as collective
 from tests.collective_frames import table
 from tests.export.frames_of import launches, rows, spans
-from tests.export.perfetto_reader import PerfettoFile, Slice, decode, protos
+from tests.export.perfetto_reader import PerfettoFile, Slice, decode
 from tracekit.columns import frame
 from tracekit.export import perfetto
 from tracekit.export.packets import AT_ONCE
 from tracekit.timeline.timeline import timeline_of
-from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, Trace
+from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, MEMORY_COLUMNS, OP_COLUMNS, SYNC_COLUMNS, Trace
 
 NAMES = ["", "=1+1", "\x00\x1b[31m", "a\ud800", "</script><img onerror=x>", "日本", "k" * 1_000_000]
 
@@ -30,25 +29,27 @@ def read_back(trace: Trace, clock: str = "") -> PerfettoFile:
 def same_rows(trace: Trace, file: PerfettoFile) -> None:
     """Every row is one slice, with its device, lane, name, kind and exact times; and there is no other."""
     events = trace.events
+    model_of = dict(zip(trace.devices["device"].astype(object), trace.devices["model"].astype(object), strict=True))
     assert sorted(file.rows) == list(range(1, len(events) + 1))
     texts = events[["device", "lane", "name", "kind"]].astype(object).to_numpy()
     times = events[["start_ps", "end_ps"]].to_numpy().tolist()
     for place, ((device, lane, name, kind), (start, end)) in enumerate(zip(texts, times, strict=True), 1):
         row = file.rows[place]
         escaped = tuple(map(_escape, (device, lane, name)))
-        assert (file.devices[place], row.track, row.name, file.kinds[place]) == (*escaped, kind)
+        assert (row.track, row.name, file.kinds[place]) == (*escaped[1:], kind)
+        assert file.devices[place] in (escaped[0], f"{escaped[0]} {model_of.get(device)}")
         assert row.times_ps == (start, end)
-        assert (row.args["row"], row.args["kind"]) == (str(place - 1), kind)
+        assert (row.args["row"], row.args["kind"]) == (place - 1, kind)
 
 
 def same_calls(trace: Trace, file: PerfettoFile) -> None:
-    """Every span is one slice, and so is every launch that is no span; a launch that is one is the same slice."""
+    """Every span is one slice; so is every launch and every wait of a thread, unless one of the others is the same."""
     expected: Counter = Counter()
-    launches_expected: Counter = Counter()
-    for counter, frames in ((expected, trace.spans), (launches_expected, trace.launches)):
-        for call in frames.astype({"host": object, "thread": object, "name": object}).itertuples():
-            counter[(*map(_escape, (call.host, call.thread, call.name)), call.start_ps, call.end_ps)] += 1
-    expected |= launches_expected  # the larger count of each
+    for each in (trace.spans, trace.launches, trace.syncs[trace.syncs["thread"].notna()]):
+        counts: Counter = Counter()
+        for call in each.astype({"host": object, "thread": object, "name": object}).itertuples():
+            counts[(*map(_escape, (call.host, call.thread, call.name)), call.start_ps, call.end_ps)] += 1
+        expected |= counts  # the larger count of each
     actual = Counter((*_thread(call.track), call.name, *call.times_ps) for call in file.calls)
     assert actual == expected
 
@@ -76,16 +77,18 @@ def test_a_row_is_a_slice_with_all_that_is_known_of_it():
             "fusion.1",
             1,
             3,
-            {"kind": "compute", "category": "fusion", "hlo_op": "fusion.1", "hlo_module": "jit_f", "row": "0"}
-            | {"correlation_id": "-5", "run_id": str(2**63 - 1)},
+            {"kind": "compute", "category": "fusion", "hlo_op": "fusion.1", "hlo_module": "jit_f", "row": 0}
+            | {"correlation_id": -5, "run_id": 2**63 - 1},
+            ("compute",),
         ),
         2: Slice(
             "t",
             "k",
             2,
             5,
-            {"kind": "memcpy", "direction": "H2D", "group": "0,1", "bytes": str(2**40), "wait_ps": "7", "row": "1"}
-            | {"correlation_id": str(2**31)},
+            {"kind": "memcpy", "direction": "H2D", "group": "0,1", "bytes": 2**40, "wait_ps": 7, "row": 1}
+            | {"correlation_id": 2**31},
+            ("memcpy",),
         ),
     }
     assert file.kinds == {1: "compute", 2: "memcpy"}
@@ -135,16 +138,57 @@ def test_times_before_zero_move_the_axis_and_stay_exact():
     same_calls(trace, file)
 
 
-def test_devices_of_several_hosts_are_gpus_of_their_processes():
+def test_devices_stand_at_the_root_in_natural_order_by_their_own_names_and_models():
     events = rows(
-        {"start_ps": 0, "end_ps": 1, "host": "b", "device": "b/gpu:10"},
-        {"start_ps": 0, "end_ps": 1, "host": "b", "device": "b/gpu:2"},
+        {"start_ps": 0, "end_ps": 1, "host": "b", "device": "b/tpu:10"},
+        {"start_ps": 0, "end_ps": 1, "host": "b", "device": "b/tpu:2"},
         {"start_ps": 0, "end_ps": 1, "host": "a", "device": "a/cpu:0"},
     )
-    devices = frame(DEVICE_COLUMNS, {"host": ["b"], "device": ["b/gpu:2"], "model": ["H100"]})
+    devices = frame(DEVICE_COLUMNS, {"host": ["b"], "device": ["b/tpu:2"], "model": ["TPU7x"]})
     file = read_back(Trace(events, devices=devices))
-    assert file.gpus == [("a/cpu:0", ""), ("b/gpu:2", "H100"), ("b/gpu:10", "")]
+    assert file.roots == ["devices busy", "a/cpu:0", "b/tpu:2 TPU7x", "b/tpu:10"]
     assert file.processes == {1: "a", 2: "b"}
+
+
+def test_the_track_of_a_device_shows_what_kinds_ran_at_once():
+    events = rows(
+        {"start_ps": 0, "end_ps": 5_000},
+        {"start_ps": 3_000, "end_ps": 9_000, "kind": "collective", "lane": "t"},
+        {"start_ps": 12_000, "end_ps": 13_000, "kind": "memset"},
+    )
+    cells = [(cell.track, cell.name, cell.start_ns, cell.end_ns) for cell in read_back(Trace(events)).cells]
+    assert cells == [
+        ("gpu:0", "compute", 0, 3),
+        ("gpu:0", "compute + collective", 3, 5),
+        ("gpu:0", "collective", 5, 9),
+        ("gpu:0", "memory", 12, 13),
+    ]
+
+
+def test_a_row_says_which_operation_of_the_framework_it_is():
+    ops = frame(OP_COLUMNS, {"program": ["jit_f"], "hlo_op": ["dot.1"], "framework_op": ["aten::mm"], "flops": [8]})
+    (row,) = read_back(Trace(rows({"start_ps": 0, "end_ps": 1, "op": 0}), ops=ops)).rows.values()
+    assert [row.args[key] for key in ("framework_op", "program", "flops")] == ["aten::mm", "jit_f", 8]
+
+
+def test_a_wait_of_a_thread_is_a_slice_that_says_what_it_waited_for():
+    wait = {"host": "h", "thread": "t", "name": "cudaStreamSynchronize", "start_ps": 2_000, "end_ps": 9_000}
+    sync = wait | {"on_device": "gpu:0", "on_lane": "s"}
+    waits = frame(SYNC_COLUMNS, {key: [value] for key, value in sync.items()})
+    events = rows({"start_ps": 3_000, "end_ps": 8_000, "correlation_id": 4})
+    calls = launches({"name": "launch", "start_ps": 0, "end_ps": 1_000, "correlation_id": 4})
+    for marks, categories in ((spans(), ("sync",)), (spans(wait), ("span", "sync"))):
+        trace = Trace(events, marks, launches=calls, syncs=waits)
+        file = read_back(trace)
+        same_calls(trace, file)
+        (sync,) = [call for call in file.calls if "sync" in call.categories]
+        assert (sync.name, sync.categories, sync.args) == (wait["name"], categories, {"waits_for_row": 0})
+
+
+def test_no_arrow_leads_back_in_time():
+    events = rows({"start_ps": 3_000, "end_ps": 8_000, "correlation_id": 4})
+    calls = launches({"name": "launch", "start_ps": 5_000, "end_ps": 6_000, "correlation_id": 4})
+    assert [call.starts for call in read_back(Trace(events, launches=calls)).calls] == [()]
 
 
 def test_slices_of_a_thread_that_do_not_nest_get_a_track_beside_it():
@@ -199,7 +243,7 @@ def test_phases_steps_and_launches_say_what_they_are():
         ("train", ("span", "step"), [("step", 7)], ()),
     ]
     assert [(step.track, step.name, step.args["step"]) for step in file.added] == [("steps", "train 7", 7)]
-    assert file.rows[1].args["step"] == "7"
+    assert file.rows[1].args["step"] == 7
 
 
 def test_a_collective_is_one_slice_of_its_own_track_and_its_rows_are_linked():
@@ -213,7 +257,7 @@ def test_a_collective_is_one_slice_of_its_own_track_and_its_rows_are_linked():
         (instance.track, instance.name, instance.start_ns, instance.end_ns, instance.args) for instance in file.added
     ] == [("collectives", "all-reduce", 1, 9, {"instance": 0, "devices": 3})]
     assert file.after == {2: [], 3: [2], 1: [3]}
-    assert {row.args["instance"] for row in file.rows.values()} == {"0"}
+    assert {row.args["instance"] for row in file.rows.values()} == {0}
 
 
 def test_collectives_that_nest_share_a_track_and_others_get_a_second_of_the_same_name():
@@ -232,10 +276,16 @@ def test_counters_say_how_many_devices_are_busy_and_how_fast_bytes_move():
         {"start_ps": 5_000, "end_ps": 5_000} | copy | {"bytes": 4},
         {"start_ps": 0, "end_ps": 1_000, "kind": "memcpy"},
     )
-    assert read_back(Trace(events)).counters == {
+    file = read_back(Trace(events))
+    assert file.counters == {
         "devices busy": [(0, 1), (3, 2), (5, 1), (6, 0)],
-        "bandwidth: gpu:0 H2D": [(0, 2 * 10**9), (2, 3 * 10**9), (4, 10**9), (6, 0)],
-        "bandwidth: gpu:1 collective": [(3, 3 * 10**9 // 2), (5, 0)],
+        "gpu:0: H2D bandwidth": [(0, 2 * 10**9), (2, 3 * 10**9), (4, 10**9), (6, 0)],
+        "gpu:1: collective bandwidth": [(3, 3 * 10**9 // 2), (5, 0)],
+    }
+    assert file.units == {
+        "devices busy": "devices",
+        "gpu:0: H2D bandwidth": "B/s",
+        "gpu:1: collective bandwidth": "B/s",
     }
 
 
@@ -245,11 +295,12 @@ def test_a_counter_of_each_device_has_every_step_of_its_memory():
         zip(("device", "time_ps", "delta_bytes", "in_use_bytes"), zip(*allocations, strict=True), strict=True)
     )
     memory = frame(MEMORY_COLUMNS, {**columns, "host": ["h"] * 4, "frees": [False, True, False, False]})
-    counters = read_back(Trace(rows(), memory=memory)).counters
-    assert {name: steps for name, steps in counters.items() if "memory" in name} == {
-        "memory in use: gpu:0 memory": [(0, 7), (1, 12), (3, 7)],
-        "memory in use: gpu:1 memory": [(0, 0), (2, 4)],
+    file = read_back(Trace(rows({"start_ps": 0, "end_ps": 9_000}), memory=memory))
+    assert {name: steps for name, steps in file.counters.items() if "memory" in name} == {
+        "gpu:0: memory in use": [(0, 7), (1, 12), (3, 7)],
+        "devices busy: gpu:1 memory in use": [(0, 0), (2, 4)],
     }
+    assert {unit for name, unit in file.units.items() if "memory" in name} == {"B"}
 
 
 def test_the_notes_and_the_source_are_in_the_file():
@@ -260,28 +311,9 @@ def test_the_notes_and_the_source_are_in_the_file():
     assert notes == [("a note", {}), ("another", {})]
 
 
-def test_the_file_describes_the_extension_that_it_uses():
-    content = b"".join(perfetto.blocks(timeline_of(Trace(rows()))))
-    packets = protos.Trace.FromString(content).packet
-    (description,) = [packet.extension_descriptor for packet in packets if packet.HasField("extension_descriptor")]
-    pool = descriptor_pool.DescriptorPool()
-    event = descriptor_pb2.FileDescriptorProto(name="event", package="perfetto.protos", syntax="proto2")
-    event.message_type.add(name="TrackEvent").extension_range.add(start=1000, end=10000)
-    pool.Add(event)
-    (extension_file,) = descriptor_pb2.FileDescriptorSet.FromString(description.extension_set.SerializeToString()).file
-    extension_file.dependency.append("event")
-    pool.Add(extension_file)
-    extension = pool.FindExtensionByName("perfetto.protos.GpuTrackEvent.gpu_correlation")
-    assert (extension.containing_type.name, extension.number) == ("TrackEvent", 3000)
-    assert [(field.name, field.number, field.is_repeated) for field in extension.message_type.fields] == [
-        ("render_stage_submission_event_ids", 1, True),
-        ("render_stage_wait_event_ids", 2, True),
-    ]
-
-
 def test_an_empty_trace_is_a_trace_without_slices():
     file = read_back(Trace(frame(EVENT_COLUMNS)))
-    assert (file.rows, file.calls, file.added, file.counters, file.gpus) == ({}, [], [], {}, [])
+    assert (file.rows, file.calls, file.added, file.counters, file.roots) == ({}, [], [], {}, ["devices busy"])
 
 
 def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_whole():
@@ -300,9 +332,9 @@ def test_clocks_that_cannot_be_compared_are_apart_and_places_stay_those_of_the_w
         ([2], ["b: t"]),
         ([], ["c: t"]),
     ]
-    assert (b.gpus, b.processes) == ([("b/gpu:0", "")], {1: "b"})
-    assert b.counters == {"devices busy": [(0, 1), (2, 0)], "bandwidth: b/gpu:0 D2H": [(0, 10**9), (2, 0)]}
-    assert (sorted(a.counters), c.counters) == (["bandwidth: a/gpu:0 D2H", "devices busy"], {})
+    assert (b.roots, b.processes) == (["devices busy", "b/gpu:0"], {1: "b"})
+    assert b.counters == {"devices busy": [(0, 1), (2, 0)], "b/gpu:0: D2H bandwidth": [(0, 10**9), (2, 0)]}
+    assert (sorted(a.counters), c.counters) == (["a/gpu:0: D2H bandwidth", "devices busy"], {})
 
 
 def test_the_same_trace_gives_the_same_bytes():
@@ -360,7 +392,9 @@ def test_a_whole_trace_comes_back(case):
     rows_launched = Counter(place for call in file.calls for place in call.starts)
     assert set(rows_launched.values()) <= {1}
     timeline = timeline_of(trace)
-    assert sorted(rows_launched) == sorted((timeline.rows.at[timeline.launch >= 0] + 1).tolist())
+    began = np.append(trace.launches["start_ps"].to_numpy(), 0)[timeline.launch] // 1000
+    shown = (timeline.launch >= 0) & (began <= timeline.rows.start // 1000)
+    assert sorted(rows_launched) == sorted((timeline.rows.at[shown] + 1).tolist())
     assert len(file.added) == len(timeline.steps.table) + len(
         np.unique(timeline.collectives.instance[timeline.collectives.instance >= 0])
     )

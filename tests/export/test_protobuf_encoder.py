@@ -33,11 +33,9 @@ def test_varints_are_base_128_with_the_last_byte_below_128():
 def test_any_integers_are_the_same_one_by_one_and_in_columns(values):
     column = np.array(values, np.int64)
     assert texts(protobuf.varints(column)) == [protobuf.varint(value) for value in values]
-    assert texts(protobuf.decimals(column)) == [str(value).encode() for value in values]
-
-
-def test_decimals_are_pythons():
-    assert texts(protobuf.decimals(EDGES)) == [str(value).encode() for value in EDGES.tolist()]
+    tags, fixed = protobuf.fixed64s(2, column)
+    assert texts(tags) == [b"\x11"] * len(values)
+    assert texts(fixed) == [value.to_bytes(8, "little", signed=True) for value in values]
 
 
 @pytest.mark.parametrize("more", [0, 10], ids=["more codes than texts", "more texts than codes"])
@@ -50,7 +48,7 @@ def test_rows_are_joined_piece_by_piece():
     columns = [
         protobuf.constants([b"ab", b"c"], np.array([0, -1, 1])),
         protobuf.repeated(b"-", 3),
-        *protobuf.only([protobuf.decimals(np.array([1, 22, 333]))], np.array([True, False, True])),
+        *protobuf.only([protobuf.constants([b"1", b"22", b"333"], np.arange(3))], np.array([True, False, True])),
     ]
     assert protobuf.join(columns).tobytes() == b"ab-1-c-333"
     assert protobuf.lengths(columns).tolist() == [4, 1, 5]

@@ -17,6 +17,7 @@ from tracekit.export.protobuf_encoder import (
     Ints,
     Pieces,
     constants,
+    fixed64s,
     grouped,
     join,
     message,
@@ -32,7 +33,7 @@ from tracekit.jit import loop
 # Rows that are written at once: as many as stay in a processor's cache.
 AT_ONCE = 8192
 # Of TracePacket.
-_TRACK_EVENT, _INTERNED, GPU_SLICE, _TRACK_DESCRIPTOR, _EXTENSION_DESCRIPTOR, GPUS = 11, 12, 53, 60, 72, 128
+_TRACK_EVENT, _INTERNED, _TRACK_DESCRIPTOR = 11, 12, 60
 _PACKET, _TIMESTAMP, _SEQUENCE, _FLAGS = 1, 8, 10, 13
 _CLEARED, _NEEDS_STATE = 1, 2
 _FIRST = number(_SEQUENCE, 1) + number(_FLAGS, _CLEARED)
@@ -40,26 +41,24 @@ _LATER = number(_SEQUENCE, 1) + number(_FLAGS, _NEEDS_STATE)
 # A name as long as this has a packet of interned data to itself.
 _LONG_BYTES = 2**20
 
-# GpuTrackEvent.gpu_correlation, an extension of TrackEvent, and what of GpuCorrelation a slice of the host fills.
-_CORRELATION, _SUBMITTED = 3000, 1
-_WAITED = 2
-_PACKAGE = "perfetto.protos"
-# Of FieldDescriptorProto: labels, and types.
-_OPTIONAL, _REPEATED = 1, 3
-_UINT64, _MESSAGE = 4, 11
 # Of TrackDescriptor, ProcessDescriptor, ThreadDescriptor and CounterDescriptor.
 _UUID, _TRACK_NAME, _PROCESS, _THREAD, _PARENT, _UNITS, _DESCRIPTION = 1, 2, 3, 4, 5, 8, 14
+_CHILD_ORDER, _RANK, _BY_RANK = 11, 12, 3
 _PID, _PROCESS_NAME, _TID, _THREAD_NAME = 1, 6, 2, 5
-_UNIT, _UNIT_COUNT, _UNIT_NAME = 3, 2, 6
+_UNIT_NAME = 6
 # Of TrackEvent.
 _CATEGORY, _ANNOTATION, _TYPE, _NAME, _TRACK, _NAME_TEXT, _COUNTER = 3, 4, 9, 10, 11, 23, 30
+_FLOW, _LAST_OF_FLOW = 47, 48
 _BEGIN, _END, _INSTANT, _COUNT = 1, 2, 3, 4
 # Of DebugAnnotation.
 _KEY_IID, _KEY, _INT, _TEXT = 1, 10, 4, 6
 # Of InternedData.
 _CATEGORIES, _NAMES, _KEYS = 1, 2, 3
-_KEYS_OF_SLICES = ("step", "correlation_id", "instance", "devices", "start_ps", "end_ps", "rows")
-_CATEGORIES_OF_SLICES = ("span", "phase", "step", "launch", "collective")
+_KEYS_OF_SLICES = (
+    "step", "correlation_id", "instance", "devices", "start_ps", "end_ps", "rows", "row", "bytes", "wait_ps", "run_id",
+    "flops", "waits_for_row",
+)  # fmt: skip
+_CATEGORIES_OF_SLICES = ("span", "phase", "step", "launch", "sync", "compute", "collective", "memcpy", "memset", "busy")
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,9 @@ class Slices:
 
     `track` is the uuid of each one's track, `name` the iid of its name, and `category` indexes `categories`, which are
     fields of the event. `numbers` are annotations by key, with where they are known; `texts` are fields of the event
-    and their codes, -1 for none. Slice i started `started[first[i]:first[i + 1]]` of the device slices, by event id;
-    `first` (n + 1,), or empty where none started any.
+    and their codes, -1 for none. Flows are arrows between slices, from each to the next in time. Those that begin at
+    slice i are `begun[first[i]:first[i + 1]]`; `first` (n + 1,), or empty where none begin. `flow` (n,) leads through
+    a slice and `last_of` (n,) ends there, -1 for none; both empty where there are none.
     """
 
     order: Ints
@@ -100,7 +100,9 @@ class Slices:
     numbers: Mapping[str, tuple[Ints, NDArray[np.bool_]]]
     texts: Sequence[tuple[Sequence[bytes], Ints]] = ()
     first: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    started: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    begun: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    flow: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    last_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def packets(kind: int, times_ns: Ints, columns: Sequence[Pieces]) -> Bytes:
@@ -144,16 +146,23 @@ def thread_track(uuid: int, pid: int, tid: int, name: str) -> bytes:
     return _track(uuid, message(_THREAD, number(_PID, pid) + number(_TID, tid) + message(_THREAD_NAME, name)))
 
 
-def named_track(uuid: int, name: str, parent: int = 0, description: str = "", counter: bytes = b"") -> bytes:
-    """The packet of a track of its own; beside a thread's where that is its parent. `counter` makes it a counter's."""
-    label = message(_TRACK_NAME, name) + (number(_PARENT, parent) if parent else b"")
-    return _track(uuid, label + (message(_DESCRIPTION, description) if description else b"") + counter)
+def named_track(
+    uuid: int, name: str, parent: int = 0, description: str = "", counter: bytes = b"", rank: int | None = None
+) -> bytes:
+    """The packet of a track of its own; below that of its parent, if any. `counter` makes it a counter's.
+
+    Perfetto's UI shows a track without parent at once where it has children, and they stand by their `rank`.
+    """
+    label = message(_TRACK_NAME, name) + (number(_PARENT, parent) if parent else number(_CHILD_ORDER, _BY_RANK))
+    order = b"" if rank is None else number(_RANK, rank)
+    return _track(uuid, label + order + (message(_DESCRIPTION, description) if description else b"") + counter)
 
 
-def counter_track(uuid: int, name: str, parent: int = 0, description: str = "", unit: str = "") -> bytes:
-    """The packet of a counter's track; without a unit it counts things."""
-    of = message(_UNIT_NAME, unit) if unit else number(_UNIT, _UNIT_COUNT)
-    return named_track(uuid, name, parent, description, message(_UNITS, of))
+def counter_track(
+    uuid: int, name: str, unit: str, parent: int = 0, description: str = "", rank: int | None = None
+) -> bytes:
+    """The packet of a counter's track; Perfetto writes SI prefixes before the unit."""
+    return named_track(uuid, name, parent, description, message(_UNITS, message(_UNIT_NAME, unit)), rank)
 
 
 def _track(uuid: int, content: bytes) -> bytes:
@@ -204,6 +213,9 @@ def slice_packets(slices: Slices, axis: Axis) -> Iterator[Bytes]:
         pieces += [constants(labels, np.where(opens, codes[at], -1)) for labels, codes in slices.texts]
         if len(slices.first):
             pieces += _flows(slices, np.where(opens, at, -1))
+        for kind, flows in ((_FLOW, slices.flow), (_LAST_OF_FLOW, slices.last_of)):
+            if len(flows) and (here := opens & (flows[at] >= 0)).any():
+                pieces += only(fixed64s(kind, flows[at]), here)
         head = [
             constants([number(_TYPE, _BEGIN), number(_TYPE, _END)], np.where(opens, 0, 1)),
             *numbers(_TRACK, slices.track[at]),
@@ -215,13 +227,12 @@ def slice_packets(slices: Slices, axis: Axis) -> Iterator[Bytes]:
 
 
 def _flows(slices: Slices, at: Ints) -> list[Pieces]:
-    """The columns of the flows from slices to what they started on devices; nothing where `at` is -1."""
+    """The columns of the flows that begin at slices; nothing where `at` is -1."""
     first = slices.first
     count = np.where(at >= 0, first[at + 1] - first[at], 0)
     if not count.any():
         return []
-    started = slices.started[ranges(first[at], count)]
-    return only(messages(_CORRELATION, [grouped(numbers(_SUBMITTED, started), count)]), count > 0)
+    return [grouped(fixed64s(_FLOW, slices.begun[ranges(first[at], count)]), count)]
 
 
 def counter_packets(track: int, edges: Ints, values: Ints, axis: Axis) -> Iterator[Bytes]:
@@ -279,26 +290,3 @@ def layers(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         at += 1
         used = max(used, k + 1)
     return layer, order
-
-
-def correlation_descriptor() -> bytes:
-    """The packet that describes `gpu_correlation`, by which a host's slice points at the rows that it started.
-
-    Perfetto knows the extension since v55 and draws arrows; before, without this, it would count every such slice as
-    an import error. Formats: protos/perfetto/trace/gpu/gpu_track_event.proto, extension_descriptor.proto beside it, and
-    https://github.com/protocolbuffers/protobuf/blob/main/src/google/protobuf/descriptor.proto.
-    """
-    ids = [
-        _field("render_stage_submission_event_ids", _SUBMITTED, _REPEATED, _UINT64),
-        _field("render_stage_wait_event_ids", _WAITED, _REPEATED, _UINT64),
-    ]
-    correlation = message(1, "GpuCorrelation") + b"".join(message(2, field) for field in ids)
-    extension = _field("gpu_correlation", _CORRELATION, _OPTIONAL, _MESSAGE)
-    extension += message(2, f".{_PACKAGE}.TrackEvent") + message(6, f".{_PACKAGE}.GpuCorrelation")
-    file = message(1, "protos/perfetto/trace/gpu/gpu_track_event.proto") + message(2, _PACKAGE)
-    file += message(4, correlation) + message(4, message(1, "GpuTrackEvent") + message(6, extension))
-    return packet(_EXTENSION_DESCRIPTOR, message(1, message(1, file + message(12, "proto2"))))
-
-
-def _field(name: str, tag: int, label: int, kind: int) -> bytes:
-    return message(1, name) + number(3, tag) + number(4, label) + number(5, kind)

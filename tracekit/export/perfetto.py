@@ -1,9 +1,10 @@
 """A trace as Perfetto's own format: https://perfetto.dev/docs/reference/trace-packet-proto.
 
-Devices are GPUs, their lanes hardware queues, on which any number of rows may run at once, and each pair of a name and
-a kind is a render stage. Hosts are processes with threads. A profiler often records one call of a host as a span and as
-a launch, which is one slice here; it points at the rows that it started. Tracks of their own show the steps, the
-collectives, how many devices were busy, and how fast bytes moved.
+Each device is a track at the root of Perfetto's tree, which shows by itself what the device did when: what Perfetto
+calls a GPU (GpuRenderStageEvent) is folded away, and a TPU is none. Below it are its lanes, on which any number of rows
+may run at once, and the rates at which it moved bytes. Hosts are processes with threads. A profiler often records one
+call of a host as a span and as a launch, which is one slice here; arrows lead from it to the rows that it started, and
+through the rows of a collective. Further tracks show how many devices were busy, the steps and the collectives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +21,9 @@ from tracekit.analysis.memory import memory
 from tracekit.analysis.throughput import throughput
 from tracekit.devices import natural
 from tracekit.export.packets import (
-    GPU_SLICE,
-    GPUS,
     Axis,
     Slices,
     category_field,
-    chunks,
-    correlation_descriptor,
     counter_packets,
     counter_track,
     fixed_entries,
@@ -35,46 +32,25 @@ from tracekit.export.packets import (
     name_entries,
     named_track,
     nested,
-    packet,
-    packets,
     process_track,
     slice_packets,
     text_field,
     thread_track,
 )
-from tracekit.export.protobuf_encoder import (
-    LENGTH,
-    Bytes,
-    Ints,
-    Pieces,
-    constants,
-    decimals,
-    message,
-    number,
-    numbers,
-    only,
-    varint,
-)
+from tracekit.export.protobuf_encoder import Ints
 from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.unions import CELLS
 from tracekit.trace import KIND_DTYPE, Trace
 from tracekit.version import __version__
-from tracekit.vocabulary.kinds import Kind
 
-_GRAPHICS_CONTEXTS, _SPECIFICATIONS = 23, 24  # of InternedData
-_INFO_OF_GPU, _GPU_NAME, _GPU_MODEL = 1, 1, 3  # of GpuInfo, and of a GPU in it
 _BLOCK_BYTES = 2**20
 _MOST = 2**63 - 1  # that a counter holds
 # What a slice of a host is, as bits.
-_PHASE, _STEP, _LAUNCH = 1, 2, 4
+_PHASE, _STEP, _LAUNCH, _SYNC, _SPAN = 1, 2, 4, 8, 16
 _PHASE_TEXTS = ("alone", "baseline")
-# Of GpuRenderStageEvent, and of InternedGpuRenderStageSpecification:
-# https://github.com/google/perfetto/blob/main/protos/perfetto/trace/gpu/gpu_render_stage_event.proto.
-_EVENT_ID, _DURATION, _CONTEXT, _EXTRA, _GPU, _QUEUE, _STAGE, _WAITED = 1, 2, 5, 6, 11, 13, 14, 18
-_IID, _NAME, _DESCRIPTION, _CATEGORY = 1, 2, 3, 4
-_OTHER, _COMPUTE = 0, 2
-_DIGITS = 20  # of the longest decimal, its sign among them
 _ROW_TEXTS = ("kind", "category", "hlo_op", "hlo_module", "direction", "group")
 _ROW_NUMBERS = ("bytes", "wait_ps", "correlation_id", "run_id")
+_OP_TEXTS = ("framework_op", "opcode", "program", "source")
 
 
 @dataclass(frozen=True)
@@ -110,8 +86,8 @@ class TrackGroup:
 def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
     """The Perfetto trace of what is on one clock, in blocks of about a megabyte; the same trace gives the same bytes.
 
-    Every row of a device is one slice of its queue; every host span is one slice of its thread, and so is every launch
-    that does not stand among the spans. Tracks beside them show what tracekit adds.
+    Every row of a device is one slice of its lane; every host span is one slice of its thread, and so is every launch
+    and every wait that does not stand among the spans. Tracks beside them show what tracekit adds.
     """
     block = bytearray()
     for part in _parts(timeline, clock):
@@ -125,51 +101,81 @@ def blocks(timeline: Timeline, clock: str = "") -> Iterator[bytes]:
 def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     hosts = sorted((host for host, on in timeline.clock_of_host.items() if on == clock), key=natural)
     domain = ClockDomain(timeline, clock, {host: pid for pid, host in enumerate(hosts, 1)}, count(1))
-    devices = _device_slices(domain)
-    groups = [_steps(domain), _collectives(domain), _host_slices(domain)]
-    starts = [timeline.rows.start[devices.at], *(group.slices.start for group in groups)]
+    overview = next(domain.uuids)
+    roots = {device: next(domain.uuids) for device in domain.devices}
+    groups = [
+        _steps(domain, overview),
+        _collectives(domain, overview),
+        _host_slices(domain),
+        _cells(domain, roots),
+        _device_slices(domain, roots),
+    ]
+    starts = [group.slices.start for group in groups]
     axis = Axis(min(0, *(int(start.min()) // 1000 for start in starts if len(start)), 0))
     first = np.cumsum([1, *(len(group.names) for group in groups)]).tolist()
     yield from interned(
-        chain(
-            fixed_entries(),
-            (message(_GRAPHICS_CONTEXTS, number(1, pid) + number(2, pid)) for pid in domain.processes.values()),
-            devices.specifications,
-            *(name_entries(group.names, iid) for group, iid in zip(groups, first, strict=False)),
-        )
+        chain(fixed_entries(), *(name_entries(group.names, iid) for group, iid in zip(groups, first, strict=False)))
     )
-    yield correlation_descriptor()
-    yield packet(GPUS, _gpus(domain))
-    yield _notes(timeline, next(domain.uuids))
+    yield _notes(timeline, next(domain.uuids), overview)
+    yield _device_tracks(domain, roots)
+    yield from _counters(domain, axis, overview, roots)
+    yield from _memory(domain, axis, overview, roots)
     for group in groups:
         yield group.tracks
-    yield from _counters(domain, axis)
-    yield from _memory(domain, axis)
     for group, iid in zip(groups, first, strict=False):
         yield from map(bytes, slice_packets(replace(group.slices, name=group.slices.name + iid), axis))
-    yield from map(bytes, _device_slice_packets(timeline, devices, axis))
 
 
-def _gpus(domain: ClockDomain) -> bytes:
-    """GpuInfo: the name and the model of each device; its place is the id that slices give it."""
+def _device_tracks(domain: ClockDomain, roots: Mapping[int, int]) -> bytes:
+    """The track of each device, which says its model."""
     table = domain.timeline.trace.devices[["device", "model"]].astype(object).dropna()
     models = dict(zip(table["device"], table["model"], strict=True))
-    names = [domain.timeline.rows.devices[device] for device in domain.devices]
+    names = domain.timeline.rows.devices
+    about = "What the device ran, and what of it at the same time. Its lanes are below."
     return b"".join(
-        message(_INFO_OF_GPU, message(_GPU_NAME, name) + (message(_GPU_MODEL, models[name]) if name in models else b""))
-        for name in names
+        named_track(uuid, " ".join([names[device], *([models[names[device]]] if names[device] in models else [])]),
+                    description=about, rank=rank)
+        for rank, (device, uuid) in enumerate(roots.items(), 1)
+    )  # fmt: skip
+
+
+def _cells(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
+    """What each device ran at once, by kind, on its own track; nothing while it was idle."""
+    unions, names = domain.timeline.unions, domain.timeline.rows.devices
+    track, code, start, end = ([np.zeros(0, np.int64)] for _ in range(4))
+    for device, uuid in roots.items():
+        name = names[device]
+        edges, codes = (unions.devices.get(name) or unions.unplaced[name]).cells
+        busy = np.flatnonzero(codes)
+        track.append(np.full(len(busy), uuid))
+        code.append(codes[busy].astype(np.int64))
+        start.append(edges[busy])
+        end.append(edges[busy + 1])
+    n = sum(map(len, track))
+    slices = Slices(
+        order=np.stack([np.arange(n), ~np.arange(n)], axis=1).ravel(),
+        track=np.concatenate(track),
+        name=np.concatenate(code),
+        start=np.concatenate(start),
+        end=np.concatenate(end),
+        category=np.zeros(n, np.int64),
+        categories=[category_field("busy")],
+        numbers={},
     )
+    return TrackGroup(b"", slices, [cell.replace("+", " + ") for cell in CELLS])
 
 
-def _notes(timeline: Timeline, uuid: int) -> bytes:
+def _notes(timeline: Timeline, uuid: int, parent: int) -> bytes:
     """A track that says where the trace comes from and what its notes are, as moments at its start."""
     trace = timeline.trace
     source = {"source": trace.source, "format": trace.format}
     origin = instant_packet(uuid, f"exported by tracekit {__version__}", source)
-    return b"".join([named_track(uuid, "notes"), origin, *(instant_packet(uuid, note, {}) for note in trace.notes)])
+    return b"".join(
+        [named_track(uuid, "notes", parent), origin, *(instant_packet(uuid, note, {}) for note in trace.notes)]
+    )
 
 
-def _steps(domain: ClockDomain) -> TrackGroup:
+def _steps(domain: ClockDomain, parent: int) -> TrackGroup:
     """The windows of the steps, which touch; without steps, no track."""
     table = domain.timeline.steps.table
     table = table.iloc[np.flatnonzero((table["clock"] == domain.clock).to_numpy(bool))]
@@ -179,6 +185,7 @@ def _steps(domain: ClockDomain) -> TrackGroup:
     place = {label: code for code, label in enumerate(names)}
     return _track_group(
         domain,
+        parent,
         "step",
         "Step windows: each ends when the host and all devices have finished the step.",
         (names, np.array([place[label] for label in labels], np.int64)),
@@ -192,7 +199,7 @@ def _step_numbers(table: pd.DataFrame) -> Ints:
     return table["step"].fillna(table.index.to_series().astype("Int64")).to_numpy(np.int64)
 
 
-def _collectives(domain: ClockDomain) -> TrackGroup:
+def _collectives(domain: ClockDomain, parent: int) -> TrackGroup:
     """The collectives, each from the first start to the last end on any device; without any, no track."""
     rows, instance = domain.timeline.rows, domain.timeline.collectives.instance
     at = domain.rows
@@ -204,6 +211,7 @@ def _collectives(domain: ClockDomain) -> TrackGroup:
     np.maximum.at(end, group, rows.end[at])
     return _track_group(
         domain,
+        parent,
         "collective",
         "Each collective once, from the first device that enters it to the last that leaves it.",
         (rows.labels("name"), rows.codes("name")[at[first]]),
@@ -214,6 +222,7 @@ def _collectives(domain: ClockDomain) -> TrackGroup:
 
 def _track_group(
     domain: ClockDomain,
+    parent: int,
     category: str,
     description: str,
     name: tuple[Sequence[str], Ints],
@@ -240,49 +249,48 @@ def _track_group(
         categories=[category_field(category)],
         numbers={key: (values[order], everywhere) for key, values in numbers.items()},
     )
-    tracks = b"".join(named_track(uuid, f"{category}s", description=description) for uuid in uuids)
+    tracks = b"".join(named_track(uuid, f"{category}s", parent, description) for uuid in uuids)
     return TrackGroup(tracks, slices, name[0])
 
 
-def _counters(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
-    """How many devices were busy at once, and the rates at which each moved bytes."""
+def _counters(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int, int]) -> Iterator[bytes]:
+    """How many devices were busy at once, on the track `overview`, and the rates at which each moved bytes."""
     timeline, uuids = domain.timeline, domain.uuids
     busy = [device.busy for device in timeline.unions.devices.values() if device.clock == domain.clock]
+    about = (
+        "Number of devices that were busy; copies of unknown devices do not count. Below: steps, collectives and notes."
+    )
+    yield counter_track(overview, "devices busy", "devices", description=about, rank=0)
     if busy:
-        track = next(uuids)
-        about = "Number of devices that were busy; copies of unknown devices do not count."
-        yield counter_track(track, "devices busy", description=about)
-        yield from map(bytes, counter_packets(track, *iv.depth(*busy), axis))
-    here = {timeline.rows.devices[device] for device in domain.devices}
-    parent = 0
+        yield from map(bytes, counter_packets(overview, *iv.depth(*busy), axis))
+    root_of = {timeline.rows.devices[device]: uuid for device, uuid in roots.items()}
     for rate in throughput(timeline):
-        if rate.device not in here:
+        if rate.device not in root_of:
             continue
-        if not parent:
-            parent = next(uuids)
-            yield named_track(parent, "bandwidth", description="Bytes per second of copies and collectives.")
         track = next(uuids)
         left_out = f"{units.quantity(rate.instant, 'row')} of zero length left out." if rate.instant else ""
-        yield counter_track(track, f"{rate.device} {rate.what}", parent, left_out, "bytes/s")
+        moved = "collectives" if rate.what == "collective" else f"{rate.what} copies"
+        about = f"Bytes of {moved} in a second. {left_out}"
+        yield counter_track(track, f"{rate.what} bandwidth", "B/s", root_of[rate.device], about.rstrip(), rank=2**20)
         values = np.array([min(value, _MOST) for value in rate.bytes_per_s], np.int64)
         yield from map(bytes, counter_packets(track, rate.edges, values, axis))
 
 
-def _memory(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
-    """How much memory the allocators of each device had in use."""
+def _memory(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int, int]) -> Iterator[bytes]:
+    """How much memory the allocators of each device had in use; of devices without rows below the track `overview`."""
     usage, clocks = memory(domain.timeline).usage, domain.timeline.clock_of_host
     hosts = domain.timeline.trace.memory.dropna(subset="device").drop_duplicates("device")
     here = {str(row.device) for row in hosts.itertuples() if clocks.get(str(row.host), "") == domain.clock}
-    of_device = [(str(device), table) for device, table in usage.groupby("device", sort=False) if device in here]
-    if of_device:
-        parent = next(domain.uuids)
-        yield named_track(
-            parent, "memory in use", description="Bytes that allocators had handed out, as they state it."
-        )
-    for device, table in of_device:
+    root_of = {domain.timeline.rows.devices[device]: uuid for device, uuid in roots.items()}
+    about = "Bytes that allocators had handed out, as they state it."
+    for device, table in usage.groupby("device", sort=False):
+        name = str(device)
+        if name not in here:
+            continue
         times, in_use = table["time_ps"].to_numpy(), table["in_use_bytes"].to_numpy()
-        track = next(domain.uuids)
-        yield counter_track(track, f"{device} memory", parent, "", "bytes")
+        track, parent = next(domain.uuids), root_of.get(name, overview)
+        label = "memory in use" if name in root_of else f"{name} memory in use"
+        yield counter_track(track, label, "B", parent, about, rank=2**20)
         yield from map(bytes, counter_packets(track, times, in_use, axis))
 
 
@@ -290,8 +298,8 @@ def _memory(domain: ClockDomain, axis: Axis) -> Iterator[bytes]:
 class HostCalls:
     """n slices by thread, then start, the longest first; columns are (n,), times in ps.
 
-    `threads` are pairs of host and thread, `names` the names. `span` and `launch` are places in `trace.spans` and
-    `trace.launches`, -1 for none: a launch that stands among the spans too is one slice with both.
+    `threads` are pairs of host and thread, `names` the names. `span`, `launch` and `sync` are places in `trace.spans`,
+    `trace.launches` and `trace.syncs`, -1 for none: a call that stands in several of them is one slice.
     """
 
     threads: list[tuple[str, str]]
@@ -302,13 +310,14 @@ class HostCalls:
     end: Ints
     span: Ints
     launch: Ints
+    sync: Ints
 
     def __len__(self) -> int:
         return len(self.thread)
 
     def at(self, places: Ints) -> "HostCalls":
         """Some of the slices."""
-        columns = (self.thread, self.name, self.start, self.end, self.span, self.launch)
+        columns = (self.thread, self.name, self.start, self.end, self.span, self.launch, self.sync)
         return HostCalls(self.threads, self.names, *(column[places] for column in columns))
 
 
@@ -340,33 +349,32 @@ def _host_slices(domain: ClockDomain) -> TrackGroup:
 
 
 def _host_calls(trace: Trace) -> HostCalls:
-    """The slices of `trace`. Of equal ones the k-th span and the k-th launch are one."""
-    spans, launches = trace.spans, trace.launches
-    host, hosts = _shared_codes(spans["host"], launches["host"])
-    process, names_of_processes = _shared_codes(spans["process"], launches["process"])
-    line, lines = _shared_codes(spans["thread"], launches["thread"])
-    name, names = _shared_codes(spans["name"], launches["name"])
+    """The slices of `trace`. Of equal ones the k-th span, launch and wait are one; streams that wait have no slice."""
+    syncs = trace.syncs["thread"].notna().to_numpy(bool) if len(trace.syncs) else np.zeros(0, bool)
+    tables = (trace.spans, trace.launches, trace.syncs[syncs])
+    sizes = [len(table) for table in tables]
+    (host, hosts), (process, names_of_processes), (line, lines), (name, names) = (
+        _shared_codes(*(table[column] for table in tables)) for column in ("host", "process", "thread", "name")
+    )
     start, end = (
-        np.concatenate([spans[column], launches[column]]).astype(np.int64) for column in ("start_ps", "end_ps")
+        np.concatenate([table[column] for table in tables]).astype(np.int64) for column in ("start_ps", "end_ps")
     )
     # Threads of one name in several processes of a host are several threads.
     host_and_process = host * (len(names_of_processes) + 1) + process + 1
     used, thread = np.unique(host_and_process * len(lines) + line, return_inverse=True)
-    is_launch = np.arange(len(start)) >= len(spans)
-    order = np.lexsort((is_launch, name, -end, start, thread))
+    source = np.repeat(np.arange(3), sizes)
+    places = [np.arange(sizes[0]), np.arange(sizes[1]), np.flatnonzero(syncs)]
+    columns = [np.full(len(start), -1) for _ in places]
+    for number_of, (column, at) in enumerate(zip(columns, places, strict=True)):
+        column[source == number_of] = at
+    order = np.lexsort((source, name, -end, start, thread))
     calls = HostCalls(
         [
             (hosts[place // len(lines) // (len(names_of_processes) + 1)], lines[place % len(lines)])
             for place in used.tolist()
         ],
-        names,
-        thread,
-        name,
-        start,
-        end,
-        np.where(is_launch, -1, np.arange(len(start))),
-        np.where(is_launch, np.arange(len(start)) - len(spans), -1),
-    ).at(order)
+        names, thread, name, start, end, *columns,
+    ).at(order)  # fmt: skip
     return _paired(calls)
 
 
@@ -381,55 +389,59 @@ def _shared_codes(*columns: pd.Series) -> tuple[Ints, list[str]]:
 
 
 def _paired(calls: HostCalls) -> HostCalls:
-    """Each launch that is a span too as one slice with it; equal slices stand beside each other, spans first."""
+    """Equal calls of several tables as one slice each; they stand beside each other, spans first, then launches."""
     same = np.ones(max(len(calls) - 1, 0), bool)
     for column in (calls.thread, calls.start, calls.end, calls.name):
         same &= column[1:] == column[:-1]
-    first = np.append(True, ~same)[: len(calls)]
-    group = np.cumsum(first) - 1
-    is_launch = calls.launch >= 0
-    begins = np.flatnonzero(first)
-    spans = np.bincount(group[~is_launch], minlength=len(begins))
-    partner = np.arange(len(calls)) - spans[group]
-    pair = np.flatnonzero(is_launch & (partner < begins[group] + spans[group]))
-    launch = calls.launch.copy()
-    launch[partner[pair]] = calls.launch[pair]
-    alone = np.ones(len(calls), bool)
-    alone[pair] = False
-    return replace(calls, launch=launch).at(np.flatnonzero(alone))
+    group = np.cumsum(np.append(True, ~same)[: len(calls)]) - 1
+    source = np.select([calls.span >= 0, calls.launch >= 0], [0, 1], 2)
+    # Which of its table's equal calls each one is.
+    run = group * 3 + source
+    begins = np.flatnonzero(np.append(True, run[1:] != run[:-1])[: len(calls)])
+    turn = np.arange(len(calls)) - np.repeat(begins, np.diff(np.append(begins, len(calls))))
+    order = np.lexsort((source, turn, group))
+    first = np.append(True, (group[order][1:] != group[order][:-1]) | (turn[order][1:] != turn[order][:-1]))
+    begins = np.flatnonzero(first[: len(calls)])
+    span, launch, sync = (
+        np.maximum.reduceat(column[order], begins) if len(calls) else column
+        for column in (calls.span, calls.launch, calls.sync)
+    )
+    return replace(calls.at(order[begins]), span=span, launch=launch, sync=sync)
 
 
 def _call_slices(timeline: Timeline, calls: HostCalls, order: Ints, track: Ints) -> Slices:
     spans, launches = timeline.spans, timeline.trace.launches
     step, has_step = _numbers(spans["step"], calls.span)
     is_phase = _codes(spans["tracekit"], calls.span) >= 0
-    bits = _PHASE * is_phase + _STEP * has_step + _LAUNCH * (calls.launch >= 0)
-    first, started = _started(timeline, calls.launch)
+    bits = _PHASE * is_phase + _STEP * has_step + _LAUNCH * (calls.launch >= 0) + _SYNC * (calls.sync >= 0)
+    first, begun = _started(timeline, calls.launch)
     texts = []
     for key in _PHASE_TEXTS:
         fields = [text_field(key, str(label)) for label in spans[key].cat.categories]
         texts.append((fields, _codes(spans[key], calls.span)))
+    awaited = np.append(timeline.syncs.awaited, -1)[calls.sync] if (calls.sync >= 0).any() else calls.sync
     return Slices(
         order=order,
         track=track,
         name=calls.name,
         start=calls.start,
         end=calls.end,
-        category=np.where(calls.span < 0, 8, bits),
-        categories=[*map(_span_categories, range(8)), category_field("launch")],
+        category=bits + _SPAN * (calls.span >= 0),
+        categories=[*map(_span_categories, range(2 * _SPAN))],
         numbers={
             "step": (step, has_step),
             "correlation_id": _numbers(launches["correlation_id"], calls.launch),
+            "waits_for_row": (np.append(timeline.rows.at, -1)[awaited], awaited >= 0),
         },
         texts=texts,
         first=first,
-        started=started,
+        begun=begun,
     )
 
 
 def _span_categories(bits: int) -> bytes:
-    of = {_PHASE: "phase", _STEP: "step", _LAUNCH: "launch"}
-    return category_field("span", *(label for bit, label in of.items() if bits & bit))
+    of = {_SPAN: "span", _PHASE: "phase", _STEP: "step", _LAUNCH: "launch", _SYNC: "sync"}
+    return category_field(*(label for bit, label in of.items() if bits & bit))
 
 
 def _numbers(column: pd.Series, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
@@ -442,11 +454,18 @@ def _codes(column: pd.Series, at: Ints) -> Ints:
     return np.append(column.cat.codes.to_numpy(), -1).astype(np.int64)[at]
 
 
-def _started(timeline: Timeline, launch: Ints) -> tuple[Ints, Ints]:
-    """The event ids of the rows that each of some launches (n,) started, one launch after the other, and where those
-    of each begin, (n + 1,)."""
+def _is_led_to(timeline: Timeline) -> NDArray[np.bool_]:
+    """Of which rows an arrow leads from their launch: those that started after it, (n,)."""
     of_row = timeline.launch
-    rows = np.flatnonzero(of_row >= 0)
+    start = np.append(timeline.trace.launches["start_ps"].to_numpy(np.int64), 0)[of_row]
+    return (of_row >= 0) & (start // 1000 <= timeline.rows.start // 1000)
+
+
+def _started(timeline: Timeline, launch: Ints) -> tuple[Ints, Ints]:
+    """The flows to the rows that each of some launches (n,) started, one launch after the other, and where those of
+    each begin, (n + 1,). A row's flow is its place in `trace.events`, from 1."""
+    of_row = timeline.launch
+    rows = np.flatnonzero(_is_led_to(timeline))
     rows = rows[np.argsort(of_row[rows], kind="stable")]
     count = np.append(np.bincount(of_row[rows], minlength=len(timeline.trace.launches)), 0)
     begin = np.cumsum(count) - count
@@ -455,109 +474,50 @@ def _started(timeline: Timeline, launch: Ints) -> tuple[Ints, Ints]:
     return np.append(0, np.cumsum(mine)), timeline.rows.at[at] + 1
 
 
-@dataclass(frozen=True)
-class DeviceSlices:
-    """The n rows of one clock, by device and start, with what they have in common interned.
+def _device_slices(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
+    """The rows on one clock, on tracks of their lanes below their device.
 
-    `at` (n,) are their places in `timeline.rows`; `queue` (n,) indexes `queues`, which are fields of the event, and
-    `stage` (n,) numbers its stage. `specifications` are entries of interned data: of the queues, then of the stages.
+    Rows of a lane that overlap without nesting stand on further tracks of its name, which Perfetto shows as one.
     """
-
-    at: Ints
-    queue: Ints
-    queues: list[bytes]
-    stage: Ints
-    specifications: list[bytes]
-
-
-def _device_slices(domain: ClockDomain) -> DeviceSlices:
-    """The rows on one clock; each host is a graphics context."""
-    rows, devices, at = domain.timeline.rows, domain.devices, domain.rows
-    lanes, names = rows.labels("lane"), rows.labels("name")
-    pairs, queue = np.unique(rows.device[at] * len(lanes) + rows.codes("lane")[at], return_inverse=True)
-    stages, stage = np.unique(rows.codes("name")[at] * len(KIND_DTYPE.categories) + rows.kind[at], return_inverse=True)
-    specifications, queues = [], []
-    for iid, pair in enumerate(pairs.tolist(), 1):
-        device, lane = pair // len(lanes), lanes[pair % len(lanes)]
-        name = f"{rows.devices[device]} {lane}"
-        specifications.append(_specification(iid, name, lane, _OTHER))
-        context = domain.processes[rows.hosts[device]]
-        queues.append(number(_QUEUE, iid) + number(_GPU, devices.index(device)) + number(_CONTEXT, context))
-    for iid, pair in enumerate(stages.tolist(), len(queues) + 1):
-        kind = KIND_DTYPE.categories[pair % len(KIND_DTYPE.categories)]
-        category = _COMPUTE if kind == Kind.COMPUTE else _OTHER
-        specifications.append(_specification(iid, names[pair // len(KIND_DTYPE.categories)], kind, category))
-    return DeviceSlices(at, queue, queues, stage, specifications)
-
-
-def _specification(iid: int, name: str, description: str, category: int) -> bytes:
-    return message(
-        _SPECIFICATIONS,
-        number(_IID, iid) + message(_NAME, name) + message(_DESCRIPTION, description) + number(_CATEGORY, category),
+    timeline, rows, at = domain.timeline, domain.timeline.rows, domain.rows
+    lanes = rows.labels("lane")
+    lane = rows.device[at] * len(lanes) + rows.codes("lane")[at]
+    order = np.lexsort((-rows.end[at], rows.start[at], lane))
+    at, lane = at[order], lane[order]
+    layer, opened = nested(lane, rows.start[at], rows.end[at])
+    layers = int(layer.max(initial=0)) + 1
+    pairs, place = np.unique(lane * layers + layer, return_inverse=True)
+    rank = {name: number for number, name in enumerate(sorted(lanes, key=natural))}
+    uuids, tracks = [], []
+    for pair in pairs.tolist():
+        device, name = pair // layers // len(lanes), lanes[pair // layers % len(lanes)]
+        uuids.append(next(domain.uuids))
+        tracks.append(named_track(uuids[-1], name, roots[device], rank=rank[name]))
+    texts = [([text_field(key, label) for label in rows.labels(key)], rows.codes(key)[at]) for key in _ROW_TEXTS]
+    ops, (op, has_op) = timeline.trace.ops, rows.numbers("op")
+    op = np.where(has_op, op, -1)[at]
+    for key in _OP_TEXTS:
+        texts.append(([text_field(key, str(label)) for label in ops[key].cat.categories], _codes(ops[key], op)))
+    step, instance = timeline.steps.step_of[at], timeline.collectives.instance[at]
+    shared = np.bincount(instance[instance >= 0], minlength=1)
+    values = {key: tuple(column[at] for column in rows.numbers(key)) for key in _ROW_NUMBERS}
+    slices = Slices(
+        order=opened,
+        track=np.array(uuids, np.int64)[place],
+        name=rows.codes("name")[at],
+        start=rows.start[at],
+        end=rows.end[at],
+        category=rows.kind[at].astype(np.int64),
+        categories=[category_field(kind) for kind in KIND_DTYPE.categories],
+        numbers={
+            **values,
+            "instance": (instance, instance >= 0),
+            "step": (np.append(_step_numbers(timeline.steps.table), 0)[step], step >= 0),
+            "row": (rows.at[at], np.ones(len(at), bool)),
+            "flops": _numbers(ops["flops"], op),
+        },
+        texts=texts,
+        flow=np.where((instance >= 0) & (shared[instance] > 1), len(timeline.trace.events) + 1 + instance, -1),
+        last_of=np.where(_is_led_to(timeline)[at], rows.at[at] + 1, -1),
     )
-
-
-def _device_slice_packets(timeline: Timeline, slices: DeviceSlices, axis: Axis) -> Iterator[Bytes]:
-    """The packets of the rows: one each. Its `event_id` is the row's place in `trace.events`, counted from 1.
-
-    What is null is left out of the data beside a slice, and so are `start_ps` and `end_ps` where the time in whole
-    nanoseconds says them exactly.
-    """
-    rows = timeline.rows
-    texts = [([_extra(key, label) for label in rows.labels(key)], rows.codes(key)) for key in _ROW_TEXTS]
-    step = timeline.steps.step_of
-    columns = {key: rows.numbers(key) for key in _ROW_NUMBERS}
-    everywhere = np.ones(len(rows), bool)
-    columns |= {
-        "instance": (timeline.collectives.instance, timeline.collectives.instance >= 0),
-        "step": (np.append(_step_numbers(timeline.steps.table), 0)[step], step >= 0),
-        "row": (rows.at, everywhere),
-    }
-    inexact = ~axis.exact(rows.start, rows.end)
-    columns |= {"start_ps": (rows.start, inexact), "end_ps": (rows.end, inexact)}
-    prefixes = {key: [_prefix(key, digits) for digits in range(_DIGITS + 1)] for key in columns}
-    before = _before(timeline)
-    for chunk in chunks(len(slices.at)):
-        at = slices.at[chunk]
-        start, end = axis.ns(rows.start[at]), axis.ns(rows.end[at])
-        pieces = [
-            *numbers(_EVENT_ID, rows.at[at] + 1),
-            *numbers(_DURATION, end - start),
-            constants(slices.queues, slices.queue[chunk]),
-            *numbers(_STAGE, len(slices.queues) + 1 + slices.stage[chunk]),
-        ]
-        if (before[at] >= 0).any():
-            pieces += only(numbers(_WAITED, rows.at[before[at]] + 1), before[at] >= 0)
-        pieces += [constants(labels, codes[at]) for labels, codes in texts]
-        for key, (values, has_value) in columns.items():
-            pieces += _decimal(prefixes[key], values[at], has_value[at])
-        yield packets(GPU_SLICE, start, pieces)
-
-
-def _before(timeline: Timeline) -> Ints:
-    """The row of the same collective that started before each row, -1 for none; (n,)."""
-    instance = timeline.collectives.instance
-    at = np.flatnonzero(instance >= 0)
-    at = at[np.lexsort((timeline.rows.start[at], instance[at]))]
-    before = np.full(len(instance), -1)
-    follows = instance[at[1:]] == instance[at[:-1]]
-    before[at[1:][follows]] = at[:-1][follows]
-    return before
-
-
-def _extra(key: str, value: str) -> bytes:
-    return message(_EXTRA, message(1, key) + message(2, value))
-
-
-def _prefix(key: str, digits: int) -> bytes:
-    """What stands before a value of so many digits."""
-    field = message(1, key) + varint(2 << 3 | LENGTH) + varint(digits)
-    return varint(_EXTRA << 3 | LENGTH) + varint(len(field) + digits) + field
-
-
-def _decimal(prefixes: list[bytes], values: Ints, there: NDArray[np.bool_]) -> list[Pieces]:
-    """The columns of a number in decimal digits, where it is `there`."""
-    if not there.any():
-        return []
-    digits = decimals(values)
-    return [constants(prefixes, np.where(there, digits.length, -1)), *only([digits], there)]
+    return TrackGroup(b"".join(tracks), slices, rows.labels("name"))

@@ -14,10 +14,8 @@ Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
 VARINT, FIXED64, LENGTH = 0, 1, 2  # wire types
-_DIGITS = 20  # of the longest decimal: -9223372036854775808
 _SEVEN = np.arange(7, 64, 7, dtype=np.uint64)
 _LIMITS = np.left_shift(np.uint64(1), _SEVEN)
-_TENS = np.array([10**digits for digits in range(1, 19)], np.uint64)
 
 
 @dataclass(frozen=True)
@@ -92,20 +90,14 @@ def varints(values: NDArray[np.integer]) -> Pieces:
     return Pieces(groups.ravel(), np.arange(len(rest)) * widest, length)
 
 
-def decimals(values: NDArray[np.integer]) -> Pieces:
-    """Each of `values` (n,) in decimal digits, negative ones with their sign."""
-    values = values.astype(np.int64)
-    rest = np.where(values < 0, -values.view(np.uint64), values.view(np.uint64))
-    length = np.searchsorted(_TENS, rest, side="right") + 1
-    widest = int(length.max(initial=1)) + 1  # one more for a sign
-    digits = np.empty((len(values), widest), np.uint8)
-    for place in range(widest - 1, -1, -1):
-        rest, digit = np.divmod(rest, np.uint64(10))
-        digits[:, place] = digit + 48
-    negative = np.flatnonzero(values < 0)
-    digits[negative, widest - 1 - length[negative]] = ord("-")
-    length = length + (values < 0)
-    return Pieces(digits.ravel(), np.arange(1, len(values) + 1) * widest - length, length)
+def fixed64s(field: int, values: NDArray[np.integer]) -> list[Pieces]:
+    """The columns of n fields that hold one integer in eight bytes each."""
+    n = len(values)
+    content = np.frombuffer(values.astype("<i8").tobytes(), np.uint8)
+    return [
+        repeated(varint(field << 3 | FIXED64), n),
+        Pieces(content, np.arange(n, dtype=np.int64) * 8, np.full(n, 8, np.int64)),
+    ]
 
 
 def only(columns: Sequence[Pieces], there: NDArray[np.bool_]) -> list[Pieces]:
