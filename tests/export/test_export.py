@@ -89,7 +89,7 @@ def test_of_a_directory_nothing_is_written_if_one_file_is_there(trace_path):
         ({"to": "parquet", "gzip": True}, "parquet files are compressed inside"),
         ({"out": Path("a.parquet.gz"), "table": "events"}, "parquet files are compressed inside"),
         ({"to": "csv", "table": "event"}, "'event' is not a table of a trace; --table takes events, spans"),
-        ({"out": Path("a.csv")}, "names one file, but a trace has 10 tables"),
+        ({"out": Path("a.csv")}, "names one file, but a trace has 11 tables"),
         ({"out": Path(".")}, "is a directory; give the file to write with --out"),
     ],
 )
