@@ -500,7 +500,7 @@ def _device_slices(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
         texts.append(([text_field(key, str(label)) for label in ops[key].cat.categories], _codes(ops[key], op)))
     step, instance = timeline.steps.step_of[at], timeline.collectives.instance[at]
     shared = np.bincount(instance[instance >= 0], minlength=1)
-    values = {key: tuple(column[at] for column in rows.numbers(key)) for key in _ROW_NUMBERS}
+    known = {key: rows.numbers(key) for key in _ROW_NUMBERS}
     slices = Slices(
         order=opened,
         track=np.array(uuids, np.int64)[place],
@@ -510,7 +510,7 @@ def _device_slices(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
         category=rows.kind[at].astype(np.int64),
         categories=[category_field(kind) for kind in KIND_DTYPE.categories],
         numbers={
-            **values,
+            **{key: (values[at], has_value[at]) for key, (values, has_value) in known.items()},
             "instance": (instance, instance >= 0),
             "step": (np.append(_step_numbers(timeline.steps.table), 0)[step], step >= 0),
             "row": (rows.at[at], np.ones(len(at), bool)),
