@@ -7,7 +7,8 @@ from tests.frames import events, spans, trace
 from tests.report.figures.figure_parts import words
 from tracekit import cli
 from tracekit.errors import TracekitError
-from tracekit.report.figures.figure import FIGURES, figure, write_figures
+from tracekit.report.build import analyse
+from tracekit.report.figures.figure import FIGURES, draw, figure, write_figures
 from tracekit.report.figures.selection import select
 from tracekit.timeline.timeline import timeline_of
 
@@ -112,6 +113,14 @@ def test_a_stretch_is_said_in_words_or_numbers(what):
     assert "test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
     assert "test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
     assert select(GIVEN).subtitle in words(figure(timeline_of(GIVEN), what))
+
+
+@pytest.mark.parametrize("marks", [spans(), GIVEN.spans], ids=["without phases", "with phases"])
+def test_the_timeline_of_the_whole_has_the_title_that_its_report_has(marks):
+    given = trace(ROWS, marks)
+    headline = analyse(given).headline
+    assert draw(select(given), "gantt").texts[0].get_text() == headline.removesuffix(".")
+    assert draw(select(given, analyse(given)), "gantt").texts[0].get_text() == headline.removesuffix(".")
 
 
 def test_a_path_is_read():

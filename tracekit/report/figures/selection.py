@@ -1,6 +1,6 @@
 """What figures show: a selection of a trace, and the exact results of the analyses inside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from tracekit.analysis.phases import Phases, phases
 from tracekit.columns import records
 from tracekit.errors import TracekitError
 from tracekit.files import trace_name
-from tracekit.report.build import too_few_cores
+from tracekit.report.build import analyse, too_few_cores
 from tracekit.report.model import Report
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
@@ -33,9 +33,10 @@ class Selection:
     """A part of a trace; figures lay its windows end to end, from 0.
 
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
-    The axis of time begins at `start_ps`, and `axis` says what that counts from. `name` is what files are named after,
-    "" for the whole; `where` says which part it is, `phase` which phase, if it is one; `lacking` why there is nothing
-    to draw, `partial` why it holds too little of what ran for any share of time.
+    `headline` gives that of a report of it, or "". The axis of time begins at `start_ps`, and `axis` says what that
+    counts from. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which
+    phase, if it is one; `lacking` why there is nothing to draw, `partial` why it holds too little of what ran for any
+    share of time.
     """
 
     timeline: Timeline
@@ -45,7 +46,7 @@ class Selection:
     name: str = ""
     where: str = ""
     phase: str | None = None
-    headline: str = ""
+    headline: Callable[[], str] = str
     lacking: str = ""
     partial: str = ""
 
@@ -86,7 +87,7 @@ class Selection:
         """The verdict on it, in a sentence."""
         few_cores = too_few_cores(self.trace, self.unions)
         sentence = (
-            self.headline
+            self.headline()
             or self.lacking
             or (verdict.PARTIAL if self.partial else verdict.whole(self.breakdown, few_cores)[0])
         )
@@ -151,11 +152,13 @@ def select(
     if start_ps is not None or end_ps is not None:
         return _range(whole, start_ps, end_ps)
     windows = dict.fromkeys(whole.timeline.unions.windows, np.array([whole.extent])) if whole.extent else None
-    return replace(
-        _selection(whole, windows),
-        where="from the first phase to the last" if whole.extent else "",
-        headline=report.headline if report else "",
-    )
+    timeline = whole.timeline
+
+    def headline() -> str:
+        return report.headline if report else timeline.once("headline", lambda: analyse(timeline).headline)
+
+    where = "from the first phase to the last" if whole.extent else ""
+    return replace(_selection(whole, windows), where=where, headline=headline)
 
 
 def _whole(timeline: Timeline, report: Report | None, phase: str | None) -> _Whole:
