@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.completeness import Completeness
     from tracekit.analysis.critical_path.critical_path import CriticalPath
     from tracekit.analysis.explain import Explanation, explain
+    from tracekit.analysis.host_api import HostApi
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
     from tracekit.analysis.memory import Memory, memory
@@ -59,6 +60,7 @@ _NAMES = {
     "analysis.completeness": "Completeness",
     "analysis.critical_path.critical_path": "CriticalPath",
     "analysis.explain": "Explanation explain",
+    "analysis.host_api": "HostApi",
     "analysis.idle": "Idle",
     "analysis.launches": "Launches",
     "analysis.memory": "Memory memory",
@@ -110,6 +112,7 @@ __all__ = [
     "Drawing",
     "Explanation",
     "Finding",
+    "HostApi",
     "Idle",
     "Instant",
     "KeyFigure",

@@ -173,3 +173,10 @@ def span(sets: Sequence[Intervals]) -> tuple[int, int] | None:
     if not filled:
         return None
     return min(int(rows[:, 0].min()) for rows in filled), max(int(rows[:, 1].max()) for rows in filled)
+
+
+def quantiles(values: NDArray[np.int64], shares: Sequence[int]) -> Sequence[int]:
+    """The smallest of the values that is at least as large as each of the shares of them, in %."""
+    ranks = [-(-len(values) * share // 100) - 1 for share in shares]
+    values_at: list[int] = np.partition(values, ranks)[ranks].tolist()
+    return values_at

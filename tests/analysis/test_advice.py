@@ -8,11 +8,13 @@ import pytest
 
 from tests.frames import events
 from tests.graph_traces import trace
+from tests.launch_frames import host_spans
 from tests.stepped import timeline, work
 from tracekit.analysis import advice
 from tracekit.analysis.advice import Finding
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import explain
+from tracekit.analysis.host_api import host_api
 from tracekit.analysis.idle import idle
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
@@ -215,6 +217,17 @@ def test_late_launches_say_what_the_host_did_most_of_the_time():
     finding = advice.idle_causes(late, partition(frames[0]), idle(late))[0]
     assert (finding.rule, finding.cost_ps) == ("host_bound", 80)
     assert finding.evidence == {"gaps": 1, "host": "launching", "ratio": 1.0}
+
+
+def test_late_launches_after_a_wait_name_the_call_that_waited():
+    table = work(("gpu:0", "compute", 0, 10, -5), ("gpu:0", "compute", 100, 110, 90))
+    spans = host_spans(("forward", 1, 14, "python"), ("synchronize", 2, 12, "python"))
+    waited = timeline_of(replace(timeline(table).trace, spans=spans))
+    causes = idle(waited)
+    evidence = {"gaps": 1, "host": "after_wait", "ratio": 1.0}
+    finding = advice.idle_causes(waited, partition(table[0]), causes, host_api(waited, causes.gaps))[0]
+    assert finding.evidence == evidence | {"call": "synchronize", "operation": "forward"}
+    assert advice.idle_causes(waited, partition(table[0]), causes)[0].evidence == evidence
 
 
 @pytest.mark.parametrize(

@@ -277,9 +277,10 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     # Sentences are those of this version, and of the lists that were cut it counts what is there.
     counts = {"steps_total", "by_device_total", "bound_total", "tiny_total", "steps_in_all", "by_device_found"}
     counts |= {"ops_found", "low_occupancy_found"}
-    assert set(summary["lacking"]) == {*saved["lacking"], "completeness", "memory", "top_ops"}
+    new = {"completeness", "host_api", "memory", "top_ops"}
+    assert set(summary["lacking"]) == {*saved["lacking"], *new}
     for lacking in (summary["lacking"], saved["lacking"]):
-        [lacking.pop(key, None) for key in ("findings", "completeness", "memory", "top_ops")]
+        [lacking.pop(key, None) for key in ("findings", *new)]
     for clock in summary["trace"]["clocks"]:  # schema 1 knew no drift
         assert clock.pop("drift_ppm") is None
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}
@@ -318,8 +319,8 @@ def test_a_report_of_schema_1_says_what_is_absent_and_why():
         "phases and their parts of time; it holds 3 of 10 rows of offenders.by_device, 3 of 24 rows of bandwidth.ops. "
         "Make the report again from its trace: tracekit report TRACE."
     )
-    assert page(loaded).count("schema 1") == 4
-    assert markdown(loaded).count("schema 1") == 4
+    assert page(loaded).count("schema 1") == 5
+    assert markdown(loaded).count("schema 1") == 5
     assert repr(loaded.explanation) == "<Explanation: 2 devices: critical_path, offenders, idle, launches, bandwidth>"
 
 

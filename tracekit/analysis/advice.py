@@ -16,6 +16,7 @@ from tracekit import notebook
 from tracekit.analysis import overlap
 from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import Explanation
+from tracekit.analysis.host_api import HostApi
 from tracekit.analysis.idle import Idle
 from tracekit.analysis.late_launches import late_launches
 from tracekit.analysis.overlap import Breakdown
@@ -122,7 +123,7 @@ def advice(
         exposed_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),
         pageable_copies(timeline, cells),
-        *idle_causes(timeline, cells, why.idle),
+        *idle_causes(timeline, cells, why.idle, why.host_api),
         *contention(phases, inside),
         None if len(phases.table) else took_turns(cells, whole),
     ]
@@ -264,8 +265,9 @@ def _through(rows: Rows, memory: str) -> NDArray[np.bool_]:
     return said
 
 
-def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle) -> list[Finding]:
-    """Idle time of a cause that a user can act on; for late launches, with what the host did mostly instead."""
+def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: HostApi | None = None) -> list[Finding]:
+    """Idle time of a cause that a user can act on; for late launches, with what the host did mostly instead, and if it
+    had waited, in which of its `calls` mostly."""
     findings = []
     for cause, (rule, threshold) in IDLE.items():
         rows = idle.by_device[idle.by_device["cause"] == cause]
@@ -276,8 +278,19 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle) -> list
             if any(parts.values()):
                 host = max(parts, key=lambda part: parts[part])
                 evidence |= {"host": host.removesuffix("_ps"), "ratio": parts[host] / sum(parts.values())}
+                if evidence["host"] == "after_wait" and calls is not None:
+                    evidence |= _waited_in(calls)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def _waited_in(calls: HostApi) -> dict[str, str]:
+    """The call after which most host-bound time lies, and the operation around it, as far as they are known."""
+    places = calls.places[calls.places["host_bound_ps"] > 0]
+    if not len(places):
+        return {}
+    most = records(places.sort_values("host_bound_ps", ascending=False, kind="stable"))[0]
+    return {key: str(most[key]) for key in ("call", "operation") if pd.notna(most[key])}
 
 
 def contention(phases: Phases, inside: Mapping[str, Breakdown]) -> list[Finding]:

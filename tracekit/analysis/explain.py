@@ -12,6 +12,7 @@ from tracekit.analysis.bandwidth import Bandwidth, bandwidth
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.critical_path.critical_path import CriticalPath, critical_path
+from tracekit.analysis.host_api import HostApi, host_api
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
 from tracekit.analysis.memory import Memory, memory
@@ -31,6 +32,7 @@ _TELLING = {
     "collectives": ("total", "collectives device_time_ps wait_ratio exposed_ps"),
     "idle": ("by_cause", "cause idle_ps ratio"),
     "launches": ("queue", "device mean starved_ratio"),
+    "host_api": ("by_call", "call n total_ps idle_ps ratio"),
     "bandwidth": ("by_device", "device busy_flops_per_s busy_flops_ratio"),
     "memory": ("by_device", "device peak_bytes headroom_bytes"),
 }
@@ -71,6 +73,13 @@ ANALYSES = (
         ),
         ("completeness", "idle", "collectives", "steps"),
     ),
+    Task(
+        "host_api",
+        lambda timeline, completeness, idle: withheld(
+            completeness.rows, lambda whole: host_api(whole, idle.gaps), timeline
+        ),
+        ("completeness", "idle"),
+    ),
     Task("launches", lambda timeline, completeness: withheld(completeness.rows, launches, timeline), ("completeness",)),
     Task(
         "bandwidth",
@@ -87,8 +96,8 @@ class Explanation:
 
     `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
     report of an old schema does not tell the rows of windows. `completeness`, `top_ops`, `steps`, `collectives`,
-    `idle`, `launches`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a class of its
-    own.
+    `idle`, `launches`, `host_api`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a
+    class of its own.
     """
 
     devices: int
@@ -99,6 +108,7 @@ class Explanation:
     collectives: Collectives
     idle: Idle
     launches: Launches
+    host_api: HostApi
     critical_path: CriticalPath
     offenders: Offenders
     bandwidth: Bandwidth

@@ -182,7 +182,7 @@ def _delays(delay: NDArray[np.int64]) -> tuple[int, int, int | None, int | None,
     nonnegative = delay[delay >= 0]
     if len(nonnegative) == 0:
         return len(delay), len(delay), None, None, None
-    median, p90, p99 = quantiles(nonnegative, (50, 90, 99))
+    median, p90, p99 = iv.quantiles(nonnegative, (50, 90, 99))
     return len(delay), len(delay) - len(nonnegative), median, p90, p99
 
 
@@ -199,13 +199,6 @@ def _by_call(
     call_codes = np.flatnonzero(np.bincount(code)).tolist()
     table = [(str(names.categories[call]), *_delays(delay[code == call])) for call in call_codes]
     return sorted(table, key=lambda entry: (-entry[1], entry[0]))
-
-
-def quantiles(values: NDArray[np.int64], shares: Sequence[int]) -> Sequence[int]:
-    """The smallest of the values that is at least as large as each of the shares of them, in %."""
-    ranks = [-(-len(values) * share // 100) - 1 for share in shares]
-    values_at: list[int] = np.partition(values, ranks)[ranks].tolist()
-    return values_at
 
 
 def launch_intervals(
@@ -230,7 +223,7 @@ def launch_intervals(
         thread_calls = starting_calls[order[begin:end]]
         # Sorting what is in order is linear if it is stable.
         intervals = np.diff(np.sort(call_starts[thread_calls], kind="stable"))
-        median = quantiles(intervals, (50,))[0] if len(thread_calls) >= LEAST_LAUNCHES else None
+        median = iv.quantiles(intervals, (50,))[0] if len(thread_calls) >= LEAST_LAUNCHES else None
         interval[thread_calls] = median or 0
         host, name = divmod(kind, len(threads.categories))
         rows.append((str(hosts.categories[host]), str(threads.categories[name]), len(thread_calls), median))

@@ -49,6 +49,10 @@ TPU_LAUNCHES = (TPU_EXECUTE, TPU_ENQUEUE, "EnqueueProgram")
 _LAUNCH = re.compile(r"launch|memcpy|memset", re.IGNORECASE)
 # A pool's threads may launch what the calling thread dispatched: it is JAX's and PjRt's call that tells the program.
 _PROGRAM = re.compile(r"PjitFunction\(|PJRT_LoadedExecutable_Execute$")
+# Calls of CUDA, HIP and their drivers, of PjRt's C interface and clients, and of the TPU's runtime.
+_RUNTIME = re.compile(
+    r"(cuda|cu|hip)[A-Z]\w*|PJRT_\w+|\w*PjRt\w*(Client|Buffer)::\w+|tpu::System::\w+|DoEnqueueProgram"
+)
 _JITTED = re.compile(r"PjitFunction\((.*)\)")
 # `CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice`, `[1] CommonPjRtLoadedExecutable::Execute (jit_f)`; in older
 # versions `PjRtCpuExecutable::ExecuteHelper` and `TfrtCpuExecutable::ExecuteHelper`.
@@ -190,6 +194,11 @@ def jitted_function(name: str) -> str | None:
 def executes(name: str) -> bool:
     """Whether a call of this name is that of PjRt which starts a compiled program."""
     return bool(_EXECUTION.fullmatch(name))
+
+
+def calls_runtime(name: str) -> bool:
+    """Whether a name is that of a call of a device's runtime or driver, or of PjRt's that starts a program."""
+    return bool(_RUNTIME.fullmatch(name)) or executes(name)
 
 
 def rendezvous_collective(key: str) -> str | None:

@@ -179,6 +179,21 @@ def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, frame
     assert len(finding.sentence) + len(finding.action) < 280
 
 
+def test_late_launches_after_a_wait_name_the_call_and_where_it_stands():
+    evidence = {
+        "gaps": 3,
+        "host": "after_wait",
+        "ratio": 0.8,
+        "call": "cudaStreamSynchronize",
+        "operation": "aten::item",
+    }
+    (finding,) = section(Advice((Finding("host_bound", 10**9, 0.2, evidence),), "gpu", False), 1).findings
+    assert "waited for the device (mostly in cudaStreamSynchronize under aten::item)." in finding.sentence
+    evidence.pop("operation")
+    (finding,) = section(Advice((Finding("host_bound", 10**9, 0.2, evidence),), "gpu", False), 1).findings
+    assert "waited for the device (mostly in cudaStreamSynchronize)." in finding.sentence
+
+
 LAUNCHING = {"gaps": 12, "host": "launching", "ratio": 0.8}
 
 

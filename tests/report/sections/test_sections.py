@@ -22,6 +22,7 @@ KEYS = (
     "offenders",
     "collectives",
     "idle",
+    "host_api",
     "launches",
     "bandwidth",
     "memory",

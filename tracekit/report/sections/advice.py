@@ -23,7 +23,7 @@ from typing import Any
 from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
 from tracekit.timeline.instances import Unseen
-from tracekit.units import device_time, factor, percent, quantity
+from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
 
 # What holds for every framework, and for one of which nothing is known, stands under "".
@@ -174,6 +174,8 @@ def _idle(cause: str) -> Callable[[advice.Finding, int], str]:
 
 
 _LATE_LAUNCHES = _idle("Late launches by the host")
+# Characters of a name in a sentence.
+_NAME = 40
 # What the host did instead, as analysis.late_launches tells it apart.
 _HOST = {
     "after_wait": "after it had waited for the device",
@@ -185,7 +187,12 @@ _HOST = {
 def _late_launches(finding: advice.Finding, devices: int) -> str:
     host = finding.evidence.get("host")
     sentence = _LATE_LAUNCHES(finding, devices)
-    return f"{sentence}, {percent(finding.evidence['ratio'])} of it {_HOST[host]}" if host else sentence
+    if not host:
+        return sentence
+    call, operation = finding.evidence.get("call"), finding.evidence.get("operation")
+    under = f" under {short(operation, _NAME)}" if operation else ""
+    where = f" (mostly in {short(call, _NAME)}{under})" if call else ""
+    return f"{sentence}, {percent(finding.evidence['ratio'])} of it {_HOST[host]}{where}"
 
 
 def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:

@@ -1,0 +1,159 @@
+"""The host's calls as the report shows them: what follows those that wait, how idle time is spread, time by call."""
+
+from typing import Any
+
+import pandas as pd
+
+from tracekit.analysis.host_api import HostApi
+from tracekit.columns import records
+from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
+from tracekit.units import count, device_time, percent, quantity, short, time
+
+# Shares below this are not worth a sentence.
+_WORTH = 0.01
+# A gap of such a share of its device's idle time is one to look at; where the longest is below the other, many are.
+_HUGE, _SMALL = 0.5, 0.1
+# Characters of a name in a sentence.
+_NAME = 60
+
+
+def section(result: HostApi) -> Section:
+    """The wait that costs most, how the idle time is spread, and the call that takes most."""
+    if result.lacking:
+        return Section("host_api", "Host calls", lacking=result.lacking)
+    waits = _waits(result)
+    share = waits[0]["ratio"] if waits and waits[0]["ratio"] >= _WORTH else None
+    return Section(
+        "host_api", "Host calls", _sentences(result, waits), tables=_tables(result), data=_data(result), share=share
+    )
+
+
+def _waits(result: HostApi) -> list[dict[str, Any]]:
+    """The calls in which devices fell idle, the costliest first."""
+    return sorted((row for row in records(result.by_call) if row["gaps"]), key=lambda row: -row["idle_ps"])
+
+
+def _sentences(result: HostApi, waits: list[dict[str, Any]]) -> tuple[str, ...]:
+    sentences = []
+    if waits and waits[0]["ratio"] >= _WORTH:
+        sentences.append(_after_wait(result, waits[0]))
+    elif waits:
+        sentences.append(f"Devices idled for less than {percent(_WORTH)} of their time after any call that waits.")
+    spread = [row for row in records(result.by_device) if row["idle_ps"]]
+    if spread:
+        sentences.append(_spread(max(spread, key=lambda row: row["idle_ps"]), records(result.longest)))
+    calls = records(result.by_call[:1])
+    if calls:
+        most = calls[0]
+        sentences.append(
+            f"The call that took longest in all is {short(most['call'], _NAME)}: {time(most['total_ps'])} in "
+            f"{quantity(most['n'], 'call')}, median {time(most['median_ps'])}."
+        )
+    return tuple(sentences)
+
+
+def _after_wait(result: HostApi, wait: dict[str, Any]) -> str:
+    """In which call devices fell idle, for how long, where it stands, and how many launches it follows."""
+    devices = len(result.by_device)
+    who, their = (result.by_device["device"].iat[0], "its") if devices == 1 else ("Devices", "their")
+    host = f", {percent(wait['host_bound_ps'], wait['idle_ps'])} of it host-bound" if wait["host_bound_ps"] else ""
+    sentence = (
+        f"{who} fell idle in {short(wait['call'], _NAME)} and stayed so for {percent(wait['ratio'])} of {their} time "
+        f"({device_time(wait['idle_ps'], devices)}), in {quantity(wait['gaps'], 'gap')}{host}"
+    )
+    places = [row for row in records(result.places) if row["call"] == wait["call"]]
+    if places and pd.notna(places[0]["operation"]):
+        where = f"under {short(places[0]['operation'], _NAME)}"
+        sentence += f", mostly {where}" if len(places) > 1 else f", {where}"
+    if wait["after_launch"]:
+        sentence += f"; it follows {count(wait['after_launch'])} of {quantity(result.launches, 'launch', 'launches')}"
+    return f"{sentence}."
+
+
+def _spread(device: dict[str, Any], longest: list[dict[str, Any]]) -> str:
+    """Whether the idle time of a device is one gap or many."""
+    name, gaps = device["device"], quantity(device["gaps"], "gap")
+    if device["longest_ratio"] >= _HUGE:
+        sentence = (
+            f"One gap of {time(device['longest_ps'])} is {percent(device['longest_ratio'])} of the idle time of {name} "
+            "between its work"
+        )
+        gap = next((row for row in longest if row["device"] == name), None)
+        return f"{sentence}{_host_did(gap) if gap else ''}."
+    if device["longest_ratio"] < _SMALL:
+        return (
+            f"The idle time of {name} between its work is spread over {gaps} of {time(device['median_ps'])} (median); "
+            f"the longest, {time(device['longest_ps'])}, is {percent(device['longest_ratio'])} of it."
+        )
+    return f"Half of the idle time of {name} between its work lies in {count(device['half'])} of its {gaps}."
+
+
+def _host_did(gap: dict[str, Any]) -> str:
+    """What the launching thread did most in a gap."""
+    if pd.isna(gap["unrecorded_ps"]):
+        return ""
+    if gap["unrecorded_ps"] > gap["doing_ps"]:
+        return f"; for {percent(gap['unrecorded_ps'], gap['idle_ps'])} of it nothing of the host is recorded"
+    return f"; the host spent {percent(gap['doing_ps'], gap['idle_ps'])} of it in {short(gap['doing'], _NAME)}"
+
+
+def _tables(result: HostApi) -> tuple[Table, ...]:
+    waits = result.places.head(MOST_ROWS)
+    return (
+        table_of(
+            waits,
+            "host_api.waits",
+            "Idle time after waiting calls",
+            [
+                Field("call", Unit.NAME, "call"),
+                Field("under", Unit.NAME, "operation"),
+                Field("source", Unit.NAME, "source", brief=False),
+                Field("calls", Unit.COUNT, "n"),
+                Field("gaps", Unit.COUNT, "gaps"),
+                Field("idle", Unit.TIME, "idle_ps"),
+                Field("of window", Unit.RATIO, "ratio"),
+                Field("host-bound", Unit.TIME, "host_bound_ps", brief=False),
+                Field("longest at", Unit.INSTANT, lambda row: instant(row, row["device"]), brief=False),
+            ],
+        ),
+        table_of(
+            result.by_call.head(MOST_ROWS),
+            "host_api.calls",
+            "Host time by call",
+            [
+                Field("call", Unit.NAME, "call"),
+                Field("calls", Unit.COUNT, "n"),
+                Field("threads", Unit.COUNT, "threads", brief=False),
+                Field("total", Unit.TIME, "total_ps"),
+                Field("median", Unit.TIME, "median_ps"),
+                Field("p95", Unit.TIME, "p95_ps"),
+            ],
+            about="Calls inside of calls, and calls of several threads, overlap: the totals do not add up.",
+        ),
+        table_of(
+            result.longest,
+            "host_api.gaps",
+            "What the host did in the longest gaps",
+            [
+                Field("device", Unit.DEVICE, "device"),
+                Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
+                Field("time", Unit.TIME, "idle_ps"),
+                Field("of idle", Unit.RATIO, "ratio", brief=False),
+                Field("host mostly in", Unit.NAME, "doing"),
+                Field("for", Unit.TIME, "doing_ps"),
+                Field("thread", Unit.NAME, "thread", brief=False),
+                Field("not recorded", Unit.TIME, "unrecorded_ps", brief=False),
+            ],
+            5,
+        ),
+    )
+
+
+def _data(result: HostApi) -> dict[str, object]:
+    return {
+        "by_call": plain(result.by_call[:MOST_DATA]),
+        "places": plain(result.places[:MOST_DATA]),
+        "by_device": plain(result.by_device),
+        "longest": plain(result.longest),
+        "launches": result.launches,
+    }
