@@ -23,8 +23,8 @@ from tracekit.version import __version__
 
 # Keys of the sections that come first after what matters most, and of those that are open at first: what else stands
 # below repeats them, or explains what is said above.
-_FIRST = ("top_ops", "phases", "time")
-_OPEN = ("top_ops", "phases", "time")
+_FIRST = ("phases", "time", "top_ops")
+_OPEN = ("phases", "time", "top_ops")
 # Rows of a table that are not folded; and tables, by key, that stand with a picture, and whose ratios are shaded.
 _ROWS = 12
 # Of phases that are not compared, so many verdicts are open, and so many names of folded ones are shown.

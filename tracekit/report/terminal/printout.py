@@ -65,7 +65,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         return
     _tables(phases, on)
     for section in report.evidence:
-        if section.key == _TOP:
+        if section.key == _TOP and not report.verdicts:
             _tables(section.tables[:1], on, MAX_TOP)
             _sentence(section.sentences[0], on)
             on.print()
