@@ -39,6 +39,17 @@ _Run = Annotated[
     str | None,
     typer.Option(help="The run to read, if there are several [default: the newest].", autocompletion=_runs),
 ]
+# The part of a trace that a report and a figure are of.
+_Phase = Annotated[str | None, typer.Option(help="Only all rounds of this phase or annotation.")]
+_Step = Annotated[int | None, typer.Option(help="Only this step.")]
+_From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Only from here on: time since the first device work, such as 12.5ms."),
+]
+_To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only up to here, likewise.")]
+_Devices = Annotated[
+    list[str] | None, typer.Option("--device", metavar="NAME", help="Only this device, such as gpu:0 (repeatable).")
+]
 _Kinds = Annotated[Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")]
 
 app = typer.Typer(
@@ -198,12 +209,19 @@ def report(
     ],
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>].")] = None,
     run: _Run = None,
-    phase: Annotated[list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")] = None,
+    phase: _Phase = None,
+    step: _Step = None,
+    start: _From = None,
+    end: _To = None,
+    device: _Devices = None,
+    as_phase: Annotated[
+        list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")
+    ] = None,
     alone: Annotated[
-        list[str] | None, typer.Option(help="Compare the last --phase with this solo phase (repeatable).")
+        list[str] | None, typer.Option(help="Compare the last --as-phase with this solo phase (repeatable).")
     ] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Compare the last --phase with this phase on fewer devices.")
+        str | None, typer.Option(help="Compare the last --as-phase with this phase on fewer devices.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print every section and table, as in report.md.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json instead of tables.")] = False,
@@ -212,6 +230,7 @@ def report(
     """Report what ran in parallel, with tables and a timeline."""
     from tracekit import console
     from tracekit.files import is_saved_report
+    from tracekit.report.part import choose, one_part
     from tracekit.report.report import default_directory, file_names
     from tracekit.report.terminal import printout
     from tracekit.timeline.timeline import timeline_of
@@ -219,23 +238,31 @@ def report(
     saved = is_saved_report(source)
     with console.progress(["reading", "analysing", "tables", "timeline", "page"]) as progress:
         progress("reading")
+        one_part(phase, step, start, end)
         timeline = None if saved else timeline_of(source, run=run, kinds=kinds)
         result = tracekit.report(
             timeline or source,
             out,
-            phases=phase or [],
+            phases=as_phase or [],
             alone=alone or [],
             baseline=baseline,
+            phase=phase,
+            step=step,
+            start=start,
+            end=end,
+            devices=device or [],
             run=run,
             kinds=kinds,
             progress=progress,
         )
+        part = timeline and choose(timeline, phase=phase, step=step, start=start, end=end, devices=device or [])
     if as_json:
         print(json.dumps(result.summary(), indent=1))
     else:
-        printout.show(result, console.console(), full, timeline)
+        printout.show(result, console.console(), full, part.of(timeline) if part and timeline else None)
     if out or not saved:
-        print(f"Wrote {out or default_directory(source)}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
+        directory = out or default_directory(source, part.name if part else "")
+        print(f"Wrote {directory}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
 
 
 @app.command()
@@ -245,12 +272,11 @@ def figure(
         str | None,
         typer.Option(help="gantt, partition, concurrency, overlap, or a comma-separated list [default: all]."),
     ] = None,
-    phase: Annotated[str | None, typer.Option(help="Show all rounds of this phase or annotation.")] = None,
-    step: Annotated[int | None, typer.Option(help="Show this step.")] = None,
-    start: Annotated[
-        str | None, typer.Option("--from", help="Start, such as 1.5s, 12ms or 300us on the axis of the whole figure.")
-    ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="End, likewise.")] = None,
+    phase: _Phase = None,
+    step: _Step = None,
+    start: _From = None,
+    end: _To = None,
+    device: _Devices = None,
     formats: Annotated[str, typer.Option("--format", help="png, svg, pdf, or a comma-separated list.")] = "png",
     out: Annotated[Path | None, typer.Option(help="Output directory [default: reports/<trace>/figures].")] = None,
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
@@ -277,6 +303,7 @@ def figure(
         step=step,
         start=start,
         end=end,
+        devices=device or [],
         formats=formats,
         out=out,
         title="" if no_title else title,

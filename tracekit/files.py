@@ -2,6 +2,7 @@
 
 import os
 import re
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tracekit.errors import TraceError, TracekitError
 SUMMARY, FRAMES = "summary.json", "frames"
 # How a report's summary.json begins; that of another program does not.
 _REPORT = re.compile(rb'\s*\{\s*"schema":\s*\d+,\s*"trace":')
+# What a file may be called on every system, without the names of devices there.
+_LONGEST_NAME = 60
 # What the names of trace files end in, from the outside in.
 _SUFFIXES = (".gz", ".pb", ".xplane", ".json", ".trace", ".pt", ".sqlite")
 
@@ -39,6 +42,15 @@ def trace_name(trace_path: Path) -> str:
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     return name
+
+
+def file_part(name: str) -> list[str]:
+    """`name` as a part of a file's name, if there is one; a number stands for what is changed in it beyond spaces."""
+    spaced = "-".join(name.split())
+    safe = re.sub(r"[^\w.+-]", "_", spaced)[:_LONGEST_NAME]
+    if safe != spaced:
+        safe += f"-{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
+    return [safe] if safe else []
 
 
 def refuse_inside(out: Path, trace_path: Path) -> None:

@@ -15,7 +15,7 @@ from tracekit.doctor import facts
 README = (
     (r"traces/train-<time>-<id>|traces/train-…", "traces/train"),
     (r"tracekit capture train.py --steps 20", "tracekit capture --devices 2 --out traces/train train.py --steps 20"),
-    (r"tracekit report TRACE --phase step", "tracekit report traces/train --phase train"),
+    (r"tracekit report TRACE --as-phase step", "tracekit report traces/train --as-phase train"),
     (r"^    ((?:make \w+|pip install) .*)$", r"<!-- not run: installs -->\n\n    \1"),
     (r"(?=^    import tracekit$)", "<!-- setup\nimport jax\nx0 = x1 = 1.0\ndef step(x): return x\n-->\n\n"),
     (r"^    (tracekit view .*)$", r"    tracekit view --help"),

@@ -306,7 +306,7 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
     run_dir.mkdir(parents=True)
     write_xspace(run_dir / "host.xplane.pb", TEXT)
     before = sorted(tmp_path.rglob("*"))
-    cli.report(logdir, tmp_path / "out", phase=["step"])
+    cli.report(logdir, tmp_path / "out", as_phase=["step"])
     assert "step: gpu:0 was busy 80.0 % of the time" in capsys.readouterr().out
     assert [path for path in sorted(tmp_path.rglob("*")) if tmp_path / "out" not in (path, *path.parents)] == before
     cli.report(logdir, tmp_path / "out", as_json=True)
@@ -316,9 +316,9 @@ def test_the_command_reads_prints_and_writes_and_leaves_the_trace_alone(tmp_path
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"phase": ["nowhere"]}, "holds no annotation 'nowhere'"),
-        ({"alone": ["step"]}, "name it in phases (--phase NAME)"),
-        ({"phase": ["step"], "baseline": "other"}, "'other' is no phase"),
+        ({"as_phase": ["nowhere"]}, "holds no annotation 'nowhere'"),
+        ({"alone": ["step"]}, "name it in phases (--as-phase NAME)"),
+        ({"as_phase": ["step"], "baseline": "other"}, "'other' is no phase"),
         ({"run": "gone"}, "contains no run 'gone'; its runs are: run"),
     ],
 )

@@ -225,7 +225,7 @@ def test_a_report_in_hand_is_written_without_its_trace(tmp_path):
     assert tracekit.report(report, tmp_path) is report
     assert (tmp_path / "report.html").is_file()
     assert tracekit.load(tmp_path) == report
-    with pytest.raises(tracekit.TracekitError, match="This is a saved report, to which --phase cannot be applied"):
+    with pytest.raises(tracekit.TracekitError, match="This is a saved report, to which --as-phase cannot be applied"):
         tracekit.report(report, tmp_path, phases=["a"])
 
 

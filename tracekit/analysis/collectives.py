@@ -103,6 +103,7 @@ DEVIATIONS = 3.0
 # A smaller share of the window, lost by each of the others, is not worth a word.
 WORTH_TELLING = 0.01
 
+_NONE_WHOLE = "No collective is in this part of the trace with all its time and devices: waiting is not known."
 _NOT_ALL = "not seen on all its ranks, so its waiting is not known"
 
 Column = NDArray[np.int64]
@@ -198,6 +199,8 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     table = _table(rows, members, instances)
     by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
     alone = _unknown_waiting(by_device, missing, unseen(rows, instances, timeline.world_size))
+    if alone and not missing and timeline.is_narrowed:
+        alone = _NONE_WHOLE
     return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")
 
 

@@ -75,14 +75,15 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
 
 def completeness(timeline: Timeline) -> Completeness:
     """What the trace of a timeline does not hold, as far as it tells."""
-    groups, losses, events = _groups(timeline), _losses(timeline), len(timeline.trace.events)
+    groups = _groups(timeline.recorded if timeline.is_narrowed else timeline)
+    losses, events = _losses(timeline), len(timeline.recorded.trace.events)
     rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))
     return Completeness(groups, losses, _unknown_waiting(groups), rows, shares)
 
 
 def unknown_shares(timeline: Timeline) -> str:
     """Why no share of a timeline's time is known, "" if it is (Completeness.shares)."""
-    return _unknown_rows(_losses(timeline), len(timeline.trace.events), TOO_MANY)
+    return _unknown_rows(_losses(timeline), len(timeline.recorded.trace.events), TOO_MANY)
 
 
 def withheld(reason: str, analysis: Callable[[Timeline], R], timeline: Timeline) -> R:
@@ -164,7 +165,7 @@ def _losses(timeline: Timeline) -> pd.DataFrame:
     """What the files say was lost, and the launches whose work is not there."""
     trace = timeline.trace
     stated = frame(LOSS_COLUMNS, {name: trace.losses[name].astype(object) for name in LOSS_COLUMNS})
-    return pd.concat([stated, _launched(timeline.whole)], ignore_index=True)
+    return pd.concat([stated, _launched(timeline.recorded)], ignore_index=True)
 
 
 def _launched(timeline: Timeline) -> pd.DataFrame:

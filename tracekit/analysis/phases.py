@@ -67,6 +67,19 @@ class Phases:
         table = self.table.assign(speedup=nulls, efficiency=nulls, reason=pd.array([reason] * len(self.table), "str"))
         return replace(self, table=table, stretch=self.stretch[:0])
 
+    def inside(self, windows: Mapping[str, Intervals]) -> "Phases":
+        """The phases all of whose rounds lie in `windows`, merged interval sets by clock; the others are left out."""
+
+        def holds(rounds: Mapping[str, Intervals]) -> bool:
+            lengths = [(iv.within(windows.get(clock, iv.EMPTY), of), of) for clock, of in rounds.items()]
+            return all((inside == of[:, 1] - of[:, 0]).all() for inside, of in lengths)
+
+        names = [name for name, rounds in self.windows.items() if holds(rounds)]
+        table, stretch, rounds = (
+            frame[frame["name"].isin(names)].reset_index(drop=True) for frame in (self.table, self.stretch, self.rounds)
+        )
+        return Phases(table, stretch, rounds, {name: self.windows[name] for name in names})
+
     @property
     def extent(self) -> tuple[int, int] | None:
         """From the first start to the last end of all windows, in ps; None without any."""

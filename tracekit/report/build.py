@@ -1,7 +1,7 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
+from tracekit.report.part import choose
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
@@ -40,25 +41,42 @@ def analyse(
     alone: Sequence[str] = (),
     baseline: str | None = None,
     *,
+    phase: str | None = None,
+    step: int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    devices: Collection[str] = (),
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
 ) -> Report:
     """The report of a trace: the verdict, and every figure behind it.
 
     `phases` names annotations to take as phases too, the last of them compared with `alone` or with `baseline`, as the
-    options of `tracekit report` do. Of a path, `run` and `kinds` are read as `tracekit.read` does. Raises TracekitError
-    for a name that the trace does not hold, and where something is to be compared, but no phase with it.
+    options of `tracekit report` do. With one `phase` (or annotation), one `step`, or from `start` to `end` (picoseconds
+    or text such as "1.5 s", counted from the first device work), and with `devices`, only that part of the trace
+    counts; phases are reported that lie whole inside it. Of a path, `run` and `kinds` are read as `tracekit.read` does.
+    Raises TracekitError for a name, step, range or device that the trace does not hold, and where something is to be
+    compared, but no phase with it.
     """
     if (alone or baseline) and not phases:
         raise TracekitError(
             "alone and baseline (--alone, --baseline) say what the last of the phases is compared with: name it in "
-            "phases (--phase NAME)."
+            "phases (--as-phase NAME)."
         )
-    timeline = timeline_of(source, run=run, kinds=kinds)
-    phase_results = phases_of(timeline, phases, alone, baseline)
+    whole_timeline = timeline_of(source, run=run, kinds=kinds)
+    part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
+    timeline = part.of(whole_timeline)
+    # One that was chosen is a phase too, but not the last, which is what others are compared with.
+    named = [phase, *phases] if phase is not None and phase not in phases else phases
+    phase_results = phases_of(whole_timeline if part.devices is None else timeline.whole, named, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
         if name not in set(phase_results.table["name"]):
             raise TracekitError(_no_phase(name, timeline.trace.source, phases))
+    outside: list[str] = []
+    if not part.is_whole:
+        everywhere = phase_results
+        phase_results = everywhere.inside(timeline.unions.windows)
+        outside = [name for name in everywhere.windows if name not in phase_results.windows]
     # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
     compared = tuple(
         sorted(
@@ -71,7 +89,7 @@ def analyse(
     results = run_tasks(
         [
             *tasks(looked_at),
-            Task("whole", lambda: breakdown(timeline)),
+            Task("whole", lambda: breakdown(timeline, part.name or None)),
             Task(
                 "inside",
                 lambda: {name: breakdown(timeline.inside(at), name) for name, at in phase_results.windows.items()},
@@ -96,6 +114,7 @@ def analyse(
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
     of_whole = (lacking,) if lacking else verdict.whole(whole, cores, why)
+    headline = lacking or verdict.headline(phase_results.table, inside, cores) or of_whole[0]
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -105,10 +124,11 @@ def analyse(
         inside=inside,
         verdict=" ".join(of_whole) if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=lacking or verdict.headline(phase_results.table, inside, cores) or of_whole[0],
+        headline=f"Only {part.where}: {headline}" if part.where else headline,
         cores=cores,
-        notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions)),
-        extent=phase_results.extent if len(timeline.unions.windows) < 2 else None,
+        part=part.where,
+        notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
+        extent=phase_results.extent if len(timeline.unions.windows) < 2 and part.is_whole else None,
         known_by=evidence,
         guessed=guesses,
         explanation=why,
@@ -119,14 +139,21 @@ def analyse(
 
 def _no_phase(name: str, source: str, phases: Sequence[str]) -> str:
     if name in phases:
-        return f"{source} holds no annotation {name!r}. Check --phase against the names in the trace (tracekit view)."
-    return f"{name!r} is no phase of {source}. Name it with --phase too, before the phase that is compared with it."
+        return f"{source} holds no annotation {name!r}. tracekit read lists its names."
+    return f"{name!r} is no phase of {source}. Name it with --as-phase too, before the phase that is compared with it."
+
+
+def _outside(names: Sequence[str]) -> list[str]:
+    """The note on phases that a part of the trace does not hold."""
+    if not names:
+        return []
+    return [f"Left out, as not all of their time is in this part of the trace: {', '.join(names)}."]
 
 
 def _origin(timeline: Timeline) -> Origin:
     trace = timeline.trace
     hosts = {str(host) for table in (trace.events, trace.hosts) for host in table["host"].unique()}
-    counts = trace.events.groupby(["device", "kind"], observed=True).size()
+    counts = timeline.rows.events.groupby(["device", "kind"], observed=True).size()
     return Origin(
         source=trace.source,
         format=trace.format,

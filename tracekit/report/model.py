@@ -63,7 +63,8 @@ class Report:
     None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed` say how
     the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
     `compared` phases, or of the whole trace without any. `cores` are the usable ones, where more CPU devices share
-    them.
+    them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
+    the whole trace.
     """
 
     trace: Origin
@@ -83,6 +84,7 @@ class Report:
     advice: Advice
     compared: tuple[str, ...]
     cores: float | None = None
+    part: str = ""
 
     @property
     def main_phase(self) -> str | None:
@@ -182,6 +184,7 @@ class Report:
                 "runs": list(trace.runs),
                 "clocks": plain(trace.clocks),
             },
+            "part": self.part or None,
             "headline": self.headline,
             "key_figures": [asdict(figure) | {"unit": str(figure.unit)} for figure in self.key_figures],
             "devices": _devices(self),

@@ -4,16 +4,17 @@ The package binds `report`, so what is heavy waits inside the functions.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
-from tracekit.files import is_saved_report, refuse_inside, replaced, trace_name
+from tracekit.files import file_part, is_saved_report, refuse_inside, replaced, trace_name
 
 if TYPE_CHECKING:
     from tracekit.report.model import Report
+    from tracekit.report.part import Part
     from tracekit.timeline.timeline import Source, Timeline
 
 _PICTURE = "gantt.png"
@@ -27,13 +28,18 @@ def report(
     phases: Sequence[str] = (),
     alone: Sequence[str] = (),
     baseline: str | None = None,
+    phase: str | None = None,
+    step: int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    devices: Collection[str] = (),
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> "Report":
     """Analyse a trace and write the report's files into `out`, by default `reports/<trace>`; gives the report.
 
-    `phases`, `alone`, `baseline`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` may also be a
+    `phases` to `devices`, `run` and `kinds` are as `tracekit.analyse` takes them. A `source` may also be a
     Report, or the directory of a saved one: what can be made without its trace is then written where `out` is given.
     `progress` is called with the name of each step. Raises TracekitError where `out` lies inside the trace's own
     directory, or cannot be written, where a saved report is given any of those options, and what `tracekit.read` and
@@ -42,13 +48,16 @@ def report(
     from tracekit.report.build import analyse
     from tracekit.report.load import load
     from tracekit.report.model import Report
+    from tracekit.report.part import choose
     from tracekit.timeline.timeline import timeline_of
 
     progress = progress or str
     if isinstance(source, Report) or (isinstance(source, str | os.PathLike) and is_saved_report(Path(source))):
         name = "This" if isinstance(source, Report) else source
-        options = {"phase": phases, "alone": alone, "baseline": baseline, "run": run, "kinds": kinds}
-        if unusable := [f"--{option}" for option, value in options.items() if value]:
+        several = {"as-phase": phases, "alone": alone, "device": devices}
+        single = {"baseline": baseline, "phase": phase, "step": step, "from": start, "to": end}
+        options = {**{option: value or None for option, value in several.items()}, **single, "run": run, "kinds": kinds}
+        if unusable := [f"--{option}" for option, value in options.items() if value is not None]:
             raise TracekitError(
                 f"{name} is a saved report, to which {', '.join(unusable)} cannot be applied. Give the trace that it "
                 "was made from."
@@ -62,16 +71,19 @@ def report(
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds)
     progress("analysing")
-    result = analyse(timeline, phases, alone, baseline)
+    only: dict[str, Any] = {"phase": phase, "step": step, "start": start, "end": end, "devices": devices}
+    result = analyse(timeline, phases, alone, baseline, **only)
     if reason := _no_picture():
         result = replace(result, notes=(*result.notes, f"{_PICTURE} is left out: {reason}"))
-    write(result, timeline, default_directory(result.trace.source or "trace") if out is None else Path(out), progress)
+    part = choose(timeline, **only)
+    directory = default_directory(result.trace.source or "trace", part.name) if out is None else Path(out)
+    write(result, timeline, directory, progress, part)
     return result
 
 
-def default_directory(trace_path: str | os.PathLike[str]) -> Path:
-    """`reports/<trace>`."""
-    return Path("reports") / trace_name(Path(trace_path))
+def default_directory(trace_path: str | os.PathLike[str], part: str = "") -> Path:
+    """`reports/<trace>`, or `reports/<trace>-<part>` for a part of that name."""
+    return Path("reports") / "-".join([trace_name(Path(trace_path)), *file_part(part)])
 
 
 def file_names(timeline: "Timeline | None") -> tuple[str, ...]:
@@ -90,8 +102,15 @@ def _no_picture() -> str:
     return ""
 
 
-def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Callable[[str], object] = str) -> None:
-    """Write the files of `report` into `out`; each is complete or not there.
+def write(
+    report: "Report",
+    timeline: "Timeline | None",
+    out: Path,
+    progress: Callable[[str], object] = str,
+    part: "Part | None" = None,
+) -> None:
+    """Write the files of `report`, which is of a `part` of its trace or of all of it, into `out`; each is complete or
+    not there.
 
     Without the `timeline` of its trace, as for a report that was loaded: no picture, no intervals.parquet, and a page
     without its timeline. Without matplotlib: no picture. `progress` is called with each step. Raises TracekitError if
@@ -105,6 +124,7 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
 
     if report.trace.source:
         refuse_inside(out, Path(report.trace.source))
+    shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
     breakdowns = [report.whole, *report.inside.values()]
     overlap = pd.concat(
@@ -115,16 +135,16 @@ def write(report: "Report", timeline: "Timeline | None", out: Path, progress: Ca
         progress("tables")
         report.save(out)
         replaced(out / "overlap.csv", lambda path: overlap.to_csv(path, index=False))
-        if timeline:
-            replaced(out / "intervals.parquet", lambda path: timeline.trace.events.to_parquet(path, index=False))
+        if shown:
+            replaced(out / "intervals.parquet", lambda path: shown.rows.events.to_parquet(path, index=False))
         if timeline and picture:
             from tracekit.report.figures.figure import draw
             from tracekit.report.figures.selection import select
 
             progress("timeline")
-            draw(select(timeline, report), "gantt").save(out / picture)
+            draw(select(timeline, report, part), "gantt").save(out / picture)
         replaced(out / "report.md", lambda path: path.write_text(markdown(report, picture), "utf-8"))
         progress("page")
-        replaced(out / "report.html", lambda path: path.write_text(page(report, timeline), "utf-8"))
+        replaced(out / "report.html", lambda path: path.write_text(page(report, shown), "utf-8"))
     except OSError as error:
         raise TracekitError(f"The report cannot be written to {out}: {error}. Give another --out.") from None

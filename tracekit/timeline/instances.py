@@ -17,6 +17,7 @@ from tracekit.devices import number as device_number
 from tracekit.timeline import occurrences
 from tracekit.timeline.occurrences import CollectiveRows, Column, Mask
 from tracekit.timeline.rows import CODE, Rows
+from tracekit.units import quantity
 from tracekit.vocabulary.collectives import OPERATIONS, Operation, operation
 from tracekit.vocabulary.kinds import Kind, function_name
 
@@ -86,6 +87,47 @@ def match(rows: Rows, world_size: int | None = None) -> CollectiveInstances:
     alone = matched_by == MATCHED_BY.index(MatchedBy.NOTHING)
     notes += _unmatched(collectives, ranks, alone, complete[instance_of], instance_of)
     return CollectiveInstances(instance, table[0], table[1], table[2], complete, operations, tuple(notes))
+
+
+def matched_inside(
+    rows: Rows, all_rows: Rows, whole: CollectiveInstances, instance: Column, window: Column
+) -> CollectiveInstances:
+    """The instances of some of `all_rows`, whose instances are `whole`: of `rows`, which may be cut to windows.
+
+    `instance` (n,) is the one in `whole` of each row, `window` (n,) the number of the window that it is in. What has
+    not all its rows in one, each as long as it was, is not complete.
+    """
+    at = np.flatnonzero(instance >= 0)
+    key = instance[at] * (int(window.max(initial=0)) + 1) + window[at]
+    _, place, members = np.unique(key, return_index=True, return_inverse=True)
+    m = len(place)
+    first = np.full(m, np.iinfo(np.int64).max)
+    np.minimum.at(first, members, rows.start[at])
+    number = np.empty(m, np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(m)
+    here = np.full(len(rows), -1)
+    here[at] = number[members]
+    source = np.empty(m, np.int64)
+    source[number] = instance[at][place]
+    length = [np.zeros(count, np.int64) for count in (m, len(whole.complete))]
+    size = [np.zeros(count, np.int64) for count in (m, len(whole.complete))]
+    for which, (of, inside) in enumerate(((rows, here), (all_rows, whole.instance))):
+        mine = inside >= 0
+        np.add.at(length[which], inside[mine], of.end[mine] - of.start[mine])
+        np.add.at(size[which], inside[mine], 1)
+    is_cut = (length[0] < length[1][source]) | (size[0] < size[1][source])
+    notes = []
+    if cut := int((is_cut & whole.complete[source]).sum()):
+        notes = [f"Of {quantity(cut, 'collective')} only a part is in this report: nothing is said of their waiting."]
+    return CollectiveInstances(
+        here,
+        whole.matched_by[source],
+        whole.ranks[source],
+        whole.operation[source],
+        whole.complete[source] & ~is_cut,
+        whole.operations,
+        tuple(notes),
+    )
 
 
 def _unmatched(collectives: CollectiveRows, ranks: Column, alone: Mask, complete: Mask, instance: Column) -> list[str]:

@@ -1,5 +1,6 @@
 """The windows of a run's steps, and the step that each row of a device belongs to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,7 @@ _RAN_AHEAD = (
     "The steps are not known: no launch tells the step of the devices' work, and the devices were still busy when the "
     "host had ended most of its steps. Record the runtime's calls, or wait for the devices at the end of each step."
 )
+_NONE_INSIDE = "No step lies whole inside the part of the trace that this report is of."
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,24 @@ def boundaries(rows: Rows, spans: pd.DataFrame, launch: NDArray[np.int64], launc
             in_a_step = (place < len(steps)) & (rows.start[unlinked] >= start[steps[0]])
             step_of[unlinked] = np.where(in_a_step, steps[np.minimum(place, len(steps) - 1)], -1)
     return StepBoundaries(_table(rows, spans, step_marks, start, end, step_of, by_time), step_of, step_marks.nested)
+
+
+def steps_inside(
+    steps: StepBoundaries, step_of: NDArray[np.int64], windows: Mapping[str, iv.Intervals]
+) -> StepBoundaries:
+    """Those of the `steps` that lie whole in one of the `windows` of their clock; `step_of` (n,) is the step of the
+    rows that are left."""
+    table = steps.table
+    start, end = (table[column].to_numpy() for column in ("start_ps", "end_ps"))
+    inside = np.zeros(len(table), bool)
+    for clock, window in windows.items():
+        if len(window):
+            place = np.maximum(np.searchsorted(window[:, 0], start, side="right") - 1, 0)
+            holds = (window[place, 0] <= start) & (end <= window[place, 1])
+            inside |= (table["clock"] == clock).to_numpy(bool) & holds
+    number = np.append(np.where(inside, np.cumsum(inside) - 1, -1), -1)
+    lacking = steps.lacking or ("" if inside.any() else _NONE_INSIDE)
+    return StepBoundaries(table[inside].reset_index(drop=True), number[step_of], steps.nested, lacking)
 
 
 def _step_at(host: iv.Intervals, points: NDArray[np.int64]) -> NDArray[np.int64]:

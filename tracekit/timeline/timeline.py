@@ -1,7 +1,8 @@
 """A trace put in order, once: what every analysis starts from."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from threading import Lock
@@ -15,10 +16,10 @@ from tracekit import intervals as iv
 from tracekit.files import path_of
 from tracekit.intervals import Intervals
 from tracekit.readers import read
-from tracekit.timeline.instances import CollectiveInstances, match
+from tracekit.timeline.instances import CollectiveInstances, match, matched_inside
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
-from tracekit.timeline.step_boundaries import StepBoundaries, boundaries
+from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, steps_inside
 from tracekit.timeline.syncs import Syncs, syncs
 from tracekit.timeline.unions import Unions, gaps, unions
 from tracekit.trace import Trace
@@ -29,6 +30,8 @@ Column = NDArray[np.int64]
 # Windows of a trace: [start, end) in ps, interval sets on every clock or by clock, or a table of named ones.
 Windows = tuple[int, int] | Intervals | Mapping[str, Intervals] | pd.DataFrame
 
+# The columns of events that hold for all of a row only.
+_OF_WHOLE_ROWS = ("bytes", "wait_ps", "op")
 _NOT_ANNOTATED = "Its phases name the parts of this trace, not steps."
 
 
@@ -46,13 +49,21 @@ class Timeline:
     """A trace in order; of n rows, columns have shape (n,) and times are in ps.
 
     `trace` is the whole trace. `windows` (clock, name, start_ps, end_ps) are the only parts of it that count, in
-    a Timeline that `inside` gave; None where all does. Analyses change nothing here, and threads may share it.
+    a Timeline that `inside` or `narrowed` gave; None where all does. Analyses change nothing here, and threads may
+    share it.
     """
 
-    def __init__(self, trace: Trace, windows: pd.DataFrame | None = None, whole: "Timeline | None" = None) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        windows: pd.DataFrame | None = None,
+        whole: "Timeline | None" = None,
+        origin: "Origin | None" = None,
+    ) -> None:
         self.trace = trace
         self.windows = windows
         self._whole = whole
+        self._origin = origin
         self._parts: dict[str, Any] = {}
         self._locks: dict[str, Lock] = {}
         self._lock = Lock()
@@ -64,6 +75,18 @@ class Timeline:
     def whole(self) -> "Timeline":
         """The Timeline of all of the trace."""
         return self._whole or self  # not kept as self: a cycle would keep all parts until they are collected
+
+    @property
+    def recorded(self) -> "Timeline":
+        """The Timeline of all that was recorded, also on devices that were left out of this one."""
+        if self._origin:
+            return self._origin.timeline
+        return self if self._whole is None else self._whole.recorded
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it holds a part of what was recorded that is no phase: one that `narrowed` gave, or windows of it."""
+        return self._origin is not None or (self._whole is not None and self._whole._origin is not None)
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         """What `make` gives, called for the first time only; other threads that ask for the same wait for it."""
@@ -101,6 +124,8 @@ class Timeline:
     @part
     def launch(self) -> Column:
         """The place in `trace.launches` of the call that started each row, -1 for none."""
+        if self._origin:
+            return self._origin.of_rows(lambda timeline: timeline.launch)[self.place]
         if self.windows is None:
             return launch_of(self.rows, self.trace.launches)
         # Of several calls with one id the times of all rows tell, and of whole ones.
@@ -125,6 +150,10 @@ class Timeline:
     @part
     def collectives(self) -> CollectiveInstances:
         """Which rows of which devices are one collective: `collectives.instance` (n,) is -1 for other rows."""
+        if self._origin:
+            recorded = self._origin.timeline
+            instance = self._origin.of_rows(lambda timeline: timeline.collectives.instance)[self.place]
+            return matched_inside(self.rows, recorded.rows, recorded.collectives, instance, self._window_of_row)
         return match(self.rows, self.world_size)
 
     @property
@@ -151,8 +180,11 @@ class Timeline:
         """Where each step begins and ends; `steps.step_of` (n,) is the step of each row, -1 for none.
 
         Windows are no steps, and hold some only if those are annotated: an annotated step elsewhere would count with
-        nothing in it.
+        nothing in it. Narrowed, it has those of the whole trace that lie inside its windows.
         """
+        if self._origin:
+            step_of = self._origin.of_rows(lambda timeline: timeline.steps.step_of)[self.place]
+            return steps_inside(self._origin.timeline.steps, step_of, self.unions.windows)
         spans = self.spans
         if self.windows is None:
             return boundaries(self.rows, spans, self.launch, self.trace.launches)
@@ -207,6 +239,53 @@ class Timeline:
         table = _table(windows, self.whole.unions.windows or {"": iv.EMPTY})
         key = f"inside {table.to_dict('list')}"
         return self.whole.once(key, lambda: Timeline(self.whole.trace, table, self.whole))
+
+    def narrowed(self, windows: Windows | None = None, devices: Collection[str] | None = None) -> "Timeline":
+        """The same trace, where only what lies inside `windows`, and on `devices`, counts; None for all of either.
+
+        Steps, collectives and launches are told from all that was recorded: a step counts where it lies inside whole,
+        and of a collective that is cut, or ran on other devices too, nothing is known of waiting.
+        """
+        recorded = self.recorded
+        clocks = recorded.unions.windows
+        table = _table(clocks if windows is None else windows, clocks or {"": iv.EMPTY})
+        key = f"narrowed {table.to_dict('list')} {devices and sorted(devices)}"
+        return recorded.once(key, lambda: recorded._narrowed(table, devices))
+
+    def _narrowed(self, table: pd.DataFrame, devices: Collection[str] | None) -> "Timeline":
+        trace, whole, kept = self.trace, self, np.arange(len(self.trace.events))
+        if devices is not None:
+            kept = np.flatnonzero(trace.events["device"].isin(list(devices)))
+            named = trace.devices[trace.devices["device"].isin(list(devices))].reset_index(drop=True)
+            events = trace.events.iloc[kept].reset_index(drop=True)
+            memory = trace.memory[trace.memory["device"].isin(list(devices))].reset_index(drop=True)
+            trace = replace(trace, events=events, devices=named, memory=memory)
+            whole = Timeline(trace, origin=Origin(self, kept))
+        return Timeline(trace, table, whole, Origin(self, kept))
+
+    @property
+    def _window_of_row(self) -> Column:
+        """The number of the window that each row lies in, of those of its clock; (n,)."""
+        window_of_row = np.zeros(len(self.rows), np.int64)
+        for device, clock in enumerate(self.rows.clocks):
+            window = self.unions.windows.get(clock, iv.EMPTY)
+            device_rows = self.rows.of(device)
+            window_of_row[device_rows] = np.searchsorted(window[:, 0], self.rows.start[device_rows], side="right")
+        return window_of_row
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The `timeline` that another was narrowed from, and the place in its events of each event of the other's trace."""
+
+    timeline: Timeline
+    kept: Column
+
+    def of_rows(self, value: Callable[[Timeline], Column]) -> Column:
+        """What `value` says of each row of the timeline, for each of the kept events."""
+        of_event = np.empty(len(self.timeline.rows), np.int64)
+        of_event[self.timeline.rows.at] = value(self.timeline)
+        return of_event[self.kept]
 
 
 # What a user has in hand.
@@ -272,7 +351,8 @@ def events_inside(rows: Rows, windows: Mapping[str, Intervals]) -> tuple[pd.Data
     `rows.events` of each.
 
     A row that reaches over several windows is there once in each. Rows on a clock without windows are left out, and so
-    are rows that only touch a window; of rows without length, those that lie in [start, end) of one stay.
+    are rows that only touch a window; of rows without length, those that lie in [start, end) of one stay. What is known
+    of a whole row (bytes, waiting, operation) is null where it is cut: over the time that is left it would be false.
     """
     pieces = [np.zeros((3, 0), np.int64)]
     for device, clock in enumerate(rows.clocks):
@@ -288,6 +368,9 @@ def events_inside(rows: Rows, windows: Mapping[str, Intervals]) -> tuple[pd.Data
     place, start, end = np.concatenate(pieces, axis=1)
     order = np.lexsort((start, place))
     events = rows.events.iloc[place[order]].reset_index(drop=True)
+    is_cut = (events["start_ps"] != start[order]) | (events["end_ps"] != end[order])
+    if is_cut.any():
+        events = events.assign(**{column: events[column].mask(is_cut) for column in _OF_WHOLE_ROWS})
     return events.assign(start_ps=start[order], end_ps=end[order]), place[order]
 
 

@@ -77,12 +77,12 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
         ({"start": "5"}, "--from '5' could be of any unit: say 5s, 5ms, 5us, 5ns or 5ps."),
         (
             {"phase": "con", "end": "5ps"},
-            "Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.",
+            "Give one of --phase, --step, or --from and --to: each is another part of the trace.",
         ),
         (
             {"start": "1s"},
-            "The range from 1 s on is outside the trace. The trace lasts from 0 s to 80 ps, counted from the start "
-            "of the first phase.",
+            "The range from 1 s on is outside the trace. The trace lasts from 0 s to 80 ps, counted from the first "
+            "device work.",
         ),
     ],
 )

@@ -1,20 +1,18 @@
 """The figures: each of a trace, all of it or a part; each shows and writes itself."""
 
-import re
-import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib import rc_context
 
-from tracekit import times
 from tracekit.console import progress
 from tracekit.errors import TracekitError
-from tracekit.files import refuse_inside, refuse_saved_report, trace_name
+from tracekit.files import file_part, refuse_inside, refuse_saved_report, trace_name
 from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, dots, either, paper
 from tracekit.report.figures.selection import Selection, select
+from tracekit.report.part import one_part, picoseconds
 from tracekit.timeline.timeline import Source, timeline_of
 
 
@@ -31,8 +29,6 @@ FIGURES = {
     "concurrency": Picture(concurrency_area.title, concurrency_area.draw),
     "overlap": Picture(overlap_matrix.title, overlap_matrix.draw),
 }
-# What a file may be called on every system, without the names of devices there.
-_LONGEST_NAME = 60
 
 
 def figure(
@@ -43,6 +39,7 @@ def figure(
     step: int | None = None,
     start: str | int | None = None,
     end: str | int | None = None,
+    devices: Sequence[str] = (),
     title: str | None = None,
     theme: str = "light",
     width: float = 12,
@@ -58,17 +55,17 @@ def figure(
     and for how long exactly so many; or "overlap": how long each two devices were busy at the same time.
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
-    "1.5 s" or "300us", as on the axis of the whole figure. `title` is the finding unless given, and "" leaves out all
-    above the figure. `theme` is "light" or "dark". `width` is in inches ("overlap" may be narrower), from 3.3, a column
-    of a paper. `font_size` is that of small text in points, `dpi` the dots per inch of a PNG. `source` is a trace in
-    any form; of a path, `run` and `kinds` are read as `tracekit.read` does. Raises TracekitError where the trace has no
-    such phase, step or range.
+    "1.5 s" or "300us", as on the axis of the whole figure; and of those only what ran on `devices`. `title` is the
+    finding unless given, and "" leaves out all above the figure. `theme` is "light" or "dark". `width` is in inches
+    ("overlap" may be narrower), from 3.3, a column of a paper. `font_size` is that of small text in points, `dpi` the
+    dots per inch of a PNG. `source` is a trace in any form; of a path, `run` and `kinds` are read as `tracekit.read`
+    does. Raises TracekitError where the trace has no such phase, step, range or device.
     """
     if what not in FIGURES:
         raise TracekitError(f"There is no figure {what!r}: say {either(FIGURES)}.")
-    start_ps, end_ps = _ps(start, "start"), _ps(end, "end")
+    start_ps, end_ps = picoseconds(start, "start"), picoseconds(end, "end")
     source = timeline_of(source, run=run, kinds=kinds)
-    selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps)
+    selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices)
     drawing = draw(selection, what, title=title, theme=theme, width=width, font_size=font_size)
     drawing.png_dpi = dots(dpi)
     return drawing
@@ -99,6 +96,7 @@ def write_figures(
     step: int | None = None,
     start: str | None = None,
     end: str | None = None,
+    devices: Sequence[str] = (),
     formats: str = "png",
     out: Path | None = None,
     title: str | None = None,
@@ -120,9 +118,7 @@ def write_figures(
     colours_of(theme)
     paper(width, font_size)
     dots(dpi)
-    if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
-        raise TracekitError("Give one of --phase, --step, or --from and --to: a figure shows one part of a trace.")
-    start_ps, end_ps = _ps(start, "--from"), _ps(end, "--to")
+    start_ps, end_ps = one_part(phase, step, start, end)
     directory = Path("reports") / trace_name(trace_dir) / "figures" if out is None else out
     refuse_saved_report(trace_dir)
     refuse_inside(directory, trace_dir)
@@ -130,25 +126,21 @@ def write_figures(
     with progress(["reading", *names]) as begin:
         begin("reading")
         timeline = timeline_of(trace_dir, run=run, kinds=kinds)
-        part = select(timeline, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps).name
+        part = select(timeline, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices).name
         try:
             directory.mkdir(parents=True, exist_ok=True)
             for name in names:
                 begin(name)
                 drawing = figure(
-                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, title=title, theme=theme,
-                    width=width, font_size=font_size, dpi=dpi,
+                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices, title=title,
+                    theme=theme, width=width, font_size=font_size, dpi=dpi,
                 )  # fmt: skip
                 for suffix in suffixes:
-                    files.append(directory / f"{'-'.join([name, *_file_part(part)])}.{suffix}")
+                    files.append(directory / f"{'-'.join([name, *file_part(part)])}.{suffix}")
                     drawing.save(files[-1])
         except OSError as error:
             raise TracekitError(f"The figures cannot be written to {directory}: {error}. Give another --out.") from None
     return files
-
-
-def _ps(time: str | int | None, option: str) -> int | None:
-    return times.parse(time, option) if isinstance(time, str) else time
 
 
 def _names(text: str, choice: Collection[str], option: str) -> list[str]:
@@ -160,12 +152,3 @@ def _names(text: str, choice: Collection[str], option: str) -> list[str]:
     if not names:
         raise TracekitError(f"{option} names nothing: say {either(choice)}, or several with commas.")
     return list(dict.fromkeys(names))
-
-
-def _file_part(name: str) -> list[str]:
-    """`name` as a part of a file's name, if there is one; a number stands for what is changed in it beyond spaces."""
-    spaced = "-".join(name.split())
-    safe = re.sub(r"[^\w.+-]", "_", spaced)[:_LONGEST_NAME]
-    if safe != spaced:
-        safe += f"-{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-    return [safe] if safe else []

@@ -72,7 +72,7 @@ def lanes(timeline: Timeline, compared: Timeline, calls: bool = True) -> Lanes:
     # A row of the trace may be several of those inside the windows, cut to as many of them.
     step = np.full(len(trace.events), -1)
     step[compared.place[::-1]] = compared.steps.step_of[::-1]
-    step = step[rows.at]
+    step = step[timeline.place]
     order, places = _by_lane(rows)
     groups = [
         Group(

@@ -71,7 +71,8 @@ def _busy(breakdown: "Breakdown", why: "Explanation | None") -> str:
     window = int(table["window_ps"].sum())
     share = percent(int(table["busy_ps"].sum()), window)
     if len(table) == 1:
-        first = f"{table['device'].iloc[0]} was busy {share} of {window_words(table)} (the trace holds one device)"
+        alone = " (the trace holds one device)" if breakdown.name is None else ""
+        first = f"{table['device'].iloc[0]} was busy {share} of {window_words(table)}{alone}"
     elif len(busy) == 1:
         row = busy.iloc[0]
         own = f"{percent(row['busy_ps'], row['window_ps'])} of {time(row['window_ps'])}"

@@ -1,0 +1,89 @@
+"""A report of a part of a trace: which part it is, and that its figures are those of the rows cut by hand."""
+
+import random
+
+import pandas as pd
+import pytest
+
+from tests.frames import events, spans, trace
+from tracekit.analysis.overlap import breakdown
+from tracekit.errors import TracekitError
+from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
+from tracekit.report.part import choose
+from tracekit.timeline.timeline import timeline_of
+
+ROWS = events(
+    ("gpu:0", "compute", 10, 40),
+    ("gpu:1", "compute", 30, 60),
+    ("gpu:0", "collective", 35, 50),
+    ("gpu:1", "memcpy", 80, 90, "copy", "H2D"),
+    ("gpu:0", "compute", 95, 110),
+)
+PHASES = spans(("warm", 5, 20), ("both", 30, 45), ("both", 80, 100))
+
+
+def random_rows(seed):
+    draw = random.Random(seed)
+    starts = [draw.randrange(100) for _ in range(30)]
+    kinds = "compute", "collective", "memcpy"
+    return [(f"gpu:{draw.randrange(3)}", draw.choice(kinds), at, at + draw.randrange(1, 30)) for at in starts]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_range_has_the_figures_of_the_rows_cut_by_hand(seed):
+    rows = random_rows(seed)
+    origin = min(start for _, _, start, _ in rows)
+    low, high = origin + 20, origin + 70
+    cut = [(device, kind, max(a, low), min(b, high)) for device, kind, a, b in rows if a < high and b > low]
+    narrowed = breakdown(timeline_of(trace(events(*rows))).narrowed((low, high)))
+    by_hand = breakdown(timeline_of(trace(events(*cut)), (low, high)))
+    assert analyse(trace(events(*rows)), start=20, end=70).whole.partition.equals(narrowed.partition)
+    for name in ("partition", "overlap", "pairs", "concurrency"):
+        assert getattr(narrowed, name).equals(getattr(by_hand, name))
+
+
+def test_some_devices_keep_their_figures_and_the_window_of_all():
+    whole, one = (analyse(trace(ROWS), devices=devices) for devices in ((), ("gpu:1",)))
+    rows = whole.whole.partition
+    assert one.whole.partition.equals(rows[rows["device"] == "gpu:1"].reset_index(drop=True))
+    assert one.part == "on gpu:1"
+
+
+def test_every_face_says_first_which_part_it_is():
+    report = analyse(trace(ROWS), start=20, end="50ps", devices=["gpu:0"])
+    assert report.part == "from 20 ps to 50 ps, on gpu:0"
+    assert report.headline.startswith(f"Only {report.part}: ")
+    assert markdown(report).startswith(f"# Only {report.part}: ")
+    assert report.summary()["part"] == report.part
+
+
+def test_phases_that_are_not_whole_in_the_part_are_left_out_with_a_note():
+    report = analyse(trace(ROWS, PHASES), phase="both")
+    assert list(report.phases.table["name"]) == ["both"]
+    assert report.notes[-1] == "Left out, as not all of their time is in this part of the trace: warm."
+    assert report.inside["both"].partition.equals(report.whole.partition)
+
+
+def test_nothing_is_said_of_the_waiting_of_a_collective_that_is_cut():
+    rows = events(
+        ("gpu:0", "collective", 10, 40, "all-reduce.1"),
+        ("gpu:1", "collective", 20, 40, "all-reduce.1"),
+        ("gpu:0", "compute", 40, 60),
+    )
+    assert analyse(trace(rows)).explanation.collectives.table["wait_ps"].tolist() == [10]
+    cut = analyse(trace(rows), start=15, end=50).explanation.collectives
+    assert cut.table["wait_ps"].isna().all()
+    assert cut.table["exposed_ps"].tolist() == [15 + 15]
+
+
+def test_the_bytes_of_a_copy_that_is_cut_are_not_known():
+    rows = events(("gpu:0", "memcpy", 0, 40, "copy", "H2D"), ("gpu:0", "compute", 40, 60))
+    rows["bytes"] = pd.array([80, 80], "Int64")
+    cut = timeline_of(trace(rows)).narrowed((20, 60)).rows.events
+    assert cut["bytes"].isna().tolist() == [True, False]
+
+
+def test_an_unknown_device_is_told_with_those_there_are():
+    with pytest.raises(TracekitError, match=r"has no work of a device 'gpu:7'\. Its devices are gpu:0 and gpu:1\.$"):
+        choose(timeline_of(trace(ROWS)), devices=["gpu:7"])

@@ -1,0 +1,224 @@
+"""The part of a trace that a user asked for: all rounds of a phase, a step, a range of time; on some of its devices."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from tracekit import intervals as iv
+from tracekit import times
+from tracekit.analysis.phases import Phases, phases
+from tracekit.columns import records
+from tracekit.devices import known_first
+from tracekit.errors import TracekitError
+from tracekit.intervals import Intervals
+from tracekit.timeline.timeline import Timeline
+from tracekit.units import exact
+
+# So many names are listed to a user who asked for another.
+_MOST_NAMES = 12
+# What stands at 0 of every axis and of every range of time.
+COUNTED_FROM = "the first device work"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a trace, with the `phases` that the trace marks.
+
+    `windows` are by clock its intervals in ps, None for all of the trace, and `devices` the only ones that count, None
+    for all. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which phase,
+    if it is one. `axis` is what a figure's axis begins with, "" for that of the whole trace.
+    """
+
+    phases: Phases
+    windows: Mapping[str, Intervals] | None = None
+    devices: tuple[str, ...] | None = None
+    name: str = ""
+    where: str = ""
+    phase: str | None = None
+    axis: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the trace."""
+        return self.windows is None and self.devices is None
+
+    def of(self, timeline: Timeline) -> Timeline:
+        """The timeline of this part of the trace of `timeline`."""
+        return timeline if self.is_whole else timeline.narrowed(self.windows, self.devices)
+
+
+def choose(
+    timeline: Timeline,
+    marked: Phases | None = None,
+    *,
+    phase: str | None = None,
+    step: int | None = None,
+    start: str | int | None = None,
+    end: str | int | None = None,
+    devices: Collection[str] = (),
+) -> Part:
+    """The part of a trace that is all rounds of one phase (or annotation), one step, or from `start` to `end`; each on
+    all devices, or on `devices` only.
+
+    Times are picoseconds, or text such as "1.5 s", and count from the first device work of their clock. Raises
+    TracekitError where the trace has no such phase, step, range or device: the sentence names what there is. `marked`
+    are its phases, where they are at hand.
+    """
+    start_ps, end_ps = one_part(phase, step, start, end)
+    marked = marked or timeline.once("phases", lambda: phases(timeline))
+    whole = _Whole(timeline, marked, {clock: int(of[0, 0]) for clock, of in timeline.unions.windows.items()})
+    _check_devices(whole, devices)
+    if phase is not None:
+        part = _phase(whole, phase)
+    elif step is not None:
+        part = _step(whole, step)
+    elif start_ps is not None or end_ps is not None:
+        part = _range(whole, start_ps, end_ps)
+    else:
+        part = Part(marked)
+    if not devices:
+        return part
+    chosen = tuple(name for name in sorted({*devices}, key=known_first))
+    on = f"on {_enumerated(chosen)}"
+    return replace(
+        part,
+        devices=chosen,
+        name=f"{part.name} {on}".lstrip(),
+        where=f"{part.where}, {on}" if part.where else on,
+    )
+
+
+def one_part(
+    phase: str | None, step: int | None, start: str | int | None, end: str | int | None
+) -> tuple[int | None, int | None]:
+    """The start and the end in picoseconds; raises TracekitError where several parts are asked for at once."""
+    if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
+        raise TracekitError("Give one of --phase, --step, or --from and --to: each is another part of the trace.")
+    return picoseconds(start, "--from"), picoseconds(end, "--to")
+
+
+def picoseconds(time: str | int | None, option: str) -> int | None:
+    """A time that is text or picoseconds, in picoseconds."""
+    return times.parse(time, option) if isinstance(time, str) else time
+
+
+def _check_devices(whole: "_Whole", devices: Collection[str]) -> None:
+    there = whole.timeline.rows.devices
+    for device in devices:
+        if device not in there:
+            known = f"Its devices are {_enumerated(there)}." if there else "No device of it has any work."
+            raise TracekitError(f"{whole.source} has no work of a device {device!r}. {known}")
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What is asked of a trace to find a part of it: `origin` is by clock the time in ps that times count from."""
+
+    timeline: Timeline
+    phases: Phases
+    origin: Mapping[str, int]
+
+    @property
+    def source(self) -> str:
+        """What an error calls the trace."""
+        return self.timeline.trace.source or "The trace"
+
+
+def _phase(whole: _Whole, name: str) -> Part:
+    marked = whole.phases
+    if name not in marked.windows:
+        names = [*marked.windows, name]
+        marked = whole.timeline.once(f"phases {names}", lambda: phases(whole.timeline, names))
+    windows = marked.windows.get(name)
+    if windows is None:
+        raise TracekitError(f"{whole.source} has no phase or annotation {name!r}. {_phases_of(whole)}")
+    rounds = max(len(of) for of in windows.values())
+    laid_out = max(len(iv.union(of)) for of in windows.values()) > 1
+    where, axis = f"phase {name}", "time since the start of the phase"
+    if rounds > 1:
+        where = f"{rounds} rounds of {where}{', end to end' if laid_out else ''}"
+        axis = "time within the rounds of the phase"
+    elif len(windows) == 1 and whole.origin:
+        ((clock, window),) = windows.items()
+        where += f", {_span(whole, clock, window[0])}"
+    return Part(marked, windows, name=f"phase {name}", where=where, phase=name, axis=axis)
+
+
+def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
+    """From when to when, as an axis of the whole counts."""
+    start, end = (int(edge) - whole.origin.get(clock, 0) for edge in window)
+    return f"from {exact(start)} to {exact(end)}"
+
+
+def _phases_of(whole: _Whole) -> str:
+    """The sentence that names the phases there are."""
+    names = list(phases(whole.timeline).windows)
+    if not names:
+        return "It marks no phases; --phase also takes the name of any annotation (tracekit read lists some)."
+    return f"Its phases are {_enumerated([repr(name) for name in names])}."
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    if len(names) > _MOST_NAMES:
+        return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _step(whole: _Whole, step: int) -> Part:
+    steps = whole.timeline.steps
+    if steps.lacking:
+        raise TracekitError(f"{whole.source} has no steps: {steps.lacking}")
+    table = steps.table[(steps.table["step"] == step).fillna(False).to_numpy(bool)]
+    if not len(table):
+        raise TracekitError(f"{whole.source} has no step {step}. Its steps are {_numbers(steps.table)}.")
+    if table["clock"].duplicated().any():
+        each = [
+            f"{row['name']}, {_span(whole, row['clock'], (row['start_ps'], row['end_ps']))}" for row in records(table)
+        ]
+        raise TracekitError(
+            f"{whole.source} has several steps {step}: {_enumerated(each)}. Say which with --from and --to."
+        )
+    windows = {row["clock"]: np.array([[row["start_ps"], row["end_ps"]]], np.int64) for row in records(table)}
+    where = f"step {step} ({table['name'].iloc[0]})"
+    if len(windows) == 1:
+        ((clock, window),) = windows.items()
+        where += f", {_span(whole, clock, window[0])}"
+    axis = "time since the start of the step"
+    return Part(whole.phases, windows, name=f"step {step}", where=where, axis=axis)
+
+
+def _numbers(table: pd.DataFrame) -> str:
+    """The numbers of the steps by name: `0 to 9 (train)`, or one by one where some are missing."""
+    parts = []
+    for name, steps in table.groupby("name", sort=False):
+        numbers = sorted(set(steps["step"].dropna().tolist()))
+        gapless = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+        words = f"{numbers[0]} to {numbers[-1]}" if gapless else _enumerated([str(number) for number in numbers])
+        parts.append(f"{words} ({name})")
+    return _enumerated(parts)
+
+
+def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Part:
+    if not whole.timeline.unions.windows:
+        return Part(whole.phases)
+    extents = {
+        clock: (int(of[0, 0]) - whole.origin[clock], int(of[-1, 1]) - whole.origin[clock])
+        for clock, of in whole.timeline.unions.windows.items()
+    }
+    low, high = min(first for first, _ in extents.values()), max(last for _, last in extents.values())
+    start, end = low if start_ps is None else start_ps, high if end_ps is None else end_ps
+    valid = f"The trace lasts from {exact(low)} to {exact(high)}, counted from {COUNTED_FROM}."
+    if not low <= start < high:
+        raise TracekitError(f"The range from {exact(start)} on is outside the trace. {valid}")
+    if end <= start:
+        raise TracekitError(f"The range from {exact(start)} to {exact(end)} is empty. {valid}")
+    # The end of an axis is often read a little too far.
+    end = min(end, high)
+    windows = {
+        clock: iv.clip(np.array([[start, end]], np.int64), extent) + whole.origin[clock]
+        for clock, extent in extents.items()
+    }
+    where = f"from {exact(start)} to {exact(end)}"
+    return Part(whole.phases, windows, name=where, where=where)
