@@ -38,7 +38,7 @@ test: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean --strict
-	@echo "Open $(CURDIR)/site/index.html"
+	@echo "Open $(CURDIR)/site/index.html: it needs no server, and its search works from disk too"
 
 gallery: $(VENV)/.workloads
 	$(BIN)/python docs/gallery.py

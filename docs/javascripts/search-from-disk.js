@@ -1,4 +1,5 @@
 // Browsers refuse workers to pages opened from disk; there the search runs in a hidden frame of the page instead.
+// Messages are copied and arrive later, as a worker's do: an answer within the keystroke would empty the input field.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
@@ -24,13 +25,18 @@ if (location.protocol === "file:") {
     }
 
     answer(data) {
-      const message = new MessageEvent("message", { data });
-      this.dispatchEvent(message);
-      this.onmessage?.(message);
+      const message = new MessageEvent("message", { data: structuredClone(data) });
+      setTimeout(() => {
+        this.dispatchEvent(message);
+        this.onmessage?.(message);
+      });
     }
 
     postMessage(data) {
-      this.ready.then(() => this.scope.dispatchEvent(new this.scope.MessageEvent("message", { data })));
+      const copy = structuredClone(data);
+      this.ready.then(() =>
+        setTimeout(() => this.scope.dispatchEvent(new this.scope.MessageEvent("message", { data: copy }))),
+      );
     }
 
     terminate() {
