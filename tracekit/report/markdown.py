@@ -13,8 +13,13 @@ def markdown(report: Report, figure: str | None = None) -> str:
     lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
     if report.missing and report.missing.sentences:
         lines += _section(report.missing)
+    if report.key_figures:
+        lines += [f"* **{figure.text}** {figure.label} {_escaped(figure.of)}" for figure in report.key_figures] + [""]
+    rest = (report.verdict or "").removeprefix(report.headline).strip()
+    lines += [_escaped(rest), ""] if rest else []
+    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.verdicts.items()]
+    lines += [""] if report.verdicts else []
     lines += [f"![Timeline]({figure})", ""] if figure else []
-    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.labelled_verdicts] + [""]
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
         scope = [f"Here, {_escaped(report.scope)}", ""] if report.scope else []

@@ -55,7 +55,7 @@ def test_hostile_names_make_no_element_and_run_nothing(open_shared):
     page = open_shared("hostile")
     assert page.evaluate("document.images.length") == 0
     assert page.title().count(HOSTILE) == 1
-    assert page.inner_text("#notes li") == f"note{HOSTILE}"
+    assert page.text_content("#notes li") == f"note{HOSTILE}"
 
 
 def test_no_script_but_the_pages_own_can_run(tmp_path, chromium):
@@ -86,6 +86,39 @@ def test_without_scripts_every_figure_is_there(open_report):
     assert page.locator("#timeline noscript").bounding_box()["height"] > 10
     assert page.locator("#phases table").first.is_visible()
     assert not page.locator("#theme").is_visible()
+
+
+def test_folds_say_what_they_hold_and_open_by_link_by_address_and_all_at_once(open_report):
+    page = open_report("stepped", fragment="idle")
+    opened = "[...document.querySelectorAll('details.part[open]')].map((fold) => fold.parentElement.id)"
+    assert page.evaluate(opened) == ["idle"]
+    page.get_by_role("navigation").get_by_role("link", name="Launches").click()
+    page.wait_for_selector("#launches .part[open]")
+    page.get_by_role("button", name="Unfold all").click()
+    page.wait_for_selector("text=Fold all")
+    folds = page.locator("details.part").count()
+    assert len(page.evaluate(opened)) == folds > 8
+    page.get_by_role("button", name="Fold all").click()
+    page.wait_for_selector("text=Unfold all")
+    assert page.evaluate(opened) == []
+
+
+def test_what_is_folded_is_printed(open_report):
+    page = open_report("stepped")
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#idle table").first.is_visible()
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details.part[open]").count() == 0
+
+
+def test_the_story_stands_above_the_fold(open_report):
+    page = open_report("several", viewport={"width": 1440, "height": 900})
+    page.wait_for_selector("#timeline[data-ready]")
+    ends = "(at) => document.querySelector(at).getBoundingClientRect().bottom"
+    bottoms = [page.evaluate(ends, at) for at in ("h1", ".figures", "#timeline .tl-frame")]
+    assert bottoms == sorted(bottoms)
+    assert bottoms[-1] <= 900
 
 
 def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(open_shared):

@@ -49,7 +49,7 @@ def lines_of(report) -> list[str]:
 
 
 @pytest.mark.parametrize("any_trace", [TURNS, PHASES, trace(events())])
-def test_the_verdict_and_at_most_five_lines_come_first(any_trace):
+def test_the_verdict_the_figures_and_at_most_five_lines_come_first(any_trace):
     report = analyse(any_trace)
     lines = lines_of(report)
     blank = lines.index("")
@@ -59,7 +59,9 @@ def test_the_verdict_and_at_most_five_lines_come_first(any_trace):
     if first:
         scope = [f"Here, {report.scope}"] if report.scope else []
         begins = ["What matters most", *scope, f"1. {in_one_line(first[0])}"]
-        words = " ".join(" ".join(lines[blank + 1 :]).split())
+        before = lines[blank + 1 : lines.index("What matters most")]
+        assert [figure.text for figure in report.key_figures if figure.text not in before[0]] == []
+        words = " ".join(" ".join(lines[lines.index("What matters most") :]).split())
         assert words.startswith(" ".join(begins))
 
 

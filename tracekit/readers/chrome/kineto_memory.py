@@ -48,6 +48,8 @@ def read(
     but one and so are those of the allocators, these are the same, whatever the numbers (ROCm's rows count CPUs too).
     """
     rows = np.flatnonzero(np.asarray(document.name == NAME) & document.timed)
+    if not len(rows):  # what is around nothing need not be looked for among all operators
+        return frame(MEMORY_COLUMNS), []
     records = document.args(rows, _Memory)
     usable = np.array([whole(args.size) is not None and whole(args.allocated) is not None for args in records], bool)
     notes = []

@@ -44,6 +44,8 @@ def read(host: str, events: HostEvents) -> tuple[pd.DataFrame, list[str]]:
     that is not the allocator's own.
     """
     rows = np.flatnonzero(events.with_name(lambda name: name in (_ALLOCATES, _FREES)))
+    if not len(rows):  # what is around nothing need not be looked for among all events
+        return frame(MEMORY_COLUMNS), []
     allocated, has_bytes = (column[rows] for column in events.plane.numbers("bytes_allocated"))
     usable = has_bytes & (allocated >= 0) & (events.plane.occurrences[rows] < 0)
     notes = []

@@ -1,7 +1,7 @@
 """The timeline: one lane per device and stream at true widths, and one lane for the time that devices share."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import units
 from tracekit.devices import natural
-from tracekit.report.figures import drawing
+from tracekit.report.figures import drawing, memory_lane
 from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label, bins_of
 from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
@@ -91,6 +91,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     count = int(np.count_nonzero(np.bincount(rows.device * len(rows.labels("lane")) + rows.codes("lane"))))
     most = _MAX_LANES if on.is_wide else _MAX_COLUMN_LANES
     devices = _devices(rows, selection.unions.windows, merge=count > most)
+    memory = {} if count > most else memory_lane.memory_lanes(selection)
+    devices = [_with_memory(device, memory) for device in devices]
     # Fewer than two devices share nothing, and copies of an unknown one do not count.
     placed = [device.busy for device in devices if device.placed]
     bins = bins_of(len(placed)) if selection.aligned else []
@@ -114,7 +116,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     notes = [f"{count} lanes are merged into one per device."] if count > most else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
-    notes += [*_notes(lanes, any(crowded), edges), *phases.note]
+    notes += [*_notes(lanes, any(crowded), edges), *memory_lane.notes(list(memory.values()), edges), *phases.note]
     lanes_px = lanes[0].y + lanes[0].height + LINE_PX
     axes_px = lanes_px + phases.height
 
@@ -124,6 +126,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     phases.draw(page, axes, lanes_px)
     for lane, stacked in zip(lanes, crowded, strict=True):
         _fill(page, axes, lane, edges, colours, stacked)
+        if lane.device in memory and lane.label == memory[lane.device].label:
+            memory_lane.draw(page, axes, memory[lane.device], (lane.y, lane.height), edges)
     size, foot = drawing.size_of(lanes[0].height), page.top + axes_px
     grey: dict[str, Any] = {"color": page.colours["grey"]}
     for y, label in drawing.spaced([(lane.middle, labels.get(lane.label, "")) for lane in lanes], size):
@@ -167,6 +171,12 @@ def _devices(rows: Rows, windows: Mapping[str, iv.Intervals], merge: bool) -> li
         busy = iv.union(*[merged for by_kind in sets.values() for merged in by_kind.values()])
         devices.append(Device(rows.devices[number], rows.placed[number], lanes, busy))
     return devices
+
+
+def _with_memory(device: Device, memory: Mapping[str, memory_lane.MemoryLane]) -> Device:
+    """The device, with the lane of its memory last, where it has one."""
+    own = memory.get(device.name)
+    return replace(device, lanes=[*device.lanes, (own.label, [])]) if own else device
 
 
 class Place(NamedTuple):

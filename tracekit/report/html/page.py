@@ -7,6 +7,7 @@ from functools import cache
 from importlib import resources
 from itertools import groupby
 from string import Template
+from typing import NamedTuple
 
 from tracekit import intervals as iv
 from tracekit.report import palette
@@ -18,13 +19,17 @@ from tracekit.report.model import Report
 from tracekit.report.section import Section, Table
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import count
+from tracekit.units import count, quantity
 from tracekit.version import __version__
 
-# Keys of the sections that stand before the timeline, in their order.
-_FIRST = ("steps", "collectives", "offenders")
+# Keys of the sections that come first after what matters most, and of those that are open at first: what else stands
+# below repeats them, or explains what is said above.
+_FIRST = ("phases", "time", "top_ops")
+_OPEN = ("phases", "time", "top_ops")
 # Rows of a table that are not folded; and tables, by key, that stand with a picture, and whose ratios are shaded.
 _ROWS = 12
+# Of phases that are not compared, so many verdicts are open, and so many names of folded ones are shown.
+_VERDICTS = 3
 _WITH_PICTURE = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
 _SHADED = ("hidden", "together")
 _SHORT = {
@@ -50,71 +55,112 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    scripts, styles, data = [_read("theme.js")], [_colours(), _read("page.css")], None
+    scripts, styles, data = [_read("theme.js"), _read("folds.js")], [_colours(), _read("page.css")], None
     if timeline is not None:
         data = Markup(payload(report, timeline))
         scripts += map(_read, SCRIPTS)
         styles += map(_read, STYLES)
-    parts = _sections(report, data)
-    places = [tag("li", tag("a", _SHORT.get(key, title), href=f"#{key}")) for key, title, _ in parts]
+    parts = _parts(report, data)
+    places = [tag("li", tag("a", _SHORT.get(part.key, part.title), href=f"#{part.key}")) for part in parts]
     return Template(_read("page.html")).substitute(
         title=tag("title", f"tracekit: {report.headline}"),
         policy=_policy(scripts),
         style=tag("style", Markup("\n".join(styles))),
         navigation=tag("ul", *places),
         header=_header(report),
-        body=join(_section(*part) for part in parts),
+        body=join(map(_section, parts)),
         foot=_foot(report),
         script=join(tag("script", Markup(script)) for script in scripts),
     )
 
 
-def _sections(report: Report, timeline: Markup | None) -> list[tuple[str, str, Markup]]:
-    """Key, title and content of everything between the head and the foot, in order."""
+class Part(NamedTuple):
+    """A section of the page; one with a `fold` is folded at first, under its title and this one line."""
+
+    key: str
+    title: str
+    content: Markup
+    fold: str | None = None
+
+
+def _parts(report: Report, timeline: Markup | None) -> list[Part]:
+    """Everything between the head and the foot, in order."""
     links = TimelineLinks(origins(report), report.clock_of, lead=timeline is not None)
-    parts = [("verdict", "Verdict", _verdicts(report))]
+    parts = [Part("verdict", "Verdict", _verdicts(report))]
     if (missing := report.missing) and missing.sentences:
-        parts.insert(0, (missing.key, missing.title, _content(missing, report, links)))
-    if lines := highlights(report.sections):
-        items = (tag("li", _advice(line.sentence, line.action)) for line in lines)
-        scope = tag("p", f"Here, {report.scope}") if report.scope else None
-        parts.append(("important", "What matters most", join([scope, tag("ol", *items)])))
-    # The phases are compared by what stands before them.
-    there = [section for section in report.overview if not section.lacking]
-    before = sorted(there, key=lambda section: section.key == "phases")
-    by_key = {
-        section.key: section for section in report.sections if not section.lacking and section.key != "completeness"
-    }
-    before += [by_key[key] for key in _FIRST if key in by_key]
-    parts += [(section.key, section.title, _content(section, report, links)) for section in before]
+        parts.insert(0, _part(missing, report, links))
     if timeline is not None:
         without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-        parts.append(("timeline", "Timeline", join([without, timeline])))
-    after = [section for key, section in by_key.items() if key not in _FIRST]
-    parts += [(section.key, section.title, _content(section, report, links)) for section in after]
+        parts.append(Part("timeline", "Timeline", join([without, timeline])))
+    if lines := highlights(report.sections):
+        items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
+        scope = tag("p", f"Here, {report.scope}", class_="about") if report.scope else None
+        parts.append(Part("important", "What matters most", join([scope, tag("ol", *items, class_="losses")])))
+    there = [its for its in (*report.overview, *report.sections) if not its.lacking and its is not report.missing]
+    there.sort(key=lambda its: _FIRST.index(its.key) if its.key in _FIRST else len(_FIRST))
+    if report.classification:
+        there.append(report.classification)
+    parts += [_part(section, report, links) for section in there]
     if report.lacking:
         reasons = [join([tag("dt", titles), tag("dd", reason)]) for titles, reason in report.lacking]
-        parts.append(("lacking", "Not in this report", tag("dl", *reasons, class_="facts")))
-    if kinds := report.classification:
-        parts.append((kinds.key, kinds.title, _content(kinds, report, links)))
+        titles = ", ".join(titles for titles, _ in report.lacking)
+        parts.append(Part("lacking", "Not in this report", tag("dl", *reasons, class_="facts"), f"{titles}."))
     if report.notes:
-        parts.append(("notes", "Notes", _list(report.notes)))
+        first = f"{quantity(len(report.notes), 'note')}: {report.notes[0]}"
+        parts.append(Part("notes", "Notes", _list(report.notes), first))
     return parts
 
 
-def _section(key: str, title: str, inside: Markup) -> Markup:
-    return tag("section", tag("h2", title, id=f"{key}-title"), inside, id=key, aria_labelledby=f"{key}-title")
+def _part(section: Section, report: Report, links: TimelineLinks) -> Part:
+    """A section as the page shows it, folded unless it is to be open, or has no line to be folded under."""
+    line = section.in_one_line
+    is_open = section.key in _OPEN or not line
+    return Part(section.key, section.title, _content(section, report, links), None if is_open else line)
+
+
+def _section(part: Part) -> Markup:
+    title = tag("h2", part.title, id=f"{part.key}-title")
+    inside = join([title, part.content])
+    if part.fold is not None:
+        line = tag("span", part.fold, class_="result")
+        inside = tag("details", tag("summary", title, " ", line), part.content, class_="part")
+    return tag("section", inside, id=part.key, aria_labelledby=f"{part.key}-title")
 
 
 def _verdicts(report: Report) -> Markup:
-    if not report.verdicts:
-        return tag("p", report.verdict, class_="one")
+    """The key figures, then what the headline does not say: the rest of the verdict, and those on the phases, of which
+    only the compared ones are open."""
+    rest = (report.verdict or "").removeprefix(report.headline).strip()
+    parts = [_key_figures(report), tag("p", rest) if rest else None]
+    open_first = [*report.compared] or list(report.verdicts)[:_VERDICTS]
+    shown = [(phase, verdict) for phase, verdict in report.verdicts.items() if phase in open_first]
+    folded = [(phase, verdict) for phase, verdict in report.verdicts.items() if phase not in open_first]
+    parts += [_phase_verdicts(shown, report)] if shown else []
+    if folded:
+        names = join((name(phase) for phase, _ in folded[:_VERDICTS]), ", ")
+        more = f" and {len(folded) - _VERDICTS} more" if len(folded) > _VERDICTS else None
+        line = tag("summary", f"{quantity(len(folded), 'other phase')}: ", names, more)
+        parts.append(tag("details", line, _phase_verdicts(folded, report)))
+    return join(parts)
+
+
+def _key_figures(report: Report) -> Markup | None:
+    items = [
+        tag(
+            "div",
+            tag("dt", key_figure.label),
+            tag("dd", tag("b", figure(key_figure.text, key_figure.value)), tag("span", key_figure.of, class_="of")),
+        )
+        for key_figure in report.key_figures
+    ]
+    return tag("dl", *items, class_="figures") if items else None
+
+
+def _phase_verdicts(verdicts: list[tuple[str, str]], report: Report) -> Markup:
     items = [
         tag("div", tag("dt", name(phase)), tag("dd", verdict), class_="compared" if phase in report.compared else None)
-        for phase, verdict in report.verdicts.items()
+        for phase, verdict in verdicts
     ]
-    if report.verdict is not None:
-        items.insert(0, tag("div", tag("dt", name(report.whole.label)), tag("dd", report.verdict)))
     return tag("dl", *items, class_="verdicts")
 
 
@@ -137,7 +183,8 @@ def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
 def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
     """A table with its picture, where it has one; it is left out or folded where the picture tells most of it."""
     open_table = table(source, links, max(len(source.brief), _ROWS), shaded=source.key in _SHADED)
-    folded = tag("details", tag("summary", "Exact figures"), open_table)
+    rows = f"Exact figures: {source.title} ({quantity(len(source.rows), 'row')})"
+    folded = tag("details", tag("summary", rows), open_table)
     match source.key:
         case "time":
             return pictures.partitions(report)
@@ -153,6 +200,12 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
             return pictures.typical(report) or open_table
         case _:
             return open_table
+
+
+def _beside(sentence: str, action: str) -> Markup:
+    """A sentence, with what to try about it beside it."""
+    advice = tag("span", tag("b", " Try: "), action, class_="try") if action else None
+    return tag("div", tag("span", sentence), advice, class_="loss")
 
 
 def _advice(sentence: str, action: str) -> Markup:
@@ -180,12 +233,11 @@ def _header(report: Report) -> Markup:
         "events": figure(count(events), events),
     }
     items = [tag("div", tag("dt", key), tag("dd", value)) for key, value in facts.items() if value is not None]
-    # Where the whole trace has a verdict, that is the headline, which stands right below.
-    last_part = trace.source.rstrip("/").rpartition("/")[2] or trace.source or "Trace"
-    title = last_part if report.verdict is not None else report.headline
-    if report.part and report.verdict is not None:
-        title = f"{last_part}, only {report.part}"
-    return join([tag("h1", title), tag("dl", *items, class_="facts traced")])
+    last_part = trace.source.rstrip("/").rpartition("/")[2] or trace.source
+    kicker = tag(
+        "p", "tracekit report", join([" · ", name(last_part, longest=80)]) if last_part else None, class_="kicker"
+    )
+    return join([kicker, tag("h1", report.headline), tag("dl", *items, class_="facts traced")])
 
 
 def _names(names: list[str]) -> Markup:

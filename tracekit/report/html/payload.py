@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tracekit.columns import records
 from tracekit.report import palette
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.report.html.opening import opening
 from tracekit.report.model import Report
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import short
@@ -94,6 +95,12 @@ def _elements(report: Report, rows: Lanes) -> str:
     columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
     reach = [int(start.min()), int(end.max())] if len(start) else None
     extent = [(edge - next(iter(zero.values()))) // unit for edge in report.extent] if report.extent else None
+    first = opening(report)
+    opens = first and {
+        "words": first.words,
+        "from": (first.start_ps - zero[first.clock]) // unit,
+        "to": (first.end_ps - zero[first.clock]) // unit,
+    }
     header = {
         "schema": 1,
         "source": report.trace.source,
@@ -104,6 +111,7 @@ def _elements(report: Report, rows: Lanes) -> str:
         "rows": len(start),
         "whole": reach,
         "extent": extent,
+        "opening": opens,
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
         "notes": list(rows.notes),

@@ -4,6 +4,9 @@
   // With more lanes than this, devices are folded at first.
   const MOST_OPEN = 40;
   const REST_MS = 200;
+  // Of the window's height, at first and once it is asked for.
+  const SMALL = 0.42;
+  const TALL = 0.85;
 
   /** Writes a sentence in place of the timeline. */
   function sentence(root, text) {
@@ -29,7 +32,8 @@
       const names = tracekit.lanes.short(group.lanes.map(({ name }) => name));
       group.lanes.forEach((lane, at) => shorts.set(lane, names[at]));
     }
-    const [from, to] = data.extent ?? [whole.from, whole.to];
+    const { opening } = data;
+    const [from, to] = opening ? [opening.from, opening.to] : (data.extent ?? [whole.from, whole.to]);
     return {
       root,
       data,
@@ -37,7 +41,8 @@
       whole,
       shorts,
       nameIn: tracekit.labels.labels(data.names, tracekit.labels.bare),
-      view: data.extent ? tracekit.viewport.around(from, to, whole, 0.01) : tracekit.viewport.fitted(whole),
+      view: tracekit.viewport.around(from, to, whole, data.opening ? 0.05 : 0.01),
+      tall: false,
       closed: new Set(folded.map((group) => group.number)),
       pinned: new Set(),
       bands: tracekit.layout.bands(data),
@@ -64,8 +69,9 @@
     const { AXIS, BAND, height } = tracekit.layout;
     const above = AXIS + app.bands.shown.length * BAND + 4;
     const top = height(app.rows.pinned) + (app.rows.pinned.length ? 5 : 0);
-    const room = Math.max(260, window.innerHeight * 0.72 - above - top);
+    const room = Math.max(200, window.innerHeight * (app.tall ? TALL : SMALL) - above - top);
     const body = Math.max(Math.min(height(app.rows.rest), room), 1);
+    app.dom.taller.hidden = !app.tall && height(app.rows.rest) <= room;
     heads.style.height = `${above}px`;
     pinned.style.height = `${top}px`;
     lanes.style.height = `${body}px`;
@@ -132,6 +138,29 @@
     tracekit.printPicture.prepare(app);
   }
 
+  /** Says which part of the trace is shown at first, with buttons for all of it and for more height. */
+  function caption(app) {
+    const { element } = tracekit.elements;
+    const { data, whole } = app;
+    const time = (from, to) => tracekit.units.time((to - from) * data.unitPs);
+    const { opening } = data;
+    const text = opening
+      ? `Opens on ${opening.words}: ${time(opening.from, opening.to)} of ${time(whole.from, whole.to)}.`
+      : `All of it: ${time(whole.from, whole.to)}.`;
+    const taller = element("button", { type: "button", text: "Taller", "aria-pressed": "false" });
+    taller.addEventListener("click", () => {
+      app.tall = !app.tall;
+      taller.setAttribute("aria-pressed", String(app.tall));
+      resize(app);
+      app.update();
+    });
+    app.dom.taller = taller;
+    const show = element("button", { type: "button", text: "Show all of it", "data-action": "whole" });
+    app.dom.box.prepend(
+      element("p", { className: "tl-opening" }, element("span", { text }), ...(opening ? [show] : []), taller),
+    );
+  }
+
   function recolour(app) {
     app.colours = tracekit.canvas.coloursOf(app.root);
     app.update();
@@ -194,6 +223,7 @@
     }
     const app = stateOf(root, data);
     app.dom = tracekit.elements.build(root, app);
+    caption(app);
     app.update = scheduler(app);
     app.relay = () => relay(app);
     app.colours = tracekit.canvas.coloursOf(root);

@@ -145,6 +145,7 @@ def section(result: advice.Advice, devices: int, unknown: str = "") -> Section:
             }
             for finding, recommendation in zip(result.findings, recommendations, strict=True)
         ],
+        result=f"{quantity(len(recommendations), 'piece')} of advice, that on the largest loss first.",
         lacking="" if recommendations else unknown or "No cost with a known remedy is above its threshold.",
     )
 

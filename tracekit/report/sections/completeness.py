@@ -39,7 +39,19 @@ def section(result: Completeness) -> Section | None:
         tuple(dict.fromkeys(sentences)),
         tables=tuple(table for table in (_groups(result.groups), _losses(result.losses)) if table.rows),
         data=data(result),
+        result=_result(result),
     )
+
+
+def _result(result: Completeness) -> str:
+    """What that means for the report, in one line."""
+    if result.shares:
+        return "Only a part of what ran was recorded: no shares of time are known."
+    if result.rows:
+        return "Some of the work was not recorded: busy times are lower bounds, and causes are not known."
+    if result.waiting:
+        return "Ranks are missing: how long collectives waited, and for which rank, is not known."
+    return ""
 
 
 def data(result: Completeness) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.report.section import WORK, Cell, Field, Missing, Section, Table, Unit, instant, or_missing, table_of
 from tracekit.timeline.unions import CELLS
-from tracekit.units import count, percent, time
+from tracekit.units import count, factor, mean, percent, quantity, time
 
 # The eight cells of a device's time: what computes, with what hides behind it, then what is exposed, then nothing.
 CELL_WORDS = {
@@ -119,7 +119,9 @@ def _phases(inside: Mapping[str, Breakdown], phases: Phases, compared: Collectio
     )
     tables = [table, _rounds(phases.rounds)]
     tables += [_stretch(phases.stretch[phases.stretch["name"].isin(list(compared))])] if compared else []
-    return Section("phases", "Phases", tables=tuple(tables))
+    speedups = [f"{row['name']} {factor(row['speedup'])}" for row in records(phases.table) if pd.notna(row["speedup"])]
+    result = quantity(len(phases.table), "phase") + (f"; speedup: {', '.join(speedups)}" if speedups else "")
+    return Section("phases", "Phases", tables=tuple(tables), result=f"{result}.")
 
 
 def _most(values: pd.Series) -> float | None:
@@ -196,7 +198,17 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
         ],
         0,
     )
-    return Section("time", "Where the time went", tables=(brief, cells))
+    return Section("time", "Where the time went", tables=(brief, cells), result=_busiest(whole))
+
+
+def _busiest(whole: Breakdown) -> str:
+    """How busy the least and the most busy device were."""
+    shares = sorted(
+        (row["busy_ps"] / row["window_ps"], row["device"]) for row in records(whole.partition) if row["window_ps"]
+    )
+    ends = dict.fromkeys([*shares[:1], *shares[-1:]])
+    words = " to ".join(f"{percent(share)} ({device})" for share, device in ends)
+    return f"Busy for {words} of the window." if words else ""
 
 
 def _share(row: dict[str, Any], *cells: str) -> Cell:
@@ -244,7 +256,17 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
         len(first),
         "The part of collectives and copies that ran while compute did; copies include memsets.",
     )
-    return Section("hidden", title, tables=(hidden,))
+    return Section("hidden", title, tables=(hidden,), result=_hidden(whole))
+
+
+def _hidden(whole: Breakdown) -> str:
+    """How much of collectives and of copies ran behind compute, over all devices."""
+    parts = []
+    for what in ("collective", "memory"):
+        rows = whole.overlap[whole.overlap["what"] == what]
+        if total := int(rows["total_ps"].sum()):
+            parts.append(f"{percent(int(rows['hidden_ps'].sum()), total)} of {WORK[what]}")
+    return f"{' and '.join(parts)} ran behind compute, in the whole trace." if parts else ""
 
 
 def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
@@ -291,7 +313,15 @@ def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
         about,
         f"Of the {count(number)} pairs{where}, the least and the most overlapped." if number > _FEW_PAIRS else "",
     )
-    return Section("together", title, sentences, tables=(both,))
+    return Section("together", title, sentences, tables=(both,), result=_least_and_most(whole))
+
+
+def _least_and_most(whole: Breakdown) -> str:
+    """The pair that overlaps least, and the one that overlaps most."""
+    known = whole.pairs.dropna(subset=["ratio_min"]).sort_values("ratio_min", kind="stable")
+    ends = [f"{row['a']} and {row['b']} for {percent(row['ratio_min'])}" for row in records(known)]
+    words = ", ".join(dict.fromkeys([*ends[:1], *ends[-1:]]))
+    return f"{words} of the shorter busy time." if words else ""
 
 
 def _concurrency(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
@@ -318,4 +348,6 @@ def _concurrency(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
         ],
         0,
     )
-    return Section("concurrency", title, tables=(times,))
+    devices = len(whole.partition)
+    average = f"{mean(whole.parallelism)} of {devices} devices on average while any was busy."
+    return Section("concurrency", title, tables=(times,), result=average if whole.parallelism is not None else "")

@@ -1,7 +1,8 @@
-"""The report on a terminal: what a person reads first on a screen or two, or with `full` all of it."""
+"""The report on a terminal: what a person reads first, on one screen, or with `full` all of it."""
 
 from collections.abc import Sequence
-from itertools import compress
+from itertools import compress, zip_longest
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,12 +12,14 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit.report.model import Report
 from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
-from tracekit.report.sections.sections import highlights, in_one_line
+from tracekit.report.sections.key_figures import KeyFigure
+from tracekit.report.sections.sections import Highlight, highlights, in_one_line
 from tracekit.report.terminal import timeline_text
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import DASH, quantity
 
-MAX_VERDICTS, MAX_ROWS = 10, 16
+# Verdicts on phases, entries of what matters most, and rows of the table of phases that stand on one screen.
+MAX_VERDICTS, MAX_HIGHLIGHTS, MAX_PHASES = 3, 3, 6
 # The section whose first table stands on the first screen, and how many rows of it.
 _TOP, MAX_TOP = "top_ops", 5
 _GAP, _LONGEST_WORD, _LEAST_NAME = 2, 14, 8
@@ -25,11 +28,8 @@ _LONGEST_NAME, _LEAST_NAMES = 60, (16, 8)
 
 
 def show(report: Report, on: Console, full: bool = False, timeline: Timeline | None = None) -> None:
-    """Print the verdicts first and what matters most, the timeline and the tables, then each section, then the notes.
-
-    Without `full`: of a section only its first sentence, unless it is among what matters most, and the first rows of
-    the top operations; of verdicts and tables as much as a person reads, those of compared phases first.
-    """
+    """Print the verdicts and the key figures, the timeline, and what matters most, about a screen; with `full` then
+    every table and section, what is lacking, and the notes."""
     if report.part:
         _sentence(f"Only {report.part}:", on)
         on.print()
@@ -37,48 +37,79 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         if full:
             _section(missing, on)
         else:
-            _heading(missing.title, on)
-            for sentence in missing.sentences:
-                _sentence(sentence, on, "* ")
+            _sentence(f"{missing.title}: {missing.in_one_line or missing.sentences[0]}", on)
             on.print()
     _verdicts(report, on, full)
     on.print()
-    first = highlights(report.sections)
-    if first:
-        _heading("What matters most", on)
-        if report.scope:
-            _sentence(f"Here, {report.scope}", on)
-        for number, line in enumerate(first, 1):
-            _sentence(in_one_line(line), on, f"{number}. ")
-        on.print()
-    if timeline is not None and (lines := timeline_text.timeline(report, timeline, on)):
+    _key_figures(report.key_figures, on)
+    if timeline is not None and (lines := timeline_text.timeline(report, timeline, on, brief=not full)):
         for line_of_timeline in lines:
             on.print(line_of_timeline, soft_wrap=True)
         on.print()
-    for section in report.overview:
-        _tables(section.tables, on, None if full else MAX_ROWS)
-    if report.scope:
-        _sentence(f"From here on, {report.scope}", on)
-        on.print()
-    there = report.evidence
-    top = [] if full else [section for section in there if section.key == _TOP]
+    first = highlights(report.sections)
+    phases = [table for section in report.overview for table in section.tables if table.key == "phases"]
+    # A short table of phases takes the place of an entry.
+    phases = [table for table in phases if len(table.brief) <= MAX_PHASES]
+    most = MAX_HIGHLIGHTS - len(phases)
+    _important(report, first if full else first[:most], on)
     if full:
-        for section in there:
+        for section in report.overview:
+            _tables(section.tables, on)
+        if report.scope:
+            _sentence(f"From here on, {report.scope}", on)
+            on.print()
+        for section in report.evidence:
             _section(section, on)
-    else:
-        for section in top:
+        _lacking(report, on)
+        for note in report.notes:
+            _sentence(f"Note: {note}", on)
+        if any(len(table.brief) < len(table.rows) for section in report.evidence for table in section.tables):
+            _sentence("Tables are cut to a few rows; report.html has more of them.", on)
+        return
+    _tables(phases, on)
+    for section in report.evidence:
+        if section.key == _TOP and not report.verdicts:
             _tables(section.tables[:1], on, MAX_TOP)
             _sentence(section.sentences[0], on)
             on.print()
-        _briefly(there, {line.key for line in first} | {_TOP}, on)
-    _lacking(report, on, full)
-    for note in report.notes:
-        _sentence(f"Note: {note}", on)
-    more = 0 if full else sum(bool(table.brief) for section in there for table in section.tables) - len(top)
+    more = [quantity(len(first) - most, "more loss", "more losses")] if len(first) > most else []
+    more += [quantity(len(report.notes), "note")] if report.notes else []
+    held = [section for section in (*report.overview, *report.evidence) if not section.lacking]
+    more += [quantity(len(held), "section")] if held else []
     if more:
-        _sentence(f"--full prints {quantity(more, 'more table')}; report.md has all of them.", on)
-    elif full and any(len(table.brief) < len(table.rows) for section in there for table in section.tables):
-        _sentence("Tables are cut to a few rows; report.html has more of them.", on)
+        _sentence(f"--full prints the rest: {', '.join(more)}; report.md and report.html have it too.", on)
+    if report.lacking:
+        _sentence(f"Not in this report (--full says why): {', '.join(titles for titles, _ in report.lacking)}.", on)
+
+
+def _key_figures(figures: Sequence[KeyFigure], on: Console) -> None:
+    """The figures side by side, and below each what it is, and of what."""
+    if not figures:
+        return
+    width = (on.width - 1) // len(figures) - _GAP
+    columns = [
+        [(figure.text, "bold"), *((line, "dim") for line in wrap(f"{figure.label}, {figure.of}", width))]
+        for figure in figures
+    ]
+    for row in zip_longest(*columns, fillvalue=("", "")):
+        line = Text()
+        for words, style in row:
+            line.append(terminal.padded(terminal.printable(words, on), width), style)
+            line.append(" " * _GAP)
+        line.rstrip()
+        on.print(line, soft_wrap=True)
+    on.print()
+
+
+def _important(report: Report, entries: Sequence[Highlight], on: Console) -> None:
+    if not entries:
+        return
+    _heading("What matters most", on)
+    if report.scope:
+        _sentence(f"Here, {report.scope}", on)
+    for number, line in enumerate(entries, 1):
+        _sentence(in_one_line(line), on, f"{number}. ")
+    on.print()
 
 
 def _verdicts(report: Report, on: Console, full: bool) -> None:
@@ -111,25 +142,11 @@ def _section(section: Section, on: Console) -> None:
     _tables(section.tables, on)
 
 
-def _briefly(there: Sequence[Section], first: set[str], on: Console) -> None:
-    """The first sentence of each section, but of those in `first`, which are among what matters most."""
-    sections = [section for section in there if section.sentences and section.key not in first]
-    if sections:
-        _heading("Also", on)
-        for section in sections:
-            _sentence(f"{section.title}: {section.sentences[0]}", on, "* ")
-        on.print()
-
-
-def _lacking(report: Report, on: Console, full: bool) -> None:
-    if report.lacking and full:
+def _lacking(report: Report, on: Console) -> None:
+    if report.lacking:
         _heading("Not in this report", on)
         for titles, reason in report.lacking:
             _sentence(f"{titles}: {reason}", on, "* ")
-        on.print()
-    elif report.lacking:
-        titles = ", ".join(titles for titles, _ in report.lacking)
-        _sentence(f"Not in this report (--full says why): {titles}.", on)
         on.print()
 
 

@@ -32,6 +32,8 @@ UNICODE, ASCII = " ·▁▂▃▄▅▆▇█", " .12345678"
 LETTERS: Mapping[Kind, str] = {Kind.COMPUTE: " ", Kind.COLLECTIVE: "c", Kind.MEMCPY: "m", Kind.MEMSET: "s"}
 MAX_DEVICES, MAX_LANES, MAX_PHASES, MAX_CLOCKS = 16, 8, 8, 4
 MIN_CELLS, MAX_CELLS = 8, 160
+# Where it is to be brief: devices, phases, and lines up to which letters stand below each.
+_FEW_DEVICES, _FEW_PHASES, _FEW_LINES = 8, 4, 3
 _MAX_LABEL, _SHARE = 20, 7
 _STEPS, _TICK_CELLS = (1, 2, 5), 10
 # Of both themes, what stands out on a light and on a dark ground alike; and the nearest of 16 colours.
@@ -73,25 +75,46 @@ class Strip:
     left_out: tuple[int, int]
 
 
-def timeline(report: Report, ordered: Timeline, on: Console) -> list[Text]:
-    """The lines of the timeline of `report`, as wide as the console; none without device work of any length."""
+def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False) -> list[Text]:
+    """The lines of the timeline of `report`, as wide as the console; none without device work of any length.
+
+    A `brief` one has fewer devices and phases, and letters only where it has few lines.
+    """
+    most = (_FEW_DEVICES, _FEW_PHASES) if brief else (MAX_DEVICES, MAX_PHASES)
     rows = ordered.rows
-    names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), MAX_DEVICES)))]
+    names = [label for label, _, _ in _sets(rows, range(min(len(rows.devices), most[0])))]
     names += [str(name) for name in report.phases.rounds["name"].unique()]
     longest = max((cell_len(terminal.printable(name, on)) for name in names), default=0)
     label = min(longest, _MAX_LABEL, on.width // 3)
     cells = min(max(on.width - label - 2 - _SHARE, MIN_CELLS), MAX_CELLS)
-    by_clock = strips(rows, report.windows, report.phases.rounds, report.extent, cells)
+    by_clock = strips(
+        rows,
+        report.windows,
+        report.phases.rounds,
+        report.extent,
+        cells,
+        *most,
+        lanes=not brief or len(rows.devices) == 1,
+    )
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
-        lines += _text(strip, on, label, cells, report.extent is not None, shares=not report.whole.lacking)
+        with_letters = not brief or len(strip.lines) <= _FEW_LINES
+        in_phases, shares = report.extent is not None, not report.whole.lacking
+        lines += _text(strip, on, label, cells, in_phases, shares=shares, letters=with_letters)
     if len(by_clock) > MAX_CLOCKS:
         lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
     return lines
 
 
 def strips(
-    rows: Rows, windows: Mapping[str, iv.Intervals], phases: pd.DataFrame, extent: tuple[int, int] | None, cells: int
+    rows: Rows,
+    windows: Mapping[str, iv.Intervals],
+    phases: pd.DataFrame,
+    extent: tuple[int, int] | None,
+    cells: int,
+    most_devices: int = MAX_DEVICES,
+    most_phases: int = MAX_PHASES,
+    lanes: bool = True,
 ) -> list[Strip]:
     """A timeline for each clock of `windows` (by clock, shape (n, 2) in ps) that has a length, `cells` wide at most.
 
@@ -106,17 +129,19 @@ def strips(
             continue
         edges = iv.even_edges(span, min(cells, span[1] - span[0]))
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
-        lines = [_line(rows, *of_line, edges) for of_line in _sets(rows, mine[:MAX_DEVICES])]
-        marks, more = _phases(phases, edges) if alone else ((), 0)
-        by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - MAX_DEVICES, 0), more)))
+        lines = [_line(rows, *of_line, edges) for of_line in _sets(rows, mine[:most_devices], lanes)]
+        marks, more = _phases(phases, edges, most_phases) if alone else ((), 0)
+        by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - most_devices, 0), more)))
     return by_clock
 
 
-def _sets(rows: Rows, devices: Sequence[int]) -> list[tuple[str, slice, NDArray[np.bool_] | None]]:
+def _sets(
+    rows: Rows, devices: Sequence[int], with_lanes: bool = True
+) -> list[tuple[str, slice, NDArray[np.bool_] | None]]:
     """Label, rows of the device, and which of those rows count (None for all) of each line."""
     lane, names = rows.codes("lane"), rows.labels("lane")
     lanes = {number: np.unique(lane[rows.of(number)]).tolist() for number in devices}
-    few = sum(map(len, lanes.values())) <= MAX_LANES
+    few = with_lanes and sum(map(len, lanes.values())) <= MAX_LANES
     sets: list[tuple[str, slice, NDArray[np.bool_] | None]] = []
     for number in devices:
         mine, name = rows.of(number), rows.devices[number]
@@ -153,18 +178,22 @@ def _levels(busy: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int
     return np.where(busy > 0, 1 + eighths, 0)
 
 
-def _phases(phases: pd.DataFrame, edges: NDArray[np.int64]) -> tuple[tuple[tuple[str, NDArray[np.int64]], ...], int]:
-    """The levels of the first MAX_PHASES names that have any, and how many more there are."""
+def _phases(
+    phases: pd.DataFrame, edges: NDArray[np.int64], most: int
+) -> tuple[tuple[tuple[str, NDArray[np.int64]], ...], int]:
+    """The levels of the first `most` names that have any, and how many more there are."""
     levels = []
     for name in dict.fromkeys(phases["name"]):
         mine = phases[phases["name"] == name]
         level = _levels(_within(iv.intervals(mine["start_ps"], mine["end_ps"]), edges), edges)
         if level.any():
             levels.append((str(name), level))
-    return tuple(levels[:MAX_PHASES]), max(len(levels) - MAX_PHASES, 0)
+    return tuple(levels[:most]), max(len(levels) - most, 0)
 
 
-def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *, shares: bool) -> list[Text]:
+def _text(
+    strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *, shares: bool, letters: bool
+) -> list[Text]:
     """A strip as lines; with the busy `shares` of its lines, unless the trace holds too little of what ran."""
     length = int(strip.edges[-1] - strip.edges[0])
     extent = "from the first phase to the last" if in_phases else "from first start to last end"
@@ -173,7 +202,7 @@ def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *,
     title = terminal.wrapped(f"Timeline{what}: {time(length)} {extent}{clock}", on)
     lines = [Text(line, style="bold") for line in title]
     for line in strip.lines:
-        lines += _bar(line, on, label, cells, shares)
+        lines += _bar(line, on, label, cells, shares, letters)
     lines += _axis(strip, on, label)
     for name, level in strip.phases:
         text = "".join(_mark(int(at), terminal.is_unicode(on)) for at in level)
@@ -182,15 +211,15 @@ def _text(strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *,
     if devices or phases:
         more = [f"{number} {what}" for number, what in ((devices, "devices"), (phases, "phases")) if number]
         lines.append(Text(terminal.printable(f"… and {' and '.join(more)} more.", on)))
-    return lines + [Text(line, style="dim") for line in terminal.wrapped(_legend(strip, on), on)]
+    return lines + [Text(line, style="dim") for line in terminal.wrapped(_legend(strip, on, letters), on)]
 
 
 def _label(name: str, on: Console, width: int) -> str:
     return terminal.padded(terminal.printable(name, on), width)
 
 
-def _bar(line: Line, on: Console, label: int, cells: int, shares: bool) -> list[Text]:
-    """The bar, and below it the letters of the kinds, where any is not compute."""
+def _bar(line: Line, on: Console, label: int, cells: int, shares: bool, with_letters: bool) -> list[Text]:
+    """The bar, and below it the letters of the kinds, where any is not compute and they are wanted."""
     glyphs = UNICODE if terminal.is_unicode(on) else ASCII
     bar = Text(_label(line.label, on, label) + " ")
     few = on.color_system in ("standard", "windows")
@@ -201,7 +230,7 @@ def _bar(line: Line, on: Console, label: int, cells: int, shares: bool) -> list[
     share = percent(line.busy) if shares else ""
     bar.append(f"{'':{cells - len(line.level)}} {share:>{_SHARE}}".rstrip())
     letters = "".join(_CODES.get(kind, " ") for kind in line.kind.tolist())
-    return [bar, *([Text(" " * (label + 1) + letters.rstrip())] if letters.strip() else [])]
+    return [bar, *([Text(" " * (label + 1) + letters.rstrip())] if with_letters and letters.strip() else [])]
 
 
 def _mark(level: int, unicode: bool) -> str:
@@ -230,12 +259,12 @@ def axis(edges: NDArray[np.int64]) -> tuple[list[int], list[str]]:
     return places, ["0" if not at else exact(at) for at in ticks]
 
 
-def _legend(strip: Strip, on: Console) -> str:
+def _legend(strip: Strip, on: Console, with_letters: bool) -> str:
     glyphs = UNICODE if terminal.is_unicode(on) else ASCII
     cell = int(strip.edges[-1] - strip.edges[0]) / (len(strip.edges) - 1)
     scale = f"Each cell spans {time(cell)}: {glyphs[-1]} is 100 % busy, {glyphs[1]} less than an eighth."
     there = {kind for line in strip.lines for kind in line.kind.tolist()}
     letters = [f"{letter} {kind}" for kind, letter in LETTERS.items() if letter != " " and CODE[kind] in there]
-    if not letters:
+    if not letters or not with_letters:
         return scale
     return f"{scale} Letters name the longest kind, where it is not compute: {', '.join(letters)}."

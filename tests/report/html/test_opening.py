@@ -1,0 +1,40 @@
+"""On which part of a trace the timeline of the page opens."""
+
+from tests import stepped
+from tests.frames import events, spans, trace
+from tests.report.html import pages
+from tracekit.report.build import analyse
+from tracekit.report.html.opening import Opening, opening
+
+
+def test_it_is_the_median_round_of_the_longest_compared_phase():
+    rows = events(*[("gpu:0", "compute", at, at + 5) for at in range(0, 1000, 50)])
+    rounds = [("both", 100, 130, None, "alone"), ("both", 200, 220, None, "alone"), ("both", 300, 340, None, "alone")]
+    report = analyse(trace(rows, spans(("alone", 0, 50), *rounds, ("end", 950, 1000))))
+    assert opening(report) == Opening("the phase both, the median of 3 rounds", 100, 130, "")
+
+
+def test_it_is_the_step_of_median_length_that_the_critical_path_is_of():
+    report = pages.report("launched")
+    part = opening(report)
+    steps = report.explanation.critical_path.steps
+    median = steps[steps["example"] == "median"].iloc[0]
+    assert (part.start_ps, part.end_ps) == (median["start_ps"], median["end_ps"])
+    assert part.words == f"step {median['step']}, the median of {len(steps)} steps"
+
+
+def test_it_is_the_largest_loss_and_what_is_around_it_in_a_trace_of_many_events():
+    rows = [("gpu:0", "compute", at, at + 9) for at in range(0, 3000, 10) if not 1000 <= at < 1200]
+    report = analyse(trace(events(*rows)))
+    assert opening(report) == Opening(
+        "the largest loss, idle time (unexplained) on gpu:0, and what is around it", 899, 1300, ""
+    )
+    few = analyse(trace(events(*rows[::10])))
+    assert opening(few) is None
+
+
+def test_it_is_the_whole_where_that_is_all_there_is():
+    assert opening(pages.report("one")) is None
+    assert opening(pages.report("empty")) is None
+    rows, launches = stepped.work(("gpu:0", "compute", 0, 90, 0))
+    assert opening(analyse(trace(rows, stepped.annotations(("train", 1, 0, 100)), launches=launches))) is None
