@@ -136,7 +136,7 @@ def test_reasons_show_first_what_each_part_found_and_last_what_they_lack():
     output = words(explanation._repr_html_())
     assert output[:2] == ["Explanation", ": 2 devices, 5 events"]
     assert "collectives: collectives 1, device_time_ps 15.00 ms, wait_ratio 6.7 %, exposed_ps 15.00 ms" in output
-    assert [line.partition(":")[0] for line in output[-3:]] == ["steps", "idle", "launches"]
+    assert [line.partition(":")[0] for line in output[-4:]] == ["steps", "idle", "launches", "machine"]
 
 
 def test_a_report_shows_the_verdicts_then_what_matters_most_then_everything_else():

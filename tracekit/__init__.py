@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.host_api import HostApi
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.launches import Launches
+    from tracekit.analysis.machine import Machine
     from tracekit.analysis.memory import Memory, memory
     from tracekit.analysis.offenders import Offenders
     from tracekit.analysis.overlap import Breakdown, concurrency, device_pairs, overlap, partition
@@ -63,6 +64,7 @@ _NAMES = {
     "analysis.host_api": "HostApi",
     "analysis.idle": "Idle",
     "analysis.launches": "Launches",
+    "analysis.machine": "Machine",
     "analysis.memory": "Memory memory",
     "analysis.offenders": "Offenders",
     "analysis.overlap": "Breakdown concurrency device_pairs overlap partition",
@@ -118,6 +120,7 @@ __all__ = [
     "KeyFigure",
     "Kind",
     "Launches",
+    "Machine",
     "Memory",
     "Missing",
     "Offenders",

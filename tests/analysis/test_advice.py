@@ -16,9 +16,10 @@ from tracekit.analysis.collectives import Collectives
 from tracekit.analysis.explain import explain
 from tracekit.analysis.host_api import host_api
 from tracekit.analysis.idle import idle
+from tracekit.analysis.machine import LOAD_COLUMNS, Machine
 from tracekit.analysis.overlap import breakdown, partition
 from tracekit.analysis.phases import phases
-from tracekit.columns import concat
+from tracekit.columns import concat, frame
 from tracekit.timeline.instances import Unseen, unseen
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DIRECTION_DTYPE, EVENT_COLUMNS
@@ -246,7 +247,7 @@ def test_contention_needs_both_overlap_and_stretch(overlap, stretch, expected):
         }
     )
     marks = replace(phases(events()), table=pd.DataFrame({"name": ["both"]}), stretch=table)
-    findings = advice.contention(marks, inside)
+    findings = advice.contention(marks, inside, Machine(frame(LOAD_COLUMNS)))
     assert bool(findings) is expected
     if expected:
         assert (findings[0].cost_ps, findings[0].evidence["device"]) == (25, "cpu:0")

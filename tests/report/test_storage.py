@@ -277,7 +277,7 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     # Sentences are those of this version, and of the lists that were cut it counts what is there.
     counts = {"steps_total", "by_device_total", "bound_total", "tiny_total", "steps_in_all", "by_device_found"}
     counts |= {"ops_found", "low_occupancy_found"}
-    new = {"completeness", "host_api", "memory", "top_ops"}
+    new = {"completeness", "host_api", "machine", "memory", "top_ops"}
     assert set(summary["lacking"]) == {*saved["lacking"], *new}
     for lacking in (summary["lacking"], saved["lacking"]):
         [lacking.pop(key, None) for key in ("findings", *new)]

@@ -19,6 +19,7 @@ from tracekit.analysis.explain import Explanation
 from tracekit.analysis.host_api import HostApi
 from tracekit.analysis.idle import Idle
 from tracekit.analysis.late_launches import late_launches
+from tracekit.analysis.machine import Machine
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, program
@@ -55,6 +56,7 @@ CONTENDED_STRETCH = 1.25
 # Devices that overlap less take turns, if each works for this share of the window.
 TURNS_OVERLAP = 0.1
 TURNS_BUSY = 0.1
+_LOAD = ("cores", "other_cores", "stolen_cores")
 _NEVER_ON_CPU = ("exposed_collectives",)
 
 
@@ -124,7 +126,8 @@ def advice(
         copies_in_compute_lane(timeline, cells),
         pageable_copies(timeline, cells),
         *idle_causes(timeline, cells, why.idle, why.host_api),
-        *contention(phases, inside),
+        busy_machine(why.machine),
+        *contention(phases, inside, why.machine),
         None if len(phases.table) else took_turns(cells, whole),
     ]
     return by_cost(timeline, [finding for finding in findings if finding], program(timeline, cells))
@@ -140,7 +143,8 @@ def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program 
     backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
     relevant = [finding for finding in findings if backend != "cpu" or finding.rule not in _NEVER_ON_CPU]
-    relevant.sort(key=lambda finding: -(finding.cost_ps or 0))
+    # On a busy machine, every other finding may be of that.
+    relevant.sort(key=lambda finding: (finding.rule != "busy_machine", -(finding.cost_ps or 0)))
     is_xla = bool((rows.codes("hlo_op") >= 0).any())
     return Advice(tuple(relevant), backend, is_xla, Program() if what_runs is None else what_runs)
 
@@ -297,6 +301,8 @@ def contention(phases: Phases, inside: Mapping[str, Breakdown]) -> list[Finding]
     """Compared phases in which devices ran at once and slowed each other down; `inside` is what ran in each phase."""
     findings = []
     for name in phases.table["name"]:
+        if machine.during(name):
+            continue
         stretch = phases.stretch[(phases.stretch["name"] == name) & phases.stretch["stretch"].notna()]
         ratio = inside[name].pairs["ratio_min"].max()
         if not len(stretch) or pd.isna(ratio) or ratio < CONTENDED_OVERLAP:

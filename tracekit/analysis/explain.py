@@ -15,6 +15,7 @@ from tracekit.analysis.critical_path.critical_path import CriticalPath, critical
 from tracekit.analysis.host_api import HostApi, host_api
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.launches import Launches, launches
+from tracekit.analysis.machine import Machine, machine
 from tracekit.analysis.memory import Memory, memory
 from tracekit.analysis.offenders import Offenders, offenders
 from tracekit.analysis.steps import Steps, steps
@@ -35,6 +36,7 @@ _TELLING = {
     "host_api": ("by_call", "call n total_ps idle_ps ratio"),
     "bandwidth": ("by_device", "device busy_flops_per_s busy_flops_ratio"),
     "memory": ("by_device", "device peak_bytes headroom_bytes"),
+    "machine": ("load", "other_cores cores is_busy"),
 }
 
 
@@ -87,6 +89,7 @@ ANALYSES = (
         ("completeness",),
     ),
     Task("memory", memory),
+    Task("machine", machine),
 )
 
 
@@ -113,6 +116,7 @@ class Explanation:
     offenders: Offenders
     bandwidth: Bandwidth
     memory: Memory
+    machine: Machine
 
     def __repr__(self) -> str:
         present = [name for name, part in self._parts.items() if not part.lacking]

@@ -105,16 +105,21 @@ def analyse(
         whole, inside = nothing, {name: replace(nothing, name=name) for name in inside}
         phase_results, evidence, guesses = phase_results.without_shares(reason), evidence[:0], guesses[:0]
     cores = too_few_cores(timeline.trace, timeline.unions)
+    busy = {name: load for name in compared if (load := why.machine.during(name)) is not None}
     verdicts = {
         row["name"]: verdict.phase(
-            row, inside[row["name"]], phase_results.stretch[phase_results.stretch["name"] == row["name"]], cores
+            row,
+            inside[row["name"]],
+            phase_results.stretch[phase_results.stretch["name"] == row["name"]],
+            cores,
+            busy.get(row["name"]),
         )
         for row in records(phase_results.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
     of_whole = (lacking,) if lacking else verdict.whole(whole, cores, why)
-    headline = lacking or verdict.headline(phase_results.table, inside, cores) or of_whole[0]
+    headline = lacking or verdict.headline(phase_results.table, inside, cores, busy) or of_whole[0]
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,

@@ -27,7 +27,8 @@ from tracekit.report.storage import REMEDY, dtypes, read, restore
 from tracekit.trace import EVENT_COLUMNS, Trace
 from tracekit.vocabulary.frameworks import FORMATS, Framework
 
-_ANALYSES = [task.name for task in ANALYSES]
+# Schema 1 knew nothing of the machine.
+_ANALYSES = [task.name for task in ANALYSES if task.name != "machine"]
 
 
 def load(directory: str | os.PathLike[str]) -> Report:

@@ -20,6 +20,7 @@ FINDINGS = {
     "copies_in_compute_lane": {"ratio": 0.75},
     "pageable_copies": {"ratio": 0.5},
     **{rule: {"gaps": 12} for rule, _ in advice.IDLE.values()},
+    "busy_machine": {"cores": 2, "other_cores": 0.98, "stolen_cores": 0.0},
     "contention": {"phase": "both", "overlap_ratio": 0.98, "stretch": 1.9, "device": "cpu:1", "kind": "compute"},
     "took_turns": {"devices": 2, "ratio_min": 0.03},
 }

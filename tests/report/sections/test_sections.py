@@ -26,6 +26,7 @@ KEYS = (
     "launches",
     "bandwidth",
     "memory",
+    "machine",
 )
 # Two GPUs that take turns, and a collective that the second waits for.
 TURNS = trace(

@@ -22,6 +22,7 @@ from typing import Any
 
 from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
+from tracekit.report.sections import machine
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
@@ -291,6 +292,10 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     "compiling": _idle("Compiling on the host"),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
+    "busy_machine": lambda finding, devices: (
+        f"{machine.taken(finding.evidence)} in {finding.evidence.get('phase', 'the capture')}, and left too few for "
+        "the devices"
+    ),
     "contention": lambda finding, devices: (
         f"In {finding.evidence['phase']}, {WORK[finding.evidence['kind']]} on {finding.evidence['device']} took "
         f"{factor(finding.evidence['stretch'])} as long as alone, while devices overlapped "
@@ -418,6 +423,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "compiling": lambda evidence, result: _in_words_of(_COMPILE, result),
     "launch_latency": _start_faster,
     "waits_for_copies": lambda evidence, result: "start those copies earlier, while the device still computes",
+    "busy_machine": lambda evidence, result: "stop them, or use cores that are free, and capture again",
     "contention": lambda evidence, result: (
         "give each fewer threads, or place them apart: they share cores, memory bandwidth or a link"
         if result.backend == "cpu"

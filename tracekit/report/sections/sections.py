@@ -15,6 +15,7 @@ from tracekit.report.sections import (
     host_api,
     idle,
     launches,
+    machine,
     memory,
     offenders,
     steps,
@@ -65,6 +66,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
         memory.section(why.memory),
+        machine.section(why.machine),
     )
 
 

@@ -1,6 +1,6 @@
 """A few plain sentences per phase: did things run at the same time, what did that buy, and what stood in the way."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -9,6 +9,7 @@ from tracekit.analysis.idle import Cause
 from tracekit.columns import records
 from tracekit.devices import is_known, type_of
 from tracekit.report.section import WORK
+from tracekit.report.sections import machine
 from tracekit.units import device_time, factor, mean, percent, quantity, time
 
 if TYPE_CHECKING:
@@ -30,17 +31,24 @@ _TYPES = {"gpu": "GPU", "tpu": "TPU", "cpu": "CPU device"}
 EDGE = 0.01
 
 
-def phase(row: dict[str, Any], inside: "Breakdown", stretch: pd.DataFrame, cores: float | None = None) -> str:
+def phase(
+    row: dict[str, Any],
+    inside: "Breakdown",
+    stretch: pd.DataFrame,
+    cores: float | None = None,
+    busy: dict[str, Any] | None = None,
+) -> str:
     """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table.
 
-    `cores` is given where fewer cores than CPU devices did the work.
+    `cores` is given where fewer cores than CPU devices did the work, `busy` where other processes took cores that the
+    phase needed: its row of the machine's load.
     """
     if inside.lacking:
         return PARTIAL
     parts = [_devices(inside, cores), *_copies(inside)]
     if pd.notna(row["speedup"]):
-        parts += [_gain(row), *_elsewhere(inside)]
-    parts += _contention(row, stretch)
+        parts += [_gain(row), *_of_the_machine(row, busy), *_elsewhere(inside)]
+    parts += _contention(row, stretch, busy)
     if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
             f"Work begun inside ran on for {time(row['unfinished_ps'])} after its end: wait for all results inside it"
@@ -132,8 +140,16 @@ def _mostly_idle(why: "Explanation | None") -> str:
     return f", mostly {cause}" if ratio > MOST and cause != Cause.UNEXPLAINED else ""
 
 
-def headline(phases: pd.DataFrame, inside: "Mapping[str, Breakdown]", cores: float | None = None) -> str:
-    """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none."""
+def headline(
+    phases: pd.DataFrame,
+    inside: "Mapping[str, Breakdown]",
+    cores: float | None = None,
+    busy: Collection[str] = (),
+) -> str:
+    """The finding in a few words: each compared phase with its overlap and speedup; empty if there is none.
+
+    `busy` are the phases of which other processes took cores that they needed.
+    """
     findings = []
     for row in records(phases):
         if pd.isna(row["speedup"]):
@@ -147,7 +163,8 @@ def headline(phases: pd.DataFrame, inside: "Mapping[str, Breakdown]", cores: flo
             words = f"devices overlapped {percent(best.max())}, "
         elif total:
             words = f"{percent(hidden / total)} of the copies hidden, "
-        findings.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}")
+        where = " on a busy machine" if row["name"] in busy else ""
+        findings.append(f"{row['name']}: {words}speedup {factor(row['speedup'])}{where}")
     return " | ".join(findings[:3])
 
 
@@ -222,6 +239,16 @@ def _gain(row: dict[str, Any]) -> str:
     return f"Slower than running one after the other ({factor(speedup)})"
 
 
+def _of_the_machine(row: dict[str, Any], busy: dict[str, Any] | None) -> list[str]:
+    """What other processes mean for the speedup, where they took cores that the phase needed."""
+    if busy is None:
+        return []
+    speedup = factor(row["speedup"])
+    if row["speedup"] < GAIN:
+        return [f"{machine.taken(busy)} meanwhile: the speedup of {speedup} measures the machine, not the program"]
+    return [f"{machine.taken(busy)} meanwhile: on a quiet machine the speedup may differ from {speedup}"]
+
+
 def _elsewhere(inside: "Breakdown") -> list[str]:
     """Where the time of two or more devices went that was no compute: exposed collectives and copies, and idle."""
     busy = inside.partition[inside.partition["busy_ps"] > 0]
@@ -240,14 +267,13 @@ def _elsewhere(inside: "Breakdown") -> list[str]:
     return [f"Of the devices' time, {', '.join(shares)}"] if shares else []
 
 
-def _contention(row: dict[str, Any], stretch: pd.DataFrame) -> list[str]:
+def _contention(row: dict[str, Any], stretch: pd.DataFrame, busy: dict[str, Any] | None) -> list[str]:
     measured = stretch.dropna(subset=["stretch"])
     if len(measured) == 0 or pd.isna(row["speedup"]):
         return []
     worst = records(measured.sort_values("stretch", kind="stable"))[-1]
     if worst["stretch"] < CONTENTION:
         return []
-    return [
-        f"{WORK[worst['kind']].capitalize()} on {worst['device']} took {factor(worst['stretch'])} as long as alone: "
-        "the overlapping work contends for a shared resource"
-    ]
+    reason = "" if busy else ": the overlapping work contends for a shared resource"
+    what = f"{WORK[worst['kind']].capitalize()} on {worst['device']}"
+    return [f"{what} took {factor(worst['stretch'])} as long as alone{reason}"]
