@@ -14,8 +14,10 @@ import pytest
 
 import tracekit
 from tracekit import CaptureError, cores
+from tracekit.capture import session
 from tracekit.capture.capture import Captured, _leaving
 from tracekit.capture.script import check_file
+from tracekit.capture.session import Session
 from tracekit.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -457,3 +459,25 @@ def test_the_library_twin_puts_the_process_back_and_captures_a_running_jax(tmp_p
 def test_importing_tracekit_imports_no_jax():
     code, out, _ = python(ROOT, "-c", "import sys, tracekit; tracekit.capture; print('jax' in sys.modules)")
     assert (code, out) == (0, "False\n")
+
+
+@pytest.mark.parametrize(("is_ready", "told"), [(False, 1), (True, 0)])
+def test_a_run_that_is_stuck_is_told_so_once_and_one_that_is_idle_is_not(tmp_path, monkeypatch, capsys, is_ready, told):
+    class Array:
+        def is_deleted(self):
+            return False
+
+        def is_ready(self):
+            looked.append(1)
+            if len(looked) == 3:
+                profile._stopped.set()
+            return is_ready
+
+    looked = []
+    profile = Session(tmp_path, "name", None, 2, False, None, {})
+    profile._stopped.wait = lambda timeout: profile._stopped.is_set()  # no second passes
+    monkeypatch.setattr(session, "_STUCK_S", -1.0)
+    monkeypatch.setattr("jax.live_arrays", lambda: [Array()])
+    profile._watch()
+    assert len(looked) == (1 if told else 3)
+    assert capsys.readouterr().err.count("the run seems stuck") == told

@@ -21,6 +21,8 @@ from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, 
 from tracekit.errors import CaptureError
 from tracekit.files import replaced
 
+# XLA warns of a collective that waits after 20 s, and ends the process after 40.
+_STUCK_S, _IDLE_RATIO = 12.0, 0.05
 _QUIET_S = 0.02  # the CPU runtime closes its pool regions a little after the result is ready
 
 
@@ -44,6 +46,7 @@ class Session:
         self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
         self.problem: str | None = None  # why the profile did not start
         self.is_stopped = False
+        self._stopped = threading.Event()
         self.counter: StepCounter | None = None
         if stretch is not None and stretch.by_steps:
             self.counter = StepCounter(stretch, self._begin, self._end)
@@ -128,6 +131,7 @@ class Session:
             assert self.facts is not None
             if not self.is_stopped:
                 self.is_stopped = True
+                self._stopped.set()
                 self._load.stop()
                 self.facts["profiled_s"] = round(time.monotonic() - self._begun - self.facts["profiled_after_s"], 6)
                 self.facts["machine"] = self._load.facts()
@@ -139,6 +143,26 @@ class Session:
                 raise FileNotFoundError(f"the profiler left no *.xplane.pb in {self.run}")
             text = json.dumps({**self.about, **ending, **self.facts}, indent=2) + "\n"
             replaced(self.run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
+
+    def _watch(self) -> None:
+        """Say once where devices have work, and for long nothing computes."""
+        import jax
+
+        busy_at, used_s = time.monotonic(), time.process_time()
+        while not self._stopped.wait(1.0):
+            before, used_s = used_s, time.process_time()
+            if used_s - before > _IDLE_RATIO:
+                busy_at = time.monotonic()
+            elif time.monotonic() - busy_at > _STUCK_S:
+                with suppress(Exception):  # it may ask while the script ends
+                    if any(not array.is_deleted() and not array.is_ready() for array in jax.live_arrays()):
+                        say(
+                            f"nothing has computed for {_STUCK_S:g} s, though the devices have work: the run seems "
+                            "stuck, on CPU devices mostly in a collective with too many steps in flight. Then XLA "
+                            "will end it without a trace; wait for the results every few steps "
+                            "(docs/troubleshooting.md)."
+                        )
+                        return
 
     def _begin(self) -> None:
         """Begin the profile of a stretch, with nothing of what came before still on the devices."""
@@ -306,6 +330,8 @@ class Session:
             self._fail(f"jax.profiler did not start: {error}")
             return
         self._load.start()
+        if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
+            threading.Thread(target=self._watch, name="tracekit watch", daemon=True).start()
         self.facts = {
             "profiled_after_s": round(time.monotonic() - self._begun, 6),
             **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
