@@ -199,7 +199,15 @@ def test_the_summary_holds_the_figures_of_the_phases():
 
 
 # Mappings whose keys are names, or depend on what was found.
-NAMED = {"verdicts", "lacking", "findings.evidence", "bandwidth.reasons", "top_ops.reasons", "machine.reasons", "report"}
+NAMED = {
+    "verdicts",
+    "lacking",
+    "findings.evidence",
+    "bandwidth.reasons",
+    "top_ops.reasons",
+    "machine.reasons",
+    "report",
+}
 
 
 def places(value, place=""):

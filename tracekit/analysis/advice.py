@@ -297,8 +297,20 @@ def _waited_in(calls: HostApi) -> dict[str, str]:
     return {key: str(most[key]) for key in ("call", "operation") if pd.notna(most[key])}
 
 
-def contention(phases: Phases, inside: Mapping[str, Breakdown]) -> list[Finding]:
-    """Compared phases in which devices ran at once and slowed each other down; `inside` is what ran in each phase."""
+def busy_machine(machine: Machine) -> Finding | None:
+    """Other processes that took cores which were needed, where they took most: in a compared phase, or the capture."""
+    rows = [row for row in records(machine.load) if row["is_busy"]]
+    rows = [row for row in rows if pd.notna(row["phase"])] or rows
+    if not rows:
+        return None
+    worst = max(rows, key=lambda row: row["other_cores"] + row["stolen_cores"])
+    where = {} if pd.isna(worst["phase"]) else {"phase": worst["phase"]}
+    return Finding("busy_machine", None, None, where | {name: worst[name] for name in _LOAD})
+
+
+def contention(phases: Phases, inside: Mapping[str, Breakdown], machine: Machine) -> list[Finding]:
+    """Compared phases in which devices ran at once and slowed each other down; `inside` is what ran in each phase. Not
+    where other processes of the `machine` may have done so."""
     findings = []
     for name in phases.table["name"]:
         if machine.during(name):

@@ -97,10 +97,10 @@ ANALYSES = (
 class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
 
-    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A
-    report of an old schema does not tell the rows of windows. `completeness`, `top_ops`, `steps`, `collectives`,
-    `idle`, `launches`, `host_api`, `critical_path`, `offenders`, `bandwidth` and `memory` are the results, each with a
-    class of its own.
+    `devices` and `rows` say how much they looked at: all of the trace, or what lies inside some windows of it. A report
+    of an old schema does not tell the rows of windows. `completeness`, `top_ops`, `steps`, `collectives`, `idle`,
+    `launches`, `host_api`, `critical_path`, `offenders`, `bandwidth`, `memory` and `machine` are the results, each with
+    a class of its own.
     """
 
     devices: int
