@@ -61,11 +61,11 @@ def _above(root, element):
 def test_the_verdict_is_first_and_the_sections_follow_in_order():
     assert [section.get("id") for section in tree("captured").iter("section")] == [
         *("verdict", "timeline", "important", "phases", "time", "top_ops", "hidden", "together", "concurrency"),
-        *("critical_path", "offenders", "idle", "launches", "bandwidth", "known", "lacking", "notes"),
+        *("critical_path", "offenders", "idle", "host_api", "launches", "bandwidth", "known", "lacking", "notes"),
     ]
     assert [section.get("id") for section in tree("stepped").iter("section")] == [
         *("verdict", "timeline", "important", "time", "top_ops", "hidden", "together", "concurrency", "findings"),
-        *("critical_path", "steps", "offenders", "collectives", "idle", "launches", "bandwidth"),
+        *("critical_path", "steps", "offenders", "collectives", "idle", "host_api", "launches", "bandwidth"),
         *("known", "lacking", "notes"),
     ]
 

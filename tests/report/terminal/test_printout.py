@@ -68,7 +68,6 @@ def test_by_default_it_is_one_screen_and_full_prints_every_sentence_and_table():
     report, brief, full = analyse(two_phases()), printout_text(two_phases()), printout_text(two_phases(), full=True)
     sections = [section for section in [*report.sections, report.classification] if not section.lacking]
     titles = [table.title for section in sections for table in section.tables if table.brief]
-    assert titles.pop(titles.index("Top operations by total time")) in brief.splitlines()
     assert titles
     for title in titles:
         assert title in full.splitlines()
@@ -79,7 +78,7 @@ def test_by_default_it_is_one_screen_and_full_prints_every_sentence_and_table():
             assert "".join(f"{finding.sentence}Try:{finding.action}".split()) in re.sub(r"\s|\*", "", full)
         for sentence in section.sentences:
             assert "".join(sentence.split()) in re.sub(r"\s|\*", "", full)
-    assert len(brief.splitlines()) <= 43
+    assert len(brief.splitlines()) <= 45
 
 
 def test_many_phases_and_devices_still_fit_one_screen_and_full_has_them_all():
