@@ -14,7 +14,19 @@ from tests.docs.blocks import ROOT, Block
 from tracekit.cli import app
 
 # Programs of others, of which a page may show a call that is not run here.
-OTHERS = {"apt-get", "docker", "jupyter", "nsys", "nvidia-smi", "pip", "sudo", "ssh", "tensorboard"}
+OTHERS = {
+    "TraceLens_generate_perf_report_pytorch",
+    "nsys-ai",
+    "apt-get",
+    "docker",
+    "jupyter",
+    "nsys",
+    "nvidia-smi",
+    "pip",
+    "sudo",
+    "ssh",
+    "tensorboard",
+}
 SHELL = {"cat", "cd", "cp", "echo", "export", "head", "ls", "mkdir", "rm"}
 
 
