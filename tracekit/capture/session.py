@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tracekit import units
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.errors import CaptureError
@@ -72,8 +73,8 @@ class Session:
             return ""
         if self.counter is not None:
             return self.counter.missing
-        ended_s = time.monotonic() - self._begun
-        return f"ended after {ended_s:.1f} s, and the stretch begins after {self.stretch.after_s:g} s"
+        ended = units.time(round((time.monotonic() - self._begun) * 10**12))
+        return f"ended after {ended}, and the stretch begins after {self.stretch.after_s:g} s"
 
     @contextmanager
     def hooked(self) -> Iterator[None]:

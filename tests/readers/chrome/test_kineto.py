@@ -45,7 +45,7 @@ def test_a_small_file_says_who_ran_where_and_when():
     assert trace.events[["host", "device"]].drop_duplicates().shape == (1, 2)
     assert rows(trace.hosts, "host", "source", "origin_ns") == [["rank1", str(SMALL), 1_759_276_800_001_000_000]]
     device = dict(zip(trace.devices.columns, *rows(trace.devices, *trace.devices.columns), strict=True))
-    names = {"host": "rank1", "device": "gpu:1", "model": "NVIDIA H100 80GB HBM3"}
+    names = {"host": "rank1", "device": "gpu:1", "model": "NVIDIA H100 80GB HBM3", "memory_bytes": 85_017_493_504}
     assert device == dict.fromkeys(DEVICE_COLUMNS) | names
     assert (trace.format, trace.source, trace.notes) == ("kineto", str(SMALL), ())
 

@@ -8,7 +8,7 @@ import pandas as pd
 from tracekit.analysis.machine import Machine
 from tracekit.columns import records
 from tracekit.report.section import Field, Missing, Section, Table, Unit, or_missing, plain, table_of
-from tracekit.units import count, quantity, time
+from tracekit.units import count, mean, quantity, time
 
 # Less of a core is not worth a word.
 _WORTH = 0.05
@@ -25,8 +25,8 @@ def section(result: Machine) -> Section:
 def taken(row: Mapping[str, Any]) -> str:
     """Who used how many of the cores: the begin of a sentence about a row of the load."""
     stolen = row["stolen_cores"]
-    withheld = f", and other virtual machines {stolen:.2f}," if stolen >= _WORTH else ""
-    return f"Other processes used {row['other_cores']:.2f}{withheld} of {quantity(row['cores'], 'core')}"
+    withheld = f", and other virtual machines {mean(stolen)}," if stolen >= _WORTH else ""
+    return f"Other processes used {mean(row['other_cores'])}{withheld} of {quantity(row['cores'], 'core')}"
 
 
 def _sentences(result: Machine) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def _sentences(result: Machine) -> tuple[str, ...]:
         use = f"What other processes did during the capture is not known: {why}."
     else:
         busy = " Its times are those of a busy machine." if whole["is_busy"] else ""
-        use = f"{taken(whole)} during the capture, the program {whole['own_cores']:.2f}.{busy}"
+        use = f"{taken(whole)} during the capture, the program {mean(whole['own_cores'])}.{busy}"
     sentences = [use]
     if result.throttled_periods:
         sentences.append(
@@ -45,7 +45,7 @@ def _sentences(result: Machine) -> tuple[str, ...]:
         )
     facts = []
     if result.load_average:
-        facts.append(f"load average {' to '.join(dict.fromkeys(f'{value:.2f}' for value in result.load_average))}")
+        facts.append(f"load average {' to '.join(dict.fromkeys(map(mean, result.load_average)))}")
     if pd.notna(whole["frequency_mhz"]):
         facts.append(f"median frequency of the cores {count(round(whole['frequency_mhz']))} MHz")
     if facts:
