@@ -219,3 +219,11 @@ def test_compiled_loops_find_the_same(monkeypatch):
     for plain_column, compiled_column in zip(plain, compiled, strict=True):
         assert plain_column.dtype == compiled_column.dtype
         assert plain_column.tolist() == compiled_column.tolist()
+
+
+def test_a_path_ends_where_a_collective_waited_for_one_that_waited_for_it():
+    rows_of = [("tpu:0", "a", "collective", 21, 32, {}), ("tpu:0", "b", "collective", 9, 25, {})]
+    dag, cuts, _ = graph_and_cuts((trace(rows_of, [], [], []), np.array([0, 0]), [8, 25]))
+    path = find_paths(dag, plan(dag, runs_of(dag, cuts)), np.ones(1, bool))
+    assert path.parts.sum(axis=1).tolist() == [17]
+    assert path.parts[0, Part.COLLECTIVE] == 4

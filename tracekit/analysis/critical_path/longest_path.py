@@ -111,6 +111,7 @@ def walk_paths(
         instances = max(instances, m + 1)
     last_member = np.full(instances, -1, np.int64)
     run_of = np.full(len(last_member), -1, np.int64)
+    left_at = np.full(len(last_member), -(1 << 62), np.int64)
     last_of = np.full(len(step_end), -1, np.int64)
     # The pieces of one turn: what, of which node, and from when on.
     part_of, owner, since = np.zeros(8, np.int64), np.zeros(8, np.int64), np.zeros(8, np.int64)
@@ -144,7 +145,9 @@ def walk_paths(
                     if low < moment:
                         part_of[n], owner[n], since[n] = alone_collective if is_alone[i] else kind[i], i, low
                         moment, n = low, n + 1
-                    if instance[i] >= 0:  # on with whoever came last
+                    # On with whoever came last; but no time passed if that one waited for this one again.
+                    if instance[i] >= 0 and left_at[instance[i]] != t:
+                        left_at[instance[i]] = t
                         x = last_member[instance[i]]
                         i = node[base + x]
                 best, q = -1, base + x
