@@ -144,7 +144,7 @@ def analyse(
 
 def _no_phase(name: str, source: str, phases: Sequence[str]) -> str:
     if name in phases:
-        return f"{source} holds no annotation {name!r}. tracekit read lists its names."
+        return f"{source} holds no annotation {name!r}. Its annotations are the names in tracekit.read(…).spans."
     return f"{name!r} is no phase of {source}. Name it with --as-phase too, before the phase that is compared with it."
 
 

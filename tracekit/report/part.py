@@ -156,7 +156,7 @@ def _phases_of(whole: _Whole) -> str:
     """The sentence that names the phases there are."""
     names = list(phases(whole.timeline).windows)
     if not names:
-        return "It marks no phases; --phase also takes the name of any annotation (tracekit read lists some)."
+        return "It marks no phases; --phase also takes the name of any annotation, as in tracekit.read(…).spans."
     return f"Its phases are {_enumerated([repr(name) for name in names])}."
 
 

@@ -273,7 +273,7 @@ def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """Each pair of devices; of many those that overlap least and most."""
     title = "Devices busy at the same time"
     if not len(whole.pairs):
-        return Section("together", title, ("The trace holds one device, so there is no pair.",))
+        return Section("together", title, ("There is one device here, so there is no pair.",))
     reasons = sorted({str(reason) for reason in whole.pairs["reason"].dropna()})
     sentences = (f"Not known for some pairs: {'; '.join(reasons[:3])}.",) if reasons else ()
     rows: list[dict[str, Any]] = []
