@@ -5,22 +5,14 @@ import random
 import pandas as pd
 import pytest
 
-from tests.frames import events, spans, trace
+from tests.frames import events, trace
+from tests.report.two_gpus import PHASES, ROWS
 from tracekit.analysis.overlap import breakdown
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
 from tracekit.report.markdown import markdown
 from tracekit.report.part import choose
 from tracekit.timeline.timeline import timeline_of
-
-ROWS = events(
-    ("gpu:0", "compute", 10, 40),
-    ("gpu:1", "compute", 30, 60),
-    ("gpu:0", "collective", 35, 50),
-    ("gpu:1", "memcpy", 80, 90, "copy", "H2D"),
-    ("gpu:0", "compute", 95, 110),
-)
-PHASES = spans(("warm", 5, 20), ("both", 30, 45), ("both", 80, 100))
 
 
 def random_rows(seed):

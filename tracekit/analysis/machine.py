@@ -57,17 +57,17 @@ class Machine(notebook.Result, load="phase cores own_cores other_cores is_busy")
 def machine(timeline: Timeline) -> Machine:
     """What else the machine did during the capture of a timeline, and inside each phase whose windows count.
 
-    CPU time is sampled about four times a second: what is told of a shorter window is that of the samples around it.
+    CPU time is sampled about four times a second: the figures of a shorter window are those of the samples around it.
     """
-    told = (timeline.trace.capture or {}).get("machine")
+    record = (timeline.trace.capture or {}).get("machine")
     try:
-        return _machine(timeline, told)
+        return _machine(timeline, record)
     except (AttributeError, KeyError, TypeError, ValueError):  # a file that something else wrote or changed
         return Machine(frame(LOAD_COLUMNS), lacking=NOT_CAPTURED)
 
 
-def _machine(timeline: Timeline, told: Any) -> Machine:
-    cores, samples = int(told["cores"]), told["samples"]
+def _machine(timeline: Timeline, record: Any) -> Machine:
+    cores, samples = int(record["cores"]), record["samples"]
     times = np.asarray(samples["unix_ns"], np.int64)
     rows = [_row(None, np.array([[times[0], times[-1]]]), times, samples)]
     origins = timeline.trace.hosts["origin_ns"].dropna().unique()
@@ -80,13 +80,13 @@ def _machine(timeline: Timeline, told: Any) -> Machine:
     load = pd.DataFrame([row for row in rows if row]).assign(cores=cores, needed_cores=needed)
     taken = (load["other_cores"] + load["stolen_cores"]).astype("Float64")
     load["is_busy"] = (needed - (cores - taken) > _MATTERS * needed).fillna(False).astype(bool)
-    throttled = told["throttled"] or {}
+    throttled = record["throttled"] or {}
     return Machine(
         frame(LOAD_COLUMNS, load),
-        load_average=tuple(float(value) for value in told["load_average"] if value is not None),
+        load_average=tuple(float(value) for value in record["load_average"] if value is not None),
         throttled_periods=throttled.get("periods"),
         throttled_s=throttled.get("throttled_s"),
-        reasons={str(key): str(value) for key, value in told["lacking"].items()},
+        reasons={str(key): str(value) for key, value in record["lacking"].items()},
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests import traces
 from tests.frames import events, spans, trace
+from tests.report.two_gpus import PHASES, ROWS
 from tracekit.analysis.overlap import concurrency, device_pairs, partition
 from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
@@ -13,15 +14,6 @@ from tracekit.report.build import analyse
 from tracekit.report.figures.selection import select
 from tracekit.report.trace_contents import no_device_work
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
-
-ROWS = events(
-    ("gpu:0", "compute", 10, 40),
-    ("gpu:1", "compute", 30, 60),
-    ("gpu:0", "collective", 35, 50),
-    ("gpu:1", "memcpy", 80, 90, "copy", "H2D"),
-    ("gpu:0", "compute", 95, 110),
-)
-PHASES = spans(("warm", 5, 20), ("both", 30, 45), ("both", 80, 100))
 
 
 def windows(selection) -> dict[str, list[list[int]]]:
