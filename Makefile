@@ -25,6 +25,8 @@ demo: $(VENV)/.workloads
 	$(BIN)/tracekit report --out reports/demo traces/demo
 	@echo
 	@sed -n '1s/^# /What it shows:           /p' reports/demo/report.md
+	@sed -n 's/^\* \*\*both\*\*:.*\. \(Other processes used .*x measures the machine\).*/What it could not show:   the gain. \1/p' \
+		reports/demo/report.md
 	@echo "The page, offline:       $(CURDIR)/reports/demo/report.html"
 	@echo "The timeline:            $(CURDIR)/reports/demo/gantt.png"
 	@echo "The same in TensorBoard: $(BIN)/tracekit view traces/demo"

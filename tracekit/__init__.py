@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.steps import Steps
     from tracekit.analysis.top_ops import TopOps, top_ops
     from tracekit.capture.capture import Captured
+    from tracekit.capture.phase import PhaseTimes
     from tracekit.capture.stretch import Stretch
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
@@ -73,6 +74,7 @@ _NAMES = {
     "analysis.steps": "Steps",
     "analysis.top_ops": "TopOps top_ops",
     "capture.capture": "Captured",
+    "capture.phase": "PhaseTimes",
     "capture.stretch": "Stretch",
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
@@ -125,6 +127,7 @@ __all__ = [
     "Missing",
     "Offenders",
     "Origin",
+    "PhaseTimes",
     "Phases",
     "Program",
     "Recommendation",

@@ -5,6 +5,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# Other work matters from the tenth of the cores that it leaves too few: what a quiet machine does besides is less.
+_MATTERS = 0.1
+
 
 def usable(root: Path = Path("/")) -> float:
     """How many cores this process may use: its CPU affinity, or less where a cgroup sets a quota.
@@ -52,6 +55,29 @@ def throttling(root: Path = Path("/")) -> tuple[int, float] | None:
         if name in figures and "nr_throttled" in figures
     ]
     return (sum(periods for periods, _ in counted), sum(length for _, length in counted)) if counted else None
+
+
+def times(root: Path = Path("/")) -> tuple[float | None, float | None, float | None]:
+    """For how many seconds so far the cores that this process may run on ran anything, for how many a hypervisor let
+    them wait, and all of them; None where the system does not tell."""
+    # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice already.
+    usable_cores = allowed()
+    ticks: list[list[int]] = []
+    for line in text(root / "proc/stat").splitlines():
+        name, *figures = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in usable_cores:
+            ticks.append([*map(int, figures[:8]), *([0] * (8 - len(figures)))])
+    if not ticks:
+        return None, None, None
+    a_second = os.sysconf("SC_CLK_TCK")
+    user, nice, system, idle, wait, irq, soft, steal = (sum(column) / a_second for column in zip(*ticks, strict=True))
+    busy = user + nice + system + irq + soft
+    return busy, steal, busy + steal + idle + wait
+
+
+def are_too_few(cores: float, taken: float, needed: float) -> bool:
+    """Whether other work that has taken so many of the cores left fewer than were needed, by a tenth or more."""
+    return needed - (cores - taken) > _MATTERS * needed
 
 
 def _quotas(root: Path) -> Iterator[float]:

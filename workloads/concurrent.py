@@ -9,6 +9,8 @@ or smaller if they do not fit its free memory). On CPU there are two experiments
 * "both wide": products of 1000x1000, each of which uses every core. Both devices are busy at the same time and nothing
   is gained: overlap near 100 %, speedup near 1, stretch near 2. Overlap alone does not prove parallelism.
 
+Where other processes left too few cores to show the gain of "both", the last line says so.
+
 On 2 CPU cores it takes about 8 s, and about 9 s under capture (about 174,000 events).
 """
 
@@ -16,7 +18,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 if __name__ == "concurrent":
@@ -29,8 +32,10 @@ else:
     import numpy as np
 
     import tracekit
+    from tracekit import cores
 
 ROUNDS = 3
+NO_GAIN = 1.1  # a speedup up to this is noise between runs
 
 
 def chained(x: jax.Array, products: int) -> jax.Array:
@@ -46,22 +51,44 @@ def queued(x: jax.Array, products: int) -> list[jax.Array]:
 
 def experiment(
     devices: Sequence[Any], size: int, products: int, run: Callable[[jax.Array, int], Any], label: str = ""
-) -> None:
+) -> dict[str, list[tracekit.PhaseTimes]]:
     """Time `run` on each device alone and, if there are two, on both at once, as phases whose names end in `label`.
 
-    Each is repeated ROUNDS times, so that the report's medians shrug off what else the machine does.
+    Each is repeated ROUNDS times, so that the report's medians shrug off what else the machine does. Returns what the
+    rounds of each phase took, "both" last.
     """
     inputs = [jax.device_put(np.full((size, size), 1 / size, np.float32), device) for device in devices]
     # Compiles, touches fresh memory and wakes both devices' threads, outside the phases.
     jax.block_until_ready([run(x, products) for x in inputs])
     solo = [f"device {at}{label}" for at in range(len(devices))]
+    took: dict[str, list[tracekit.PhaseTimes]] = {}
     for _ in range(ROUNDS):
         for name, x in zip(solo, inputs, strict=True):
-            with tracekit.phase(name):
+            with tracekit.phase(name) as times:
                 jax.block_until_ready(run(x, products))
+            took.setdefault(name, []).append(times)
         if len(devices) > 1:
-            with tracekit.phase(f"both{label}", alone=solo):
+            with tracekit.phase(f"both{label}", alone=solo) as times:
                 jax.block_until_ready([run(x, products) for x in inputs])
+            took.setdefault(f"both{label}", []).append(times)
+    return took
+
+
+def say_if_busy(took: Mapping[str, Sequence[tracekit.PhaseTimes]], needed: int) -> None:
+    """Print what the speedup of the last phase over the others is worth, if fewer than `needed` cores were left to it.
+
+    Nothing where there were enough, where the system does not tell, or after one phase.
+    """
+    *alone, both = (median(times.wall_ps for times in rounds) for rounds in took.values())
+    *_, (name, rounds) = took.items()
+    used = median(times.other_cores or 0 for times in rounds)
+    there, speedup = cores.affinity(), sum(alone) / both
+    if alone and cores.are_too_few(there, used, needed):
+        shown = "could not show the gain" if speedup < NO_GAIN else "may not show all of the gain"
+        print(
+            f"Busy machine: other processes used {used:.2f} of {there} cores in '{name}', so that its speedup of "
+            f"{speedup:.2f}x {shown}. Stop them, and run it again."
+        )
 
 
 def fitting(device: Any, size: int, products: int) -> int:
@@ -86,14 +113,16 @@ def main() -> None:
     if len(devices) < 2:
         print("One device: running apart and together needs two. Showing what this one does alone.")
     if devices[0].platform == "cpu":
-        experiment(devices, options.size or 128, options.products or 5000, jax.jit(chained, static_argnums=1))
+        took = experiment(devices, options.size or 128, options.products or 5000, jax.jit(chained, static_argnums=1))
         experiment(devices, options.size or 1000, options.products or 20, queued, " wide")
+        say_if_busy(took, needed=len(devices))
         return
     size, requested = options.size or 4000, options.products or 50
     products = min(fitting(device, size, requested) for device in devices)
     if products < requested:
         print(f"{requested} results of {size}x{size} do not fit the free device memory: {products} products are run.")
-    experiment(devices, size, products, queued)
+    took = experiment(devices, size, products, queued)
+    say_if_busy(took, needed=1)  # a thread of the host feeds the devices
 
 
 if __name__ == "__main__":

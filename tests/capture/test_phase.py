@@ -1,12 +1,13 @@
 """`tracekit.phase` marks a stretch of a program in the trace and prints its wall time."""
 
+import os
 import re
 import time
 
 import jax
 import pytest
 
-from tracekit import phase
+from tracekit import cores, phase
 
 
 def test_a_phase_prints_its_wall_time_once(capsys):
@@ -15,6 +16,26 @@ def test_a_phase_prints_its_wall_time_once(capsys):
     output = capsys.readouterr().out
     assert (match := re.fullmatch(r"device 0: (\d+\.\d+) (ms|s)\n", output))
     assert 0.02 <= float(match[1]) * {"ms": 1e-3, "s": 1}[match[2]] < 10
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "own_s", "other_cpu_s"),
+    [
+        (((3.0, 1.0, 9.0), (3.75, 1.25, 11.0)), (0.5, 0.75), 0.75),
+        (((3.0, 1.0, 9.0), (3.0, 1.0, 9.0)), (0.5, 0.75), 0.0),
+        (((None, None, None),) * 2, (0.5, 0.75), None),
+    ],
+    ids=["others too", "fewer ticks than its own", "unknown"],
+)
+def test_a_phase_tells_how_many_cores_others_used_meanwhile(monkeypatch, cpu_s, own_s, other_cpu_s):
+    cpu, own = iter(cpu_s), iter(own_s)
+    monkeypatch.setattr(cores, "times", lambda: next(cpu))
+    monkeypatch.setattr(os, "times", lambda: (next(own), 0.0, 0.0, 0.0, 77.0))
+    with phase("busy") as times:
+        time.sleep(0.01)
+    assert times.wall_ps >= 10**10
+    expected = None if other_cpu_s is None else pytest.approx(other_cpu_s / (times.wall_ps / 10**12))
+    assert times.other_cores == expected
 
 
 def test_a_phase_that_fails_prints_nothing_and_lets_the_error_through(capsys):

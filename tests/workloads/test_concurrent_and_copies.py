@@ -1,11 +1,15 @@
 """The matmul workloads, captured at a small size: the report finds the phases, devices and copies they promise."""
 
+import importlib.util
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tracekit import PhaseTimes, cores
 from tracekit.cli import app
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
@@ -74,3 +78,39 @@ def test_one_device_says_what_it_lacks(run, script, message):
     # Also that the file named like a standard package does no harm to its own or another script's imports.
     small = ("--size", "32", "--products", "2")
     assert message in run(str(WORKLOADS / script), *small, JAX_NUM_CPU_DEVICES="1")
+
+
+@pytest.mark.parametrize(
+    ("other_cores", "both_ms", "needed", "says"),
+    [
+        ((0.0, 0.9, 1.0), 95, 2, "'both', so that its speedup of 1.05x could not show the gain."),
+        ((0.3, 0.3, 0.3), 60, 2, "'both', so that its speedup of 1.67x may not show all of the gain."),
+        ((0.0, 0.1, 2.0), 95, 2, None),
+        ((1.0, 1.0, 1.0), 95, 1, None),
+        ((None, None, None), 95, 2, None),
+    ],
+    ids=["busy", "busy and gained", "quiet but for one round", "one core is enough", "unknown"],
+)
+def test_concurrent_says_when_a_busy_machine_could_not_show_the_gain(
+    monkeypatch, capsys, other_cores, both_ms, needed, says
+):
+    monkeypatch.setattr(cores, "affinity", lambda: 2)
+    spec = importlib.util.spec_from_file_location("concurrent_workload", WORKLOADS / "concurrent.py")
+    workload = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(workload)
+    took = {name: [PhaseTimes(50 * 10**9)] * 3 for name in ("device 0", "device 1")}
+    took["both"] = [PhaseTimes(both_ms * 10**9, used) for used in other_cores]
+
+    workload.say_if_busy(took, needed)
+
+    line = f"Busy machine: other processes used {other_cores[1]:.2f} of 2 cores in {says}" if says else ""
+    assert capsys.readouterr().out == (f"{line} Stop them, and run it again.\n" if says else "")
+
+
+def test_the_demo_repeats_that_the_gain_could_not_be_shown(tmp_path):
+    (script,) = re.findall(r"sed -n '(.*What it could not show.*)'", (WORKLOADS.parent / "Makefile").read_text("utf-8"))
+    said = "Other processes used 1.53 of 2 cores meanwhile: the speedup of 1.04x measures the machine, not the program."
+    report = tmp_path / "report.md"
+    report.write_text(f"* **both**: No speedup (1.04x). {said} Idle.\n* **both wide**: No speedup. {said}\n")
+    process = subprocess.run(["sed", "-n", script, report], capture_output=True, text=True, check=True)
+    assert process.stdout == f"What it could not show:   the gain. {said.removesuffix(', not the program.')}\n"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tracekit import notebook
 from tracekit.columns import frame, records
+from tracekit.cores import are_too_few
 from tracekit.devices import type_of
 from tracekit.timeline.timeline import Timeline
 
@@ -22,8 +23,6 @@ LOAD_COLUMNS = {
     "is_busy": "bool",
     "frequency_mhz": "Float64",
 }
-# Other work matters from the tenth of the cores that it leaves too few: what a quiet machine does besides is less.
-_MATTERS = 0.1
 # Samples of a capture that hold no more time say nothing: CPU time is counted in ticks of 10 ms.
 _SHORTEST_NS = 50_000_000
 NOT_CAPTURED = "the trace does not say what else the machine did; tracekit capture records it"
@@ -79,7 +78,7 @@ def _machine(timeline: Timeline, record: Any) -> Machine:
     needed = max(1, min(devices, cores))
     load = pd.DataFrame([row for row in rows if row]).assign(cores=cores, needed_cores=needed)
     taken = (load["other_cores"] + load["stolen_cores"]).astype("Float64")
-    load["is_busy"] = (needed - (cores - taken) > _MATTERS * needed).fillna(False).astype(bool)
+    load["is_busy"] = [are_too_few(cores, most, needed) for most in taken.fillna(0.0)]
     throttled = record["throttled"] or {}
     return Machine(
         frame(LOAD_COLUMNS, load),

@@ -98,7 +98,7 @@ class MachineLoad:
 def sample(root: Path = Path("/")) -> dict[str, Any]:
     """The CPU time in seconds so far, of this process with its descendants and of the cores that it may use; their mean
     frequency in MHz, and the load average of the last minute. None where the system does not tell it."""
-    busy_s, stolen_s, total_s = _cores(root)
+    busy_s, stolen_s, total_s = cores.times(root)
     return {
         "unix_ns": time.time_ns(),
         "own_s": _own(root),
@@ -108,23 +108,6 @@ def sample(root: Path = Path("/")) -> dict[str, Any]:
         "mhz": _frequency(root),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
-
-
-def _cores(root: Path) -> tuple[float | None, float | None, float | None]:
-    """The time in which the usable cores ran anything, that in which a hypervisor let them wait, and all of it."""
-    # proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice already.
-    allowed = cores.allowed()
-    ticks: list[list[int]] = []
-    for line in cores.text(root / "proc/stat").splitlines():
-        name, *figures = line.split()
-        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in allowed:
-            ticks.append([*map(int, figures[:8]), *([0] * (8 - len(figures)))])
-    if not ticks:
-        return None, None, None
-    a_second = os.sysconf("SC_CLK_TCK")
-    user, nice, system, idle, wait, irq, soft, steal = (sum(column) / a_second for column in zip(*ticks, strict=True))
-    busy = user + nice + system + irq + soft
-    return busy, steal, busy + steal + idle + wait
 
 
 def _own(root: Path) -> float:

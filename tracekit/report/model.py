@@ -98,7 +98,11 @@ class Report:
         name = self.main_phase
         rows = {row["name"]: row for row in records(self.phases.table)} if name else {}
         breakdown = self.inside[name] if name else self.whole
-        return key_figures(breakdown, rows.get(name), self.cores, is_partial=bool(self.explanation.completeness.rows))
+        why = self.explanation
+        is_busy = name is not None and why.machine.during(name) is not None
+        return key_figures(
+            breakdown, rows.get(name), self.cores, is_partial=bool(why.completeness.rows), is_busy=is_busy
+        )
 
     @property
     def compared_rounds(self) -> pd.DataFrame | None:

@@ -7,10 +7,15 @@ import pytest
 
 from tests.frames import events, spans, trace
 from tests.report.html import pages
+from tracekit.columns import frame
 from tracekit.report.build import analyse
+from tracekit.report.markdown import markdown
 from tracekit.report.section import Unit
 from tracekit.report.sections import verdict
 from tracekit.report.sections.key_figures import KeyFigure
+from tracekit.trace import HOST_COLUMNS
+
+S, ORIGIN_NS = 10**12, 1_795_386_218_000_000_000
 
 
 def figures_of(any_trace):
@@ -60,6 +65,23 @@ def test_of_a_compared_phase_they_end_with_the_speedup():
         ("overlapped", "100 %", "of the shorter busy time of both"),
         ("speedup", "1.00x", "over a, b, one after the other"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("other_cpu_s", "label"), [([0.0, 2.0, 3.5], "speedup on a busy machine"), ([0.0, 2.0, 2.1], "speedup")]
+)
+def test_a_speedup_says_beside_its_number_that_other_processes_left_too_few_cores_for_it(other_cpu_s, label):
+    # One sample a second: others used both cores in the solo phases already, which need one core each.
+    rows = events(("cpu:0", "compute", 0, S), ("cpu:1", "compute", S, 2 * S), ("cpu:1", "compute", 2 * S, 4 * S))
+    marks = spans(("a", 0, S), ("b", S, 2 * S), ("both", 2 * S, 4 * S, "a;b"))
+    series = {"other_cpu_s": other_cpu_s, "own_cpu_s": [0.0] * 3, "stolen_cpu_s": [0.0] * 3, "frequency_mhz": None}
+    samples = {"unix_ns": [ORIGIN_NS + at * 10**9 for at in (0, 2, 4)], **series}
+    load = {"cores": 2, "load_average": [], "throttled": None, "samples": samples, "lacking": {}}
+    hosts = frame(HOST_COLUMNS, {"host": ["h"], "origin_ns": [ORIGIN_NS], "source": ["h"]})
+    report = analyse(trace(rows, marks, capture={"machine": load}, hosts=hosts))
+    assert (report.key_figures[-1].key, report.key_figures[-1].label) == ("speedup", label)
+    assert (" on a busy machine" in report.headline) is ("busy" in label)
+    assert f"* **1.00x** {label} over a, b, one after the other\n" in markdown(report)
 
 
 def test_the_longest_of_the_compared_phases_is_the_main_one():

@@ -30,12 +30,18 @@ class KeyFigure:
 
 
 def key_figures(
-    breakdown: Breakdown, phase: dict[str, Any] | None, cores: float | None = None, *, is_partial: bool = False
+    breakdown: Breakdown,
+    phase: dict[str, Any] | None,
+    cores: float | None = None,
+    *,
+    is_partial: bool = False,
+    is_busy: bool = False,
 ) -> tuple[KeyFigure, ...]:
     """Those that are known of the whole trace, or of a `phase`, a row of the phases table; in the order of the keys.
 
     `cores` is given where fewer cores than CPU devices did the work, whose overlap says nothing. Of a trace of which
-    some work is missing (`is_partial`) only how busy the devices were at least is known.
+    some work is missing (`is_partial`) only how busy the devices were at least is known. A speedup for which other
+    processes left too few cores (`is_busy`) says so beside it.
     """
     table = breakdown.partition
     window = int(table["window_ps"].sum()) if len(table) else 0
@@ -46,7 +52,8 @@ def key_figures(
             figures += _overlapped(breakdown, cores)
             figures += _exposed(breakdown, window)
     if phase is not None and pd.notna(phase["speedup"]):
-        figures.append(KeyFigure("speedup", "speedup", float(phase["speedup"]), Unit.FACTOR, _over(phase)))
+        label = "speedup on a busy machine" if is_busy else "speedup"
+        figures.append(KeyFigure("speedup", label, float(phase["speedup"]), Unit.FACTOR, _over(phase)))
     return tuple(figures)
 
 
