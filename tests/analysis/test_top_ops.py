@@ -14,6 +14,7 @@ from tests import traces
 from tests.any_rows import some_rows
 from tests.frames import events, trace
 from tests.traces import needs_real
+from tracekit.analysis.overlap import partition
 from tracekit.analysis.top_ops import top_ops
 from tracekit.columns import frame
 from tracekit.trace import OP_COLUMNS
@@ -91,9 +92,14 @@ def test_every_figure_is_that_of_a_count_of_points(data):
     def points(its):
         return {(row[0], point) for row in its for point in range(row[2], row[3])}
 
-    def exposed(row):
-        hides = {"compute": (), "collective": ("compute",)}.get(row[1], ("compute", "collective"))
-        return points([row]) - points(other for other in on[row[0]] if other[1] in hides)
+    def exposed(its):
+        hides = {"compute": (), "collective": ("compute",)}
+        return {
+            point
+            for row in its
+            for point in points([row])
+            - points(other for other in on[row[0]] if other[1] in hides.get(row[1], ("compute", "collective")))
+        }
 
     for table in (result.by_name, result.by_device):
         keys = set()
@@ -109,7 +115,7 @@ def test_every_figure_is_that_of_a_count_of_points(data):
                 middle // 2,
                 durations[math.ceil(0.95 * len(mine)) - 1],
                 len(points(mine)),
-                sum(len(exposed(each)) for each in mine),
+                len(exposed(mine)),
             ]
             assert (pd.isna(row["ratio"]), pd.isna(row["busy_ratio"])) == (not whole, not busy)
             assert not whole or row["ratio"] == sum(durations) / whole
@@ -120,7 +126,37 @@ def test_every_figure_is_that_of_a_count_of_points(data):
         assert table["time_ps"].is_monotonic_decreasing
     assert result.by_pattern["n"].sum() == len(rows)
     assert result.by_pattern["time_ps"].sum() == sum(total.values())
-    assert result.by_pattern["exposed_ps"].sum() == result.by_name["exposed_ps"].sum()
+    busy = sum(len(points(its)) for its in on.values())
+    of_kind = {"compute": "other", "memcpy": "copy"}
+    for row in result.by_pattern.to_dict("records"):
+        exposed_ps = len(exposed(each for each in rows if of_kind.get(each[1], each[1]) == row["pattern"]))
+        assert row["exposed_ps"] == exposed_ps
+        assert pd.isna(row["exposed_ratio"]) if not busy else row["exposed_ratio"] == exposed_ps / busy
+
+
+def test_rows_of_a_name_that_overlap_are_exposed_once():
+    rows = [("tpu:0", "memcpy", start, start + 30, "copy-start") for start in (0, 10, 20)]
+    result = top_ops(events(*rows, ("tpu:0", "compute", 40, 45, "fusion"), ("tpu:0", "memset", 0, 20, "fill")))
+    assert values(result.by_name, "name", "time_ps", "union_ps", "exposed_ps") == [
+        ("copy-start", 90, 50, 45),
+        ("fill", 20, 20, 20),
+        ("fusion", 5, 5, 5),
+    ]
+    assert values(result.by_pattern, "pattern", "exposed_ps", "exposed_ratio") == [
+        ("copy", 45, 0.9),
+        ("memset", 20, 0.4),
+        ("elementwise", 5, 0.1),
+    ]
+
+
+@pytest.mark.parametrize("case", traces.cases("generated/gpu.xplane.pb", "xplane/tpu-v6e-4chip"))
+def test_what_patterns_expose_is_what_the_partition_says(case):
+    timeline = traces.timeline(case)
+    cells = partition(timeline)[["collective", "collective+memory", "memory"]].sum()
+    exposed_ps = top_ops(timeline).by_pattern.set_index("pattern")["exposed_ps"]
+    assert exposed_ps["collective"] == cells["collective"] + cells["collective+memory"]
+    copies_ps = exposed_ps.reindex(["copy", "memset"], fill_value=0)
+    assert copies_ps.max() <= cells["memory"] <= copies_ps.sum()
 
 
 def test_times_too_long_to_sort_as_one_number_with_their_group_have_the_same_quantiles():

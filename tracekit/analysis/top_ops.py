@@ -13,7 +13,7 @@ from tracekit import notebook
 from tracekit.columns import frame, numbered
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
-from tracekit.timeline.unions import COLLECTIVE, COMPUTE, union_lengths
+from tracekit.timeline.unions import COLLECTIVE, COMPUTE, first_coverage, union_lengths
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.patterns import pattern
 
@@ -126,30 +126,31 @@ def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
     of_device, number = numbered(work.of * devices + work.device, names * devices)
     name, device = np.divmod(number, devices)
     by_device = _times(of_device, work.duration, len(number))
-    by_device["union_ps"] = union_lengths(of_device, len(number), work.start, work.end)
-    exposed = _exposed(timeline, work)
-    by_device["exposed_ps"] = _sums(exposed, of_device, len(number))
+    by_device |= _unions(timeline, work, of_device, len(number))
     by_name = _times(work.of, work.duration, names) if devices > 1 else by_device
     by_name = by_name | {column: _sums(by_device[column], name, names) for column in ("union_ps", "exposed_ps")}
 
     device_ps = _sums(by_device["time_ps"], device, devices)
     busy_ps = union_lengths(work.device, devices, work.start, work.end)
-    total_ps, device_names = iv.sum_exactly(device_ps), np.array(work.rows.devices, object)
-    links = _Links(work, timeline.trace.ops)
+    total_ps, all_busy_ps = iv.sum_exactly(device_ps), iv.sum_exactly(busy_ps)
+    device_names, links = np.array(work.rows.devices, object), _Links(work, timeline.trace.ops)
+    by_pattern = links.by_pattern()
+    exposed = _unions(timeline, work, links.pattern * devices + work.device, len(by_pattern["pattern"]) * devices)
+    by_pattern["exposed_ps"] = exposed["exposed_ps"].reshape(-1, devices).sum(axis=1)
     labels = {"name": work.names, "program": work.programs, "kind": work.kinds, **links.of_names()}
     totals = {"device": device_names, "n": np.bincount(work.device, minlength=devices)}
     totals |= {"time_ps": device_ps, "busy_ps": busy_ps}
     reasons = {"by_operator": _NO_OPERATORS} if links.operator is None else {}
     reasons |= {"by_source": _NO_SOURCES} if links.source is None else {}
     return TopOps(
-        _table(NAME_COLUMNS, labels | by_name, total_ps, iv.sum_exactly(busy_ps)),
+        _table(NAME_COLUMNS, labels | by_name, total_ps, all_busy_ps),
         _table(
             DEVICE_NAME_COLUMNS,
             {key: label[name] for key, label in labels.items()} | by_device | {"device": device_names[device]},
             device_ps[device],
             busy_ps[device],
         ),
-        _table(PATTERN_COLUMNS, links.by_pattern(exposed), total_ps, iv.sum_exactly(exposed)),
+        _table(PATTERN_COLUMNS, by_pattern, total_ps, all_busy_ps),
         _by_label(OPERATOR_COLUMNS, "operator", links.operator, work, total_ps),
         _by_label(SOURCE_COLUMNS, "source", links.source, work, total_ps),
         frame(TOTAL_COLUMNS, {key: column[totals["n"] > 0] for key, column in totals.items()}),
@@ -181,6 +182,12 @@ class _Links:
         self.time_ps = _sums(work.duration, self.group, len(number))
         of_group = zip(work.names[self.name], work.kinds[self.name], categories[category], self.operators, strict=True)
         self.patterns = np.array([pattern(name, *rest).value for name, *rest in of_group], object)
+        self.of_pattern, self.distinct = pd.factorize(self.patterns)
+
+    @property
+    def pattern(self) -> Column:
+        """The place of each row's pattern in `distinct`, shape (n,)."""
+        return self.of_pattern[self.group]
 
     def of_names(self) -> dict[str, NDArray[Any]]:
         """The columns pattern, operator and source of each name: what most of its time is of."""
@@ -194,16 +201,14 @@ class _Links:
             lines = labels[number[_most(number // len(labels), times, names)] % len(labels)]
         return {"pattern": self.patterns[most], "operator": self.operators[most], "source": lines}
 
-    def by_pattern(self, exposed: Column) -> dict[str, Any]:
-        """The columns of PATTERN_COLUMNS but the ratios."""
-        which, patterns = pd.factorize(self.patterns)
-        of_names = pd.DataFrame({"pattern": which, "name": self.name}).drop_duplicates()
+    def by_pattern(self) -> dict[str, Any]:
+        """The columns of PATTERN_COLUMNS but the ratios and what is exposed."""
+        of_names = pd.DataFrame({"pattern": self.of_pattern, "name": self.name}).drop_duplicates()
         return {
-            "pattern": patterns,
-            "names": np.bincount(of_names["pattern"], minlength=len(patterns)),
-            "n": np.bincount(which[self.group], minlength=len(patterns)),
-            "time_ps": _sums(self.time_ps, which, len(patterns)),
-            "exposed_ps": _sums(_sums(exposed, self.group, len(which)), which, len(patterns)),
+            "pattern": self.distinct,
+            "names": np.bincount(of_names["pattern"], minlength=len(self.distinct)),
+            "n": np.bincount(self.pattern, minlength=len(self.distinct)),
+            "time_ps": _sums(self.time_ps, self.of_pattern, len(self.distinct)),
         }
 
 
@@ -259,10 +264,13 @@ def _times(group: Column, duration: Column, groups: int) -> dict[str, Any]:
     }
 
 
-def _exposed(timeline: Timeline, work: _Work) -> Column:
-    """For how long each row ran with nothing that hides it, shape (n,): a collective without compute, a copy or memset
-    without compute and collectives; compute all the time."""
-    exposed: Column = work.duration.copy()
+def _unions(timeline: Timeline, work: _Work, key: Column, count: int) -> dict[str, Column]:
+    """`union_ps` and `exposed_ps` of the rows of each key 0..count-1, each of one device and of kinds that the same
+    work hides: the union of the rows, and that without what hides it, which is compute for a collective, compute and
+    collectives for a copy or memset, and nothing for compute."""
+    start = first_coverage(key, count, work.start, work.end)
+    added = work.end - start
+    exposed = added.copy()
     first = np.searchsorted(work.device, np.arange(len(work.rows.devices) + 1))
     for name, low, high in zip(work.rows.devices, first[:-1].tolist(), first[1:].tolist(), strict=True):
         if low == high:
@@ -275,19 +283,19 @@ def _exposed(timeline: Timeline, work: _Work) -> Column:
         ):
             places = low + np.flatnonzero(is_hidden)
             if len(places):
-                spans = iv.intervals(work.start[places], work.end[places])
+                spans = iv.intervals(start[places], work.end[places])
                 exposed[places] -= iv.within(device.union_of(behind), spans)
-    return exposed
+    return {"union_ps": _sums(added, key, count), "exposed_ps": _sums(exposed, key, count)}
 
 
-def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, other_ps: Any = 0) -> pd.DataFrame:
-    """The frame of `columns` with shares of `total_ps` and of `other_ps`, which is all busy or all exposed time; null
-    where that is 0. The longest rows stand first."""
+def _table(columns: Mapping[str, str], data: dict[str, Any], total_ps: Any, busy_ps: Any = 0) -> pd.DataFrame:
+    """The frame of `columns` with shares of `total_ps` and of `busy_ps`, null where that is 0. The longest rows stand
+    first."""
     with np.errstate(divide="ignore", invalid="ignore"):
         for ratio, part, whole in (
             ("ratio", "time_ps", total_ps),
-            ("busy_ratio", "union_ps", other_ps),
-            ("exposed_ratio", "exposed_ps", other_ps),
+            ("busy_ratio", "union_ps", busy_ps),
+            ("exposed_ratio", "exposed_ps", busy_ps),
         ):
             if ratio in columns:
                 share = data[part] / np.asarray(whole, float)

@@ -179,3 +179,22 @@ def add_union_lengths(key: Column, start: Column, end: Column, length: Column, r
         if end[row] > counted_from:
             length[row_key] += end[row] - counted_from
             reach[row_key] = end[row]
+
+
+def first_coverage(key: Column, count: int, start: Column, end: Column) -> Column:
+    """From where on each row covers what no row of its key before it did, in [start, end]: its share of their union is
+    from there to its end, shape (n,); all keys are in 0..count-1.
+
+    The rows of a key stand in order of start.
+    """
+    covered_from, reach = np.empty(len(key), np.int64), np.full(count, np.iinfo(np.int64).min)
+    loop(add_first_coverage, len(key))(key, start, end, covered_from, reach)
+    return covered_from
+
+
+def add_first_coverage(key: Column, start: Column, end: Column, covered_from: Column, reach: Column) -> None:
+    """Set `covered_from` of each row, and move the `reach` of its key to its end."""
+    for row in range(len(key)):
+        row_key = key[row]
+        covered_from[row] = min(max(start[row], reach[row_key]), end[row])
+        reach[row_key] = max(end[row], reach[row_key])

@@ -25,11 +25,11 @@ def heads(table):
     return [column.head for column in table.columns]
 
 
-def test_the_first_sentence_has_the_patterns_without_what_is_hidden():
+def test_the_first_sentence_has_the_patterns_of_the_busy_time_without_what_is_hidden():
     shown = section(top_ops(events(*ROWS)))
     assert shown.sentences == (
-        "Of 8.00 ms of device work, summed over 2 devices (without hidden collectives and copies): matmul 75.0 %, "
-        "elementwise 25.0 %.",
+        "Of 8.00 ms of busy time, summed over 2 devices (hidden collectives and copies count as what hides them): "
+        "matmul 75.0 %, elementwise 25.0 %.",
         "Operations overlap: their times sum to 1.50x the busy time.",
     )
 

@@ -36,15 +36,20 @@ def section(result: TopOps) -> Section:
 
 
 def _by_pattern(result: TopOps) -> str:
-    """What took the time that nothing hides."""
+    """What took the busy time: of work that overlaps, what hides the rest."""
     patterns = result.by_pattern.sort_values("exposed_ps", ascending=False, kind="stable")
-    exposed_ps, total_ps = (sum(map(int, patterns[column])) for column in ("exposed_ps", "time_ps"))
     patterns = patterns[patterns["exposed_ps"] > 0]
+    busy_ps = sum(map(int, result.totals["busy_ps"]))
     over = f", summed over {quantity(len(result.totals), 'device')}" if len(result.totals) > 1 else ""
-    hidden = " (without hidden collectives and copies)" if exposed_ps < total_ps else ""
+    hidden = " (hidden collectives and copies count as what hides them)" if _is_hidden(result.by_name) else ""
     shares = [f"{row['pattern']} {percent(row['exposed_ratio'])}" for row in records(patterns.head(_PATTERNS))]
     more = ", …" if len(patterns) > _PATTERNS else ""
-    return f"Of {time(exposed_ps)} of device work{over}{hidden}: {', '.join(shares) or 'nothing'}{more}."
+    return f"Of {time(busy_ps)} of busy time{over}{hidden}: {', '.join(shares) or 'nothing'}{more}."
+
+
+def _is_hidden(names: pd.DataFrame) -> bool:
+    """Whether other work hides anything of these names."""
+    return bool((names["exposed_ps"] < names["union_ps"]).any())
 
 
 def _by_operator(operators: pd.DataFrame) -> str:
@@ -102,8 +107,8 @@ def _origin(column: str, names: pd.DataFrame, reason: str) -> list[Field]:
 def _names(result: TopOps) -> Table:
     names, found = result.by_name, len(result.by_name)
     about = (
-        "Total is the sum of durations, share that of the sum of all; exposed leaves out what compute hides of a "
-        "collective, and compute or collectives of a copy."
+        "Total is the sum of durations, share that of the sum of all. Exposed is the time with at least one of them on "
+        "a device: of collectives only what compute does not hide, of copies what neither compute nor collectives do."
     )
     about += f" The first {_MOST} of {found:,}; frames/ beside the report has all." if found > _MOST else ""
     return table_of(names.head(_MOST), "top_ops.names", "Top operations by total time", _fields(names), _BRIEF, about)
@@ -146,7 +151,7 @@ def _patterns(patterns: pd.DataFrame) -> Table:
             Field("total", Unit.TIME, "time_ps"),
             Field("share", Unit.RATIO, "ratio"),
             Field("exposed", Unit.TIME, "exposed_ps"),
-            Field("of exposed", Unit.RATIO, "exposed_ratio"),
+            Field("exposed share", Unit.RATIO, "exposed_ratio"),
         ],
         _BRIEF,
     )
