@@ -120,8 +120,8 @@ TRACE = "stepped-cpu.xplane.pb.gz"
 # What a function of each name asks of the test beside its source.
 OPTIONS = {"export": {"to": "csv"}, "view": {"port": 0, "browser": False}}
 ANSWERS = {
-    "analyse", "concurrency", "device_pairs", "explain", "export", "figure", "memory", "overlap", "partition", "phases",
-    "report", "timeline_of", "top_ops",
+    "analyse", "annotations", "concurrency", "device_pairs", "explain", "export", "figure", "memory", "overlap",
+    "partition", "phases", "report", "timeline_of", "top_ops",
 }  # fmt: skip
 FORMS = {
     "a path as text": lambda: str(traces.path(TRACE)),

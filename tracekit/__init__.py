@@ -15,6 +15,7 @@ from tracekit.view.view import view
 
 if TYPE_CHECKING:
     from tracekit.analysis.advice import Advice, Finding
+    from tracekit.analysis.annotations import annotations
     from tracekit.analysis.bandwidth import Bandwidth
     from tracekit.analysis.collectives import Collectives
     from tracekit.analysis.completeness import Completeness
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 # Module -> public names. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
 _NAMES = {
     "analysis.advice": "Advice Finding",
+    "analysis.annotations": "annotations",
     "analysis.bandwidth": "Bandwidth",
     "analysis.collectives": "Collectives",
     "analysis.completeness": "Completeness",
@@ -151,6 +153,7 @@ __all__ = [
     "Windows",
     "__version__",
     "analyse",
+    "annotations",
     "capture",
     "concurrency",
     "device_pairs",

@@ -179,10 +179,11 @@ def capture(
 def read(
     source: _Trace,
     run: _Run = None,
+    full: Annotated[bool, typer.Option("--full", help="List every phase, step and annotation by name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the output as JSON.")] = False,
     kinds: _Kinds = None,
 ) -> None:
-    """Show what a trace contains, and what it lacks."""
+    """Show what a trace contains, its phases, steps and annotations by name, and what it lacks."""
     from tracekit import console
     from tracekit.report.terminal import trace_screen
     from tracekit.report.trace_contents import contents
@@ -195,7 +196,7 @@ def read(
     if as_json:
         print(json.dumps(inventory.data, indent=1))
     else:
-        trace_screen.show(inventory, console.console())
+        trace_screen.show(inventory, console.console(), full)
 
 
 @app.command()

@@ -16,8 +16,8 @@ from tracekit.columns import concat, frame
 from tracekit.readers import read
 from tracekit.report.build import analyse
 from tracekit.report.figures.figure import figure
-from tracekit.report.terminal.trace_screen import HEIGHT, MIN_NOTE_LINES, WIDTH, lines
-from tracekit.report.trace_contents import Clock, Contents, Device, Share, Spans, contents, no_device_work
+from tracekit.report.terminal.trace_screen import HEIGHT, MAX_ANNOTATIONS, MIN_NOTE_LINES, WIDTH, lines
+from tracekit.report.trace_contents import Annotation, Clock, Contents, Device, Share, Spans, contents, no_device_work
 from tracekit.trace import DEVICE_COLUMNS, EVENT_COLUMNS, HOST_COLUMNS, LAUNCH_COLUMNS, Trace
 
 MS = 10**9
@@ -75,6 +75,7 @@ def test_all_facts_of_a_trace_are_told():
             Device("gpu:2", "h", "H200", 0, kinds, 0, 40 * MS),
         ),
         spans=Spans(count=1, names=1, threads=1, phases=("train",), steps=0),
+        annotations=(Annotation("phase", "train", "h", "python", 1, 1, 60 * MS, 60 * MS, None, None),),
         launches=2,
         carried={
             "launch": Share(1, 2),
@@ -109,6 +110,8 @@ def test_the_screen_says_them_in_words():
         "gpu:2 without events",
         "",
         "spans    1 host span of 1 name on 1 thread; phases 'train'; no annotated steps",
+        "                name   n     total    median",
+        "         phase  train  1  60.00 ms  60.00 ms",
         "launches 2 calls; 1 of 2 events with a correlation id are linked",
         "recorded copies: direction 100 %, bytes 100 %; collectives: bytes 100 %, ranks",
         "         0 %; events: HLO op 0 %",
@@ -119,6 +122,35 @@ def test_the_screen_says_them_in_words():
         "notes    traces/test contains 2 runs; new was read. --run NAME picks another.",
         f"         {LEFT_OUT}",
     ]
+
+
+def many_annotations(number: int) -> Trace:
+    """So many annotations `a0`, `a1`, …, each shorter than the one before, on two threads."""
+    marks = spans(*((f"a{at}", 0, (number - at) * MS) for at in range(number)))
+    marks["tracekit"] = frame({"tracekit": "category"}, {}, number)["tracekit"]
+    marks["thread"] = pd.Categorical(["python", *["loader"] * (number - 1)])
+    return trace(events(("gpu:0", "compute", 0, MS)), marks)
+
+
+def test_the_screen_lists_the_first_annotations_and_counts_the_others():
+    result = contents(many_annotations(MAX_ANNOTATIONS + 2))
+    screen = lines(result)
+    first = next(at for at, line in enumerate(screen) if line.startswith("spans")) + 1
+    assert screen[first : first + 3] == [
+        "                     name  n     total    median  thread",
+        "         annotation  a0    1  10.00 ms  10.00 ms  python",
+        "         annotation  a1    1   9.00 ms   9.00 ms  loader",
+    ]
+    assert screen[first + MAX_ANNOTATIONS + 1] == "         and 2 more annotations: --full lists all"
+    assert [f" a{at} " in "\n".join(lines(result, full=True)) for at in range(MAX_ANNOTATIONS + 2)] == [True] * 10
+    assert not any("--full" in line for line in lines(result, full=True))
+
+
+def test_a_name_that_is_too_long_is_cut_unless_all_is_shown():
+    name = "n" * 200
+    result = contents(trace(events(("gpu:0", "compute", 0, MS)), spans((name, 0, MS))))
+    assert max(map(len, lines(result))) <= WIDTH
+    assert any(name in line for line in lines(result, full=True))
 
 
 def test_json_holds_the_same():
@@ -140,7 +172,15 @@ def test_every_key_of_the_json_is_documented():
     page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
     words = set(re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)))
     data = contents(two_devices()).data
-    parts = [data, *data["clocks"], *data["devices"], data["spans"], data["carried"], *data["carried"].values()]
+    parts = [
+        data,
+        *data["clocks"],
+        *data["devices"],
+        data["spans"],
+        *data["annotations"],
+        data["carried"],
+        *data["carried"].values(),
+    ]
     assert {key for part in parts for key in part} - words == set()
 
 

@@ -18,7 +18,7 @@ from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
-from tracekit.report.part import choose
+from tracekit.report.part import choose, listed
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
@@ -144,7 +144,7 @@ def analyse(
 
 def _no_phase(name: str, source: str, phases: Sequence[str]) -> str:
     if name in phases:
-        return f"{source} holds no annotation {name!r}. Its annotations are the names in tracekit.read(…).spans."
+        return f"{source} holds no annotation {name!r}. {listed(source)}"
     return f"{name!r} is no phase of {source}. Name it with --as-phase too, before the phase that is compared with it."
 
 

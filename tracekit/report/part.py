@@ -156,8 +156,13 @@ def _phases_of(whole: _Whole) -> str:
     """The sentence that names the phases there are."""
     names = list(phases(whole.timeline).windows)
     if not names:
-        return "It marks no phases; --phase also takes the name of any annotation, as in tracekit.read(…).spans."
-    return f"Its phases are {_enumerated([repr(name) for name in names])}."
+        return f"It marks no phases; --phase also takes the name of any annotation. {listed(whole.source)}"
+    return f"Its phases are {_enumerated([repr(name) for name in names])}. {listed(whole.source)}"
+
+
+def listed(source: str) -> str:
+    """The sentence that says which command lists what a part of a trace can be asked for by."""
+    return f"tracekit read --full {source} lists phases, steps and annotations."
 
 
 def _enumerated(names: Sequence[str]) -> str:
@@ -169,10 +174,12 @@ def _enumerated(names: Sequence[str]) -> str:
 def _step(whole: _Whole, step: int) -> Part:
     steps = whole.timeline.steps
     if steps.lacking:
-        raise TracekitError(f"{whole.source} has no steps: {steps.lacking}")
+        raise TracekitError(f"{whole.source} has no steps: {steps.lacking} {listed(whole.source)}")
     table = steps.table[(steps.table["step"] == step).fillna(False).to_numpy(bool)]
     if not len(table):
-        raise TracekitError(f"{whole.source} has no step {step}. Its steps are {_numbers(steps.table)}.")
+        raise TracekitError(
+            f"{whole.source} has no step {step}. Its steps are {_numbers(steps.table)}. {listed(whole.source)}"
+        )
     if table["clock"].duplicated().any():
         each = [
             f"{row['name']}, {_span(whole, row['clock'], (row['start_ps'], row['end_ps']))}" for row in records(table)

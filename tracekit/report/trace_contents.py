@@ -7,8 +7,10 @@ from typing import Any
 import pandas as pd
 
 from tracekit import intervals as iv
+from tracekit.analysis.annotations import annotations
 from tracekit.analysis.classification import known_by
 from tracekit.analysis.completeness import unknown_shares
+from tracekit.columns import records
 from tracekit.devices import known_first, natural, type_of
 from tracekit.readers import formats
 from tracekit.readers.formats import Recording
@@ -72,6 +74,22 @@ class Spans:
 
 
 @dataclass(frozen=True)
+class Annotation:
+    """A phase, the steps of one name, or an annotation: a row of `tracekit.annotations`, null as None."""
+
+    kind: str
+    name: str
+    host: str | None
+    thread: str | None
+    threads: int
+    count: int
+    total_ps: int
+    median_ps: int
+    first_step: int | None
+    last_step: int | None
+
+
+@dataclass(frozen=True)
 class Share:
     """How many of `of` rows have something."""
 
@@ -94,6 +112,7 @@ class Contents:
     clocks: tuple[Clock, ...]
     devices: tuple[Device, ...]
     spans: Spans
+    annotations: tuple[Annotation, ...]
     launches: int
     carried: Mapping[str, Share]
     kinds_known_by: Mapping[str, float]
@@ -122,6 +141,7 @@ def contents(source: Source) -> Contents:
         clocks=_clocks(trace, of_host),
         devices=devices,
         spans=_spans(timeline.spans),
+        annotations=tuple(Annotation(**row) for row in _values(annotations(timeline))),
         launches=len(trace.launches),
         carried=_carried(timeline),
         kinds_known_by={} if partial else _known_by(timeline),
@@ -219,6 +239,11 @@ def _spans(spans: pd.DataFrame) -> Spans:
         phases=tuple(spans.loc[(spans["tracekit"] == "phase").to_numpy(bool), "name"].astype(str).unique()),
         steps=len(spans[["host", "step"]].dropna()["step"].drop_duplicates()),
     )
+
+
+def _values(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame, null as None."""
+    return [{key: None if pd.isna(value) else value for key, value in row.items()} for row in records(table)]
 
 
 def _carried(timeline: Timeline) -> dict[str, Share]:

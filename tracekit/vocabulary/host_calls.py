@@ -154,6 +154,21 @@ _ACTIVITIES: tuple[tuple[Activity, re.Pattern[str]], ...] = tuple(
         (Activity.LOADING, r"(?i)^(.*/)?\w*data_?(loader|set|iterator)\w*\.py\(\d+\): __next__$"),
     )
 )
+# Names that an XSpace holds beside the user's annotations, and nothing in the file tells from them: Python's frames
+# (`$api.py:3154 block_until_ready`), calls of C++ (`Class::Method`), of CUDA and HIP, and what jaxlib calls its work
+# (py_values.cc, pjit.cc, py_array.cc, xla/pjrt/common_pjrt_client.cc, xla/service/gpu/gpu_executable.cc).
+_RUNTIME_SPAN = re.compile(
+    r"\$|.*::|Pjit|cpp_pjit|PJRT_|ExecuteReplicated|np\.asarray\(jax\.Array\)$|ArrayImpl\.|.*:XLA [GTC]PU module$"
+    r"|(cuda|cu|hip)[A-Z]|batched_copy_array_to_devices|BatchedCopyToDevice|DevicePut|(Do)?Enqueue\w*Program|PythonRefManager"
+    r"|(shard_args|ParseArguments|CopyToMemorySpace\w*|Allocate\w*Buffers?\w*|Handle (in|out)puts?( .*)?"
+    r"|Wait for [\w ]+|trace_to_jaxpr\w*|Build buffer allocations|MakeOutputBuffers|RecordUsage|ThenExecuteCallback"
+    r"|Resolve constant globals|Memory(A|Dea)llocation|\w*Acquire|Acquire semaphore|<UNKNOWN>)$",
+    re.DOTALL,
+)
+# Threads of TSL's pools (tsl/platform/threadpool.h), of PjRt's clients, of libtpu, and what has no thread's name.
+_RUNTIME_THREAD = re.compile(
+    r"tf_|py_xla_|pjrt-|tfrt-|\w+-default-SDomain|EventFDAsyncWorker|collective_ops|Host Threads\b"
+)
 # A name that a pattern fits holds one of these; files with a name per call have ten thousands of names.
 _HINTS = ("rendezvous", "pending", "compil", "lower_", "dynamo", "next", "load", "iterator", "infeed", "batch", "data")
 
@@ -268,6 +283,16 @@ def activity_of(name: str) -> Activity | None:
     if not any(hint in lowered for hint in _HINTS):
         return None
     return next((what for what, pattern in _ACTIVITIES if pattern.search(name)), None)
+
+
+def names_runtime(name: str) -> bool:
+    """Whether XLA's host events of this name are those of Python, JAX or a runtime, and no annotation of the user's."""
+    return bool(_RUNTIME_SPAN.match(name)) or activity_of(name) not in (None, Activity.LOADING)
+
+
+def serves_runtime(thread: str) -> bool:
+    """Whether a thread of this name is of XLA's pools, on which no user annotates anything."""
+    return bool(_RUNTIME_THREAD.match(thread))
 
 
 def captures(name: str) -> bool | None:

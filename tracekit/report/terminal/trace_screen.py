@@ -1,4 +1,4 @@
-"""One screen that says what a trace holds: about 24 lines of 80 columns, the same on a terminal and in a pipe."""
+"""One screen that says what a trace holds: about 32 lines of 80 columns, the same on a terminal and in a pipe."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,16 +8,17 @@ from rich.console import Console
 from rich.text import Text
 
 from tracekit import console as terminal
+from tracekit.analysis.annotations import RUNTIME
 from tracekit.devices import is_known, is_sparse_core, type_of
 from tracekit.readers import formats
-from tracekit.report.trace_contents import Clock, Contents, Device
+from tracekit.report.trace_contents import Annotation, Clock, Contents, Device
 from tracekit.units import compact_count, count, percent, ppm, quantity, time
 from tracekit.vocabulary.kinds import Kind
 
-WIDTH, HEIGHT, LABEL = 80, 24, 9
-MAX_DEVICES, MAX_CLOCKS, MAX_NAME = 8, 4, 26
-NUMBERS = range(1, 7)  # columns of the table of devices
-MIN_MODEL, MIN_NAME = 12, 6
+WIDTH, HEIGHT, LABEL = 80, 32, 9
+MAX_DEVICES, MAX_CLOCKS, MAX_NAME, MAX_ANNOTATIONS = 8, 4, 26, 8
+NUMBERS, ANNOTATION_NUMBERS = range(1, 7), range(2, 5)  # columns of the tables of devices and of annotations
+MIN_MODEL, MIN_NAME, MAX_THREAD = 12, 6, 12
 # A note is never silent: where the screen is full, this many lines are still spent on notes.
 MIN_NOTE_LINES = 4
 
@@ -32,14 +33,14 @@ _CARRIED = {
 }
 
 
-def show(inventory: Contents, on: Console) -> None:
-    """Print the screen on a console."""
-    for line in lines(inventory, min(on.width, WIDTH)):
+def show(inventory: Contents, on: Console, full: bool = False) -> None:
+    """Print the screen on a console; with `full` every annotation, and no name is cut."""
+    for line in lines(inventory, min(on.width, WIDTH), full):
         on.print(Text(terminal.printable(line, on)), soft_wrap=True)
 
 
-def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
-    """The screen, line by line; only a path may be wider than `width`."""
+def lines(inventory: Contents, width: int = WIDTH, full: bool = False) -> list[str]:
+    """The screen, line by line; only a path, and with `full` a name, may be wider than `width`."""
     files = f", {inventory.files} files" if inventory.files > 1 else ""
     form = formats.by_name(inventory.format)
     screen = [f"{'trace':{LABEL}}{terminal.safe(inventory.source)}"]
@@ -50,6 +51,7 @@ def lines(inventory: Contents, width: int = WIDTH) -> list[str]:
     screen += _hosts(inventory.clocks, width)
     screen += ["", *_devices(inventory, width), ""]
     screen += _labelled("spans", _spans(inventory), width)
+    screen += _annotations(inventory.annotations, width, full)
     screen += _labelled("launches", _launches(inventory), width)
     screen += _labelled("recorded", recorded, width) if (recorded := _recorded(inventory)) else []
     screen += _labelled("kinds", levels, width) if (levels := _levels(inventory)) else []
@@ -222,6 +224,62 @@ def _spans(inventory: Contents) -> str:
         f"{quantity(spans.count, 'host span')} of {quantity(spans.names, 'name')} "
         f"on {quantity(spans.threads, 'thread')}; {phases}; {steps}"
     )
+
+
+def _annotations(annotations: Sequence[Annotation], width: int, full: bool) -> list[str]:
+    """A line for each phase, for the steps of each name, and each annotation, the first of them; what the runtime did,
+    and what is too much, is counted."""
+    users = [annotation for annotation in annotations if annotation.kind != RUNTIME]
+    shown = annotations if full else users[:MAX_ANNOTATIONS]
+    rows = [["", "name", "n", "total", "median", "thread"]] if shown else []
+    for annotation in shown:
+        times = time(annotation.total_ps), time(annotation.median_ps)
+        rows.append([_kind(annotation), annotation.name, count(annotation.count), *times, _where(annotation)])
+    if len({row[-1] for row in rows[1:]}) == 1:
+        rows = [row[:-1] for row in rows]
+    block = _columns([[terminal.safe(cell) for cell in row] for row in rows], width, full)
+    runtime = len(annotations) - len(users)
+    more, names = len(users) - len(users[:MAX_ANNOTATIONS]), quantity(runtime, "name")
+    hidden = [quantity(more, "more annotation")] if more else []
+    hidden += [f"{names} of JAX, XLA and the runtime"] if runtime else []
+    return [
+        *block,
+        *(_labelled("", f"and {' and '.join(hidden)}: --full lists all", width) if hidden and not full else []),
+    ]
+
+
+def _kind(annotation: Annotation) -> str:
+    """`phase`, `step 3`, `steps 0-9`."""
+    first, last = annotation.first_step, annotation.last_step
+    if first is None or last is None:
+        return annotation.kind
+    return f"step {first}" if first == last else f"steps {first}-{last}"
+
+
+def _where(annotation: Annotation) -> str:
+    """Its thread, or on how many it stands; of steps that no host marks what tells them."""
+    if not annotation.threads:
+        return "(executions)"
+    return annotation.thread or quantity(annotation.threads, "thread")
+
+
+def _columns(rows: Sequence[Sequence[str]], width: int, full: bool) -> list[str]:
+    """The lines of a table of annotations, whose names give way to the rest, and then their threads."""
+    if not rows:
+        return []
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    if not full:
+        widths[ANNOTATION_NUMBERS.stop :] = [min(wide, MAX_THREAD) for wide in widths[ANNOTATION_NUMBERS.stop :]]
+        room = width - LABEL - sum(widths) + widths[1] - 2 * (len(widths) - 1)
+        widths[1] = min(widths[1], max(room, MIN_NAME))
+    table = []
+    for row in rows:
+        cells = [
+            cell.rjust(wide) if at in ANNOTATION_NUMBERS else terminal.padded(terminal.cut(cell, wide), wide)
+            for at, (cell, wide) in enumerate(zip(row, widths, strict=True))
+        ]
+        table.append(" " * LABEL + "  ".join(cells).rstrip())
+    return table
 
 
 def _launches(inventory: Contents) -> str:
