@@ -33,15 +33,15 @@ def steps(lane):
 
 def test_only_devices_with_allocation_events_have_a_lane_of_all_steps_and_the_peak():
     (only,) = lanes().items()
-    assert (only[0], only[1].label) == ("gpu:0", "peak 4 KiB")
+    assert (only[0], only[1].label) == ("gpu:0", "memory, peak 4 KiB")
     assert steps(only[1]) == [(0, 20, 2), (20, 60, 4), (60, 100, 1)]
 
 
 @pytest.mark.parametrize(
     ("start", "end", "expected", "label"),
     [
-        (30, 80, [(0, 30, 4), (30, 50, 1)], "peak 4 KiB"),
-        (70, 90, [(0, 20, 1)], "peak 1 KiB"),
+        (30, 80, [(0, 30, 4), (30, 50, 1)], "memory, peak 4 KiB"),
+        (70, 90, [(0, 20, 1)], "memory, peak 1 KiB"),
     ],
 )
 def test_a_part_of_the_trace_begins_with_what_is_in_use_there(start, end, expected, label):
@@ -51,12 +51,12 @@ def test_a_part_of_the_trace_begins_with_what_is_in_use_there(start, end, expect
 
 def test_what_counts_from_nothing_is_at_least_so_much():
     table = events(("gpu:0", "device", 20, KIB, None, 1), stated=False)
-    assert lanes(table=table)["gpu:0"].label == "peak ≥ 1 KiB"
+    assert lanes(table=table)["gpu:0"].label == "memory, peak ≥ 1 KiB"
 
 
 def test_the_timeline_has_the_lane_below_the_others_of_its_device():
     figure = draw(select(timeline_of(trace(TABLE, ROWS))), "gantt", title="")
-    assert words(figure).count("peak 4 KiB") == 1
+    assert words(figure).count("memory, peak 4 KiB") == 1
     grey = filled_boxes(figure.axes[0])[LIGHT["line"]]
     heights = grey[:, 3] - grey[:, 2]
     assert grey[:, :2].tolist() == [[0, 20], [20, 60], [60, 100]]

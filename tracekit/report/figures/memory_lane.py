@@ -31,7 +31,7 @@ class MemoryLane:
     @property
     def label(self) -> str:
         """What stands beside the lane: the peak, which is as high as the lane."""
-        return f"{'peak ≥' if self.at_least else 'peak'} {units.size(int(self.in_use.max()))}"
+        return f"memory, peak {'≥ ' if self.at_least else ''}{units.size(int(self.in_use.max()))}"
 
     def boxes(self, edges: NDArray[np.int64]) -> NDArray[np.float64]:
         """Boxes (x0, x1, y0, y1) below the steps, x in ps and y a share of the peak; where steps outnumber the pixel
