@@ -11,6 +11,7 @@ from xml.etree.ElementTree import Element
 import html5lib
 
 from tests import stepped
+from tests.analysis.test_memory import events as allocations
 from tests.frames import events, spans, trace
 from tracekit.columns import concat
 from tracekit.readers import read
@@ -67,7 +68,14 @@ def _phases() -> Trace:
         ("gpu:1", "collective", 32 * MS, 34 * MS, "all-reduce.1"),
     )
     marks = spans(("first", 0, 10 * MS), ("second", 10 * MS, 20 * MS), ("both", 20 * MS, 40 * MS, "first;second"))
-    return trace(rows, marks)
+    memory = allocations(
+        *[
+            ("gpu:0", "bfc", at * MS, size, in_use)
+            for at, size, in_use in [(1, 700, 1700), (8, -500, 1200), (25, 900, 2100)]
+        ],
+        limit_bytes=4000,
+    )
+    return trace(rows, marks, memory=memory)
 
 
 def _three() -> Trace:

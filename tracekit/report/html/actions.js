@@ -6,10 +6,12 @@
 
   /** All that can be done, by name. */
   function actions(app) {
-    const select = (row, { follow = true } = {}) => {
+    const select = (row, { follow = true, memory = null } = {}) => {
       app.selected = row;
+      app.memory = memory;
       app.peers = row >= 0 ? tracekit.details.peersOf(app, row) : [];
       if (row >= 0 && follow) reveal(app, row);
+      if (memory && follow) revealMemory(app, memory);
       tracekit.panels.selected(app);
       tracekit.panels.count(app);
       app.update();
@@ -24,20 +26,35 @@
       app.update();
     };
     const fitRow = (row) => show(around(app.data.start[row], app.data.end[row], app.whole, 1));
+    const memory = (group, place, how) => select(-1, { ...how, memory: { group, place } });
     const beside = (by) => {
+      if (app.memory) {
+        const { group, place } = app.memory;
+        const next = tracekit.memory.known(group.memory, place + by, by);
+        if (next >= 0) memory(group, next);
+      }
       if (app.selected < 0) return;
       const lane = tracekit.lanes.laneOf(app.index.lanes, app.selected);
       const next = app.selected + by;
       if (next >= lane.first && next < lane.last) select(next);
     };
     const lane = (by) => {
-      if (app.selected < 0) return;
-      const { number } = tracekit.lanes.laneOf(app.index.lanes, app.selected);
-      const next = app.index.lanes[number + by];
-      if (next) select(nearest(app, next, app.data.start[app.selected]));
+      const here = app.memory?.group ?? (app.selected < 0 ? null : tracekit.lanes.laneOf(app.index.lanes, app.selected));
+      if (!here) return;
+      const time = app.memory ? here.memory.time[app.memory.place] : app.data.start[app.selected];
+      // A group stands for its memory.
+      const below = (group) => (group.memory && (group === here || !app.closed.has(group.number)) ? [group] : []);
+      const all = app.index.groups.flatMap((group) => [...group.lanes, ...below(group)]);
+      const next = all[all.indexOf(here) + by];
+      if (next?.memory) memory(next, tracekit.memory.known(next.memory, tracekit.memory.placeAt(next.memory, time), -1));
+      else if (next) select(nearest(app, next, time));
+    };
+    const point = (here) => {
+      const under = tracekit.hits.memory(app, here);
+      select(under ? -1 : tracekit.hits.hit(app, here), { follow: false, memory: under });
     };
     const enter = () => {
-      if (app.pointer) return select(tracekit.hits.hit(app, app.pointer), { follow: false });
+      if (app.pointer) return point(app.pointer);
       const first = app.index.lanes[0];
       return first ? select(nearest(app, first, app.view.from), { follow: false }) : null;
     };
@@ -53,7 +70,7 @@
       select(tracekit.search.next(app.data, app.matches, from, forward ? app.view.from : app.view.to, forward));
     };
     const fold = () => {
-      const all = app.index.groups.filter((group) => group.lanes.length > 1).map((group) => group.number);
+      const all = app.index.groups.filter(tracekit.layout.folds).map((group) => group.number);
       app.closed = new Set(app.closed.size < all.length ? all : []);
       app.relay();
     };
@@ -68,6 +85,8 @@
     };
     return {
       select,
+      memory,
+      point,
       show,
       range: measure,
       find,
@@ -89,6 +108,10 @@
       fit: () => {
         if (app.range) show(around(app.range.from, app.range.to, app.whole));
         else if (app.selected >= 0) fitRow(app.selected);
+        else if (app.memory) {
+          const { time } = app.memory.group.memory;
+          show(around(time[app.memory.place], time[app.memory.place + 1], app.whole, 1));
+        }
       },
       "fit-range": () => show(around(app.range.from, app.range.to, app.whole)),
       "fit-selected": () => fitRow(app.selected),
@@ -104,6 +127,7 @@
         ];
         show(around(from, to, app.whole, 0.3));
       },
+      peak: (group = app.memory.group) => memory(group, group.memory.peak),
       measure: () => mark(app, measure),
       unmeasure: () => measure(null),
       release: () => select(-1),
@@ -112,7 +136,7 @@
         tracekit.pointer.engage(app, false);
         if (app.anchor !== null) app.anchor = null;
         else if (app.range) measure(null);
-        else if (app.selected >= 0) select(-1);
+        else if (app.selected >= 0 || app.memory) select(-1);
         else if (app.matches) find("");
         app.update();
       },
@@ -151,15 +175,24 @@
 
   /** Moves view and lanes so that `row` is in sight, and no further. */
   function reveal(app, row) {
-    const { data, view } = app;
-    const [start, end] = [data.start[row], data.end[row]];
-    const span = view.to - view.from;
-    if (end < view.from || start > view.to) {
-      const from = (start + Math.min(end, start + span)) / 2 - span / 2;
-      app.view = tracekit.viewport.inside({ from, to: from + span }, app.whole);
-    }
+    showTime(app, app.data.start[row], app.data.end[row]);
     const lane = tracekit.lanes.laneOf(app.index.lanes, row);
     scrollTo(app, (place) => place.lane === lane || (place.subject === lane.group && app.closed.has(lane.group.number)));
+  }
+
+  /** The same for a place of the memory in use on a device, as far as its lane is shown. */
+  function revealMemory(app, { group, place }) {
+    showTime(app, group.memory.time[place], group.memory.time[place]);
+    scrollTo(app, (row) => row.memory === group.memory);
+  }
+
+  /** Moves the view as far as it must be to show the beginning of [start, end]. */
+  function showTime(app, start, end) {
+    const { view } = app;
+    const span = view.to - view.from;
+    if (end >= view.from && start <= view.to) return;
+    const from = (start + Math.min(end, start + span)) / 2 - span / 2;
+    app.view = tracekit.viewport.inside({ from, to: from + span }, app.whole);
   }
 
   /** Scrolls the lanes so that the first row for which `test` holds is in sight. */

@@ -21,12 +21,14 @@
     if (app.closed.size) parts.push(["closed", [...app.closed].toSorted((a, b) => a - b).join(".")]);
     if (app.pinned.size) parts.push(["pinned", [...app.pinned].join(".")]);
     if (app.selected >= 0) parts.push(["row", app.selected]);
+    if (app.memory) parts.push(["memory", `${app.memory.group.number}.${app.memory.place}`]);
     if (app.range) parts.push(["a", toPs(app, app.range.from)], ["b", toPs(app, app.range.to)]);
     if (app.matches) parts.push(["find", encodeURIComponent(app.matches.text)]);
     return `#timeline&${parts.map((pair) => pair.join("=")).join("&")}`;
   }
 
-  /** What an address says, as far as it makes sense here: {view, closed, pinned, selected, range, find}; null for others. */
+  /** What an address says, as far as it makes sense here: {view, closed, pinned, selected, memory, range, find};
+   * null for others. */
   function read(app, hash) {
     if (!hash.startsWith("#timeline&")) return null;
     const fields = new Map(
@@ -45,7 +47,10 @@
       return from !== null && to !== null && to > from ? { from, to } : null;
     };
     const row = Number(fields.get("row") ?? -1);
+    const [group, place] = numbers("memory");
+    const owner = app.index.groups[group];
     const keys = new Set([
+      ...app.data.memory.map((memory) => `m${memory.group}`),
       ...app.index.groups.map(({ number }) => `g${number}`),
       ...app.index.lanes.map(({ number }) => `l${number}`),
     ]);
@@ -61,6 +66,7 @@
       closed: new Set(numbers("closed").filter((number) => number < app.index.groups.length)),
       pinned: new Set((fields.get("pinned") ?? "").split(".").filter((key) => keys.has(key))),
       selected: Number.isInteger(row) && row >= 0 && row < app.data.rows ? row : -1,
+      memory: owner?.memory?.inUse[place] >= 0 ? { group: owner, place } : null,
       range: range && { from: Math.round(range.from), to: Math.round(range.to) },
       find,
     };

@@ -31,6 +31,7 @@
       line: css(line),
       accent: css(accent),
       accentSoft: css(accent, 0.14),
+      label: css(paper, 0.85),
       band: css(mix(paper, ink, 0.09)),
       band2: css(mix(paper, ink, 0.04)),
       edge: css(ink, 0.28),
@@ -41,6 +42,8 @@
       grid: pixel(mix(paper, ink, 0.13)),
       hint: pixel(mix(paper, ink, 0.45)),
       match: pixel(accent),
+      memory: pixel(mix(paper, ink, 0.22)),
+      memoryEdge: pixel(grey),
       full: kinds.map(pixel),
       second: kinds.map((kind, at) => pixel(at === 0 || at === 4 ? kind : mix(kind, paper, at === 3 ? 0.5 : 0.32))),
       dim: kinds.map((kind) => pixel(mix(kind, paper, 0.78))),
@@ -108,10 +111,14 @@
       const { top, height: tall } = bar(row);
       const foot = Math.round((top + tall) * scale);
       const lines = Math.round(tall * scale);
+      const clip = { first: Math.round(row.clip * scale), last: height };
+      if (row.memory) {
+        tracekit.memory.paint(pixels, { width, foot, lines, scale, clip }, row.memory, view, tones);
+        continue;
+      }
       const parts = shares(data.classes, row.subject.cells, view.from, step, width);
       const cells = app.matches?.cells(row.subject);
       const matches = cells ? shares(data.classes, cells, view.from, step, width) : null;
-      const clip = { first: Math.round(row.clip * scale), last: height };
       paint(pixels, { width, foot, lines, hint: foot + Math.ceil(scale), scale, clip }, parts, matches, tones);
     }
     context.putImageData(app.image, 0, 0);
@@ -133,8 +140,9 @@
   }
 
   /** The rows in view of a lane, or of all lanes that are folded into one, as far as they are wide; none if they are many. */
-  function wideRows(app, { lane, group }) {
+  function wideRows(app, { lane, group, memory }) {
     const { data, view } = app;
+    if (memory) return [];
     if (!lane && !app.closed.has(group.number)) return [];
     const lanes = lane ? [lane] : group.lanes;
     const spans = lanes.map((each) => [
@@ -186,6 +194,21 @@
         context.fillStyle = dimmed ? tones.grey : tones.on[kind];
         context.fillText(text, from + 4, top + height / 2 + 0.5, right - from - 6);
       }
+      context.restore();
+    }
+  }
+
+  /** The peak of each memory lane in sight, and its value. */
+  function peaks(app, context) {
+    const { width } = app.size;
+    for (const row of inSight(app)) {
+      if (!row.memory) continue;
+      context.save();
+      context.beginPath();
+      context.rect(0, row.clip, width, row.clipEnd - row.clip);
+      context.clip();
+      const x = xOf(app, row.memory.time[row.memory.peak]);
+      tracekit.memory.mark(context, { x, ...bar(row), width }, row.memory, app.colours);
       context.restore();
     }
   }
@@ -269,6 +292,7 @@
     axis(app, context);
     bands(app, context);
     names(app, context);
+    peaks(app, context);
     const { pinned, rest } = tops(app);
     context.fillStyle = app.colours.line;
     context.fillRect(0, pinned - 2, app.size.width, 1);

@@ -66,6 +66,21 @@
     return { start, end };
   }
 
+  /** The memory lanes with their steps: `time[i]` is that from which on `inUse[i]` bytes are in use. */
+  function memory(lanes, { memory_time: times, memory_in_use: bytes }) {
+    let first = 0;
+    return lanes.map((lane) => {
+      const last = first + lane.steps;
+      const [time, inUse] = [times, bytes].map((column) => column.subarray(first, last));
+      for (let i = 1; i < lane.steps; i++) {
+        time[i] += time[i - 1];
+        inUse[i] += inUse[i - 1];
+      }
+      first = last;
+      return { ...lane, time, inUse };
+    });
+  }
+
   /** Whether this browser can read the page's data. */
   function able() {
     return typeof DecompressionStream === "function";
@@ -96,6 +111,7 @@
       unit: BigInt(header.unit_ps),
       unitPs: Number(header.unit_ps),
       ...times(named.lanes, columns.gap, columns.duration),
+      memory: memory(named.memory, columns),
       name: new Int32Array(columns.name),
       kind: new Uint8Array(columns.kind),
       bytes: spread(columns.has_bytes, columns.bytes, new Float64Array(rows).fill(NaN)),

@@ -11,6 +11,7 @@
       "select what is under the pointer, with its launch and, of a collective, its other devices; without a pointer, the first in view",
     ],
     [", and . and j and k", "select what came before or after it in its lane, or ran in the lane below or above"],
+    ["Enter on a memory lane in the list of lanes", "select its peak"],
     ["l", "go to the host call that launched the selected event"],
     [
       "Shift with drag; or m, and m again",
@@ -152,6 +153,10 @@
         element("li", {}, element("span", { className: `tl-square tl-${kind}`, "aria-hidden": "true" }), text),
       );
     });
+    if (app.data.memory.length) {
+      const square = element("span", { className: "tl-square tl-memory", "aria-hidden": "true" });
+      list.append(element("li", {}, square, "memory in use"));
+    }
     list.append(
       element("li", {
         text: "A column is filled to its busy share; a dot below a lane marks events too short to draw.",

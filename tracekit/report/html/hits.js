@@ -13,7 +13,7 @@
   /** The row of the data under the pointer, the nearest within NEAR pixels; -1 for none. */
   function hit(app, { x, y }) {
     const row = rowUnder(app, y);
-    if (!row) return -1;
+    if (!row || row.memory) return -1;
     const time = timeAt(app, x);
     const lanes = row.lane ? [row.lane] : row.group.lanes;
     const reach = timeAt(app, x + NEAR) - time;
@@ -32,10 +32,20 @@
     return best;
   }
 
+  /** What of the memory in use is under the pointer, as memory.under; null for nothing. */
+  function memory(app, { x, y }) {
+    const row = rowUnder(app, y);
+    return row?.memory ? tracekit.memory.under(app, row.group, x) : null;
+  }
+
   /** What else a pixel holds: more than one interval cannot be distinguished in it. */
   function crowd(app, { x, y }) {
     const row = rowUnder(app, y);
     if (!row) return bandUnder(app, { x, y });
+    if (row.memory) {
+      const changes = memory(app, { x, y })?.changes ?? 0;
+      return changes > 1 ? `The highest of ${changes} values in this pixel: zoom in to distinguish them` : "";
+    }
     const [from, to] = [timeAt(app, x), timeAt(app, x + 1)];
     const lanes = row.lane ? [row.lane] : row.group.lanes;
     const count = lanes.reduce(
@@ -70,5 +80,5 @@
     return app.bands.shown[tier] ? [AXIS + tier * BAND, AXIS + (tier + 1) * BAND] : [y, y];
   }
 
-  tracekit.hits = { hit, crowd, bandAt, edges };
+  tracekit.hits = { hit, memory, crowd, bandAt, edges };
 })((globalThis.tracekit ??= {}));

@@ -70,16 +70,23 @@
 
   /** The list of lanes: clicks fold and pin, keys walk. */
   function tree(app, act) {
+    const rowOf = (element) => [...app.rows.pinned, ...app.rows.rest].find(({ key }) => key === element.dataset.key);
     const group = (element) => {
-      const row = [...app.rows.pinned, ...app.rows.rest].find(({ key }) => key === element.dataset.key);
-      return row.subject === row.group && !row.pinned ? row.group.number : null;
+      const row = rowOf(element);
+      return row.folds && !row.pinned ? row.group.number : null;
+    };
+    /** Selects the peak of a memory lane; whether the row is one. */
+    const peak = (element) => {
+      const row = rowOf(element);
+      if (row.memory) act.peak(row.group);
+      return Boolean(row.memory);
     };
     app.dom.side.addEventListener("click", (event) => {
       const row = event.target.closest(".tl-row");
       if (!row) return;
       app.current = row.dataset.key;
       if (event.target.closest(".tl-pin")) act.pin(row.dataset.key);
-      else if (group(row) !== null) act.toggle(group(row));
+      else if (!peak(row) && group(row) !== null) act.toggle(group(row));
     });
     app.dom.side.addEventListener("keydown", (event) => {
       const row = event.target.closest(".tl-row");
@@ -94,7 +101,7 @@
         (event.key === "Enter" || event.key === " " || event.key === (closed ? "ArrowRight" : "ArrowLeft"))
       )
         act.toggle(number);
-      else return;
+      else if ((event.key !== "Enter" && event.key !== " ") || !peak(row)) return;
       event.preventDefault();
     });
   }

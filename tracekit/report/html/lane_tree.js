@@ -3,8 +3,14 @@
 ((tracekit) => {
   const { element } = tracekit.elements;
 
+  /** The peak of a memory lane. */
+  function peakOf({ memory }) {
+    return `peak ${tracekit.memory.bytesOf(memory, memory.peak)}`;
+  }
+
   /** What a row is called: a device, a host's calls, or a lane. */
   function titleOf(row) {
+    if (row.memory) return `${row.group.name}: memory in use, ${peakOf(row)}`;
     if (row.level === 2) return row.lane.name;
     if (row.subject !== row.group && row.group.lanes.length > 1) return `${row.group.name}, ${row.lane.name}`;
     return row.group.kind === "host" ? `${row.group.name || "host"}: calls that launched work` : row.group.name;
@@ -21,6 +27,7 @@
   /** The short label of a row: of its device, and of its lane or of those folded into it. */
   function labelsOf(app, row) {
     const { group, lane } = row;
+    if (row.memory) return [row.pinned ? group.name : "", "memory"];
     const host = group.kind === "host";
     const name = row.level === 2 ? "" : host ? `host ${group.name}`.trim() : group.name;
     if (lane) return [name, host && group.lanes.length === 1 ? "" : app.shorts.get(lane)];
@@ -76,7 +83,7 @@
 
   /** The element of one row. */
   function item(app, row) {
-    const folds = row.subject === row.group;
+    const folds = row.folds;
     const closed = app.closed.has(row.group.number);
     const pinned = app.pinned.has(row.key.replace("^", ""));
     const [name, lane] = labelsOf(app, row);
@@ -95,7 +102,7 @@
     if (row.level === 1) node.append(element("span", { className: "tl-fold", text: fold, "aria-hidden": "true" }));
     if (name) node.append(element("bdi", { className: "tl-device", text: name }));
     if (lane) node.append(element("bdi", { className: "tl-lane", text: lane }));
-    node.append(element("span", { className: "tl-busy" }));
+    node.append(element("span", { className: "tl-busy", text: row.memory ? peakOf(row) : "" }));
     const pin = {
       className: "tl-pin",
       type: "button",
@@ -133,6 +140,7 @@
     const rows = rowsByKey(app);
     for (const node of app.dom.side.querySelectorAll(".tl-row")) {
       const row = rows.get(node.dataset.key);
+      if (row.memory) continue;
       const busy = row.subject.cells.reduce(
         (sum, { set }) => sum + tracekit.intervals.within(set, app.view.from, app.view.to),
         0,

@@ -30,7 +30,8 @@
 
   /**
    * The index of the data: `lanes` {number, group, name, first, last, sets, cells, reach} and `groups` {number, name,
-   * host, clock, kind, lanes, sets, cells, busy}. `sets` are by class, `cells` disjoint by mask of classes.
+   * host, clock, kind, lanes, sets, cells, busy} and, where it has one, its lane of `memory`. `sets` are by class, `cells`
+   * disjoint by mask of classes.
    */
   function index(data) {
     const groups = data.groups.map((group, number) => ({ ...group, number, lanes: [] }));
@@ -43,6 +44,7 @@
       row += rows;
       return lane;
     });
+    for (const memory of data.memory) groups[memory.group].memory = { ...memory, cells: [] };
     for (const group of groups) {
       group.sets = data.classes.map((_, kind) =>
         uniteAll(group.lanes.map((lane) => lane.sets[kind]).filter((set) => set.length)),

@@ -3,6 +3,7 @@
 ((tracekit) => {
   const GROUP = 24;
   const LANE = 20;
+  const MEMORY = 30;
   const BAND = 18;
   const AXIS = 24;
   const MOST_BANDS = 8;
@@ -10,11 +11,22 @@
   /** The row of a device or host; one with a single lane is that lane. */
   function groupRow(group) {
     const lane = group.lanes.length === 1 ? group.lanes[0] : null;
-    return { key: `g${group.number}`, group, lane, subject: lane ?? group, height: GROUP, level: 1 };
+    return { key: `g${group.number}`, group, lane, subject: lane ?? group, height: GROUP, level: 1, folds: folds(group) };
+  }
+
+  /** Whether a device or host has rows below its own. */
+  function folds(group) {
+    return group.lanes.length > 1 || Boolean(group.memory);
   }
 
   function laneRow(lane) {
     return { key: `l${lane.number}`, group: lane.group, lane, subject: lane, height: LANE, level: 2 };
+  }
+
+  /** The row of the memory in use on a device. */
+  function memoryRow(group) {
+    const { memory } = group;
+    return { key: `m${group.number}`, group, lane: null, memory, subject: memory, height: MEMORY, level: 2 };
   }
 
   /** `rows` with their y one below the other. */
@@ -28,13 +40,14 @@
   }
 
   /** The rows that are pinned, and all others: {pinned, rest}, each row {key, group, lane, subject, y, height, level}; keys
-   * of pinned ones begin with ^, and `subject` is the lane or device that a row shows. */
+   * of pinned ones begin with ^, and `subject` is the lane or device that a row shows; that of a `memory` lane has it. */
   function rows(index, closed, pinned) {
     const rest = [];
     const top = [];
     for (const group of index.groups) {
       const head = groupRow(group);
       const lanes = group.lanes.length > 1 ? group.lanes.map(laneRow) : [];
+      if (group.memory) lanes.push(memoryRow(group));
       // The head of lanes that are listed stays where it is, so that one knows whose they are.
       if (lanes.length || !pinned.has(head.key)) rest.push(head);
       if (!closed.has(group.number)) rest.push(...lanes.filter((row) => !pinned.has(row.key)));
@@ -81,5 +94,5 @@
     return { shown: rows.slice(0, MOST_BANDS), omitted: Math.max(rows.length - MOST_BANDS, 0) };
   }
 
-  tracekit.layout = { BAND, AXIS, rows, height, label, bands };
+  tracekit.layout = { BAND, AXIS, folds, rows, height, label, bands };
 })((globalThis.tracekit ??= {}));

@@ -100,6 +100,19 @@
     context.fillRect(Math.round(app.pointer.x), AXIS, 1, size.height - AXIS);
   }
 
+  /** The selected place of the memory in use, where its lane is in sight. */
+  function memory(app, context, sight) {
+    const { group, place, at = -Infinity } = app.memory;
+    const row = sight.find((other) => other.memory === group.memory);
+    if (!row) return;
+    const { time, inUse, peak } = group.memory;
+    const { top, height } = bar(row);
+    context.beginPath();
+    const y = top + height * (1 - inUse[place] / Math.max(inUse[peak], 1));
+    context.arc(xOf(app, Math.max(time[place], at)), y, 4, 0, 2 * Math.PI);
+    context.stroke();
+  }
+
   /** One frame of the overlay. */
   function frame(app) {
     const context = app.dom.over.getContext("2d");
@@ -120,6 +133,11 @@
     if (app.hover >= 0) {
       const box = boxOf(app, app.hover, sight);
       if (box) outline(context, box, size.width);
+    }
+    if (app.memory) {
+      context.strokeStyle = colours.accent;
+      context.lineWidth = 2;
+      memory(app, context, sight);
     }
     if (app.selected >= 0) {
       context.strokeStyle = colours.accent;

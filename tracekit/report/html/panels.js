@@ -44,18 +44,22 @@
     return app.pointer.x - start < NEAR && left >= APART ? left : null;
   }
 
-  /** Shows the tooltip of `row` below or above the lane under the pointer; `more` says what else is in that pixel. */
-  function tip(app, row, more) {
+  /** The details of a row, or of what is in use of a memory; null for neither. */
+  function detailsOf(app, row, memory) {
+    if (memory) return tracekit.memory.describe(app, memory);
+    return row >= 0 ? tracekit.details.describe(app, row) : null;
+  }
+
+  /** Shows the tooltip of `row`, or of `memory` in use, below or above the lane under the pointer; `more` says what else
+   * is in that pixel. */
+  function tip(app, row, more, memory = null) {
     const { tip: box, plot } = app.dom;
-    if (row < 0 && !more) {
+    const details = detailsOf(app, row, memory);
+    if (!details && !more) {
       box.hidden = true;
       return;
     }
-    const parts = [];
-    if (row >= 0) {
-      const details = tracekit.details.describe(app, row);
-      parts.push(head(details), facts(details));
-    }
+    const parts = details ? [head(details), facts(details)] : [];
     if (more) parts.push(element("p", { className: "tl-more", text: more }));
     box.replaceChildren(...parts);
     box.hidden = false;
@@ -87,12 +91,15 @@
   /** The panel of the selected row. */
   function selected(app) {
     const { selected: box } = app.dom;
-    box.hidden = app.selected < 0;
-    if (box.hidden) return;
-    const details = tracekit.details.describe(app, app.selected);
+    const details = detailsOf(app, app.selected, app.memory);
+    box.hidden = !details;
+    if (!details) return;
     const buttons = [];
     const button = (text, action) => buttons.push(element("button", { type: "button", text, "data-action": action }));
-    button("Fit", "fit-selected");
+    if (app.memory) {
+      const { group, place } = app.memory;
+      if (place !== group.memory.peak) button("Go to the peak", "peak");
+    } else button("Fit", "fit-selected");
     if (app.data.launch[app.selected] >= 0) button("Go to its launch", "launch");
     if (app.peers.length > 1) {
       const last = app.peers.reduce((a, b) => (app.data.start[b] > app.data.start[a] ? b : a));
@@ -140,10 +147,10 @@
     const sentences = [
       `From ${time(view.from * data.unitPs)} to ${time(view.to * data.unitPs)}, ${time((view.to - view.from) * data.unitPs)} in view.`,
     ];
-    if (app.selected >= 0) {
-      const row = tracekit.details.describe(app, app.selected);
+    const row = detailsOf(app, app.selected, app.memory);
+    if (row) {
       const texts = row.facts.slice(0, 3).map((pair) => pair.join(" "));
-      sentences.push(`Selected: ${row.name}, ${row.kind}, ${texts.join(", ")}.`);
+      sentences.push(`Selected: ${[row.name, row.kind, ...texts].filter(Boolean).join(", ")}.`);
     }
     if (app.measured) {
       const { from, to, devices } = app.measured;

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tracekit.columns import records
 from tracekit.report import palette
 from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.report.html.memory_lanes import MemoryLanes, memory_lanes
 from tracekit.report.html.opening import opening
 from tracekit.report.model import Report
 from tracekit.timeline.timeline import Timeline
@@ -33,6 +34,7 @@ SCRIPTS = (
     "viewport.js",
     "layout.js",
     "coverage.js",
+    "memory.js",
     "measure.js",
     "search.js",
     "canvas.js",
@@ -70,19 +72,20 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     rounds = report.compared_rounds
     compared = timeline if rounds is None else timeline.inside(rounds)
     rows = lanes(timeline, compared)
-    elements = _elements(report, rows)
+    memory = memory_lanes(report, timeline, rows.groups)
+    elements = _elements(report, rows, memory)
     if len(elements) > limit and len(rows.start) > rows.device_rows:
         lacking = "The calls of the host that started the work are left out, since the page would be too large."
         rows = replace(lanes(timeline, compared, calls=False), notes=(lacking,))
-        elements = _elements(report, rows)
+        elements = _elements(report, rows, memory)
     if len(elements) > limit and any(len(name) > SHORT for name in rows.names):
         names = tuple(short(name, SHORT) for name in rows.names)
         lacking = f"Names are cut to {SHORT} characters, since the page would be too large."
-        elements = _elements(report, replace(rows, names=names, notes=(*rows.notes, lacking)))
+        elements = _elements(report, replace(rows, names=names, notes=(*rows.notes, lacking)), memory)
     return elements
 
 
-def _elements(report: Report, rows: Lanes) -> str:
+def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     zero = origins(report)
     phases, steps = report.phases.rounds, report.explanation.steps.table
     counts = np.array([count for _, _, count in rows.lanes], np.int64)
@@ -90,9 +93,11 @@ def _elements(report: Report, rows: Lanes) -> str:
     start, end = rows.start - from_zero, rows.end - from_zero
     wait = rows.wait[0][rows.wait[1]]
     bands = [_band(table, zero) for table in (phases, steps)]
-    unit, rounded = _unit([start, end, wait, *(edge for band in bands for edge in band)])
+    changes = [lane.time - zero[rows.groups[lane.group].clock] for lane in memory.lanes]
+    unit, rounded = _unit([start, end, wait, *(edge for band in bands for edge in band), *changes])
     start, end = start // unit, end // unit
     columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
+    columns += [column(name, values) for name, values in _memory_columns(memory, changes, unit).items()]
     reach = [int(start.min()), int(end.max())] if len(start) else None
     extent = [(edge - next(iter(zero.values()))) // unit for edge in report.extent] if report.extent else None
     first = opening(report)
@@ -114,7 +119,7 @@ def _elements(report: Report, rows: Lanes) -> str:
         "opening": opens,
         "paper": palette.properties(palette.LIGHT),
         "classes": [*CLASSES, (HOST, None)],
-        "notes": list(rows.notes),
+        "notes": [*rows.notes, *memory.notes],
         "partial": bool(report.whole.lacking),
         "columns": {packed.name: packed.encoding for packed in columns},
     }
@@ -123,6 +128,11 @@ def _elements(report: Report, rows: Lanes) -> str:
         "names": rows.names,
         "groups": [asdict(group) | {"clock": list(zero).index(group.clock)} for group in rows.groups],
         "lanes": rows.lanes,
+        "memory": [
+            {"group": lane.group, "steps": len(lane.time)}
+            | {"peak": lane.peak, "at_least": lane.at_least, "error": lane.error, "facts": lane.facts}
+            for lane in memory.lanes
+        ],
         "phases": _spans(phases, bands[0], unit, zero),
         "steps": _spans(steps, bands[1], unit, zero),
     }
@@ -153,6 +163,15 @@ def _columns(
         "launch": _differences(rows.launch),
         "has_instance": has_instance,
         "instance": _differences(rows.instance[has_instance]),
+    }
+
+
+def _memory_columns(memory: MemoryLanes, changes: list[NDArray[np.int64]], unit: int) -> Mapping[str, Any]:
+    """The steps of the memory in use, each as its difference to the one before it in its lane."""
+    empty = np.zeros(0, np.int64)
+    return {
+        "memory_time": np.concatenate([empty, *(_differences(times // unit) for times in changes)]),
+        "memory_in_use": np.concatenate([empty, *(_differences(lane.in_use) for lane in memory.lanes)]),
     }
 
 

@@ -152,7 +152,7 @@
 
   function hover(app, here) {
     app.hover = hit(app, here);
-    tracekit.panels.tip(app, app.hover, crowd(app, here));
+    tracekit.panels.tip(app, app.hover, crowd(app, here), tracekit.hits.memory(app, here));
     if (app.anchor !== null) {
       const time = timeAt(app, here.x);
       const [from, to] = [Math.min(app.anchor, time), Math.max(app.anchor, time)].map(Math.round);
@@ -165,7 +165,7 @@
   function click(app, act, here) {
     const band = bandAt(app, here);
     if (band) act.show(around(band.start, band.end, app.whole, 0.02));
-    else act.select(hit(app, here), { follow: false });
+    else act.point(here);
   }
 
   tracekit.pointer = { wheel, engage, pointers };

@@ -18,7 +18,7 @@
     const base = document.createElement("canvas");
     base.width = WIDTH * SCALE;
     base.height = size.height * SCALE;
-    const view = tracekit.viewport.fitted(app.whole);
+    const view = tracekit.viewport.fitted(app.work);
     const colours = tracekit.canvas.colours((name) => app.data.paper[name] ?? "gray");
     const scroll = all ? 0 : app.scroll;
     tracekit.canvas.frame({ ...app, size, view, colours, scroll, matches: null, image: null, dom: { base } });

@@ -4,6 +4,8 @@
   // With more lanes than this, devices are folded at first.
   const MOST_OPEN = 40;
   const REST_MS = 200;
+  // What is more than this share of the whole opens as the whole.
+  const MOST = 0.9;
   // Of the window's height, at first and once it is asked for.
   const SMALL = 0.42;
   const TALL = 0.85;
@@ -14,34 +16,49 @@
   }
 
   /** From the first start to the last end of rows, phases and steps, in units. */
-  function wholeOf(data) {
+  function workOf(data) {
     const edges = [...(data.whole ?? []), ...[...data.phases, ...data.steps].flatMap(({ start, end }) => [start, end])];
     const [from, to] = [Math.min(...edges), Math.max(...edges)];
     return { from, to: Math.max(to, from + 1) };
   }
 
+  /** The same with all changes of the memory in use, which may lie before the first work and after the last. */
+  function wholeOf(data, { from, to }) {
+    const edges = data.memory.flatMap(({ time, steps }) => [time[Math.min(1, steps - 1)], time[steps - 1]]);
+    return { from: Math.min(from, ...edges), to: Math.max(to, ...edges) };
+  }
+
+  /** What the timeline opens on, with its words: the work of devices too, where memory changes long before or after it. */
+  function openingOf(data, work, whole) {
+    if (data.opening || data.extent || work.to - work.from > MOST * (whole.to - whole.from)) return data.opening;
+    return { words: "the work of the devices", ...work };
+  }
+
   function stateOf(root, data) {
     const index = tracekit.lanes.index(data);
-    const whole = wholeOf(data);
+    const work = workOf(data);
+    const whole = wholeOf(data, work);
     const many = index.lanes.length > MOST_OPEN;
     // Threads of a pool take whatever comes: what a reader looks for is their device.
-    const isFolded = (group) => group.lanes.length > 1 && (many || group.kind === "host" || group.pool);
+    const isFolded = (group) => tracekit.layout.folds(group) && (many || group.kind === "host" || group.pool);
     const folded = index.groups.filter(isFolded);
     const shorts = new Map();
     for (const group of index.groups) {
       const names = tracekit.lanes.short(group.lanes.map(({ name }) => name));
       group.lanes.forEach((lane, at) => shorts.set(lane, names[at]));
     }
-    const { opening } = data;
-    const [from, to] = opening ? [opening.from, opening.to] : (data.extent ?? [whole.from, whole.to]);
+    const opening = openingOf(data, work, whole);
+    const [from, to] = opening ? [opening.from, opening.to] : (data.extent ?? [work.from, work.to]);
     return {
       root,
       data,
       index,
+      work,
       whole,
       shorts,
       nameIn: tracekit.labels.labels(data.names, tracekit.labels.bare),
-      view: tracekit.viewport.around(from, to, whole, data.opening ? 0.05 : 0.01),
+      view: tracekit.viewport.around(from, to, whole, opening ? 0.05 : 0.01),
+      opening,
       tall: false,
       closed: new Set(folded.map((group) => group.number)),
       pinned: new Set(),
@@ -51,6 +68,7 @@
       pointer: null,
       hover: -1,
       selected: -1,
+      memory: null,
       peers: [],
       range: null,
       measured: null,
@@ -141,9 +159,8 @@
   /** Says which part of the trace is shown at first, with buttons for all of it and for more height. */
   function caption(app) {
     const { element } = tracekit.elements;
-    const { data, whole } = app;
+    const { data, whole, opening } = app;
     const time = (from, to) => tracekit.units.time((to - from) * data.unitPs);
-    const { opening } = data;
     const text = opening
       ? `Opens on ${opening.words}: ${time(opening.from, opening.to)} of ${time(whole.from, whole.to)}.`
       : `All of it: ${time(whole.from, whole.to)}.`;
@@ -175,7 +192,7 @@
     app.pinned = state.pinned;
     relay(app);
     act.find(state.find);
-    act.select(state.selected, { follow: false });
+    act.select(state.selected, { follow: false, memory: state.memory });
     act.range(state.range);
     return true;
   }
