@@ -119,12 +119,12 @@ class Report:
         """The explanation and the advice as the report shows them, those without evidence among them."""
         return sections(self.explanation, self.advice)
 
-    @property
+    @cached_property
     def overview(self) -> tuple[Section, ...]:
         """What stands before the sections that explain it: phases, time and overlap."""
         return overview(self.whole, self.inside, self.phases, self.compared)
 
-    @property
+    @cached_property
     def classification(self) -> Section | None:
         """How the kernels were classified; None without work."""
         return classification(self.known_by, self.guessed)
