@@ -24,6 +24,7 @@ MS, S = 10**9, 10**12
         ("1e-3s", MS),
         ("-2s", -2 * S),
         ("2min", 120 * S),
+        ("1.5h", 5400 * S),
         ("0", 0),
         ("0.000000000001s", 1),
         ("1.0000000000019s", S + 1),
@@ -38,7 +39,7 @@ def test_what_is_no_time_is_one_sentence_with_an_example(text):
     with pytest.raises(TracekitError) as caught:
         parse(text, "--to")
     assert str(caught.value) == (
-        f"--to {text!r} is not a time: give a number and ps, ns, us, ms, s or min, as in 12.5ms."
+        f"--to {text!r} is not a time: give a number and ps, ns, us, ms, s, min or h, as in 12.5ms."
     )
 
 

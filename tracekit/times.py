@@ -6,7 +6,8 @@ from fractions import Fraction
 
 from tracekit.errors import TracekitError
 
-_SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12, "min": 60 * 10**12}
+_SIZES = {"ps": 1, "ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
+_SIZES |= {"min": 60 * 10**12, "h": 3600 * 10**12}
 _TIME = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-zµμ]*)", re.IGNORECASE)
 # No trace is longer: its picoseconds are int64.
 _LONGEST = 2**63
@@ -23,7 +24,7 @@ def parse(text: str, option: str) -> int:
     value = Fraction(Decimal(number.replace("_", ""))) if match else Fraction(0)
     if not match or (unit and not size) or abs(value) * (size or 1) > _LONGEST:
         raise TracekitError(
-            f"{option} {text!r} is not a time: give a number and ps, ns, us, ms, s or min, as in 12.5ms."
+            f"{option} {text!r} is not a time: give a number and ps, ns, us, ms, s, min or h, as in 12.5ms."
         )
     if not size:
         if value:

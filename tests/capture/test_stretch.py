@@ -1,6 +1,8 @@
 """A stretch of a run: which steps or seconds are profiled, and what is said where it never comes."""
 
+import functools
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -100,6 +102,40 @@ def test_calls_of_a_compiled_function_are_steps_but_not_while_another_is_traced(
     assert (step.__name__, isinstance(step, jax.stages.Wrapped), profile.counter.others) == ("step", True, {"other"})
 
 
+def scaled(x, by):
+    return x * by
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("scaled", functools.partial(scaled, by=2)),
+        ("jit_scaled", functools.partial(functools.partial(scaled), by=2)),
+        ("jit__lambda", lambda x: x * 2),
+        ("<lambda>", lambda x: x * 2),
+    ],
+)
+def test_a_step_function_has_the_name_that_traces_give_it(name, function):
+    import jax
+
+    profile = Profile(step_function=name, steps=1)
+    assert int(counting_compiler(jax.jit, profile.counter)(function)(3)) == 6
+    assert profile.calls == ["begin", "end"]
+
+
+def test_calls_of_what_was_compiled_ahead_of_time_are_steps():
+    import jax
+
+    profile = Profile(step_function="scaled", start_step=1, steps=1)
+    compiled = counting_compiler(jax.jit, profile.counter)(scaled).lower(1, 2).compile()
+    profile.calls.append("compiled")
+    assert [int(compiled(x, 2)) for x in range(3)] == [0, 2, 4]
+    assert profile.calls == ["compiled", "begin", "end"]
+    assert profile.counter.seen == 3
+    assert isinstance(compiled, jax.stages.Compiled)
+    assert "scaled" in compiled.as_text()
+
+
 @pytest.mark.parametrize(
     ("stretch", "numbers", "missing"),
     [
@@ -173,6 +209,7 @@ STRETCHES = [
     ("never", [], {"start_step": 60}),
     ("seconds", ["sleep"], {"after_s": 0.1, "for_s": 0.1}),
     ("too late", [], {"after_s": 600}),
+    ("long", [], {"for_s": 600}),
 ]
 
 
@@ -218,10 +255,17 @@ def test_seconds_of_a_run_give_a_trace_of_these_alone(told):
     assert 0.1 <= trace.capture["profiled_s"] < 10
 
 
+def test_a_script_that_ends_before_its_seconds_are_over_says_so(told):
+    _, steps, _ = trace_of(told, "long")
+    assert steps == list(range(6))
+    assert re.search(r"tracekit: the script ended \d[\d.]+ m?s into the 600 s of the stretch\.\n", told[2])
+    assert len(re.findall(r"of the stretch\.", told[2])) == 1
+
+
 def test_a_stretch_that_never_came_leaves_no_directory(told):
     at, answers, _ = told
     assert answers["never"] == (
         "nothing was captured: s.py made 6 steps, the last is number 5, and none is number 60 or later."
     )
     assert answers["too late"].endswith("s, and the stretch begins after 600 s.")
-    assert len(list(at.glob("t/plugins/profile/*"))) == 4
+    assert len(list(at.glob("t/plugins/profile/*"))) == 5

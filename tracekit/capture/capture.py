@@ -192,7 +192,7 @@ def _write(profile: Session, ending: _script.Ending, **facts: Any) -> bool:
         if ending.interrupted and not profile.is_stopped:
             say("interrupted; writing the trace.")
             unfinished = not profile.wait_for_work(_LAST_WAIT_S)
-        if profile.counter is not None and (short := profile.counter.short):
+        if short := profile.short:
             say(short)
         try:
             profile.stop(**facts)

@@ -76,6 +76,17 @@ class Session:
         ended = units.time(round((time.monotonic() - self._begun) * 10**12))
         return f"ended after {ended}, and the stretch begins after {self.stretch.after_s:g} s"
 
+    @property
+    def short(self) -> str:
+        """What of the stretch the script did not come to, as a sentence; empty where it is whole."""
+        if self.counter is not None:
+            return self.counter.short
+        seconds = self.stretch.for_s if self.stretch is not None else None
+        if seconds is None or self.facts is None or self.is_stopped:
+            return ""
+        ran = time.monotonic() - self._begun - self.facts["profiled_after_s"]
+        return f"the script ended {units.time(round(ran * 10**12))} into the {seconds:g} s of the stretch."
+
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Hold the hooks in jax while the script runs; jax is not imported before the script does it."""

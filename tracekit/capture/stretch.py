@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,11 +123,13 @@ def counting_annotation(original: type[Any], counter: StepCounter) -> type[Any]:
 
 def counting_compiler(compiler: Callable[..., Any], counter: StepCounter) -> Callable[..., Any]:
     """`jax.jit` or `jax.pmap` of which `counter` learns when the function of a stretch is called."""
-    wanted = (counter.stretch.step_function or "").removeprefix("jit_")
+    wanted = _in_a_trace((counter.stretch.step_function or "").removeprefix("jit_"))
 
     def counted(function: Any, compiled: Any) -> Any:
+        while isinstance(function, functools.partial):  # jax calls it by the name of what it is part of
+            function = function.func
         name = getattr(function, "__name__", "")
-        if name == wanted:
+        if _in_a_trace(name) == wanted:
             return _CountedCalls(compiled, counter)
         if not str(getattr(function, "__module__", "jax")).startswith("jax") and name.isidentifier():
             counter.others.add(name)
@@ -142,21 +145,21 @@ def counting_compiler(compiler: Callable[..., Any], counter: StepCounter) -> Cal
     return compile_counted
 
 
+def _in_a_trace(name: str) -> str:
+    """A function's name as it stands in a trace: `_lambda` for `<lambda>`."""
+    return name if name.isidentifier() else re.sub(r"\W+", "_", name).rstrip("_")
+
+
 class _CountedCalls:
-    """A compiled function whose calls are steps, except those inside the tracing of another."""
+    """A compiled function whose calls are steps, except those inside the tracing of another; ahead-of-time compiled
+    ones too."""
 
     def __init__(self, compiled: Any, counter: StepCounter) -> None:
         functools.update_wrapper(self, compiled)
         self._compiled, self._counter = compiled, counter
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from jax._src import core
-
-        counts = core.trace_state_clean() and self._counter.enter()
-        result = self._compiled(*args, **kwargs)
-        if counts:
-            self._counter.leave()
-        return result
+        return _count(self._counter, self._compiled, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_compiled":  # while it is copied or unpickled
@@ -165,3 +168,34 @@ class _CountedCalls:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Lower it as jax does; calls of what that is compiled to are steps."""
+        lowered = self._compiled.lower(*args, **kwargs)
+        return _changed(lowered, "compile", lambda compile, *args, **kwargs: self._counted(compile(*args, **kwargs)))
+
+    def _counted(self, executable: Any) -> Any:
+        return _changed(executable, "__call__", functools.partial(_count, self._counter))
+
+
+def _count(counter: StepCounter, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a call gives, which is a step unless another function is being traced."""
+    from jax._src import core
+
+    counts = core.trace_state_clean() and counter.enter()
+    result = call(*args, **kwargs)
+    if counts:
+        counter.leave()
+    return result
+
+
+def _changed(value: Any, name: str, change: Callable[..., Any]) -> Any:
+    """`value`, of a subclass whose method `name` calls `change` with the old method and its arguments."""
+    original = type(value)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return change(getattr(super(changed, self), name), *args, **kwargs)
+
+    changed = type(original.__name__, (original,), {"__slots__": (), "__module__": original.__module__, name: method})
+    value.__class__ = changed
+    return value
