@@ -13,6 +13,7 @@ import pandas as pd
 
 from tracekit import units
 from tracekit.columns import records
+from tracekit.labels import labels
 
 # Rows of a long table that a face without limits shows, and rows of a long list in summary.json.
 MOST_ROWS, MOST_DATA = 40, 1000
@@ -220,15 +221,21 @@ def plain_value(value: Any) -> Any:
 
 def brief_text(table: Table, longest: int | Sequence[int]) -> list[list[str]]:
     """The head and the rows of a table where there is little room, as text; names in at most `longest` characters, of
-    all columns or of each."""
+    all columns or of each, in which those of a column keep what differs."""
     at = [place for place, column in enumerate(table.columns) if column.brief]
     most = [longest] * len(at) if isinstance(longest, int) else longest
-    head = [table.columns[place].head for place in at]
-    rows = [
-        [_text(table.rows[row][place], table.columns[place].unit, size) for place, size in zip(at, most, strict=True)]
-        for row in table.brief
-    ]
-    return [head, *rows]
+    columns = [_column(table, place, size) for place, size in zip(at, most, strict=True)]
+    return [*map(list, zip(*columns, strict=True))]
+
+
+def _column(table: Table, place: int, longest: int) -> list[str]:
+    """The head of a column, and its cells in the brief rows as text."""
+    head, unit = table.columns[place].head, table.columns[place].unit
+    cells = [table.rows[row][place] for row in table.brief]
+    if unit != Unit.NAME:
+        return [head, *(_text(cell, unit, longest) for cell in cells)]
+    names = iter(labels([cell for cell in cells if isinstance(cell, str)], longest))
+    return [head, *(next(names) if isinstance(cell, str) else _text(cell, unit, longest) for cell in cells)]
 
 
 def _cell(value: Any) -> Cell:

@@ -1,4 +1,5 @@
-// Names in little room: of names that are much alike, each keeps what distinguishes it from the others.
+// Names in little room, as tracekit/labels.py has it for every other face, which a test holds equal to this: of names
+// that are much alike, each keeps what distinguishes it from the others.
 "use strict";
 ((tracekit) => {
   const WORDS = /\p{L}+|\p{N}+/gu;
@@ -7,8 +8,8 @@
   const NAMESPACES = /^(?:\w+::|\(anonymous namespace\)::)+/;
   // How much a number says, of what a word says that as few names have.
   const WORTH = 0.7;
-  // With less room than this there is no room for its beginning too.
-  const LEAST_HALVES = 12;
+  // With less room than this there is no room for its beginning too, or none for a second word.
+  const [LEAST_HALVES, LEAST_TWO] = [12, 16];
 
   /** A name without namespaces and arguments of C++. */
   function bare(name) {
@@ -21,23 +22,38 @@
     return text;
   }
 
-  /** In how many of the names each word occurs. */
-  function occurrences(names) {
+  /** How often each word occurs in sets of words. */
+  function occurrences(sets) {
     const count = new Map();
-    for (const name of names) {
-      for (const word of new Set(name.match(WORDS))) count.set(word, (count.get(word) ?? 0) + 1);
-    }
+    for (const words of sets) for (const word of words) count.set(word, (count.get(word) ?? 0) + 1);
     return count;
   }
 
-  /** Where the word of a name that tells it best from all names begins and ends: one that few have. */
-  function telling(name, count, all) {
-    let best = { from: 0, to: 0, bits: -1 };
-    for (const { 0: word, index } of name.matchAll(WORDS)) {
-      const bits = Math.log2(all / count.get(word)) * (/^\p{N}/u.test(word) ? WORTH : 1);
-      if (bits > best.bits) best = { from: index, to: index + word.length, bits };
+  /** Where the word of a name begins and ends that says most: one that few of `all` names have; null if all have all. */
+  function rarest(name, count, all) {
+    let best = null;
+    for (const { 0: text, index } of name.matchAll(WORDS)) {
+      const bits = Math.log2(all / count.get(text)) * (/^\p{N}/u.test(text) ? WORTH : 1);
+      if (bits > (best?.bits ?? 0)) best = { text, from: index, to: index + text.length, bits };
     }
     return best;
+  }
+
+  /**
+   * A function of a name: the word of it that fewest names have, none if all have the same; and where several have it, one
+   * that tells it from these.
+   */
+  function telling(names) {
+    const sets = names.map((name) => new Set(name.match(WORDS)));
+    const count = occurrences(sets);
+    return (name) => {
+      const first = rarest(name, count, names.length);
+      if (!first) return [];
+      const alike = sets.filter((words, at) => words.has(first.text) && names[at] !== name);
+      if (!alike.length) return [first];
+      const second = rarest(name, occurrences([...alike, new Set(name.match(WORDS))]), alike.length + 1);
+      return second ? [first, second] : [first];
+    };
   }
 
   /** `name` in `room` letters, fewer than it has, with the word at [from, to). */
@@ -45,7 +61,7 @@
     const halves = room >= LEAST_HALVES;
     const head = halves ? Math.floor(room / 2) : 0;
     const tail = room - head - 1;
-    if (to <= head || name.length - from <= tail) return `${name.slice(0, head)}…${name.slice(-tail)}`;
+    if (to <= head || name.length - from <= tail) return `${name.slice(0, head)}…${name.slice(name.length - tail)}`;
     // Another sign of what is cut behind it would cost a letter of what is left.
     const more = halves ? "…" : "";
     const start = Math.max(head - more.length, 0);
@@ -56,14 +72,27 @@
     return `${name.slice(0, start)}…${name.slice(begin, begin + space)}${more}`;
   }
 
+  /** `name` in `room` letters, fewer than it has, with the first of its telling words, and the second if there is room. */
+  function label(name, [first, second], room) {
+    if (!first) return tracekit.units.short(name, room);
+    if (!second || room < LEAST_TWO) return around(name, first, room);
+    const [before, behind] = [first, second].sort((a, b) => a.from - b.from);
+    const to = Math.min(behind.to, behind.from + Math.floor(room / 5));
+    const piece = `${name.slice(behind.from, to)}${to < name.length ? "…" : ""}`;
+    const head = name.slice(0, behind.from);
+    const space = room - piece.length;
+    return `${head.length <= space ? head : around(head, before, space)}${piece}`;
+  }
+
   /**
    * A function of a place in `names` and the room in letters: that name, no longer than the room. Names too long for it
    * are first `trimmed`.
    */
   function labels(names, trimmed = (name) => name) {
     const known = new Map();
+    const words = new Map();
     let shorter = null;
-    let count = null;
+    let tellingOf = null;
     return (place, room) => {
       const name = names[place];
       // Letters of two code units are not to be cut.
@@ -71,9 +100,10 @@
       const key = `${place} ${room}`;
       if (!known.has(key)) {
         shorter ??= names.map(trimmed);
-        count ??= occurrences(shorter);
+        tellingOf ??= telling(shorter);
         const text = shorter[place];
-        known.set(key, text.length <= room ? text : around(text, telling(text, count, names.length), room));
+        if (!words.has(place)) words.set(place, tellingOf(text));
+        known.set(key, text.length <= room ? text : label(text, words.get(place), room));
       }
       return known.get(key);
     };
