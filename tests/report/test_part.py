@@ -8,11 +8,13 @@ import pytest
 from tests.frames import events, trace
 from tests.report.two_gpus import PHASES, ROWS
 from tracekit.analysis.overlap import breakdown
+from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
 from tracekit.report.markdown import markdown
 from tracekit.report.part import choose
 from tracekit.timeline.timeline import timeline_of
+from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 
 def random_rows(seed):
@@ -40,6 +42,16 @@ def test_some_devices_keep_their_figures_and_the_window_of_all():
     rows = whole.whole.partition
     assert one.whole.partition.equals(rows[rows["device"] == "gpu:1"].reset_index(drop=True))
     assert one.part == "on gpu:1"
+
+
+def test_steps_in_which_no_known_device_worked_have_a_report():
+    marks = frame(SPAN_COLUMNS, {
+        "host": ["h"] * 3, "thread": ["python"] * 3, "name": ["train"] * 3, "step": [0, 1, 2],
+        "start_ps": [10, 40, 80], "end_ps": [40, 80, 120],
+    })  # fmt: skip
+    copies = events(*[("gpu:?", "memcpy", at, at + 5) for at in (15, 45, 85)])
+    report = analyse(trace(concat(EVENT_COLUMNS, [ROWS, copies]), marks), devices=["gpu:?"])
+    assert report.explanation.steps.lacking == "No known device worked in the steps."
 
 
 def test_every_face_says_first_which_part_it_is():

@@ -25,6 +25,7 @@ _CUT_BELOW = 0.9
 # (https://www.itl.nist.gov/div898/handbook/eda/section3/eda35h.htm). Steps of a machine can be so regular that this
 # singles out a step 1 % longer, so it must differ by a tenth too; of fewer than five steps none stands out.
 _Z, _PER_MAD, _DIFFERS = 3.5, 0.6745, 0.1
+_NO_WORK = "No known device worked in the steps."
 
 # A window falls into four parts that sum to it, the first that explains a slow step is named: the columns of each.
 PARTS = {
@@ -127,11 +128,11 @@ def steps(timeline: Timeline) -> Steps:
     leaves none out.
     """
     rows, boundaries = timeline.rows, timeline.steps
-    if boundaries.lacking:
+    if lacking := boundaries.lacking or ("" if any(rows.placed) else _NO_WORK):
         table, by_device, summary, typical = map(
             frame, (STEP_COLUMNS, DEVICE_COLUMNS, SUMMARY_COLUMNS, TYPICAL_COLUMNS)
         )
-        return Steps(table, by_device, summary, typical, lacking=boundaries.lacking)
+        return Steps(table, by_device, summary, typical, lacking=lacking)
     table = boundaries.table
     number = _row_counts(rows, boundaries)
     reasons, notes = left_out(rows, table, number, _unanswered(timeline))
