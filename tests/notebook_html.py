@@ -4,7 +4,8 @@ from html.parser import HTMLParser
 
 # What may stand in an output: nothing that loads, runs or sets a colour.
 TAGS = {"div", "p", "strong", "em", "ol", "ul", "li", "details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
-STYLES = {None, "text-align:left", "text-align:right"}
+LARGE = {"display:flex;flex-wrap:wrap;gap:0.5em 2.5em", "max-width:16em", "font-size:1.75em"}
+STYLES = {None, "text-align:left", "text-align:right", *LARGE}
 
 
 class Checked(HTMLParser):

@@ -137,10 +137,15 @@ def test_reasons_show_first_what_each_part_found_and_last_what_they_lack():
     assert [line.partition(":")[0] for line in output[-4:]] == ["steps", "idle", "launches", "machine"]
 
 
-def test_a_report_shows_the_verdicts_then_what_matters_most_then_everything_else():
+def test_a_report_shows_key_figures_and_verdicts_then_what_matters_most_then_everything_else():
     report = analyse(everything("k")[0])
     output = words(report._repr_html_())
-    begins = ["Report", f": {report.headline}", *(f"{name}: {verdict}" for name, verdict in report.labelled_verdicts)]
+    begins = ["Report", f": {report.headline}"]
+    begins += ["85.0 %", "busy, of both k (20.00 ms), mean of 2 devices"]
+    begins += ["100 %", "overlapped, of the shorter busy time of both"]
+    begins += ["45.0 %", "exposed, of the devices' time: communication 37.5 %, copies 7.5 %"]
+    begins += ["0.45x", "speedup, over k, one after the other"]
+    begins += [*(f"{name}: {verdict}" for name, verdict in report.labelled_verdicts)]
     begins += ["What matters most", f"Here, {report.scope}", *map(in_one_line, highlights(report.sections)), "Phases"]
     assert output[: len(begins)] == begins
     assert [section.title for section in report.sections if not section.lacking and section.title not in output] == []

@@ -19,6 +19,9 @@ MOST_ROWS, MOST_NOTES, MOST_NAME = 5, 3, 60
 
 # MathJax would take what stands between two dollar signs in a name for a formula.
 _BLOCK = '<div class="tracekit tex2jax_ignore mathjax_ignore">\n{}\n</div>'
+# Large figures side by side, as far as there is room; where styles are taken out, below each other.
+_FIGURES = '<div style="display:flex;flex-wrap:wrap;gap:0.5em 2.5em">\n{}\n</div>'
+_FIGURE = '<div style="max-width:16em"><div style="font-size:1.75em"><strong>{}</strong></div>{}</div>'
 _LEFT, _RIGHT = ' style="text-align:left"', ' style="text-align:right"'
 _RATIOS = {"ratio", "share", "spread", "efficiency"}
 
@@ -42,6 +45,12 @@ def bullets(sentences: Sequence[str], numbered: bool = False) -> str:
     """Sentences below each other; nothing if there are none."""
     kind = "ol" if numbered else "ul"
     return f"<{kind}>{''.join(f'<li>{_escaped(text)}</li>' for text in sentences)}</{kind}>" if sentences else ""
+
+
+def large(figures: Sequence[tuple[str, str]]) -> str:
+    """Figures that stand out, each with what it is; nothing if there are none."""
+    each = [_FIGURE.format(_escaped(figure), _escaped(what)) for figure, what in figures]
+    return _FIGURES.format("\n".join(each)) if each else ""
 
 
 def folded(summary: str, inside: str) -> str:

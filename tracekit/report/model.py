@@ -236,6 +236,7 @@ class Report:
         lacking = [f"{titles}: {reason}" for titles, reason in self.lacking]
         return notebook.block(
             notebook.heading("Report", self.headline),
+            notebook.large([(figure.text, f"{figure.label}, {figure.of}") for figure in self.key_figures]),
             notebook.bullets(self.missing.sentences) if self.missing else "",
             notebook.bullets([f"{name}: {verdict}" for name, verdict in self.labelled_verdicts]),
             notebook.heading("What matters most") if first else "",
