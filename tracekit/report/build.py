@@ -2,23 +2,30 @@
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tracekit.analysis.advice import advice
 from tracekit.analysis.classification import guessed, known_by
+from tracekit.analysis.collectives import Collectives, collectives
+from tracekit.analysis.completeness import Completeness, completeness, withheld
 from tracekit.analysis.explain import Task, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
+from tracekit.analysis.idle import Idle, idle
+from tracekit.analysis.machine import machine
 from tracekit.analysis.overlap import breakdown
+from tracekit.analysis.phases import Phases
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
-from tracekit.report.part import choose, listed
+from tracekit.report.part import Part, choose, listed
 from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
@@ -65,27 +72,12 @@ def analyse(
         )
     whole_timeline = timeline_of(source, run=run, kinds=kinds)
     part = choose(whole_timeline, phase=phase, step=step, start=start, end=end, devices=devices)
-    timeline = part.of(whole_timeline)
-    # One that was chosen is a phase too, but not the last, which is what others are compared with.
-    named = [phase, *phases] if phase is not None and phase not in phases else phases
-    phase_results = phases_of(whole_timeline if part.devices is None else timeline.whole, named, alone, baseline)
+    marked = _marked(whole_timeline, part, phases, alone, baseline)
     for name in (*phases, *alone, *([baseline] if baseline else [])):
-        if name not in set(phase_results.table["name"]):
-            raise TracekitError(_no_phase(name, timeline.trace.source, phases))
-    outside: list[str] = []
-    if not part.is_whole:
-        everywhere = phase_results
-        phase_results = everywhere.inside(timeline.unions.windows)
-        outside = [name for name in everywhere.windows if name not in phase_results.windows]
-    # Reasons are asked of what is compared: elsewhere devices may stand idle on purpose.
-    compared = tuple(
-        sorted(
-            set(phase_results.table.loc[phase_results.table["compared_with"].notna(), "name"])
-            & set(phase_results.windows)
-        )
-    )
-    rounds = compared_rounds(phase_results, compared)
-    looked_at = timeline if rounds is None else timeline.inside(rounds)
+        if name not in set(marked.table["name"]):
+            raise TracekitError(_no_phase(name, whole_timeline.trace.source, phases))
+    timeline, phase_results, compared, looked_at = _scope(whole_timeline, part, marked)
+    outside = [name for name in marked.windows if name not in phase_results.windows]
     results = run_tasks(
         [
             *tasks(looked_at),
@@ -119,7 +111,7 @@ def analyse(
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
     of_whole = (lacking,) if lacking else verdict.whole(whole, cores, why)
-    headline = lacking or verdict.headline(phase_results.table, inside, cores, busy) or of_whole[0]
+    finding = lacking or verdict.headline(phase_results.table, inside, cores, busy) or of_whole[0]
     return Report(
         trace=_origin(timeline),
         windows=timeline.unions.windows,
@@ -129,7 +121,7 @@ def analyse(
         inside=inside,
         verdict=" ".join(of_whole) if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=f"Only {part.where}: {headline}" if part.where else headline,
+        headline=f"Only {part.where}: {finding}" if part.where else finding,
         cores=cores,
         part=part.where,
         notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
@@ -140,6 +132,75 @@ def analyse(
         advice=advice(looked_at, why, whole, phase_results, inside),
         compared=compared,
     )
+
+
+def headline(whole_timeline: Timeline, part: Part) -> str:
+    """What the headline of the report of a `part` finds, without the words for the part, and from the few analyses that
+    it takes: most of the time of a report goes to others."""
+    timeline, phase_results, compared, looked_at = _scope(whole_timeline, part, _marked(whole_timeline, part))
+    if lacking := no_device_work(timeline.trace):
+        return lacking
+    reasons = _Reasons(looked_at)
+    if reasons.completeness.shares:
+        return verdict.PARTIAL
+    cores, load = too_few_cores(timeline.trace, timeline.unions), machine(looked_at)
+    inside = {name: breakdown(timeline.inside(phase_results.windows[name]), name) for name in compared}
+    busy = [name for name in compared if load.during(name) is not None]
+    of_phases = verdict.headline(phase_results.table, inside, cores, busy)
+    return of_phases or verdict.whole(breakdown(timeline, part.name or None), cores, reasons)[0]
+
+
+@dataclass(frozen=True)
+class _Reasons:
+    """The analyses that a verdict asks for, of a timeline, each made when it is asked for."""
+
+    timeline: Timeline
+
+    @cached_property
+    def completeness(self) -> Completeness:
+        return completeness(self.timeline)
+
+    @cached_property
+    def collectives(self) -> Collectives:
+        return collectives(self.timeline, self.completeness.waiting)
+
+    @cached_property
+    def idle(self) -> Idle:
+        return withheld(self.completeness.rows, idle, self.timeline)
+
+
+class _Scope(NamedTuple):
+    """What a report is about: a part of a trace with its `phases`, of which some are `compared`.
+
+    Reasons are asked of what is compared, `looked_at`: elsewhere devices may stand idle on purpose.
+    """
+
+    timeline: Timeline
+    phases: Phases
+    compared: tuple[str, ...]
+    looked_at: Timeline
+
+
+def _scope(whole_timeline: Timeline, part: Part, marked: Phases) -> _Scope:
+    timeline = part.of(whole_timeline)
+    inside = marked if part.is_whole else marked.inside(timeline.unions.windows)
+    is_compared = inside.table["compared_with"].notna()
+    compared = tuple(sorted(set(inside.table.loc[is_compared, "name"]) & set(inside.windows)))
+    rounds = compared_rounds(inside, compared)
+    return _Scope(timeline, inside, compared, timeline if rounds is None else timeline.inside(rounds))
+
+
+def _marked(
+    whole_timeline: Timeline,
+    part: Part,
+    names: Sequence[str] = (),
+    alone: Sequence[str] = (),
+    baseline: str | None = None,
+) -> Phases:
+    """The phases of a trace, on the devices of a `part`."""
+    # One that was chosen is a phase too, but not the last, which is what others are compared with.
+    named = names if part.phase is None or part.phase in names else [part.phase, *names]
+    return phases_of(whole_timeline if part.devices is None else part.of(whole_timeline).whole, named, alone, baseline)
 
 
 def _no_phase(name: str, source: str, phases: Sequence[str]) -> str:

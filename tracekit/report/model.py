@@ -87,6 +87,11 @@ class Report:
     part: str = ""
 
     @property
+    def finding(self) -> str:
+        """The headline without the words that say which part of the trace it is about."""
+        return self.headline.removeprefix(f"Only {self.part}: ")
+
+    @property
     def main_phase(self) -> str | None:
         """The longest of the compared phases, which the key figures are of; None where none is compared."""
         walls = self.phases.table.set_index("name")["wall_ps"]

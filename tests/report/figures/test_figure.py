@@ -7,9 +7,10 @@ from tests.frames import events, spans, trace
 from tests.report.figures.figure_parts import words
 from tracekit import cli
 from tracekit.errors import TracekitError
-from tracekit.report.build import analyse
-from tracekit.report.figures.figure import FIGURES, draw, figure, write_figures
+from tracekit.report.build import analyse, headline
+from tracekit.report.figures.figure import FIGURES, figure, write_figures
 from tracekit.report.figures.selection import select
+from tracekit.report.part import choose
 from tracekit.timeline.timeline import timeline_of
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
@@ -115,12 +116,31 @@ def test_a_stretch_is_said_in_words_or_numbers(what):
     assert select(GIVEN).subtitle in words(figure(timeline_of(GIVEN), what))
 
 
-@pytest.mark.parametrize("marks", [spans(), GIVEN.spans], ids=["without phases", "with phases"])
-def test_the_timeline_of_the_whole_has_the_title_that_its_report_has(marks):
-    given = trace(ROWS, marks)
-    headline = analyse(given).headline
-    assert draw(select(given), "gantt").texts[0].get_text() == headline.removesuffix(".")
-    assert draw(select(given, analyse(given)), "gantt").texts[0].get_text() == headline.removesuffix(".")
+CASES = (
+    "stepped-cpu.xplane.pb.gz",
+    "two-cpu-devices-jax0.12.0.xplane.pb",
+    "kineto/dlrm-8xV100",
+    "nsys/mfu_2gpu_before-2xH100",
+)
+PARTS = {}, {"devices": ["gpu:0"]}, {"start": 10, "end": 50}, {"phase": "both"}
+
+
+def the_title_is_the_headline_of_the_report(given, **part):
+    report, selection = analyse(given, **part), choose(timeline_of(given), **part)
+    title = headline(timeline_of(given), selection)
+    assert report.headline == (f"Only {report.part}: {title}" if report.part else title)
+    drawn = select(given, part=selection), select(given, report, selection)
+    assert {FIGURES["gantt"].title(each) for each in drawn} == {title.removesuffix(".")}
+
+
+@pytest.mark.parametrize("case", traces.cases(*CASES))
+def test_the_timeline_has_the_title_of_the_report_without_making_one(case):
+    the_title_is_the_headline_of_the_report(traces.trace(case))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_timeline_of_a_part_has_the_title_of_its_report(part):
+    the_title_is_the_headline_of_the_report(GIVEN, **part)
 
 
 def test_a_path_is_read():

@@ -26,6 +26,7 @@ from tracekit.vocabulary.kinds import Kind
 
 MS = 10**9
 TRACK = 242.0
+KINDS = (Kind.COMPUTE, Kind.COLLECTIVE)
 
 
 def trace_of(rows) -> Trace:
@@ -115,10 +116,42 @@ def test_one_device_has_no_lane_for_overlap():
 
 
 def test_a_copy_of_an_unknown_device_has_a_lane_but_does_not_overlap():
-    rows = [("cpu:0", "a", "compute", 0, 10), ("cpu:?", "b", "memcpy", 0, 10), ("cpu:1", "c", "compute", 5, 10)]
+    rows = [("gpu:0", "a", "compute", 0, 10), ("gpu:?", "b", "memcpy", 0, 10), ("gpu:1", "c", "compute", 5, 10)]
     figure = gantt(trace_of(rows), title="")
-    assert tracks(figure) == ["cpu:0 | a", "cpu:1 | c", "cpu:? | b", "overlap | devices at once"]
+    assert tracks(figure) == ["gpu:0 | a", "gpu:1 | c", "gpu:? | b", "overlap | devices at once"]
     assert "50.0 % both" in words(figure)
+    why = "Copies on gpu:? count in no overlap: the trace does not say which device they ran on."
+    assert why in words(figure)
+
+
+THREADS = trace_of(
+    [
+        ("cpu:0", "worker/1", "compute", 0, 60),
+        ("cpu:0", "worker/2", "collective", 30, 80),
+        ("gpu:0", "s", "compute", 0, 100),
+    ]
+)
+
+
+def test_a_cpu_device_is_one_lane_whose_threads_share_its_height():
+    figure = draw(select(THREADS), "gantt")
+    assert tracks(figure) == ["cpu:0 | ", "gpu:0 | s", "overlap | devices at once"]
+    assert "80.0 % busy" in words(figure)
+    pixels = strip(figure, "cpu:0 | ")
+    height, width = pixels.shape[:2]
+    colours = [pixels[int(height * y), int(width * x)].tolist() for x, y in ((0.2, 0.2), (0.5, 0.2), (0.5, 0.8))]
+    compute, collective = ([round(255 * part) for part in matplotlib.colors.to_rgb(LIGHT[kind])] for kind in KINDS)
+    assert colours == [compute, collective, compute]
+
+
+def test_threads_of_a_cpu_device_are_lanes_where_asked_for():
+    assert tracks(draw(replace(select(THREADS), threads=True), "gantt"))[:2] == ["cpu:0 | worker/1", "cpu:0 | worker/2"]
+
+
+def test_many_cpu_devices_are_not_said_to_be_merged():
+    rows = [(f"cpu:{i}", f"worker/{j}", "compute", 10 * j, 10 * j + 10) for i in range(60) for j in range(2)]
+    assert len(tracks(gantt(trace_of(rows)))) == 61
+    assert not any("merged" in word for word in words(gantt(trace_of(rows))))
 
 
 def test_the_overlap_lane_bins_many_devices():

@@ -1,6 +1,7 @@
 """The figures: each of a trace, all of it or a part; each shows and writes itself."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ def figure(
     start: str | int | None = None,
     end: str | int | None = None,
     devices: Sequence[str] = (),
+    threads: bool = False,
     title: str | None = None,
     theme: str = "light",
     width: float = 12,
@@ -50,9 +52,10 @@ def figure(
 ) -> Drawing:
     """Draw a figure of a trace: a matplotlib Figure, which a notebook shows; `save(path)` writes .png, .svg or .pdf.
 
-    `what` is "gantt": a lane for each device and stream, and one for the time that devices share; "partition": a bar
-    for each device, cut into the eight exact cells of its time; "concurrency": how many devices were busy over time,
-    and for how long exactly so many; or "overlap": how long each two devices were busy at the same time.
+    `what` is "gantt": a lane for each stream or CPU device (with `threads` for each thread of one), and one for the
+    time that devices share; "partition": a bar for each device, cut into the eight exact cells of its time;
+    "concurrency": how many devices were busy over time, and for how long exactly so many; or "overlap": how long each
+    two devices were busy at the same time.
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
     "1.5 s" or "300us", as on the axis of the whole figure; and of those only what ran on `devices`. `title` is the
@@ -66,7 +69,9 @@ def figure(
     start_ps, end_ps = picoseconds(start, "start"), picoseconds(end, "end")
     source = timeline_of(source, run=run, kinds=kinds)
     selection = select(source, phase=phase, step=step, start_ps=start_ps, end_ps=end_ps, devices=devices)
-    drawing = draw(selection, what, title=title, theme=theme, width=width, font_size=font_size)
+    drawing = draw(
+        replace(selection, threads=threads), what, title=title, theme=theme, width=width, font_size=font_size
+    )
     drawing.png_dpi = dots(dpi)
     return drawing
 
@@ -97,6 +102,7 @@ def write_figures(
     start: str | None = None,
     end: str | None = None,
     devices: Sequence[str] = (),
+    threads: bool = False,
     formats: str = "png",
     out: Path | None = None,
     title: str | None = None,
@@ -132,8 +138,8 @@ def write_figures(
             for name in names:
                 begin(name)
                 drawing = figure(
-                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices, title=title,
-                    theme=theme, width=width, font_size=font_size, dpi=dpi,
+                    timeline, name, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices,
+                    threads=threads, title=title, theme=theme, width=width, font_size=font_size, dpi=dpi,
                 )  # fmt: skip
                 for suffix in suffixes:
                     files.append(directory / f"{'-'.join([name, *file_part(part)])}.{suffix}")

@@ -1,4 +1,4 @@
-"""The timeline: one lane per device and stream at true widths, and one lane for the time that devices share."""
+"""The timeline: one lane per stream or CPU device at true widths, and one lane for the time that devices share."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import units
-from tracekit.devices import natural
+from tracekit.devices import natural, type_of
 from tracekit.report.figures import drawing, memory_lane
 from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label, bins_of
 from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
@@ -88,10 +88,12 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or not selection.length_ps:
         return on.blank(selection.lacking or "The selected range has zero length.")
     rows, length = selection.timeline.whole.rows, selection.length_ps
-    count = int(np.count_nonzero(np.bincount(rows.device * len(rows.labels("lane")) + rows.codes("lane"))))
-    most = _MAX_LANES if on.is_wide else _MAX_COLUMN_LANES
-    devices = _devices(rows, selection.unions.windows, merge=count > most)
-    memory = {} if count > most else memory_lane.memory_lanes(selection)
+    # The lanes of a CPU device are threads of a pool, which say nothing of what ran beside what.
+    merged = np.array([type_of(name) == "cpu" and not selection.threads for name in rows.devices], bool)
+    count = _count(rows, merged)
+    is_full = count > (_MAX_LANES if on.is_wide else _MAX_COLUMN_LANES)
+    devices = _devices(rows, selection.unions.windows, merged | is_full)
+    memory = {} if is_full else memory_lane.memory_lanes(selection)
     devices = [_with_memory(device, memory) for device in devices]
     # Fewer than two devices share nothing, and copies of an unknown one do not count.
     placed = [device.busy for device in devices if device.placed]
@@ -113,9 +115,10 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
     edges = iv.even_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
     crowded = [is_crowded(lane.layers, edges) for lane in lanes]
-    notes = [f"{count} lanes are merged into one per device."] if count > most else []
+    notes = [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
+    notes += selection.unplaced("count in no overlap") if bins else []
     notes += [*_notes(lanes, any(crowded), edges), *memory_lane.notes(list(memory.values()), edges), *phases.note]
     lanes_px = lanes[0].y + lanes[0].height + LINE_PX
     axes_px = lanes_px + phases.height
@@ -148,13 +151,25 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     return page.finish()
 
 
-def _devices(rows: Rows, windows: Mapping[str, iv.Intervals], merge: bool) -> list[Device]:
+def _lanes_of_rows(rows: Rows, merged: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[str]]:
+    """The lane of each row as a place in labels, and these; of a device that is `merged` the one without a name."""
+    labels = rows.labels("lane")
+    return np.where(merged[rows.device], len(labels), rows.codes("lane")), [*labels, ""]
+
+
+def _count(rows: Rows, merged: NDArray[np.bool_]) -> int:
+    """How many lanes there are."""
+    lane, labels = _lanes_of_rows(rows, merged)
+    return int(np.count_nonzero(np.bincount(rows.device * len(labels) + lane)))
+
+
+def _devices(rows: Rows, windows: Mapping[str, iv.Intervals], merged: NDArray[np.bool_]) -> list[Device]:
     """The devices of `rows` in natural order, seen inside `windows` (by clock), which are laid end to end from 0.
 
-    `merge` gives one lane per device. Lanes without any time in the windows are kept: that they are idle is what they
-    show.
+    Those that are `merged` have one lane. Lanes without any time in the windows are kept: that they are idle is what
+    they show.
     """
-    lane, labels = (np.zeros(len(rows), np.int64), [""]) if merge else (rows.codes("lane"), rows.labels("lane"))
+    lane, labels = _lanes_of_rows(rows, merged)
     kinds = list(Kind)
     devices = []
     # Copies of an unknown device stand last.

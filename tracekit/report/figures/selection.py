@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,9 @@ from tracekit.analysis.completeness import unknown_shares
 from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import phases
 from tracekit.files import trace_name
-from tracekit.report.build import analyse, too_few_cores
+from tracekit.report.build import headline
 from tracekit.report.model import Report
 from tracekit.report.part import COUNTED_FROM, Part, choose
-from tracekit.report.sections import verdict
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -28,10 +26,10 @@ class Selection:
     """A part of a trace; figures lay its windows end to end, from 0.
 
     `timeline` is the trace inside the windows. `phases` are the rounds of its phases: clock, name, start_ps, end_ps.
-    `headline` gives that of a report of it, or "". The axis of time begins at `start_ps`, and `axis` says what that
+    `headline` gives that of a report of it. The axis of time begins at `start_ps`, and `axis` says what that
     counts from. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which
     phase, if it is one; `lacking` why there is nothing to draw, `partial` why it holds too little of what ran for any
-    share of time.
+    share of time. With `threads` each thread of a CPU device has a lane of its own.
     """
 
     timeline: Timeline
@@ -44,6 +42,7 @@ class Selection:
     headline: Callable[[], str] = str
     lacking: str = ""
     partial: str = ""
+    threads: bool = False
 
     @property
     def trace(self) -> Trace:
@@ -77,16 +76,10 @@ class Selection:
         """What the analyses say of it."""
         return self.timeline.once(f"breakdown {self.name!r}", lambda: breakdown(self.timeline, self.name))
 
-    @cached_property
+    @property
     def finding(self) -> str:
-        """The verdict on it, in a sentence."""
-        few_cores = too_few_cores(self.trace, self.unions)
-        sentence = (
-            self.headline()
-            or self.lacking
-            or (verdict.PARTIAL if self.partial else verdict.whole(self.breakdown, few_cores)[0])
-        )
-        return sentence.removesuffix(".")
+        """The headline as a title, without its full stop."""
+        return self.headline().removesuffix(".")
 
     def unplaced(self, outcome: str) -> list[str]:
         """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""
@@ -113,13 +106,16 @@ def select(
     its `report` are taken where that is at hand.
     """
     timeline = timeline_of(source)
-
-    def headline() -> str:
-        return report.headline if report else timeline.once("headline", lambda: analyse(timeline).headline)
-
     marked = report.phases if report else timeline.once("phases", lambda: phases(timeline))
     if part is None:
         part = choose(timeline, marked, phase=phase, step=step, start=start_ps, end=end_ps, devices=devices)
+    chosen = part
+
+    def finding() -> str:
+        if report:
+            return report.finding
+        return timeline.once(f"headline {chosen.name!r}", lambda: headline(timeline, chosen))
+
     clocks = timeline.unions.windows
     origin = {clock: int(window[0, 0]) for clock, window in clocks.items() if len(window)}
     extent = marked.extent if len(clocks) == 1 else None
@@ -135,13 +131,13 @@ def select(
     counted_from = COUNTED_FROM if len(clocks) < 2 else "each clock's first device work"
     return Selection(
         inside,
-        part.phases.rounds,
+        (marked if report and part.is_whole else part.phases).rounds,
         0 if part.axis else min(starts, default=0),
         part.axis or f"time since {counted_from}",
         name=part.name,
         where=where,
         phase=part.phase,
-        headline=headline if report or part.is_whole else str,
+        headline=finding,
         lacking=lacking,
         partial=timeline.once("unknown shares", lambda: unknown_shares(timeline)),
     )

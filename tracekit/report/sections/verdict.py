@@ -1,7 +1,7 @@
 """A few plain sentences per phase: did things run at the same time, what did that buy, and what stood in the way."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
@@ -13,7 +13,9 @@ from tracekit.report.sections import machine
 from tracekit.units import device_time, factor, mean, percent, quantity, time
 
 if TYPE_CHECKING:
-    from tracekit.analysis.explain import Explanation
+    from tracekit.analysis.collectives import Collectives
+    from tracekit.analysis.completeness import Completeness
+    from tracekit.analysis.idle import Idle
     from tracekit.analysis.overlap import Breakdown
 
 # A device that takes a quarter longer than alone shares something that counts.
@@ -29,6 +31,22 @@ MOST = 0.5
 _TYPES = {"gpu": "GPU", "tpu": "TPU", "cpu": "CPU device"}
 # A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
 EDGE = 0.01
+
+
+class Reasons(Protocol):
+    """What a verdict on a trace rests on besides its shares, as an Explanation has it."""
+
+    @property
+    def completeness(self) -> "Completeness":
+        """What the trace lacks."""
+
+    @property
+    def collectives(self) -> "Collectives":
+        """Who waited for whom."""
+
+    @property
+    def idle(self) -> "Idle":
+        """Why the devices were idle."""
 
 
 def phase(
@@ -56,7 +74,7 @@ def phase(
     return ". ".join(parts) + "."
 
 
-def whole(breakdown: "Breakdown", cores: float | None = None, why: "Explanation | None" = None) -> tuple[str, ...]:
+def whole(breakdown: "Breakdown", cores: float | None = None, why: Reasons | None = None) -> tuple[str, ...]:
     """The sentences of the verdict on a trace without phases, the first of which says most; where no device worked at
     all, trace_contents.no_device_work says more.
 
@@ -70,7 +88,7 @@ def whole(breakdown: "Breakdown", cores: float | None = None, why: "Explanation 
     return (f"Of what this incomplete trace holds: {first}" if why and why.completeness.rows else first, *rest)
 
 
-def _busy(breakdown: "Breakdown", why: "Explanation | None") -> str:
+def _busy(breakdown: "Breakdown", why: Reasons | None) -> str:
     """How busy the devices were in their windows, how much of these was exposed, and to what idle time was due."""
     table = breakdown.partition
     busy = table[table["busy_ps"] > 0]
@@ -92,12 +110,15 @@ def _busy(breakdown: "Breakdown", why: "Explanation | None") -> str:
         some = f", {len(table) - len(busy)} of them never" if len(busy) < len(table) else ""
         first = f"{devices_words(table)} were busy {share} of {window_words(table)}{some}"
     communication, copies = exposed(breakdown)
-    parts = [
-        (communication / window, f"exposed communication{_waiting(communication, why)}"),
-        (copies / window, "exposed copies"),
-        (int(table["idle"].sum()) / window, f"idle{_mostly_idle(why)}"),
-    ]
-    return "; ".join([first, *(f"{percent(part)} {words}" for part, words in parts if part >= WORTH_TELLING)])
+    idle = int(table["idle"].sum())
+    parts = [first]
+    if communication / window >= WORTH_TELLING:
+        parts.append(f"{percent(communication / window)} exposed communication{_waiting(communication, why)}")
+    if copies / window >= WORTH_TELLING:
+        parts.append(f"{percent(copies / window)} exposed copies")
+    if idle / window >= WORTH_TELLING:
+        parts.append(f"{percent(idle / window)} idle{_mostly_idle(why)}")
+    return "; ".join(parts)
 
 
 def devices_words(partition: pd.DataFrame) -> str:
@@ -118,7 +139,7 @@ def exposed(breakdown: "Breakdown") -> tuple[int, int]:
     return int(table[["collective", "collective+memory"]].sum().sum()), int(table["memory"].sum())
 
 
-def _waiting(exposed_ps: int, why: "Explanation | None") -> str:
+def _waiting(exposed_ps: int, why: Reasons | None) -> str:
     """For whom most of the exposed collective time was spent waiting; nothing where that is not known, or not most."""
     collectives = why and why.collectives
     if not collectives or collectives.lacking or collectives.alone:
@@ -132,7 +153,7 @@ def _waiting(exposed_ps: int, why: "Explanation | None") -> str:
     return ", mostly waiting for the last device to arrive"
 
 
-def _mostly_idle(why: "Explanation | None") -> str:
+def _mostly_idle(why: Reasons | None) -> str:
     """The cause of most of the idle time; nothing where that is not known, or none is."""
     if why is None or not len(why.idle.by_cause):
         return ""
