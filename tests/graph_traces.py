@@ -53,7 +53,7 @@ def trace(events, launches=(), spans=(), syncs=(), operands=(), ops=0, host_work
                 "step": [row[4] for row in marks],
             },
         ),
-        host_work=frame(HOST_WORK_COLUMNS, [("h", None, *times) for times in host_work]),
+        host_work=frame(HOST_WORK_COLUMNS, [("h", None, thread, None, *times) for thread, *times in host_work]),
         syncs=frame(
             SYNC_COLUMNS,
             {

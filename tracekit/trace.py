@@ -61,11 +61,13 @@ SPAN_COLUMNS: Mapping[str, Any] = {
     "alone": "category",
     "baseline": "category",
 }
-# When threads were at work by events of which no span is kept (the operators of a framework); those of a thread merged.
-HOST_WORK_COLUMNS: Mapping[str, Any] = {name: dtype for name, dtype in _CALL_COLUMNS.items() if name != "name"}
+# When threads were at work by events of which no span is kept (operators of a framework, frames of Python); those of a
+# thread do not overlap. The name is that of the outermost operator, null where only frames prove the work.
+HOST_WORK_COLUMNS: Mapping[str, Any] = _CALL_COLUMNS
 LAUNCH_COLUMNS: Mapping[str, Any] = {**_CALL_COLUMNS, "correlation_id": "Int64"}
 # What waits for what, where the trace proves it: a lane (a stream told to wait for an event) or a host thread (a
-# synchronising call), for the work that was launched before `recorded_ps` on a lane, or on all lanes, of a device.
+# synchronising call), for the work that was launched before `recorded_ps` on a lane, or on all lanes, of a device. The
+# `source` is the line of the program, `train.py:12`, where the trace has it and the spans around the call do not.
 SYNC_COLUMNS: Mapping[str, Any] = {
     **_CALL_COLUMNS,
     "device": "category",
@@ -73,6 +75,7 @@ SYNC_COLUMNS: Mapping[str, Any] = {
     "on_device": "category",
     "on_lane": "category",
     "recorded_ps": "Int64",
+    "source": "category",
 }
 # The operations of the compiled programs; `events.op` is a row number of this frame.
 OP_COLUMNS: Mapping[str, Any] = {

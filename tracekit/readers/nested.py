@@ -37,6 +37,20 @@ def innermost(at: Integers, thread: Integers, start: Integers, end: Integers, on
     return np.where(place >= 0, order[place], -1)
 
 
+def outermost(start: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
+    """What the n ranges of one thread cover, each moment once: of k pieces, by time, the range, the start and the end.
+
+    A piece is of the range that began first, of those that begin together of the longest. Where one begins in another
+    and ends after it, as rounded times do, its rest is a piece.
+    """
+    order = np.lexsort((-end, start))
+    start, end = start[order], end[order]
+    covered = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end))[:-1]
+    begin = np.maximum(start, covered)
+    is_piece = end > begin
+    return order[is_piece], begin[is_piece], end[is_piece]
+
+
 def leaves(
     start: NDArray[np.int64],
     closed: NDArray[np.int64],

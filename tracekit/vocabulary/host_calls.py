@@ -103,6 +103,15 @@ _READING = re.compile(
     r"aten::(item|_local_scalar_dense|is_nonzero|nonzero|to|_to_copy|copy_)$"
     r"|<built-in method (item|tolist|cpu|numpy|nonzero|to|copy_) of Tensor\b"
 )
+# A framework's operator, by its namespace: `aten::item`, `c10d::allreduce_`. Methods of C++ classes have capitals, and
+# what the engine of autograd calls (`autograd::engine::evaluate_function: AddBackward0`) holds the operators.
+_OPERATOR = re.compile(r"(?!autograd::)[a-z_]\w*::[a-z_][\w.]*")
+# What PyTorch's emit_nvtx adds to the name of an operator, different for every call (torch/autograd/profiler.py).
+_OF_CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
+# A frame of Python in the words of XLA's tracer; `$builtins len` and `$<unknown> get` have no line.
+_FRAME = re.compile(r"\$(?P<file>\S*\.py):(?P<line>\d+) .")
+# Files of JAX that stand between a program and a wait (jax/_src); of paths that tracer writes the last part only.
+_OF_JAX = re.compile(r"\$(api|array|core|dispatch|pjit|profiler|pxla|traceback_util|tree_util)\.py:")
 # Where XLA gets memory of a device, the runtime's call included (GpuExecutable::GenerateBufferAllocations in
 # xla/service/gpu/gpu_executable.cc, xla/stream_executor), and where the TPU client moves buffers together (libtpu).
 _ALLOCATING = re.compile(r"Build buffer allocations$|\w*Allocator::Alloc\w*|(\w+::)+DefragmentMemory$")
@@ -260,6 +269,34 @@ def says_waiting(name: str) -> bool:
 def reads_back(name: str) -> bool:
     """Whether an op or a method of this name may bring a result from a device to the host, which waits for it."""
     return bool(_READING.match(name))
+
+
+def operator(name: str) -> str | None:
+    """The operator of a framework that an event of this name is: `aten::copy_` of `aten::copy_, op_id = 7`; None of any
+    other."""
+    plain = of_any_call(name)
+    return plain if _OPERATOR.fullmatch(plain) else None
+
+
+def of_any_call(name: str) -> str:
+    """A name without the numbers that PyTorch gives to every call of an operator."""
+    return _OF_CALL.sub("", name)
+
+
+def frame_line(name: str) -> str | None:
+    """The line `train.py:12` of the frame of Python that a span of this name is; None of any other."""
+    match = _FRAME.match(name)
+    return f"{match['file']}:{match['line']}" if match else None
+
+
+def frame_of_jax(name: str) -> bool:
+    """Whether a span of this name is a frame of JAX, by which a program comes to a wait."""
+    return bool(_OF_JAX.match(name))
+
+
+def is_frame(name: str) -> bool:
+    """Whether a span of this name is a frame of Python in the words of XLA's tracer."""
+    return name.startswith("$")
 
 
 def allocates(name: str) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from tests import traces
 from tests.readers.chrome.kineto_files import event, kernel, read, rows, trace_of
+from tracekit import intervals as iv
 from tracekit.analysis.overlap import overlap, partition
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import DEVICE_COLUMNS
@@ -456,21 +457,57 @@ def test_an_op_in_which_a_call_waited_waits_no_second_time(waits):
     assert waits(op("aten::mm", 50, 160), calls[0], copy(6, 101, 100)) == []
 
 
+def test_a_wait_tells_the_line_of_the_program_that_it_stands_under(tmp_path):
+    frames = [
+        python("/home/train.py(12): main", 0, 45),
+        python("torch/cuda/__init__.py(40): synchronize", 10, 20),
+        python("<built-in function _cuda_synchronize>", 11, 18),
+        python("torch/x.py(7): f", 49, 200),  # no frame of the program is around it
+    ]
+    calls = call("cudaDeviceSynchronize", 12, 1, dur=10), call("cudaStreamSynchronize", 320, 2)
+    trace = trace_of(tmp_path, *frames, *calls, *ITEM, call("cudaMemcpyAsync", 53, 6), copy(6, 101, 100))
+    assert rows(trace.syncs, "name", "source") == [
+        ["cudaDeviceSynchronize", "/home/train.py:12"],
+        ["cudaStreamSynchronize", None],
+        ["aten::_local_scalar_dense", "torch/x.py:7"],
+    ]
+
+
 def host_work(tmp_path, *events):
-    """By thread: when the host was at work, in us since the first event, at 0."""
+    """By thread: when the host was at work, in us since the first event, at 0, merged where pieces touch."""
     trace = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events)
     assert set(trace.spans["name"]) == {"start"}
     table = trace.host_work
     assert set(table["process"]) <= {"50"}
     threads = dict.fromkeys(table["thread"])
-    times = {name: table.loc[table["thread"] == name, ["start_ps", "end_ps"]] // 10**6 for name in threads}
-    return {name: values.to_numpy().tolist() for name, values in times.items()}
+    times = {name: table.loc[table["thread"] == name, ["start_ps", "end_ps"]].to_numpy() for name in threads}
+    for pieces in times.values():
+        assert (np.diff(pieces.ravel()) >= 0).all()
+    return {name: (iv.union(pieces) // 10**6).tolist() for name, pieces in times.items()}
 
 
 def test_a_thread_is_at_work_in_operators_and_frames_of_python(tmp_path):
     events = [op("aten::add", 10, 10), op("aten::add_", 12, 3), python("model.py(3): forward", 18, 7)]
     events += [op("aten::mm", 40, 5), op("aten::mm", 12, 4, tid=4)]
     assert host_work(tmp_path, *events) == {"thread 9": [[10, 25], [40, 45]], "thread 4": [[12, 16]]}
+
+
+def test_work_is_named_after_the_operator_that_the_program_called(tmp_path):
+    def named(*events):
+        table = trace_of(tmp_path, host("user_annotation", "start", 0, 1, tid=1), *events).host_work
+        times = (table[["start_ps", "end_ps"]] // 10**6).to_numpy().tolist()
+        return [(name, *time) for name, time in zip(table["name"].astype(object).fillna(""), times, strict=True)]
+
+    backward = op("autograd::engine::evaluate_function: NonzeroBackward0", 30, 30), op("NonzeroBackward0", 31, 28)
+    inside = op("aten::item", 40, 10), op("aten::_local_scalar_dense", 42, 8)
+    assert named(*backward, *inside) == [
+        ("autograd::engine::evaluate_function: NonzeroBackward0", 30, 40),
+        ("aten::item", 40, 50),
+        ("autograd::engine::evaluate_function: NonzeroBackward0", 50, 60),
+    ]
+    assert named(python("train.py(3): f", 35, 20), *inside) == [("", 35, 40), ("aten::item", 40, 50), ("", 50, 55)]
+    # Times are rounded: an operator that begins in another and ends after it has the rest.
+    assert named(op("aten::add", 10, 5), op("aten::mul", 14, 3)) == [("aten::add", 10, 15), ("aten::mul", 15, 17)]
 
 
 def test_a_frame_that_waits_is_no_work_nor_is_what_is_around_it(tmp_path):

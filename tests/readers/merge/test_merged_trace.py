@@ -108,12 +108,15 @@ def test_a_clock_that_is_off_is_shifted_in_every_table_and_its_origin_says_what_
 
 
 def test_the_work_of_hosts_moves_in_time_with_them():
-    work = frame(HOST_WORK_COLUMNS, [("?", "7", "t", 10, 12)])
+    work = frame(HOST_WORK_COLUMNS, [("?", "7", "t", "f", 10, 12)])
     ranks = [rank("rank0", 300, 500, 700), rank("rank1", 298, 498, 698, origin_ns=NOON_NS + 1)]
     merged = merge([replace(part, host_work=work) for part in ranks])
     by = int(merged.launches["start_ps"].iat[1])
     assert by > 0
-    assert merged.host_work.to_numpy().tolist() == [["rank0", "7", "t", 10, 12], ["rank1", "7", "t", 10 + by, 12 + by]]
+    assert merged.host_work.to_numpy().tolist() == [
+        ["rank0", "7", "t", "f", 10, 12],
+        ["rank1", "7", "t", "f", 10 + by, 12 + by],
+    ]
 
 
 def test_waits_move_in_time_with_their_hosts_and_name_the_merged_devices():

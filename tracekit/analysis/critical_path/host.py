@@ -452,13 +452,22 @@ def _evidence(
     waiting = _waits_by_name(spans)
     is_own = np.array([str(name) in call_names for name in spans["name"].cat.categories] or [False])
     proving = np.flatnonzero(~mark & ~(is_own[spans["name"].cat.codes.to_numpy()] & ~waiting))
-    thread = np.append(_numbers_of_threads(spans, names)[proving], _numbers_of_threads(host_work, names))
-    start = np.append(spans["start_ps"].to_numpy()[proving], host_work["start_ps"].to_numpy())
-    end = np.append(spans["end_ps"].to_numpy()[proving], host_work["end_ps"].to_numpy())
-    nothing = np.zeros(len(host_work), bool)
+    of_work = _without_names(_numbers_of_threads(host_work, names), host_work)
+    of_spans = (_numbers_of_threads(spans, names), spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy())
+    thread, start, end = (np.append(of_span[proving], of) for of_span, of in zip(of_spans, of_work, strict=True))
+    nothing = np.zeros(len(of_work[0]), bool)
     is_certain = np.array([_is_work(str(name)) for name in spans["name"].cat.categories] or [False])
     certain = is_certain[spans["name"].cat.codes.to_numpy()][proving]
     return (thread, start, end), np.append(waiting[proving], nothing), np.append(certain, nothing)
+
+
+def _without_names(thread: Column, host_work: pd.DataFrame) -> Times:
+    """The times of host work (HOST_WORK_COLUMNS) on threads, merged where they touch: there the operator changes."""
+    start, end = host_work["start_ps"].to_numpy(), host_work["end_ps"].to_numpy()
+    touches = np.append(False, (np.diff(thread) == 0) & (start[1:] == end[:-1]))[: len(thread)]
+    heads = np.flatnonzero(~touches)
+    tails = np.append(heads[1:], len(thread))[: len(heads)] - 1
+    return thread[heads], start[heads], end[tails]
 
 
 def _is_work(name: str) -> bool:

@@ -32,6 +32,7 @@ from tracekit.readers import losses, polling
 from tracekit.readers.chrome import Dialect, Document, kineto_memory, kineto_work
 from tracekit.readers.chrome.kineto_work import Call, around, device, integers, lane, whole
 from tracekit.readers.losses import Lost
+from tracekit.readers.nested import outermost
 from tracekit.trace import (
     DEVICE_COLUMNS,
     HOST_COLUMNS,
@@ -45,6 +46,7 @@ from tracekit.trace import (
 from tracekit.vocabulary.host_calls import (
     SyncCall,
     asks_if_done,
+    operator,
     reads_back,
     says_waiting,
     stands_aside,
@@ -125,16 +127,17 @@ def read(document: Document, path: Path) -> Trace:
     of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
-    syncs = _syncs(document, call_table, events["device"].cat.categories.tolist())
+    placed = call_table.assign(source=_sources_of_waits(document, calls, call_table["name"].array, frames))
+    syncs = _syncs(document, placed, events["device"].cat.categories.tolist())
     call = np.where(launch >= 0, np.searchsorted(calls, launch), -1)
-    loops = _query_loops(call_table, call, events)
-    reads = _reads(document, host, of_host, threads, _LaunchedRows(calls, call, events))
+    loops = _query_loops(placed, call, events)
+    reads = _reads(document, host, of_host, threads, _LaunchedRows(calls, call, events, frames))
     worked = events["device"].cat.categories.tolist()
     memory, memory_notes = kineto_memory.read(document, host, named_ops, worked)
     return Trace(
         events=events.assign(op=op),
         spans=_spans(document, host, marks, step, threads),
-        host_work=_host_work(document, host, of_host, threads),
+        host_work=_host_work(document, host, of_host[: len(of_host) - len(frames)], frames, threads),
         launches=call_table,
         syncs=concat(SYNC_COLUMNS, [syncs, loops, reads]) if len(loops) or len(reads) else syncs,
         ops=ops,
@@ -277,26 +280,50 @@ def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threa
     return frame(SPAN_COLUMNS, {**_host_columns(document, host, rows, threads), "step": steps})
 
 
-def _host_work(document: Document, host: str, rows: Rows, threads: Threads) -> pd.DataFrame:
-    """When operators and Python frames, the events `rows`, prove their threads at work (HOST_WORK_COLUMNS).
+def _host_work(document: Document, host: str, ops: Rows, frames: Rows, threads: Threads) -> pd.DataFrame:
+    """When operators and Python frames, the events `ops` and `frames`, prove their threads at work (HOST_WORK_COLUMNS).
 
-    There are too many of them to keep. Where one says by its name that it waits, what is around it proves no work.
+    There are too many of them to keep: the outermost operator names the time, one with a namespace (`aten::item`)
+    before all others. Where one says by its name that it waits, what is around it proves no work.
     """
+    rows = np.concatenate([ops, frames])
     waits = by_label(document.name[rows], says_waiting)
+    # The order in which they name a time: operators, what is called like none, frames.
+    rank = np.where(by_label(document.name[rows], lambda name: operator(name) is not None), 0, 1)
+    rank[len(ops) :] = 2
     which, first = distinct(document.pid.codes[rows], document.tid.codes[rows])
     start, end = document.start_ps[rows], document.start_ps[rows] + document.duration_ps[rows]
     order = np.argsort(which, kind="stable")
-    work = []
-    for of_thread in np.split(order, np.searchsorted(which[order], np.arange(1, len(first)))):
-        inside, waiting = (of_thread[waits[of_thread] == is_wait] for is_wait in (False, True))
-        times = iv.union(iv.intervals(start[inside], end[inside]))
-        work.append(
-            iv.difference(times, iv.union(iv.intervals(start[waiting], end[waiting]))) if len(waiting) else times
-        )
-    times = np.concatenate([iv.EMPTY, *work])
-    thread = np.repeat(rows[first], [len(of_thread) for of_thread in work])
-    columns = {**_host_columns(document, host, thread, threads), "start_ps": times[:, 0], "end_ps": times[:, 1]}
-    return frame(HOST_WORK_COLUMNS, columns)
+    event, times, thread = [np.zeros(0, np.int64)], [iv.EMPTY], [np.zeros(0, np.int64)]
+    for at, of_thread in enumerate(np.split(order, np.searchsorted(which[order], np.arange(1, len(first))))):
+        waiting = of_thread[waits[of_thread]]
+        covered = iv.union(iv.intervals(start[waiting], end[waiting]))
+        for number in range(3):
+            own = of_thread[(rank[of_thread] == number) & ~waits[of_thread]]
+            piece, begin, until = outermost(start[own], end[own])
+            inside, free = _outside(iv.intervals(begin, until), covered)
+            event.append(rows[own[piece[inside]]])
+            times.append(free)
+            thread.append(np.full(len(free), at))
+            covered = iv.union(covered, free)
+    by_time = np.lexsort((np.concatenate(times)[:, 0], np.concatenate(thread)))
+    of_piece, spans = np.concatenate(event)[by_time], np.concatenate(times)[by_time]
+    columns = {**_host_columns(document, host, of_piece, threads), "start_ps": spans[:, 0], "end_ps": spans[:, 1]}
+    names = columns["name"]
+    codes = np.where(document.of(*_FRAMES)[of_piece], -1, names.codes)
+    return frame(HOST_WORK_COLUMNS, {**columns, "name": pd.Categorical.from_codes(codes, dtype=names.dtype)})
+
+
+def _outside(pieces: iv.Intervals, covered: iv.Intervals) -> tuple[Rows, iv.Intervals]:
+    """The parts of `pieces`, sorted and disjoint, outside of `covered`, merged: of which piece each is, and the times;
+    unlike `intervals.difference`, which merges them where they touch."""
+    edges = np.unique(np.concatenate([pieces.ravel(), covered.ravel()]))
+    begin = edges[:-1]
+    piece, cover = (np.searchsorted(times[:, 0], begin, side="right") - 1 for times in (pieces, covered))
+    is_inside = (piece >= 0) & (np.append(pieces[:, 1], 0)[piece] > begin)
+    is_covered = (cover >= 0) & (np.append(covered[:, 1], 0)[cover] > begin)
+    free = np.flatnonzero(is_inside & ~is_covered)
+    return piece[free], iv.intervals(begin[free], edges[free + 1])
 
 
 def _devices(document: Document, host: str, worked: list[str], memory: pd.DataFrame) -> pd.DataFrame:
@@ -337,25 +364,42 @@ def _operators(
     else the innermost of all.
     """
     calls, call = np.unique(launch[launch >= 0], return_inverse=True)
-    operator = np.append(document.name.codes, -1)[around(document, calls, ops)].astype(np.int64)
-    places = [_FRAME.match(name) if len(frames) else None for name in document.name.categories]
+    innermost = np.append(document.name.codes, -1)[around(document, calls, ops)].astype(np.int64)
+    line = _sources(document, calls, frames)
+    which, first = distinct(innermost, line.codes.astype(np.int64))
+    row = np.full(len(launch), -1)
+    row[launch >= 0] = which[call]
+    # A launch with neither is of no operation.
+    is_operation = (innermost[first] >= 0) | (line.codes[first] >= 0)
+    row = np.append(np.where(is_operation, np.cumsum(is_operation) - 1, -1), -1)[row]
+    first = first[is_operation]
+    names: list[str | None] = [*document.name.categories, None]
+    columns = {"framework_op": categorical(names, innermost[first]), "source": line[first]}
+    return frame(OP_COLUMNS, columns), pd.arrays.IntegerArray(row, row < 0)
+
+
+def _sources(document: Document, calls: Rows, frames: Rows) -> pd.Categorical:
+    """Where the innermost function around each of the events `calls` begins, one outside of PyTorch before all others;
+    null where there is none among the Python frames `frames`."""
+    if not len(frames):
+        return categorical([None], np.zeros(len(calls), np.int64))
+    places = [_FRAME.match(name) for name in document.name.categories]
     files = np.array([bool(place) for place in places] + [False], bool)
     outside_torch = np.array([bool(place and not _OF_TORCH.search(place["file"])) for place in places] + [False], bool)
     frame_names = document.name.codes[frames]
     inner = around(document, calls, frames[outside_torch[frame_names]])
     inner = np.where(inner < 0, around(document, calls, frames[files[frame_names]]), inner)
     line = np.append(document.name.codes, -1)[inner].astype(np.int64)
-    which, first = distinct(operator, line)
-    row = np.full(len(launch), -1)
-    row[launch >= 0] = which[call]
-    # A launch with neither is of no operation.
-    is_operation = (operator[first] >= 0) | (line[first] >= 0)
-    row = np.append(np.where(is_operation, np.cumsum(is_operation) - 1, -1), -1)[row]
-    first = first[is_operation]
-    names: list[str | None] = [*document.name.categories, None]
-    sources = [place and f"{place['file']}:{place['line']}" for place in [*places, None]]
-    columns = {"framework_op": categorical(names, operator[first]), "source": categorical(sources, line[first])}
-    return frame(OP_COLUMNS, columns), pd.arrays.IntegerArray(row, row < 0)
+    return categorical([place and f"{place['file']}:{place['line']}" for place in [*places, None]], line)
+
+
+def _sources_of_waits(document: Document, calls: Rows, names: pd.Categorical, frames: Rows) -> pd.Categorical:
+    """The same of those of `calls` that by their `names` wait, or ask whether work is done; null of others."""
+    waits = by_label(names, lambda name: bool(sync_call(name)) or asks_if_done(name)).astype(bool)
+    sources = _sources(document, calls[waits], frames)
+    codes = np.full(len(calls), -1)
+    codes[waits] = sources.codes
+    return pd.Categorical.from_codes(codes, dtype=sources.dtype)
 
 
 class _Sync(msgspec.Struct):
@@ -441,11 +485,12 @@ def _query_loops(calls: pd.DataFrame, call: Rows, events: pd.DataFrame) -> pd.Da
 @dataclass(frozen=True)
 class _LaunchedRows:
     """The c `calls`, events of the file, and the place there of the `call` (n,) that launched each of the rows
-    `events`, -1 for none."""
+    `events`, -1 for none; and the `frames` of Python, events of the file."""
 
     calls: Rows
     call: Rows
     events: pd.DataFrame
+    frames: Rows
 
 
 def _reads(document: Document, host: str, ops: Rows, threads: Threads, launched: _LaunchedRows) -> pd.DataFrame:
@@ -482,7 +527,11 @@ def _reads(document: Document, host: str, ops: Rows, threads: Threads, launched:
     order = order[np.lexsort((until[order], -begin[order], row[order]))]
     order = order[np.append(True, np.diff(row[order]) != 0)[: len(order)]]
     order = order[np.argsort(begin[order], kind="stable")]
-    columns = {**_host_columns(document, host, reads[order], threads), "start_ps": begin[order]}
+    columns = {
+        **_host_columns(document, host, reads[order], threads),
+        "start_ps": begin[order],
+        "source": _sources(document, reads[order], launched.frames),
+    }
     return polling.table(pd.DataFrame(columns), events, row[order], start[len(reads) + call[row[order]]])
 
 

@@ -20,7 +20,7 @@ _ONE_SESSION_PS = 600 * 10**12
 _WHAT = {
     "events": ("device", "lane", "name"),
     "spans": ("thread", "name"),
-    "host_work": ("thread",),
+    "host_work": ("thread", "name"),
     "launches": ("thread", "name"),
     "syncs": ("thread", "name", "device", "lane", "on_device", "on_lane"),
 }

@@ -32,7 +32,7 @@ from tracekit.readers.nsys.sqlite_export import (
 )
 from tracekit.trace import OP_COLUMNS
 from tracekit.vocabulary.collectives import OPERATIONS
-from tracekit.vocabulary.host_calls import step_number
+from tracekit.vocabulary.host_calls import of_any_call, step_number
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.step_names import named_step
 
@@ -44,7 +44,6 @@ _PUSHED = (59, 70)
 _DOMAIN = 75
 _UNNAMED = "unnamed range"
 
-_CALL = re.compile(r", (?:op_id|seq|sizes|input_op_ids) = .*", re.DOTALL)
 _XLA = {
     "hlo_op": re.compile(r"Thunk:#.*\bhlo_op=([^,#]+)"),
     "hlo_module": re.compile(r"XlaModule:#.*\bhlo_module=([^,#]+)"),
@@ -184,7 +183,7 @@ def _framework(calls: Calls, ranges: Ranges) -> pd.Categorical:
     call to call (`aten::mm, op_id = 12, seq = 4`).
     """
     is_mark = [_is_step(name) or any(pattern.search(name) for pattern in _XLA.values()) for name in ranges.names]
-    label = [None if mark else _CALL.sub("", name) for name, mark in zip(ranges.names, is_mark, strict=True)]
+    label = [None if mark else of_any_call(name) for name, mark in zip(ranges.names, is_mark, strict=True)]
     pushed = select(ranges, ranges.pushed & np.array([text is not None for text in label], bool)[ranges.name])
     return categorical([*label, None], np.append(pushed.name, len(label))[_enclosing(calls, pushed)])
 
