@@ -2,13 +2,16 @@
 
 import random
 
+import pandas as pd
 import pytest
 
 from tests.idle_frames import US, row
 from tests.launch_frames import calls, host_spans, waits, work
 from tests.stepped import annotations
-from tracekit.analysis.host_api import OPERATORS, host_api
+from tracekit.analysis.blocking_copies import blocking_copies
+from tracekit.analysis.host_api import host_api
 from tracekit.analysis.idle import Cause, idle
+from tracekit.analysis.idle_gaps import PYTHON
 from tracekit.analysis.late_launches import late_launches
 from tracekit.columns import concat, frame
 from tracekit.timeline.syncs import CLOCKS_PS
@@ -111,14 +114,94 @@ def test_where_pools_launch_the_wait_of_the_thread_that_calls_programs_counts():
     assert after_waits(result(EVENTS, pool, [], spans[1:].reset_index(drop=True))) == {}
 
 
-def test_places_are_the_innermost_operation_around_a_wait_that_is_none_itself():
-    around = ("train", 0, 200 * US), ("aten::item", 15 * US, 130 * US), ("wait for it", 16 * US, 125 * US)
-    spans = concat(SPAN_COLUMNS, [host_spans(*around), annotations(("step", 1, 17 * US, 120 * US), thread="main")])
-    told = result(EVENTS, LAUNCHES, [sync(20, 110), sync(1000, 1105)], spans).places
-    assert told[["call", "operation", "n", "gaps", "start_ps"]].fillna("").to_numpy().tolist() == [
-        [SYNC, "aten::item", 1, 1, 100 * US],
-        [SYNC, "", 1, 1, 1100 * US],
-    ]
+ONE_WAIT = (sync(20, 110),)
+
+
+def places(spans, syncs=ONE_WAIT, **parts):
+    """Operation, span around it and source line of the waits in which gaps began, and how many calls and gaps."""
+    table = result(EVENTS, LAUNCHES, syncs, spans, **parts).places.astype(object)
+    columns = ["operation", "within", "source", "n", "gaps"]
+    return [tuple(row) for row in table[columns].where(table[columns].notna(), None).to_numpy().tolist()]
+
+
+def test_a_wait_stands_under_the_outermost_operator_and_the_innermost_span_around_it():
+    around = (
+        ("forward", 0, 200 * US),
+        ("aten::item", 15 * US, 130 * US),
+        ("aten::_local_scalar_dense", 16 * US, 129 * US),
+    )
+    assert places(host_spans(*around)) == [("aten::item", "forward", None, 1, 1)]
+    assert places(host_spans(around[0], ("wait for it", 16 * US, 125 * US))) == [("forward", None, None, 1, 1)]
+    step = annotations(("step", 1, 17 * US, 120 * US), thread="main")
+    assert places(concat(SPAN_COLUMNS, [host_spans(), step])) == [(None, None, None, 1, 1)]
+
+
+def test_waits_under_calls_of_one_operator_are_one_place():
+    called = ("aten::to, op_id = 7", 15 * US, 130 * US), ("aten::to, op_id = 9, seq = 4", 1000 * US, 1200 * US)
+    inside = ("aten::copy_, op_id = 8", 16 * US, 129 * US)
+    waits_of_both = sync(20, 110), sync(1010, 1105)
+    assert places(host_spans(*called, inside), waits_of_both) == [("aten::to", None, None, 2, 2)]
+
+
+def test_operators_of_which_no_span_is_kept_are_around_waits_too():
+    operator = {"host": ["h"], "thread": ["main"], "name": ["aten::nonzero"], "start_ps": [10], "end_ps": [200 * US]}
+    work_times = frame(HOST_WORK_COLUMNS, operator)
+    assert places(host_spans(("loss", 0, 300 * US)), host_work=work_times) == [("aten::nonzero", "loss", None, 1, 1)]
+
+
+def test_a_wait_has_the_source_line_of_the_innermost_frame_outside_of_jax():
+    frames = ("$train.py:31 main", 0, 300 * US), ("$api.py:3 block_until_ready", 15 * US, 130 * US)
+    assert places(host_spans(*frames)) == [(None, None, "train.py:31", 1, 1)]
+    assert places(host_spans(("$core.py:7 bind", 0, 300 * US))) == [(None, None, "core.py:7", 1, 1)]
+    told = waits(sync(20, 110)).assign(source=pd.Categorical(["model.py:9"]))
+    timeline = timeline_of(Trace(EVENTS, launches=LAUNCHES, syncs=told, spans=host_spans(*frames)))
+    assert host_api(timeline, idle(timeline).gaps).places["source"].tolist() == ["model.py:9"]
+
+
+def copied(name, memory, way, call, copy):
+    """Whether a call of this name waited for its copy; `call` and `copy` are times in us."""
+    events = work(row("gpu:0", *copy, 0, kind="memcpy", name=f"Memcpy ({memory})"))
+    events["direction"] = pd.Categorical([way], categories=events["direction"].cat.categories)
+    launches = calls((0, call[0] * US, call[1] * US, "main", name))
+    return blocking_copies(timeline_of(Trace(events, launches=launches))).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "way", "call", "copy", "waited"),
+    [
+        ("cudaMemcpyAsync", "Device -> Pageable", "D2H", (0, 500), (400, 490), True),
+        ("cudaMemcpyAsync", "Device -> Pageable", "D2H", (0, 489), (400, 490), False),  # it returned before the end
+        ("cudaMemcpyAsync", "Device -> Pinned", "D2H", (0, 500), (400, 490), False),
+        ("cudaMemcpyAsync", "Pageable -> Device", "H2D", (0, 500), (400, 490), True),
+        ("cudaMemcpyAsync", "Pageable -> Device", "H2D", (0, 9), (4, 5), False),  # no longer than a launch
+        ("cudaMemcpyAsync", "Device -> Device", "D2D", (0, 500), (400, 490), False),
+        ("hipMemcpyAsync", "CopyDeviceToHost", "D2H", (0, 500), (400, 490), True),
+        ("hipMemcpyAsync", "CopyDeviceToHost", "D2H", (0, 500), (40, 55), False),  # it went on long after
+        ("cudaMemcpy", "Device -> Pinned", "D2H", (0, 500), (400, 509), True),  # the clocks may be apart by 10 us
+        ("cudaMemcpy", "Pageable -> Device", "H2D", (0, 500), (400, 531), False),  # it returns once all is staged
+        ("cudaMemcpy", "Device -> Device", "D2D", (0, 500), (400, 490), False),
+    ],
+)
+def test_a_copy_blocks_its_call_by_its_times_and_its_memory(name, memory, way, call, copy, waited):
+    assert copied(name, memory, way, call, copy) is waited
+
+
+def test_devices_fall_idle_after_an_asynchronous_copy_that_blocked():
+    events = rows(0, 1000, 2000).assign(kind=["memcpy", "compute", "compute"])
+    events["kind"] = events["kind"].astype(rows(0)["kind"].dtype)
+    events["direction"] = pd.Categorical(["D2H", None, None], categories=events["direction"].cat.categories)
+    events["host_memory"] = pd.Categorical(["pageable", None, None])
+    launches = concat_calls(calls((0, -10 * US, 105 * US, "main", "cudaMemcpyAsync")), launched_later())
+    told = result(events, launches)
+    # Until the call returns, at 105, the device waits for a copy, and then for the host.
+    assert after_waits(told) == {"cudaMemcpyAsync": (1, 900, 885)}
+    assert told.launches == 2
+
+
+def test_a_call_that_an_export_holds_twice_counts_once():
+    launches = concat_calls(calls((0, 0, 60, "main", "cudaMemcpy")), calls((0, 1, 59, "main", "cudaMemcpy")))
+    told = result(EVENTS, concat_calls(launches, calls((1, 1, 59, "main", "cudaMemcpy")))).by_call
+    assert told[["n", "total_ps"]].to_numpy().tolist() == [[2, 118]]
 
 
 def test_launches_are_told_that_a_wait_follows_next_on_their_thread():
@@ -153,15 +236,43 @@ def test_the_spread_tells_one_long_gap_from_many():
     assert even[["longest_ratio", "half"]].to_numpy().tolist() == [[0.25, 2]]
 
 
+def did(*spans, launches=LAUNCHES, syncs=(), **parts):
+    """Of the first gap, from 100 to 1000: thread, what it did, the line, for how long and how long nothing, in us."""
+    table = result(EVENTS, launches, syncs, host_spans(*spans), **parts).longest
+    thread, doing, source, for_ps, silent_ps = table.iloc[0][["thread", "doing", "source", "doing_ps", "unrecorded_ps"]]
+    return thread, doing, None if pd.isna(source) else source, for_ps / US, silent_ps / US
+
+
 def test_the_longest_gaps_say_what_their_thread_did_longest():
     spans = host_spans(("load", 200 * US, 700 * US), ("parse", 300 * US, 400 * US), ("other", 0, 1000 * US, "other"))
-    work_times = {"host": ["h"], "thread": ["main"], "start_ps": [1300 * US], "end_ps": [1990 * US]}
+    work_times = {"host": ["h"], "process": [None], "thread": ["main"], "start_ps": [1300 * US], "end_ps": [1990 * US]}
     told = result(EVENTS, LAUNCHES, [], spans, host_work=frame(HOST_WORK_COLUMNS, work_times)).longest
-    columns = ["start_ps", "idle_ps", "ratio", "thread", "doing", "doing_ps", "unrecorded_ps"]
+    columns = ["start_ps", "idle_ps", "ratio", "launched_ps", "thread", "doing", "doing_ps", "unrecorded_ps"]
     assert told[columns].to_numpy().tolist() == [
-        [100 * US, 900 * US, 0.5, "main", "load", 400 * US, 395 * US],
-        [1100 * US, 900 * US, 0.5, "main", OPERATORS, 690 * US, 205 * US],
+        [100 * US, 900 * US, 0.5, 890 * US, "main", "load", 500 * US, 395 * US],
+        [1100 * US, 900 * US, 0.5, 890 * US, "main", PYTHON, 690 * US, 205 * US],
     ]
+
+
+def test_the_deepest_name_around_half_of_a_gap_tells_what_was_done():
+    outer = ("main", 0, 2000 * US), ("train", 150 * US, 950 * US), ("load", 200 * US, 600 * US)
+    assert did(*outer) == ("main", "train", None, 800, 0)
+    assert did(*outer, ("cudaMalloc", 300 * US, 800 * US)) == ("main", "cudaMalloc", None, 500, 0)
+    assert did(*outer, ("aten::mm, op_id = 3", 200 * US, 500 * US), ("aten::mm", 500 * US, 800 * US))[1:4:2] == (
+        "aten::mm",
+        600,
+    )
+    lines = ("$data.py:12 load", 150 * US, 940 * US), ("$core.py:630 bind", 150 * US, 930 * US)
+    assert did(*outer, *lines) == ("main", "train", "data.py:12", 800, 0)
+    assert did(*lines) == ("main", "$data.py:12 load", "data.py:12", 790, 105)
+
+
+def test_of_work_launched_before_a_gap_the_thread_tells_of_which_most_is_recorded():
+    ahead = launched(-10, 50, 1990)
+    spans = ("save", 300 * US, 900 * US, "saver"), ("watch", 100 * US, 200 * US, "watcher")
+    assert did(*spans, launches=ahead) == ("saver", "save", None, 600, 300)
+    told = result(EVENTS, ahead, [], host_spans(*spans)).longest.iloc[0]
+    assert (told["launched_ps"], told["host_bound_ps"]) == (-50 * US, 0)
 
 
 def test_what_the_host_did_is_unknown_where_no_call_launched_the_work():

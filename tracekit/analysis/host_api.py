@@ -1,7 +1,6 @@
 """What the host's calls cost: the time in each, the idle time that follows those that wait, and what the host did
 in the longest gaps."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,18 +10,16 @@ from numpy.typing import NDArray
 
 from tracekit import intervals as iv
 from tracekit import notebook
-from tracekit.analysis.host_activity import dispatchers
-from tracekit.analysis.idle import Cause
-from tracekit.columns import by_label, distinct, frame
+from tracekit.analysis.blocking_copies import blocking_copies
+from tracekit.analysis.host_records import RECORD, THREAD, around, is_repeated, plain, thread_numbers
+from tracekit.analysis.idle_gaps import Gaps, idle_intervals, launching_threads, longest_gaps
+from tracekit.columns import by_label, frame
 from tracekit.readers.nested import innermost
 from tracekit.timeline.syncs import CLOCKS_PS
 from tracekit.timeline.timeline import Timeline, begins_inside
 from tracekit.vocabulary.host_calls import calls_runtime, copies_synchronously, says_waiting
 
-LARGEST = 20
-OPERATORS = "operators of the framework"
-"""What a thread did where only its operators are recorded, without their names."""
-
+PLACE = ("operation", "within", "source")
 _IDLE = {"gaps": "int64", "idle_ps": "int64", "host_bound_ps": "int64", "ratio": "Float64"}
 CALL_COLUMNS = {
     "call": "str",
@@ -36,8 +33,7 @@ CALL_COLUMNS = {
 }
 PLACE_COLUMNS = {
     "call": "str",
-    "operation": "str",
-    "source": "str",
+    **dict.fromkeys(PLACE, "str"),
     "n": "int64",
     **_IDLE,
     "device": "str",
@@ -53,20 +49,6 @@ DEVICE_COLUMNS = {
     "longest_ratio": "Float64",
     "half": "int64",
 }
-LONGEST_COLUMNS = {
-    "device": "str",
-    "start_ps": "int64",
-    "end_ps": "int64",
-    "idle_ps": "int64",
-    "ratio": "Float64",
-    "thread": "str",
-    "doing": "str",
-    "doing_ps": "Int64",
-    "unrecorded_ps": "Int64",
-}
-_RECORD = ("host", "process", "thread", "name", "start_ps", "end_ps")
-_THREAD = ("host", "process", "thread")
-_EDGES = (str(Cause.BEFORE), str(Cause.AFTER))
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,11 +64,14 @@ class HostApi(
     calls or on several threads; `after_launch` counts the launches, of `launches` that started work, that this call
     follows next on their thread; `gaps` the idle intervals of devices that began in it, on the thread that launched
     what ended them, with all their time, that of them that is host-bound, and the `ratio` of the devices' windows.
-    `places` (PLACE_COLUMNS): the same of calls with gaps, by the framework's operation, or else the innermost span,
-    around them and its source line, with the longest gap. `by_device` (DEVICE_COLUMNS): how the idle time is spread:
-    `half` of it lies in so many of the longest gaps. `longest` (LONGEST_COLUMNS): the longest, `ratio` of the idle time
-    of their device, and what the launching thread was `doing` the longest; `unrecorded_ps` outside any record.
-    `lacking`: why there is nothing, else "".
+    `places` (PLACE_COLUMNS): the same of calls with gaps, by what stands around them, with the longest gap: the
+    outermost operator of a framework as `operation` and the innermost span as `within`, or that span as `operation`
+    where there is no operator; and the `source` line. `by_device` (DEVICE_COLUMNS): how the idle time is spread: `half`
+    of it lies in so many of the longest gaps. `longest` (LONGEST_COLUMNS): the longest, `ratio` of the idle time of
+    their device, `host_bound_ps` of them, and how long after their begin what ended them was launched, below 0 for
+    before; what the `thread` that launched it was `doing`: the deepest name that stands around half of the gap, for
+    `doing_ps`, with the `source` line; `unrecorded_ps` is outside any record. Of what had been launched before, the
+    thread is that of which most is recorded. `lacking`: why there is nothing, else "".
     """
 
     by_call: pd.DataFrame
@@ -95,22 +80,6 @@ class HostApi(
     longest: pd.DataFrame
     launches: int
     lacking: str = ""
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """The k idle intervals between the work of devices, each column (k,): its number in the pieces (`interval`), which
-    `device` of the `devices`, from `begin` to `end`, idle for `length` inside the windows, `host_bound` of it; and the
-    call that launched what ended it, a place in the launches of the trace, or -1."""
-
-    devices: Sequence[str]
-    interval: NDArray[np.int64]
-    device: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    length: NDArray[np.int64]
-    host_bound: NDArray[np.int64]
-    launch: NDArray[np.int64]
 
 
 def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
@@ -123,7 +92,8 @@ def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
     window_ps = sum(
         iv.total(timeline.unions.windows[rows.clocks[device]]) for device, placed in enumerate(rows.placed) if placed
     )
-    launches = _plain(timeline.trace.launches.iloc[np.unique(timeline.launch[timeline.launch >= 0])])
+    launching = np.setdiff1d(timeline.launch[timeline.launch >= 0], blocking_copies(timeline))
+    launches = plain(timeline.trace.launches.iloc[launching])
     launches = launches[~launches["name"].map(lambda name: copies_synchronously(str(name))).to_numpy(bool)]
     by_call = _by_call(calls, _after_launch(launches, waits), waits, (between, fell_idle_in), window_ps)
     nothing = not len(calls) and not len(between.begin)
@@ -131,53 +101,36 @@ def host_api(timeline: Timeline, gaps: pd.DataFrame) -> HostApi:
         by_call,
         _places(timeline, waits, (between, fell_idle_in), window_ps),
         _by_device(between),
-        _longest(timeline, between),
+        longest_gaps(timeline, between),
         len(launches),
         "The trace holds neither calls of the host to its devices nor idle time between their work." if nothing else "",
     )
 
 
-def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
-    """The idle intervals that the pieces `gaps` make up; not what is before a device's first work or after its last."""
-    inner = gaps[~gaps["cause"].isin(_EDGES).to_numpy(bool) & gaps["next"].notna().to_numpy(bool)]
-    start, end = inner["start_ps"].to_numpy(), inner["end_ps"].to_numpy()
-    interval = inner["interval"].to_numpy()
-    # The pieces of an interval stand together, by start.
-    heads = np.flatnonzero(np.append(True, np.diff(interval) != 0)[: len(interval)])
-    tails = np.append(heads[1:], len(interval))[: len(heads)] - 1
-    of_host = np.where((inner["cause"] == str(Cause.HOST)).to_numpy(bool), end - start, 0)
-    launch_of_event = np.full(len(timeline.rows.events), -1)
-    launch_of_event[timeline.rows.at] = timeline.timed_launch
-    return Gaps(
-        [str(name) for name in gaps["device"].cat.categories],
-        interval[heads],
-        inner["device"].cat.codes.to_numpy()[heads].astype(np.int64),
-        start[heads],
-        end[tails],
-        np.add.reduceat(end - start, heads) if len(heads) else heads,
-        np.add.reduceat(of_host, heads) if len(heads) else heads,
-        launch_of_event[inner["next"].to_numpy(np.int64)[heads]],
-    )
-
-
 def waiting_calls(timeline: Timeline) -> pd.DataFrame:
-    """The calls and spans in which a thread of the host waits: _RECORD, and `is_call` for those of a runtime; `op` is
-    the operation around them where the trace says it."""
-    trace = timeline.trace
-    syncs, launches, spans = trace.syncs, trace.launches, timeline.spans
-    synchronous = launches[by_label(launches["name"].array, copies_synchronously).astype(bool)]
+    """The calls and spans in which a thread of the host waits: RECORD, `is_call` for those of a runtime, and the source
+    line where the trace tells that."""
+    trace, spans = timeline.trace, timeline.spans
+    syncs = trace.syncs[trace.syncs["device"].isna().to_numpy(bool)]
+    copies = blocking_copies(timeline)
     tables = (
-        (syncs[syncs["device"].isna().to_numpy(bool)], True),
-        (synchronous, True),
-        (spans[by_label(spans["name"].array, says_waiting).astype(bool)], False),
+        (syncs, True, syncs["source"].astype(object)),
+        (trace.launches.iloc[copies], True, _sources(timeline, copies)),
+        (spans[by_label(spans["name"].array, says_waiting).astype(bool)], False, None),
     )
-    return pd.concat([_plain(table).assign(is_call=is_call) for table, is_call in tables], ignore_index=True)
+    parts = [plain(table).assign(is_call=is_call, source=source) for table, is_call, source in tables]
+    return pd.concat([part.astype({"source": object}) for part in parts], ignore_index=True)
 
 
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns of a record of a thread, texts as objects."""
-    texts = {name: table[name].astype(object) for name in _RECORD[:4]}
-    return pd.DataFrame({**texts, **{name: table[name] for name in _RECORD[4:]}})
+def _sources(timeline: Timeline, calls: NDArray[np.int64]) -> NDArray[np.object_]:
+    """The source line of the work that each call launched, None where it is not known."""
+    whole = timeline.whole
+    linked = np.flatnonzero(np.isin(whole.launch, calls))
+    op = whole.rows.events["op"].to_numpy(np.int64, na_value=-1)[whole.rows.at[linked]]
+    linked, op = linked[op >= 0], op[op >= 0]
+    source = np.full(len(timeline.trace.launches), None, object)
+    source[whole.launch[linked]] = timeline.trace.ops["source"].astype(object).to_numpy()[op]
+    return source[calls]
 
 
 def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray[np.int64]:
@@ -200,32 +153,12 @@ def call_of_gaps(timeline: Timeline, gaps: Gaps, waits: pd.DataFrame) -> NDArray
     return place
 
 
-def launching_threads(timeline: Timeline, launch: NDArray[np.int64]) -> list[pd.DataFrame]:
-    """The threads (_THREAD) that made calls, places in the launches of the trace, and those that call the programs of
-    their hosts: XLA's pools launch what such a thread dispatched."""
-    own = _plain(timeline.trace.launches.iloc[launch])[list(_THREAD)].reset_index(drop=True)
-    callers = dispatchers(timeline.trace.spans)
-    both = {host: (thread[0], thread[1] or None, thread[2]) for host, thread in callers.items()}
-    of_hosts = [both.get(str(host), (host, None, None)) for host in own["host"]]
-    return [own, pd.DataFrame(of_hosts, columns=list(_THREAD), dtype=object)]
-
-
-def thread_numbers(*tables: pd.DataFrame) -> list[NDArray[np.int64]]:
-    """The number of the thread of each row of the tables; the same thread has one number in all."""
-    columns = [
-        pd.factorize(pd.concat([table[name].astype(object) for table in tables], ignore_index=True))[0]
-        for name in _THREAD
-    ]
-    thread, _ = distinct(*columns)
-    return np.split(thread, np.cumsum([len(table) for table in tables])[:-1])
-
-
 def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     """The calls of the runtimes, and the waits among the spans, inside the windows; each stands there once."""
-    trace = timeline.trace
-    tables = [trace.launches, timeline.spans]
-    calls = [_plain(table[by_label(table["name"].array, calls_runtime).astype(bool)]) for table in tables]
-    table = pd.concat([*calls, waits[list(_RECORD)]], ignore_index=True)
+    launches = timeline.trace.launches
+    tables = [launches[~is_repeated(launches)], timeline.spans]
+    calls = [plain(table[by_label(table["name"].array, calls_runtime).astype(bool)]) for table in tables]
+    table = pd.concat([*calls, waits[list(RECORD)]], ignore_index=True)
     table = table.drop_duplicates(["host", "process", "thread", "name", "start_ps"], ignore_index=True)
     return table[_begins_inside(timeline, table)]
 
@@ -271,7 +204,7 @@ def _by_call(
             (
                 str(name),
                 len(table),
-                len(table[list(_THREAD)].drop_duplicates()),
+                len(table[list(THREAD)].drop_duplicates()),
                 iv.sum_exactly(length),
                 *iv.quantiles(length, (50, 95)),
                 after_launch.get(str(name), 0),
@@ -298,9 +231,11 @@ def _places(
     counts_here = _begins_inside(timeline, waits)
     counts_here[place[begun]] = True
     at = np.flatnonzero(waits["name"].isin(names).to_numpy(bool) & counts_here)
-    operation, source = _around(timeline, waits, at)
-    name = waits["name"].to_numpy(object)
-    keys = {int(wait): (name[wait], operation[number], source[number]) for number, wait in enumerate(at.tolist())}
+    place_of = around(timeline, waits.iloc[at])
+    source = waits["source"].to_numpy(object)[at]
+    place_of["source"] = np.where(pd.isna(source), place_of["source"], source)
+    texts = zip(waits["name"].to_numpy(object)[at], *(place_of[column] for column in PLACE), strict=True)
+    keys = dict(zip(at.tolist(), texts, strict=True))
     counts: dict[tuple[Any, ...], int] = {}
     for key in keys.values():
         counts[key] = counts.get(key, 0) + 1
@@ -312,23 +247,8 @@ def _places(
         longest = max(own, key=lambda gap: int(gaps.length[gap]))
         where = (gaps.devices[gaps.device[longest]], int(gaps.begin[longest]), int(gaps.end[longest]))
         rows.append((*key, counts[key], *_idle(gaps, np.array(own), window_ps), *where))
-    rows.sort(key=lambda row: -row[5])
+    rows.sort(key=lambda row: -row[len(PLACE) + 3])
     return frame(PLACE_COLUMNS, rows)
-
-
-def _around(
-    timeline: Timeline, waits: pd.DataFrame, at: NDArray[np.int64]
-) -> tuple[list[str | None], list[str | None]]:
-    """The operation around each of the waits `at`, and its source line, None where nothing tells them: the innermost
-    span of its thread that is neither a step nor a call of a runtime nor says that it waits."""
-    spans = timeline.spans
-    is_other = by_label(spans["name"].array, lambda name: not (calls_runtime(name) or says_waiting(name))).astype(bool)
-    spans = spans[is_other & spans["step"].isna().to_numpy(bool) & spans["tracekit"].isna().to_numpy(bool)]
-    of_wait, of_span = thread_numbers(waits.iloc[at], spans)
-    start = waits["start_ps"].to_numpy()[at]
-    place = innermost(start, of_wait, spans["start_ps"].to_numpy(), spans["end_ps"].to_numpy(), of_span)
-    names = spans["name"].astype(object).to_numpy()
-    return [str(names[span]) if span >= 0 else None for span in place.tolist()], [None] * len(at)
 
 
 def _by_device(gaps: Gaps) -> pd.DataFrame:
@@ -341,55 +261,3 @@ def _by_device(gaps: Gaps) -> pd.DataFrame:
             longest = int(length[0])
             rows.append((name, len(length), idle_ps, iv.quantiles(length, (50,))[0], longest, longest / idle_ps, half))
     return frame(DEVICE_COLUMNS, rows)
-
-
-def _longest(timeline: Timeline, gaps: Gaps) -> pd.DataFrame:
-    """The LARGEST longest gaps, and what their launching threads did in them."""
-    order = np.argsort(-gaps.length, kind="stable")[:LARGEST]
-    idle_of = [iv.sum_exactly(gaps.length[gaps.device == device]) for device in range(len(gaps.devices))]
-    known = order[gaps.launch[order] >= 0]
-    doing = dict(zip(known.tolist(), _doing(timeline, gaps, known), strict=True)) if len(known) else {}
-    rows = []
-    for gap in order.tolist():
-        device, length = int(gaps.device[gap]), int(gaps.length[gap])
-        where = (gaps.devices[device], int(gaps.begin[gap]), int(gaps.end[gap]))
-        rows.append((*where, length, length / idle_of[device], *doing.get(gap, (None, None, None, None))))
-    return frame(LONGEST_COLUMNS, rows)
-
-
-def _doing(timeline: Timeline, gaps: Gaps, places: NDArray[np.int64]) -> list[tuple[str, str | None, int, int]]:
-    """The thread that launched the end of each gap, or that called the program, if one did; what it did longest in it,
-    for how long, and how long nothing tells.
-
-    The innermost record of the thread counts: its calls and spans, but for annotations of steps; and else whether it
-    ran operators.
-    """
-    trace, spans = timeline.trace, timeline.spans
-    spans = spans[spans["step"].isna().to_numpy(bool)]
-    waits = trace.syncs[trace.syncs["device"].isna().to_numpy(bool)]
-    records = pd.concat([_plain(trace.launches), _plain(waits), _plain(spans)], ignore_index=True)
-    work = trace.host_work
-    own, callers = launching_threads(timeline, gaps.launch[places])
-    threads = callers.where(callers["thread"].notna(), own)
-    of_gap, of_record, of_work = thread_numbers(threads, records, work)
-    start, end = records["start_ps"].to_numpy(), records["end_ps"].to_numpy()
-    work_start, work_end = work["start_ps"].to_numpy(), work["end_ps"].to_numpy()
-    names = records["name"].to_numpy(object)
-    results: list[tuple[str, str | None, int, int]] = []
-    for number, (thread, gap) in enumerate(zip(of_gap.tolist(), places.tolist(), strict=True)):
-        low, high = int(gaps.begin[gap]), int(gaps.end[gap])
-        inside = np.flatnonzero((of_record == thread) & (start < high) & (end > low))
-        ran = np.flatnonzero((of_work == thread) & (work_start < high) & (work_end > low))
-        points = np.concatenate([[low, high], start[inside], end[inside], work_start[ran], work_end[ran]])
-        cuts = np.unique(np.clip(points, low, high))
-        one, of_inside, of_ran = (np.zeros(size, np.int64) for size in (len(cuts) - 1, len(inside), len(ran)))
-        record = innermost(cuts[:-1], one, start[inside], end[inside], of_inside)
-        operator = innermost(cuts[:-1], one, work_start[ran], work_end[ran], of_ran)
-        times: dict[str | None, int] = {}
-        for length, at, is_work in zip(np.diff(cuts).tolist(), record.tolist(), (operator >= 0).tolist(), strict=True):
-            name = str(names[inside[at]]) if at >= 0 else OPERATORS if is_work else None
-            times[name] = times.get(name, 0) + length
-        unrecorded = times.pop(None, 0)
-        most = max(times, key=lambda name: times[name], default=None)
-        results.append((str(threads["thread"].iat[number]), most, times.get(most, 0), unrecorded))
-    return results

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.analysis.host_api import call_of_gaps, idle_intervals, thread_numbers, waiting_calls
+from tracekit.analysis.host_api import call_of_gaps, waiting_calls
+from tracekit.analysis.host_records import thread_numbers
 from tracekit.analysis.idle import Cause, Idle
+from tracekit.analysis.idle_gaps import idle_intervals
 from tracekit.intervals import Intervals
 from tracekit.timeline.timeline import Timeline
 

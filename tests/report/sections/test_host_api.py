@@ -7,7 +7,8 @@ import pytest
 
 from tests.frames import events
 from tracekit.analysis.explain import explain
-from tracekit.analysis.host_api import CALL_COLUMNS, DEVICE_COLUMNS, LONGEST_COLUMNS, PLACE_COLUMNS
+from tracekit.analysis.host_api import CALL_COLUMNS, DEVICE_COLUMNS, PLACE_COLUMNS
+from tracekit.analysis.idle_gaps import LONGEST_COLUMNS
 from tracekit.columns import frame
 from tracekit.report.sections.host_api import section
 
@@ -24,9 +25,13 @@ def calls(*rows):
 WAIT = calls(("cudaDeviceSynchronize", 1312, 90 * US, 1312, 1312, 110 * US, 99 * US, 0.11))
 
 
-def places(*operations):
-    rows = [("cudaDeviceSynchronize", name, None, 2, 1, 5, 5, 0.1, "gpu:0", 0, 5) for name in operations]
-    return frame(PLACE_COLUMNS, rows)
+def places(*rows):
+    """Rows of (operation, source, gaps, idle in us)."""
+    full = [
+        ("cudaDeviceSynchronize", name, None, source, 2, gaps, idle * US, 5, 0.1, "gpu:0", 0, 5)
+        for name, source, gaps, idle in rows
+    ]
+    return frame(PLACE_COLUMNS, full)
 
 
 def devices(*rows):
@@ -41,19 +46,28 @@ ONE = devices(("gpu:0", 4, 600 * US, 10 * US, 570 * US, 0.95, 1))
 
 
 @pytest.mark.parametrize(
-    ("operations", "where"),
-    [(("aten::item",), ", under aten::item"), (("aten::item", "f"), ", mostly under aten::item"), ((None,), "")],
+    ("where", "words"),
+    [
+        ([("aten::item", None, 1312, 110)], ", under aten::item"),
+        ([("aten::item", "train.py:12", 1312, 110)], ", under aten::item at train.py:12"),
+        ([(None, "train.py:12", 1312, 110)], ", at train.py:12"),
+        (
+            [("aten::item", None, 1204, 99), ("f", None, 108, 11)],
+            ", 90.0 % of it under aten::item (1,204 gaps)",
+        ),
+        ([(None, None, 1312, 110)], ""),
+    ],
 )
-def test_the_costliest_wait_says_how_long_devices_idled_after_it_and_how_many_launches_it_follows(operations, where):
-    assert first(by_call=WAIT, places=places(*operations), launches=1312, by_device=ONE) == (
+def test_the_costliest_wait_says_how_long_devices_idled_after_it_and_how_many_launches_it_follows(where, words):
+    assert first(by_call=WAIT, places=places(*where), launches=1312, by_device=ONE) == (
         "gpu:0 fell idle in cudaDeviceSynchronize and stayed so for 11.0 % of its time (110.0 µs), in 1,312 gaps, "
-        f"90.0 % of it host-bound{where}; it follows 1,312 of 1,312 launches."
+        f"90.0 % of it host-bound{words}; it follows 1,312 of 1,312 launches."
     )
 
 
 def test_of_several_devices_the_time_is_summed():
     two = pd.concat([ONE, ONE.assign(device="gpu:1")])
-    assert first(by_call=WAIT, places=places(None), launches=1312, by_device=two).startswith(
+    assert first(by_call=WAIT, places=places((None, None, 2, 5)), launches=1312, by_device=two).startswith(
         "Devices fell idle in cudaDeviceSynchronize and stayed so for 11.0 % of their time (110.0 µs summed over 2 dev"
     )
 
@@ -85,15 +99,62 @@ def test_waits_that_cost_next_to_nothing_are_told_so():
     ],
 )
 def test_one_long_gap_is_told_from_many_small_ones(row, sentence):
-    gap = frame(LONGEST_COLUMNS, [("gpu:0", 0, 570 * US, 570 * US, 0.95, "main", "load", 399 * US, 10)])
-    assert first(by_device=devices(row), longest=gap) == sentence
+    assert first(by_device=devices(row), longest=gaps(gap())) == sentence
 
 
-def test_a_gap_in_which_nothing_of_the_host_is_recorded_says_so():
-    gap = frame(LONGEST_COLUMNS, [("gpu:0", 0, 570 * US, 570 * US, 0.95, "main", "load", US, 500 * US)])
-    assert first(by_device=ONE, longest=gap).endswith("; for 87.7 % of it nothing of the host is recorded.")
-    unknown = frame(LONGEST_COLUMNS, [("gpu:0", 0, 570 * US, 570 * US, 0.95, None, None, None, None)])
-    assert first(by_device=ONE, longest=unknown).endswith("of the idle time of gpu:0 between its work.")
+def gap(idle=570, doing="load", doing_ps=399, unrecorded=10, host_bound=500, launched=560, source=None):
+    """A row of LONGEST_COLUMNS, times in us."""
+    times = [None if value is None else value * US for value in (doing_ps, unrecorded)]
+    thread = None if unrecorded is None else "main"
+    early = None if launched is None else launched * US
+    where = ("gpu:0", 0, idle * US, idle * US, 0.95, host_bound * US)
+    return (*where, early, thread, doing, source, *times)
+
+
+def gaps(*rows):
+    return frame(LONGEST_COLUMNS, rows)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (gap(source="data.py:3"), "; the host spent 70.0 % of it in load at data.py:3."),
+        (gap(doing_ps=1, unrecorded=500), "; for 87.7 % of it nothing of the host is recorded."),
+        (gap(doing=None, doing_ps=None, unrecorded=None, launched=None), "of the idle time of gpu:0 between its work."),
+        (
+            gap(host_bound=0, launched=-4),
+            "; what ended it had been launched before it began: the host, which spent 70.0 % of it in load, did not "
+            "hold it up.",
+        ),
+        (
+            gap(doing=None, doing_ps=0, unrecorded=570, host_bound=0, launched=4),
+            "; what ended it was launched 4.00 µs after it began.",
+        ),
+    ],
+)
+def test_a_long_gap_says_what_the_host_did_and_whether_it_held_it_up(row, words):
+    assert first(by_device=ONE, longest=gaps(row)).endswith(words)
+
+
+def test_a_few_long_gaps_among_many_are_told_with_what_the_host_did_in_most():
+    row = ("gpu:0", 7075, 600 * US, US, 110 * US, 0.18, 3)
+    three = gap(110), gap(100, host_bound=0), gap(90, "save")
+    assert first(by_device=devices(row), longest=gaps(*three, gap(1))) == (
+        "Half of the idle time of gpu:0 between its work lies in the 3 longest of its 7,075 gaps, of 90.00 µs to "
+        "110.0 µs; 2 of them are host-bound, and in 2 of them the host was mostly in load."
+    )
+    mixed = gap(110, "f", host_bound=0), gap(100, "g"), gap(90, "save", host_bound=0)
+    assert first(by_device=devices(row), longest=gaps(*mixed)).endswith("; 1 of them is host-bound.")
+
+
+def test_the_table_of_gaps_says_where_most_of_one_is_not_recorded():
+    told = section(replace(EMPTY, by_device=ONE, longest=gaps(gap(), gap(doing_ps=1, unrecorded=500)))).tables[-1]
+    heads = [column.head for column in told.columns]
+    at = heads.index("host mostly in"), heads.index("for")
+    assert [tuple(row[place] for place in at) for row in told.rows] == [
+        ("load", 399 * US),
+        ("nothing recorded", 500 * US),
+    ]
 
 
 def test_the_call_that_takes_most_is_told_with_its_median():

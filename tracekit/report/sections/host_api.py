@@ -13,6 +13,8 @@ from tracekit.units import count, device_time, percent, quantity, short, time
 _WORTH = 0.01
 # A gap of such a share of its device's idle time is one to look at; where the longest is below the other, many are.
 _HUGE, _SMALL = 0.5, 0.1
+# Such a share of all gaps is few.
+_FEW = 0.05
 # Characters of a name in a sentence.
 _NAME = 60
 
@@ -61,40 +63,84 @@ def _after_wait(result: HostApi, wait: dict[str, Any]) -> str:
         f"{who} fell idle in {short(wait['call'], _NAME)} and stayed so for {percent(wait['ratio'])} of {their} time "
         f"({device_time(wait['idle_ps'], devices)}), in {quantity(wait['gaps'], 'gap')}{host}"
     )
-    places = [row for row in records(result.places) if row["call"] == wait["call"]]
-    if places and pd.notna(places[0]["operation"]):
-        where = f"under {short(places[0]['operation'], _NAME)}"
-        sentence += f", mostly {where}" if len(places) > 1 else f", {where}"
+    sentence += _under([row for row in records(result.places) if row["call"] == wait["call"]], wait)
     if wait["after_launch"]:
         sentence += f"; it follows {count(wait['after_launch'])} of {quantity(result.launches, 'launch', 'launches')}"
     return f"{sentence}."
 
 
+def _under(places: list[dict[str, Any]], wait: dict[str, Any]) -> str:
+    """Under which operation and at which line of the program a wait stands, and how much of its idle time is there."""
+    if not places or (pd.isna(places[0]["operation"]) and pd.isna(places[0]["source"])):
+        return ""
+    most = places[0]
+    under = "" if pd.isna(most["operation"]) else f"under {short(most['operation'], _NAME)}"
+    at = "" if pd.isna(most["source"]) else f"at {short(most['source'], _NAME)}"
+    where = f"{under} {at}".strip()
+    if len(places) == 1:
+        return f", {where}"
+    return f", {percent(most['idle_ps'], wait['idle_ps'])} of it {where} ({quantity(most['gaps'], 'gap')})"
+
+
 def _spread(device: dict[str, Any], longest: list[dict[str, Any]]) -> str:
-    """Whether the idle time of a device is one gap or many."""
-    name, gaps = device["device"], quantity(device["gaps"], "gap")
+    """Whether the idle time of a device is one gap, a few or many."""
+    name, gaps, half = device["device"], quantity(device["gaps"], "gap"), device["half"]
+    idle = f"the idle time of {name} between its work"
+    few = [row for row in longest if row["device"] == name][:half]
     if device["longest_ratio"] >= _HUGE:
-        sentence = (
-            f"One gap of {time(device['longest_ps'])} is {percent(device['longest_ratio'])} of the idle time of {name} "
-            "between its work"
+        sentence = f"One gap of {time(device['longest_ps'])} is {percent(device['longest_ratio'])} of {idle}"
+        return f"{sentence}{_host_did(few[0]) if few else ''}."
+    if len(few) == half and half <= _FEW * device["gaps"]:
+        return (
+            f"Half of {idle} lies in the {count(half)} longest of its {gaps}, of {time(few[-1]['idle_ps'])} to "
+            f"{time(few[0]['idle_ps'])}{_host_did_in(few)}."
         )
-        gap = next((row for row in longest if row["device"] == name), None)
-        return f"{sentence}{_host_did(gap) if gap else ''}."
     if device["longest_ratio"] < _SMALL:
         return (
-            f"The idle time of {name} between its work is spread over {gaps} of {time(device['median_ps'])} (median); "
-            f"the longest, {time(device['longest_ps'])}, is {percent(device['longest_ratio'])} of it."
+            f"T{idle[1:]} is spread over {gaps} of {time(device['median_ps'])} (median); the longest, "
+            f"{time(device['longest_ps'])}, is {percent(device['longest_ratio'])} of it."
         )
-    return f"Half of the idle time of {name} between its work lies in {count(device['half'])} of its {gaps}."
+    return f"Half of {idle} lies in {count(half)} of its {gaps}."
 
 
 def _host_did(gap: dict[str, Any]) -> str:
-    """What the launching thread did most in a gap."""
-    if pd.isna(gap["unrecorded_ps"]):
-        return ""
-    if gap["unrecorded_ps"] > gap["doing_ps"]:
+    """What the host did most in a gap, and that it did not hold it up, where what ended it was launched early."""
+    at = "" if pd.isna(gap["source"]) else f" at {short(gap['source'], _NAME)}"
+    silent = _is_silent(gap)
+    is_known = pd.notna(gap["doing"]) and not silent
+    spent = f"{percent(gap['doing_ps'], gap['idle_ps'])} of it in {short(gap['doing'], _NAME)}{at}" if is_known else ""
+    if launched := _launched_early(gap):
+        return f"; {launched}{f': the host, which spent {spent}, did not hold it up' if spent else ''}"
+    if silent:
         return f"; for {percent(gap['unrecorded_ps'], gap['idle_ps'])} of it nothing of the host is recorded"
-    return f"; the host spent {percent(gap['doing_ps'], gap['idle_ps'])} of it in {short(gap['doing'], _NAME)}"
+    return f"; the host spent {spent}" if spent else ""
+
+
+def _is_silent(gap: dict[str, Any]) -> bool:
+    """Whether nothing of the host's thread is recorded for most of a gap."""
+    return bool(pd.notna(gap["unrecorded_ps"]) and gap["unrecorded_ps"] > (gap["doing_ps"] or 0))
+
+
+def _launched_early(gap: dict[str, Any]) -> str:
+    """When what ended a gap was launched, if that was long before its end and the host is not what it waited for."""
+    launched, idle_ps = gap["launched_ps"], gap["idle_ps"]
+    if pd.isna(launched) or 2 * launched >= idle_ps or gap["host_bound_ps"] >= _HUGE * idle_ps:
+        return ""
+    if launched <= 0:
+        return "what ended it had been launched before it began"
+    return f"what ended it was launched {time(launched)} after it began"
+
+
+def _host_did_in(gaps: list[dict[str, Any]]) -> str:
+    """What the host did in most of some gaps, where that is the same, and how many of them waited for it."""
+    what = [None if pd.isna(gap["doing"]) or _is_silent(gap) else gap["doing"] for gap in gaps]
+    most = max(what, key=what.count)
+    bound = sum(gap["host_bound_ps"] >= _HUGE * gap["idle_ps"] for gap in gaps)
+    sentence = f"; {count(bound) if bound else 'none'} of them {'is' if bound == 1 else 'are'} host-bound"
+    if 2 * what.count(most) <= len(gaps):
+        return sentence
+    said = f"the host was mostly in {short(most, _NAME)}" if most else "nothing of the host is recorded for most"
+    return f"{sentence}, and in {count(what.count(most))} of them {said}"
 
 
 def _tables(result: HostApi) -> tuple[Table, ...]:
@@ -107,6 +153,7 @@ def _tables(result: HostApi) -> tuple[Table, ...]:
             [
                 Field("call", Unit.NAME, "call"),
                 Field("under", Unit.NAME, "operation"),
+                Field("in", Unit.NAME, "within", brief=False),
                 Field("source", Unit.NAME, "source", brief=False),
                 Field("calls", Unit.COUNT, "n"),
                 Field("gaps", Unit.COUNT, "gaps"),
@@ -139,8 +186,10 @@ def _tables(result: HostApi) -> tuple[Table, ...]:
                 Field("at", Unit.INSTANT, lambda row: instant(row, row["device"])),
                 Field("time", Unit.TIME, "idle_ps"),
                 Field("of idle", Unit.RATIO, "ratio", brief=False),
-                Field("host mostly in", Unit.NAME, "doing"),
-                Field("for", Unit.TIME, "doing_ps"),
+                Field("host-bound", Unit.TIME, "host_bound_ps"),
+                Field("host mostly in", Unit.NAME, lambda row: "nothing recorded" if _is_silent(row) else row["doing"]),
+                Field("for", Unit.TIME, lambda row: row["unrecorded_ps" if _is_silent(row) else "doing_ps"]),
+                Field("source", Unit.NAME, "source", brief=False),
                 Field("thread", Unit.NAME, "thread", brief=False),
                 Field("not recorded", Unit.TIME, "unrecorded_ps", brief=False),
             ],
