@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,28 @@ def refuse_inside(out: Path, trace_path: Path) -> None:
     home = home.parent if home.is_file() and home.parts[-4:-2] == ("plugins", "profile") else home
     if out.resolve() == home or home in out.resolve().parents:
         raise TracekitError(f"{out} lies inside the trace {trace_path}, where nothing is written. Give another --out.")
+
+
+def refuse_unwritable(out: Path, what: str) -> None:
+    """Raise TracekitError unless files can be written in the directory `out`, which is left as it was; `what` is put
+    there."""
+    made: list[Path] = []
+    try:
+        if out.exists() and not out.is_dir():
+            raise TracekitError(f"{out} is a file, and {what} is a directory; name another with --out.")
+        folder = out.absolute()
+        for directory in [*reversed(folder.parents), folder]:
+            if not directory.exists():
+                directory.mkdir()
+                made.append(directory)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or error
+        raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
+    finally:
+        for directory in reversed(made):
+            directory.rmdir()
 
 
 def is_saved_report(place: Path) -> bool:

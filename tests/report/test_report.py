@@ -287,6 +287,21 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
         tracekit.report(PARALLEL, tmp_path / "file" / "out")
 
 
+def test_a_place_that_cannot_be_written_is_found_before_the_trace_is_read(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("here")
+    unread = tmp_path / "unread"
+    with pytest.raises(TracekitError, match="file is a file, and a report is a directory; name another with --out"):
+        tracekit.report(unread, tmp_path / "file")
+    with pytest.raises(TracekitError, match="out cannot be written: Not a directory; name another"):
+        tracekit.report(unread, tmp_path / "file" / "out")
+    with pytest.raises(TracekitError, match="inside the trace"):
+        tracekit.report(unread, unread / "out")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").write_text("not a directory")
+    with pytest.raises(TracekitError, match="reports is a file"):
+        tracekit.report(unread)
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [

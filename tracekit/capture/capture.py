@@ -6,7 +6,6 @@ import secrets
 import shlex
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,8 @@ from tracekit import cores
 from tracekit.capture import script as _script
 from tracekit.capture.session import Session, say
 from tracekit.capture.stretch import Stretch
-from tracekit.errors import CaptureError
+from tracekit.errors import CaptureError, TracekitError
+from tracekit.files import refuse_unwritable
 
 _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
@@ -88,7 +88,10 @@ def capture(
     name = f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}"
     out = Path("traces", f"{script if module else Path(script).stem}-{name}") if out is None else Path(out)
     folder = out.absolute()  # the script may change the directory
-    _check_writable(out, folder)
+    try:
+        refuse_unwritable(out, "a trace")
+    except TracekitError as error:
+        raise CaptureError(str(error)) from None
     about = {
         "schema": 1,
         "command": ["python", *(["-m"] if module else []), script, *args],
@@ -213,26 +216,6 @@ def _check_jax(script: str, module: bool) -> None:
         "jax is not installed in this Python, and a capture needs it: `pip install jax`, or for GPUs and TPUs see "
         "https://docs.jax.dev/en/latest/installation.html. Traces can be read without it."
     )
-
-
-def _check_writable(out: Path, folder: Path) -> None:
-    """Raise CaptureError unless a file can be written in `folder`; it is left as it was."""
-    made: list[Path] = []
-    try:
-        if out.exists() and not out.is_dir():
-            raise CaptureError(f"{out} is a file, and a trace is a directory; name another with --out.")
-        for directory in [*reversed(folder.parents), folder]:
-            if not directory.exists():
-                directory.mkdir()
-                made.append(directory)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except (OSError, ValueError) as error:  # ValueError: a name with a null character
-        reason = getattr(error, "strerror", None) or error
-        raise CaptureError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
-    finally:
-        for directory in reversed(made):
-            directory.rmdir()
 
 
 def _unused(script: str, exit_code: int, unreached: str) -> str:

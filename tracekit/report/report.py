@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
-from tracekit.files import file_part, is_saved_report, refuse_inside, replaced, trace_name
+from tracekit.files import file_part, is_saved_report, refuse_inside, refuse_unwritable, replaced, trace_name
 
 if TYPE_CHECKING:
     from tracekit.report.model import Report
@@ -68,6 +68,10 @@ def report(
                 raise TracekitError(f"{name} is the saved report itself, which stays as it is. Give another --out.")
             write(result, None, Path(out), progress)
         return result
+    if isinstance(source, str | os.PathLike):  # before it is read, which may take minutes
+        place = Path("reports" if out is None else out)
+        refuse_inside(place, Path(source))
+        refuse_unwritable(place, "a report")
     progress("reading")
     timeline = timeline_of(source, run=run, kinds=kinds)
     progress("analysing")
