@@ -51,6 +51,7 @@ class PerfettoFile:
     notes: list[tuple[str, dict]] = field(default_factory=list)
     counters: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)
     roots: list[str] = field(default_factory=list)
     processes: dict[int, str] = field(default_factory=dict)
     tracks: list[str] = field(default_factory=list)
@@ -110,6 +111,7 @@ def _event(packet, interned, tracks, open_slices, file) -> None:
         parent = f"{tracks[track.parent_uuid].name}: " if track.parent_uuid else ""
         file.counters.setdefault(parent + track.name, []).append((packet.timestamp, event.counter_value))
         file.units[parent + track.name] = track.counter.unit_name
+        file.descriptions[parent + track.name] = track.description
         return
     args = {
         interned["keys"].get(note.name_iid, note.name): note.string_value

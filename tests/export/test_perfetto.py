@@ -301,6 +301,9 @@ def test_a_counter_of_each_device_has_every_step_of_its_memory():
         "devices busy: gpu:1 memory in use": [(0, 0), (2, 4)],
     }
     assert {unit for name, unit in file.units.items() if "memory" in name} == {"B"}
+    assert file.descriptions["gpu:0: memory in use"] == (
+        "Bytes that allocators had handed out, as they state it; peak 12 B (12 B), while k ran."
+    )
 
 
 def test_the_notes_and_the_source_are_in_the_file():

@@ -10,6 +10,7 @@ through the rows of a collective. Further tracks show how many devices were busy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from tracekit import intervals as iv
 from tracekit import units
 from tracekit.analysis.memory import memory
 from tracekit.analysis.throughput import throughput
+from tracekit.columns import records
 from tracekit.devices import natural
 from tracekit.export.packets import (
     Axis,
@@ -50,6 +52,7 @@ _PHASE, _STEP, _LAUNCH, _SYNC, _SPAN = 1, 2, 4, 8, 16
 _PHASE_TEXTS = ("alone", "baseline")
 _ROW_TEXTS = ("kind", "category", "hlo_op", "hlo_module", "direction", "group")
 _ROW_NUMBERS = ("bytes", "wait_ps", "correlation_id", "run_id")
+_LONGEST = 60  # of a name in a description
 _OP_TEXTS = ("framework_op", "opcode", "program", "source")
 
 
@@ -278,20 +281,29 @@ def _counters(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int
 
 def _memory(domain: ClockDomain, axis: Axis, overview: int, roots: Mapping[int, int]) -> Iterator[bytes]:
     """How much memory the allocators of each device had in use; of devices without rows below the track `overview`."""
-    usage, clocks = memory(domain.timeline).usage, domain.timeline.clock_of_host
+    result, clocks = memory(domain.timeline), domain.timeline.clock_of_host
+    peaks = {row["device"]: row for row in records(result.by_device)}
     hosts = domain.timeline.trace.memory.dropna(subset="device").drop_duplicates("device")
     here = {str(row.device) for row in hosts.itertuples() if clocks.get(str(row.host), "") == domain.clock}
     root_of = {domain.timeline.rows.devices[device]: uuid for device, uuid in roots.items()}
-    about = "Bytes that allocators had handed out, as they state it."
-    for device, table in usage.groupby("device", sort=False):
+    for device, table in result.usage.groupby("device", sort=False):
         name = str(device)
         if name not in here:
             continue
         times, in_use = table["time_ps"].to_numpy(), table["in_use_bytes"].to_numpy()
         track, parent = next(domain.uuids), root_of.get(name, overview)
         label = "memory in use" if name in root_of else f"{name} memory in use"
-        yield counter_track(track, label, "B", parent, about, rank=2**20)
+        yield counter_track(track, label, "B", parent, _about_memory(peaks[name]), rank=2**20)
         yield from map(bytes, counter_packets(track, times, in_use, axis))
+
+
+def _about_memory(peak: dict[str, Any]) -> str:
+    """What a counter of the memory in use counts, and its peak."""
+    at_least = "at least " if peak["at_least"] else ""
+    running, reason = peak["running"], peak["running_reason"]
+    then = f"while {units.short(running, _LONGEST)} ran" if isinstance(running, str) else f"then, {reason}"
+    of = f"peak {at_least}{units.size(peak['peak_bytes'])} ({units.count(peak['peak_bytes'])} B), {then}"
+    return f"Bytes that allocators had handed out, as they state it; {of}."
 
 
 @dataclass(frozen=True)
