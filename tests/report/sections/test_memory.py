@@ -46,6 +46,12 @@ def test_what_counts_from_nothing_is_at_least_so_much_and_leaves_at_most_the_res
     assert section.tables[1].rows[0][1] == Missing("the trace does not tell for what")
 
 
+def test_of_a_trace_that_lacks_much_of_the_work_the_peak_may_not_be_in_it():
+    assert words.section(two_devices(), is_partial=True).sentences[2:] == (
+        "Much of the work is missing from the trace, so more may have been in use at other times.",
+    )
+
+
 def test_an_unknown_limit_is_said_and_no_advice_gets_a_headroom():
     result = memory(trace(events(("gpu:0", "a", 1, MIB, MIB))))
     assert (

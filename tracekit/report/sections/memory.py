@@ -24,15 +24,20 @@ from tracekit.units import percent, quantity, short, size
 # The rules whose advice is to hold more at once: batches ahead of their use, larger buckets, more in flight.
 _NEED_MEMORY = frozenset({"exposed_collectives", "exposed_copies", "input_bound", "waits_for_copies"})
 _LONGEST = 60
+_PARTIAL = "Much of the work is missing from the trace, so more may have been in use at other times."
 _NOT_NAMED = "the trace does not tell for what"
 
 
-def section(result: Memory) -> Section:
-    """The device with the least memory left, what its peak consisted of, and every device's peak."""
+def section(result: Memory, is_partial: bool = False) -> Section:
+    """The device with the least memory left, what its peak consisted of, and every device's peak.
+
+    `is_partial`: much of the work is missing from the trace.
+    """
     title = "Device memory"
     if result.lacking:
         return Section("memory", title, lacking=result.lacking)
-    return Section("memory", title, _sentences(result), tables=_tables(result), data=_data(result))
+    sentences = (*_sentences(result), *([_PARTIAL] if is_partial else []))
+    return Section("memory", title, sentences, tables=_tables(result), data=_data(result))
 
 
 def beside(advice: Section, result: Memory) -> Section:

@@ -65,7 +65,7 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
         host_api.section(why.host_api),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
-        memory.section(why.memory),
+        memory.section(why.memory, is_partial=bool(why.completeness.rows)),
         machine.section(why.machine),
     )
 
