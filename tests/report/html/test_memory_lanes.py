@@ -14,6 +14,7 @@ from tracekit.report.build import analyse
 from tracekit.report.html.lanes import lanes
 from tracekit.report.html.memory_lanes import UNKNOWN, memory_lanes
 from tracekit.timeline.timeline import timeline_of
+from tracekit.units import time
 
 MIB = 1 << 20
 
@@ -74,14 +75,18 @@ def test_of_too_many_steps_the_lowest_the_highest_and_the_last_of_each_stretch_o
     rng = np.random.default_rng(seed)
     times, in_use = np.sort(rng.integers(0, 300 * US, 5000)), rng.integers(1, 10**12, 5000)
     rows = allocations(*[("gpu:0", "bfc", *row) for row in zip(times, np.diff(in_use, prepend=0), in_use, strict=True)])
-    (whole,), (lane,) = (of(trace(work(), memory=rows), most).lanes for most in (10_000, 300))
+    (everything, thinned) = (of(trace(work(), memory=rows), most) for most in (10_000, 300))
+    (whole,), (lane,) = everything.lanes, thinned.lanes
     assert len(whole.time) == 5002
     assert len(lane.time) <= 300 + 3
     steps = pd.DataFrame({"time": whole.time, "in_use": whole.in_use})
     stretch = -(-(whole.time[-1] - whole.time[0] + 1) // 100)
+    assert (whole.stretch, lane.stretch) == (0, stretch)
+    assert [time(stretch) in note for note in thinned.notes] == [False, True]
+    assert len(everything.notes) == 1
     groups = steps.groupby((steps["time"] - steps["time"][0]) // stretch)["in_use"]
-    everything, kept = (set(zip(its.time.tolist(), its.in_use.tolist(), strict=True)) for its in (whole, lane))
-    assert kept <= everything
+    present, kept = (set(zip(its.time.tolist(), its.in_use.tolist(), strict=True)) for its in (whole, lane))
+    assert kept <= present
     mine = pd.DataFrame({"time": lane.time, "in_use": lane.in_use})
     own = mine.groupby((mine["time"] - mine["time"][0]) // stretch)["in_use"]
     for how in ("min", "max", "last"):
@@ -153,6 +158,21 @@ def test_a_column_is_as_high_as_the_highest_value_in_it_and_as_dark_down_to_the_
             values = lane.in_use[inside]
             expected.append([values.min(), values.max()] if len(values) else [UNKNOWN, UNKNOWN])
         assert np.array(drawn).T.tolist() == np.array(expected).tolist()
+
+
+def test_the_measured_range_says_how_much_was_in_use_at_the_most(page):
+    for start, end, most in [(0, 30, "400 MiB"), (30, 200, "364 MiB"), (150, 200, "164 MiB")]:
+        page.evaluate("(range) => tracekit.act.range(range)", {"from": start * 1000, "to": end * 1000})
+        first, second = (row.split("\t") for row in page.locator(".tl-measured tbody").first.inner_text().split("\n"))
+        assert (first[0], first[-1], second[0], second[-1]) == ("gpu:0", most, "gpu:1", "-")
+
+
+def test_where_values_were_left_out_a_time_is_told_as_exact_as_it_is(page):
+    page.evaluate("tracekit.app.index.groups[0].memory.stretch_ps = 9000")
+    page.mouse.move(*at(page, 200 * US, "m0"))
+    assert tip(page)["at"].endswith(" µs, to within 9.00 ns")
+    page.mouse.move(*at(page, 20 * US, "m0"))
+    assert tip(page)["at"] == "20 µs"
 
 
 def test_its_row_stands_below_the_lanes_of_its_device_folds_with_them_and_is_pinned(page):

@@ -137,9 +137,10 @@
     const now = Math.max(memory.time[place], at);
     const bytes = memory.inUse[place];
     const isPeak = place === memory.peak;
+    const within = memory.stretch_ps && now !== memory.time[place] ? `, to within ${time(memory.stretch_ps)}` : "";
     const facts = [
       ["on", group.name],
-      ["at", exact(tracekit.details.picoseconds(app, Math.floor(now)))],
+      ["at", `${exact(tracekit.details.picoseconds(app, Math.floor(now)))}${within}`],
       ["in use", `${bytesOf(memory, place)} (${tracekit.units.count(bytes)} B)`],
     ];
     if (!isPeak) facts.push(["of its peak", percent(bytes, memory.inUse[memory.peak])]);

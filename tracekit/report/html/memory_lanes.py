@@ -30,15 +30,16 @@ class MemoryLane:
     """The n > 1 steps of the bytes in use on the device of `group`: from `time[i]` ps on `in_use[i]`, or UNKNOWN, until
     `time[i + 1]`; the last is UNKNOWN.
 
-    `peak` is the place of the highest. What is in use may be more where it is `at_least` so much. `error` says why
-    times of the device cannot be compared with those of its allocators, else "". `facts` are terms and texts of the
-    peak.
+    `peak` is the place of the highest. Of each `stretch` ps some steps are left out; of none where that is 0. What is
+    in use may be more where it is `at_least` so much. `error` says why times of the device cannot be compared with
+    those of its allocators, else "". `facts` are terms and texts of the peak.
     """
 
     group: int
     time: Column
     in_use: Column
     peak: int
+    stretch: int
     at_least: bool
     error: str
     facts: tuple[tuple[str, str], ...]
@@ -56,8 +57,8 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
     """The memory lanes of the devices among `groups`, with about `most` steps in all.
 
     A part of the trace shows the steps inside it, and its own peak. Of more steps those stay that are the lowest, the
-    highest and the last of each of many equal stretches of time, so that none is drawn lower than it was, nor a stretch
-    away from where it was.
+    highest and the last of each of many equal stretches of time, so that no value is drawn more than a stretch away
+    from where it was in use.
     """
     # Of compared phases the report tells the peak inside them; the timeline shows what is around them too.
     result = memory(timeline) if report.compared else report.explanation.memory
@@ -65,7 +66,7 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
         return MemoryLanes()
     of_device = {group.name: number for number, group in enumerate(groups) if group.kind == "device"}
     rows = {row["device"]: row for row in records(result.by_device)}
-    errors, made, coarsest = timeline.clock_errors, [], 0
+    errors, made = timeline.clock_errors, []
     shown = [device for device in rows if device in of_device]
     for device in shown:
         number = of_device[device]
@@ -74,7 +75,6 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
         parts = _parts(steps["time_ps"].to_numpy(np.int64), steps["in_use_bytes"].to_numpy(np.int64), windows)
         room = most // len(shown) // len(parts)
         thinned = [_thinned(*part, room) for part in parts]
-        coarsest = max([coarsest, *(stretch for _, _, stretch in thinned)])
         at, in_use = (np.concatenate([part[column] for part in thinned]) for column in (0, 1))
         row = rows[device]
         made.append(
@@ -83,12 +83,13 @@ def memory_lanes(report: Report, timeline: Timeline, groups: tuple[Group, ...], 
                 time=at,
                 in_use=in_use,
                 peak=int(in_use.argmax()),
+                stretch=max(stretch for _, _, stretch in thinned),
                 at_least=bool(row["at_least"]),
                 error=errors.get(device, ""),
                 facts=tuple(_facts(row, result)),
             )
         )
-    return MemoryLanes(tuple(made), tuple(_notes(made, coarsest, [name for name in rows if name not in of_device])))
+    return MemoryLanes(tuple(made), tuple(_notes(made, [name for name in rows if name not in of_device])))
 
 
 def _windows(report: Report, timeline: Timeline, clock: str, steps: pd.DataFrame) -> list[list[int]]:
@@ -148,8 +149,8 @@ def _facts(row: dict[str, Any], result: Memory) -> list[tuple[str, str]]:
     return [*facts, ("headroom", f"{up_to}{size(row['headroom_bytes'])}, {of}")]
 
 
-def _notes(lanes: list[MemoryLane], coarsest: int, without: list[str]) -> list[str]:
-    notes = []
+def _notes(lanes: list[MemoryLane], without: list[str]) -> list[str]:
+    notes, coarsest = [], max((lane.stretch for lane in lanes), default=0)
     if lanes:
         notes.append(
             "Memory in use is drawn from 0 to the peak of its lane, which a line marks; where a pixel holds several "

@@ -131,6 +131,7 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
         "memory": [
             {"group": lane.group, "steps": len(lane.time)}
             | {"peak": lane.peak, "at_least": lane.at_least, "error": lane.error, "facts": lane.facts}
+            | {"stretch_ps": lane.stretch}
             for lane in memory.lanes
         ],
         "phases": _spans(phases, bands[0], unit, zero),

@@ -49,7 +49,12 @@
       "collectives hidden",
       "memory hidden",
       ...used.map((direction) => `${direction} hidden`),
+      ...(app.data.memory.length ? ["most memory in use"] : []),
     ];
+    const mostInUse = (memory) => {
+      const most = memory && tracekit.memory.highest(memory, measured.from, measured.to);
+      return most ? tracekit.memory.bytesOf(memory, most.place) : "-";
+    };
     const rows = all.slice(0, MOST_DEVICES).map((device) => {
       const share = (part, whole) => (app.data.partial ? "-" : percent(part, whole));
       const hidden = (part) => share(device.hidden[part], device.time[part]);
@@ -64,6 +69,7 @@
         hidden("collective"),
         hidden("memory"),
         ...used.map(hidden),
+        ...(app.data.memory.length ? [mostInUse(device.group.memory)] : []),
       ];
     });
     const more = all.length > MOST_DEVICES ? `, the first ${MOST_DEVICES} of ${all.length} devices` : "";
