@@ -200,7 +200,10 @@ def _marked(
     """The phases of a trace, on the devices of a `part`."""
     # One that was chosen is a phase too, but not the last, which is what others are compared with.
     named = names if part.phase is None or part.phase in names else [part.phase, *names]
-    return phases_of(whole_timeline if part.devices is None else part.of(whole_timeline).whole, named, alone, baseline)
+    timeline = whole_timeline if part.devices is None else part.of(whole_timeline).whole
+    if named or alone or baseline:
+        return phases_of(timeline, named, alone, baseline)
+    return timeline.once("phases", lambda: phases_of(timeline))
 
 
 def _no_phase(name: str, source: str, phases: Sequence[str]) -> str:
