@@ -43,7 +43,13 @@ def steps_of(job, path, trace_format):
     return steps(timeline_of(read(FORMATS[trace_format](Truth(job), path, WHOLE))))
 
 
-@pytest.mark.parametrize("trace_format", FORMATS)
+@pytest.fixture(scope="module", params=FORMATS)
+def own_steps(request, tmp_path_factory):
+    """A format, the job whose hosts run ahead, and the steps that it has there by its own name."""
+    job = random_job(AHEAD)
+    return request.param, job, steps_of(job, tmp_path_factory.mktemp("own") / "own", request.param).table
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -51,9 +57,8 @@ def steps_of(job, path, trace_format):
         "request {}", "train_step", "[pl][profile]run_training_batch",
     ],
 )  # fmt: skip
-def test_steps_are_the_same_by_any_name(tmp_path, name, trace_format):
-    job = random_job(AHEAD)
-    expected = steps_of(job, tmp_path / "own", trace_format).table
+def test_steps_are_the_same_by_any_name(tmp_path, name, own_steps):
+    trace_format, job, expected = own_steps
     assert expected["step"].tolist() == list(range(job.steps))
     table = steps_of(called(job, name), tmp_path / "other", trace_format).table
     assert table[COLUMNS].equals(expected[COLUMNS])
