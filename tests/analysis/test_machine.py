@@ -85,6 +85,14 @@ def test_what_the_system_did_not_tell_is_null_with_its_reason():
     assert (result.reasons, result.throttled_s, result.lacking) == ({"cpu": "no /proc"}, None, "")
 
 
+@pytest.mark.parametrize(("length_ms", "other_cores"), [(199, None), (200, 0.1)])
+def test_of_a_capture_that_a_few_ticks_fill_nothing_is_told(length_ms, other_cores):
+    trace = captured([0.0, 0.02])
+    trace.capture["machine"]["samples"]["unix_ns"][1] = ORIGIN_NS + length_ms * 10**6
+    (row,) = records(machine(timeline_of(trace)).load)
+    assert (None if pd.isna(row["other_cores"]) else round(row["other_cores"], 6)) == other_cores
+
+
 @pytest.mark.parametrize("capture", [None, {"usable_cores": 2}, {"machine": None}, {"machine": {"cores": "many"}}])
 def test_a_trace_that_was_captured_without_it_lacks_it(capture):
     trace = replace(captured([0.0, 1.0]), capture=capture)

@@ -23,8 +23,8 @@ LOAD_COLUMNS = {
     "is_busy": "bool",
     "frequency_mhz": "Float64",
 }
-# Samples of a capture that hold no more time say nothing: CPU time is counted in ticks of 10 ms.
-_SHORTEST_NS = 50_000_000
+# Of a shorter capture, a tick of 10 ms on each core would be more than a twentieth of its cores: half of what matters.
+_SHORTEST_NS = 200_000_000
 NOT_CAPTURED = "the trace does not say what else the machine did; tracekit capture records it"
 
 

@@ -15,7 +15,8 @@ directions of a link is halved:
 * B200: https://resources.nvidia.com/en-us-dgx-systems/dgx-b200-datasheet, an eighth of the system
 * MI300X: https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/data-sheets/amd-instinct-mi300x-data-sheet.pdf
 * MI355X: https://www.amd.com/content/dam/amd/en/documents/instinct-tech-docs/product-briefs/amd-instinct-mi355x-gpu-brochure.pdf
-* TPU v6e: https://docs.cloud.google.com/tpu/docs/v6e; TPU7x: https://docs.cloud.google.com/tpu/docs/tpu7x
+* TPU v6e: https://docs.cloud.google.com/tpu/docs/v6e, but the bandwidth, which it rounds to 1600 GB/s, as XSpaces
+  state it; TPU7x: https://docs.cloud.google.com/tpu/docs/tpu7x
 """
 
 from collections.abc import Mapping
