@@ -150,7 +150,11 @@ def test_operators_of_which_no_span_is_kept_are_around_waits_too():
 
 
 def test_a_wait_has_the_source_line_of_the_innermost_frame_outside_of_jax():
-    frames = ("$train.py:31 main", 0, 300 * US), ("$api.py:3 block_until_ready", 15 * US, 130 * US)
+    frames = (
+        ("$train.py:31 main", 0, 300 * US),
+        ("$array.py:4 _value", 15 * US, 130 * US),
+        ("$builtins f", 16 * US, 129 * US),
+    )
     assert places(host_spans(*frames)) == [(None, None, "train.py:31", 1, 1)]
     assert places(host_spans(("$core.py:7 bind", 0, 300 * US))) == [(None, None, "core.py:7", 1, 1)]
     told = waits(sync(20, 110)).assign(source=pd.Categorical(["model.py:9"]))

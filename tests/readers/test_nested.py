@@ -1,11 +1,11 @@
-"""Ranges around moments: the innermost, whatever else is open, ended or on another thread."""
+"""Ranges around moments: the innermost, whatever else is open, ended or on another thread; what the outermost cover."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracekit.readers.nested import innermost
+from tracekit.readers.nested import innermost, outermost
 
 
 def places(moments, ranges):
@@ -48,3 +48,22 @@ def test_it_is_the_enclosing_range_that_began_last_also_where_ranges_overlap(mom
     actual = places(moments, ranges)
     assert [None if place < 0 else (ranges[place][0], -ranges[place][1]) for place in actual] == expected
     assert all(place < 0 or ranges[place][2] == thread for place, (_, thread) in zip(actual, moments, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_outermost_ranges_cover_every_moment_once_by_the_one_that_began_first(seed):
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 40, 25)
+    end = start + rng.integers(0, 9, 25)
+    expected = {}
+    for at in range(50):
+        around = [(start[each], -end[each], each) for each in range(25) if start[each] <= at < end[each]]
+        # A range that ends goes on to the one that began first of those that are still open.
+        if around:
+            expected[at] = min(around)[2]
+    actual = {}
+    for place, begin, until in zip(*outermost(start, end), strict=True):
+        for at in range(begin, until):
+            assert at not in actual
+            actual[at] = place
+    assert actual == expected

@@ -61,6 +61,7 @@ _EXECUTION = re.compile(r"(\[\d+\] )?\w+Executable::Execute(Helper\w*|Sharded|Po
 _KEY = re.compile(r"([a-z ]+) RendezvousKey\b")
 _EVENT_RECORD = re.compile(r"(?:cuda|cu|hip)EventRecord(?:WithFlags)?(?![A-Za-z])")
 _SYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy(?!\w*Async)")
+_ASYNCHRONOUS_COPY = re.compile(r"(?:cuda|cu|hip)Memcpy\w*Async")
 _CAPTURE = re.compile(r"(?:cu|cuda|hip)Stream(Begin|End)Capture")
 _HOST_FUNCTION = re.compile(r"(cuda|cu|hip)(LaunchHostFunc|StreamAddCallback)(?![A-Za-z])")
 _GRAPH = re.compile(r"(cu|cuda|hip)GraphLaunch", re.IGNORECASE)
@@ -197,6 +198,11 @@ def copies_synchronously(name: str) -> bool:
     `cuMemcpyDtoH_v2`, and `hipMemcpyWithStream`, which waits, too.
     """
     return bool(_SYNCHRONOUS_COPY.match(name))
+
+
+def copies_asynchronously(name: str) -> bool:
+    """Whether a call of this name asks for a copy without waiting for it, unless the memory of the host is pageable."""
+    return bool(_ASYNCHRONOUS_COPY.match(name))
 
 
 def launches_graph(name: str) -> bool:

@@ -195,6 +195,17 @@ def test_late_launches_after_a_wait_name_the_call_and_where_it_stands():
     assert "waited for the device (mostly in cudaStreamSynchronize)." in finding.sentence
 
 
+def test_an_asynchronous_copy_that_blocked_is_told_to_go_through_pinned_memory():
+    waited = {"gaps": 3, "host": "after_wait", "ratio": 0.8}
+    told = remedy("host_bound", "PyTorch", **waited, call="cudaMemcpyAsync")
+    assert told.endswith(
+        "; cudaMemcpyAsync blocks on pageable memory: copy from and to pinned host memory (DataLoader("
+        "pin_memory=True), tensor.pin_memory())."
+    )
+    for call in ("cudaMemcpy", "cudaStreamSynchronize"):
+        assert "pageable" not in remedy("host_bound", "PyTorch", **waited, call=call)
+
+
 LAUNCHING = {"gaps": 12, "host": "launching", "ratio": 0.8}
 
 

@@ -26,6 +26,7 @@ from tracekit.report.sections import machine
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
+from tracekit.vocabulary.host_calls import copies_asynchronously
 
 # What holds for every framework, and for one of which nothing is known, stands under "".
 _AHEAD = {
@@ -201,10 +202,13 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     """What helps against late launches, by what the host did instead; both where that is not told."""
     match evidence.get("host"):
         case "after_wait":
-            return (
+            later = (
                 f"do not wait for results inside the loop{_in_words_of(_WAITS, result)}: fetch them a step later, so "
                 "that the next step is launched meanwhile"
             )
+            call = evidence.get("call", "")
+            blocks = f"; {call} blocks on pageable memory: {_in_words_of(_PAGEABLE, result)}"
+            return f"{later}{blocks if copies_asynchronously(call) else ''}"
         case "working":
             return (
                 "do that work (Python, data, logging) in other threads or processes, or a step ahead: fewer or larger "
