@@ -51,9 +51,14 @@ class Host:
     resolution_ps: int
 
     @cached_property
-    def levels(self) -> list[Mapping[Key, Occurrences]]:
-        """The occurrences at each level, the finest first."""
-        return [_occurrences(self.rows, columns) for columns in _LEVELS]
+    def _levels(self) -> dict[tuple[str, ...], Mapping[Key, Occurrences]]:
+        return {}
+
+    def level(self, columns: tuple[str, ...]) -> Mapping[Key, Occurrences]:
+        """The occurrences of what has `columns` in common, made when first asked for: most need one of three levels."""
+        if columns not in self._levels:
+            self._levels[columns] = _occurrences(self.rows, columns)
+        return self._levels[columns]
 
     @cached_property
     def numbers(self) -> pd.DataFrame | None:
@@ -204,14 +209,15 @@ def compare(a: Host, b: Host, timed: bool) -> Compared | None:
     occurrence is which.
     """
     resolution = max(a.resolution_ps, b.resolution_ps)
-    if not a.levels[-1].keys() & b.levels[-1].keys():
+    if not a.level(_LEVELS[-1]).keys() & b.level(_LEVELS[-1]).keys():
         return None
     numbered = _by_number(a, b, resolution)
     if numbered and len(numbered.ahead) >= clock_fit.ENOUGH:
         return numbered
     comparisons: list[tuple[bool, Compared]] = []
-    for own_level, others in zip(a.shared_with(b).levels, b.shared_with(a).levels, strict=True):
-        level = _matches(own_level, others, resolution, timed)
+    own, other = a.shared_with(b), b.shared_with(a)
+    for columns in _LEVELS:
+        level = _matches(own.level(columns), other.level(columns), resolution, timed)
         if any(sure and len(comparison.ahead) >= clock_fit.ENOUGH for sure, comparison in level):
             comparisons = level
             break
