@@ -99,6 +99,8 @@ def numbered(key: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDA
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a small table as dicts."""
+    if table.empty:  # as most tables of a small trace are
+        return []
     names = [str(name) for name in table.columns]
     columns = (_boxed(table[name]) for name in table.columns)
     # pandas' own takes twice as long.

@@ -204,6 +204,8 @@ def instant(row: Any, device: str | None = None, clock: str = "") -> Instant:
 
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as plain data for JSON; null is None."""
+    if table.empty:  # as most tables of a small trace are
+        return []
     columns = [
         [None if missing else value for value, missing in zip(table[name].tolist(), table[name].isna(), strict=True)]
         for name in table.columns
