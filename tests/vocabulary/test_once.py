@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,20 @@ EXCEPTIONS = {
 }
 
 
-def strings(tree: ast.AST) -> list[str]:
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """The nodes of a module in Python."""
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+@cache
+def strings(path: Path) -> list[str]:
     """The string constants of a module that are neither docstrings nor parts of a sentence."""
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    documents = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in nodes(path) if isinstance(node, ast.JoinedStr) for part in node.values}
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents | parts
     ]
 
@@ -47,10 +55,10 @@ def is_pattern(text: str) -> bool:
     return bool(PATTERN.search(text)) and not re.search(r"[a-z,] [a-z]+ [a-z]", text)
 
 
-def lists(tree: ast.AST) -> list[tuple[str, ...]]:
+def lists(path: Path) -> list[tuple[str, ...]]:
     """The collections of constants that hold three or more operations."""
     collections = []
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
             parts = node.keys if isinstance(node, ast.Dict) else node.elts
             names = tuple(part.value for part in parts if isinstance(part, ast.Constant) and part.value in OPERATIONS)
@@ -60,18 +68,16 @@ def lists(tree: ast.AST) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCES)))
 def test_no_other_module_holds_a_list_of_names(path):
-    text = path.read_text("utf-8")
     if path.suffix == ".js":
-        patterns = re.findall(r"/(?:[^/\n\\]|\\.)+/[gimsuy]*(?=[.,;)])", text)
+        patterns = re.findall(r"/(?:[^/\n\\]|\\.)+/[gimsuy]*(?=[.,;)])", path.read_text("utf-8"))
         assert [pattern for pattern in patterns if WORDS.search(pattern)] == []
         return
-    tree = ast.parse(text)
-    assert [text for text in strings(tree) if is_pattern(text) and WORDS.search(text)] == []
-    assert set(lists(tree)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())
+    assert [text for text in strings(path) if is_pattern(text) and WORDS.search(text)] == []
+    assert set(lists(path)) <= EXCEPTIONS.get(path.relative_to(SOURCES).as_posix(), set())
 
 
 def test_no_other_module_names_a_call_that_launches_waits_meets_or_executes():
-    texts = {text for path in MODULES if path.suffix == ".py" for text in strings(ast.parse(path.read_text("utf-8")))}
+    texts = {text for path in MODULES if path.suffix == ".py" for text in strings(path)}
     assert [text for text in sorted(texts) if (CALL.match(text) or BEGINNING.match(text)) and WORDS.search(text)] == []
 
 
@@ -79,6 +85,6 @@ def test_no_two_modules_hold_the_name_of_one_call():
     modules: dict[str, set[str]] = {}
     for path in MODULES:
         if path.suffix == ".py":
-            for text in filter(CALL.fullmatch, strings(ast.parse(path.read_text("utf-8")))):
+            for text in filter(CALL.fullmatch, strings(path)):
                 modules.setdefault(text, set()).add(path.relative_to(SOURCES).as_posix())
     assert {text for text, holders in modules.items() if len(holders) > 1} == {"TensorBoard"}
