@@ -26,6 +26,12 @@ def timeline(devices: int) -> Timeline:
     return timeline_of(trace(events(*rows), spans(("warm-up", 0, 20 * MS), ("train", 20 * MS, 300 * MS))))
 
 
+@cache
+def drawing_of(what: str, width: float, devices: int):
+    """The figure of that name, which no test changes."""
+    return figure(timeline(devices), what, width=width)
+
+
 def boxes(drawing) -> list[tuple[str, object]]:
     """Each text that is seen, and the box that its letters fill in pixels."""
     renderer = drawing.canvas.get_renderer()
@@ -42,7 +48,7 @@ def axes_of(drawing) -> float:
 @pytest.mark.parametrize(("width", "devices"), PAGES)
 @pytest.mark.parametrize("what", FIGURES)
 def test_no_text_overlaps_another_or_leaves_the_page(what, width, devices):
-    drawing = figure(timeline(devices), what, width=width)
+    drawing = drawing_of(what, width, devices)
     page, placed = drawing.bbox, boxes(drawing)
     assert [text for text, box in placed if min(box.x0, box.y0) < 0 or box.x1 > page.x1 or box.y1 > page.y1] == []
     # Lines of one font size stand closer than their ascenders and descenders are high.
@@ -57,7 +63,7 @@ def test_no_text_overlaps_another_or_leaves_the_page(what, width, devices):
 @pytest.mark.parametrize(("width", "devices"), PAGES)
 @pytest.mark.parametrize("what", ["gantt", "partition"])
 def test_labels_leave_the_plot_more_than_half_of_the_width(what, width, devices):
-    assert axes_of(figure(timeline(devices), what, width=width)) > width / 2
+    assert axes_of(drawing_of(what, width, devices)) > width / 2
 
 
 def test_every_axis_says_what_it_shows():

@@ -31,12 +31,17 @@ def two_phases():
         ("gpu:1", "collective", 28 * MS, 33 * MS, "all-reduce"),
         ("gpu:1", "memcpy", 33 * MS, 36 * MS, "copy", "H2D"),
     )
-    return trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one")))
+    return timeline_of(trace(frame, spans(("one", 0, 10 * MS), ("two", 20 * MS, 40 * MS, None, "one"))))
+
+
+@cache
+def report_of(timeline):
+    return analyse(timeline)
 
 
 def printout_text(any_trace, width=80, full=False, **options) -> str:
     timeline = timeline_of(any_trace)
-    report = analyse(timeline)
+    report = report_of(timeline)
     file = io.StringIO()
     console = terminal.console(file, width=width)
     if options:
@@ -65,7 +70,7 @@ def test_the_verdicts_come_first_then_the_figures_the_timeline_what_matters_most
 
 
 def test_by_default_it_is_one_screen_and_full_prints_every_sentence_and_table():
-    report, brief, full = analyse(two_phases()), printout_text(two_phases()), printout_text(two_phases(), full=True)
+    report, brief, full = report_of(two_phases()), printout_text(two_phases()), printout_text(two_phases(), full=True)
     sections = [section for section in [*report.sections, report.classification] if not section.lacking]
     titles = [table.title for section in sections for table in section.tables if table.brief]
     assert titles
@@ -84,7 +89,7 @@ def test_by_default_it_is_one_screen_and_full_prints_every_sentence_and_table():
 def test_many_phases_and_devices_still_fit_one_screen_and_full_has_them_all():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100 * MS) for at in range(20)])
     marks = [(f"p{at}", at * MS, (at + 1) * MS) for at in range(12)]
-    recording = trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0")))
+    recording = timeline_of(trace(frame, spans(*marks, ("last", 12 * MS, 13 * MS, None, "p0"))))
     brief, full = printout_text(recording).splitlines(), printout_text(recording, full=True).splitlines()
     verdicts = [line for line in brief if re.match(r"(p\d+|last): ", line)]
     # What is compared is kept, in the order of the trace.
@@ -130,7 +135,7 @@ def test_colours_change_nothing_but_the_colours():
 def test_names_that_a_terminal_would_obey_are_shown_and_not_obeyed():
     names = ["[bold]x[/bold]", "\x1b[2J\x1b]0;gone\x07", "\u202eevil", ":warning:", "漢字\t漢字", "a\nb"]
     frame = events(*[("gpu:0", "compute", at, at + 1, name) for at, name in enumerate(names)])
-    recording = trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)]))
+    recording = timeline_of(trace(frame, spans(*[(name, at, at + 1) for at, name in enumerate(names)])))
     for out in (printout_text(recording, full=True), printout_text(recording, 60)):
         assert "\x1b" not in out
         assert "\u202e" not in out
@@ -185,7 +190,7 @@ def test_the_table_of_devices_fits_a_terminal_with_names_of_ranks():
 
 
 def test_report_md_holds_every_table_that_full_prints(tmp_path: Path):
-    report = analyse(two_phases())
+    report = report_of(two_phases())
     page = markdown(report, "gantt.png")
     for section in [*report.overview, *report.sections, report.classification]:
         for section_table in section.tables:
