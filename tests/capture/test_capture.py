@@ -320,16 +320,18 @@ def test_a_script_that_uses_no_device_is_told_so_and_leaves_no_directory(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["s.py"]
 
 
-def test_what_cannot_start_is_one_sentence(tmp_path):
+def test_what_cannot_start_is_one_sentence(tmp_path, monkeypatch):
     script = write(tmp_path, "s.py", "import jax")
     (tmp_path / "s.bin").write_bytes(b"\x7fELF\0")
     (tmp_path / "syntax.py").write_bytes(b"import jax\nx = (\n")
     (tmp_path / "coding.py").write_bytes(b"x = '\xff'\n")
+    (tmp_path / "n.ipynb").write_text('{"cells": []}')
 
     for name, message in [
         ("missing.py", "there is no script"),
         ("", "is a directory; name the script in it, or run a package with --module"),
         ("s.bin", "is not Python text"),
+        ("n.ipynb", r"is a notebook; capture what `jupyter nbconvert --to script .*n\.ipynb` makes\."),
         ("syntax.py", r"(?s)syntax\.py is not valid Python:\n  File .*syntax\.py\", line 2\n.*\nSyntaxError: "),
         ("coding.py", r"(?s)coding\.py is not valid Python:\n  File .*coding\.py\", line 1\n.*\nSyntaxError: "),
     ]:
@@ -343,9 +345,12 @@ def test_what_cannot_start_is_one_sentence(tmp_path):
         tracekit.capture(script, out=tmp_path / "new" / ("t" * 300))
     with pytest.raises(CaptureError, match="cannot be written: embedded null"):
         tracekit.capture(script, out="\0")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["coding.py", "s.bin", "s.py", "syntax.py"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["coding.py", "n.ipynb", "s.bin", "s.py", "syntax.py"]
     with pytest.raises(CaptureError, match="there is no module tracekit_none"):
         tracekit.capture("tracekit_none.sub", module=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CaptureError, match=r"(?s)^syntax is not valid Python:\n  File .*SyntaxError: "):
+        tracekit.capture("syntax", module=True, out=tmp_path / "t")
     with pytest.raises(CaptureError, match="at least 1, not 0"):
         tracekit.capture(script, devices=0)
     with pytest.raises(CaptureError, match="0, 1, 2 or 3, not 4"):

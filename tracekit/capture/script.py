@@ -41,14 +41,19 @@ def check_file(script: str) -> None:
         source = path.read_bytes()
     except OSError as error:
         raise CaptureError(f"{script} cannot be read: {error.strerror}.") from error
+    if path.suffix == ".ipynb":
+        raise CaptureError(f"{script} is a notebook; capture what `jupyter nbconvert --to script {script}` makes.")
     if b"\0" in source:
         raise CaptureError(f"{script} is not Python text; name a .py file.")
     try:
         with warnings.catch_warnings(action="ignore"):  # they come when it runs
             compile(source, os.path.join(os.getcwd(), script), "exec", dont_inherit=True)
     except SyntaxError as error:
-        told = "".join(traceback.format_exception_only(error)).rstrip()
-        raise CaptureError(f"{script} is not valid Python:\n{told}") from None
+        raise CaptureError(_not_python(script, error)) from None
+
+
+def _not_python(name: str, error: SyntaxError) -> str:
+    return f"{name} is not valid Python:\n{''.join(traceback.format_exception_only(error)).rstrip()}"
 
 
 def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], object]) -> Ending:
@@ -57,7 +62,7 @@ def run(script: str, args: Sequence[str], *, module: bool, at_end: Callable[[], 
     Exceptions are printed by `sys.excepthook`, without tracekit's frames, and become exit codes. SIGTERM, where nobody
     handles it, becomes SystemExit, so that `finally` blocks run. `sys.argv`, `sys.path` and `__main__` stay as the
     script left them (see `put_back`). Threads of an executor that was never shut down are not waited for: they end with
-    the interpreter. Raises CaptureError where `script` names no module.
+    the interpreter. Raises CaptureError where `script` names no module of valid Python.
     """
     before = set(threading.enumerate())
     main = ModuleType("__main__")
@@ -119,9 +124,12 @@ def _module_code(main: ModuleType, name: str, args: Sequence[str]) -> CodeType:
         spec = _find(name)
     code = None
     if spec is not None and isinstance(spec.loader, InspectLoader):
-        code = spec.loader.get_code(spec.name)
+        try:
+            code = spec.loader.get_code(spec.name)
+        except SyntaxError as error:
+            raise _NoCodeError(_not_python(name, error)) from None
     if spec is None or code is None:
-        raise _NoModuleError(f"there is no module {name} to run; check the name and the directory you are in.")
+        raise _NoCodeError(f"there is no module {name} to run; check the name and the directory you are in.")
     sys.argv = [spec.origin or name, *args]
     main.__dict__.update(
         __file__=spec.origin, __cached__=spec.cached, __package__=spec.parent, __spec__=spec, __loader__=spec.loader
@@ -168,14 +176,15 @@ class _Terminated(SystemExit):
     """SIGTERM arrived."""
 
 
-class _NoModuleError(CaptureError):
-    """The name given is no module's: tracekit's own sentence, where any other error is the script's."""
+class _NoCodeError(CaptureError):
+    """The name given is of no module, or of none in Python: tracekit's own sentence, where any other error is the
+    script's."""
 
 
 def _ending_of(action: Callable[[], None]) -> Ending:
     try:
         action()
-    except _NoModuleError:
+    except _NoCodeError:
         raise
     except SystemExit as exit_:
         if exit_.code is None or isinstance(exit_.code, int):
