@@ -140,6 +140,12 @@ def test_65_levels_are_labelled_without_collisions():
     assert 5 < len(ticks) < 30
 
 
+def test_numbers_of_devices_that_were_never_busy_have_no_label_where_few_bars_have_one():
+    rows = events(*[(f"gpu:{i}", "compute", 10 * (i % 2), 10 * (i % 2) + 10) for i in range(64)])
+    labels = [text.get_text() for text in concurrency(select(trace(rows))).axes[2].texts]
+    assert labels == ["100 %, 20 ps"]
+
+
 def test_what_cannot_be_known_is_a_sentence():
     host_a = events(("a/gpu:0", "compute", 5, 25), host="a", clock="a")
     host_b = events(("b/gpu:0", "compute", 900, 910), host="b", clock="b")

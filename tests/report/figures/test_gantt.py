@@ -313,6 +313,17 @@ def test_hosts_on_unaligned_clocks_each_start_at_their_own_first_event_and_share
     assert "Host clocks are not aligned: the lanes of each clock start at its own first event." in words(figure)
 
 
+def test_lanes_of_one_name_look_alike_where_one_of_them_is_crowded():
+    rows = [("gpu:0", "s", "compute", 100 * i, 100 * i + 50) for i in range(5000)]
+    rows += [("gpu:1", "s", "compute", 100 * i, 100 * i + 50) for i in range(0, 5000, 100)]
+    rows += [("gpu:1", "t", "compute", 100 * i, 100 * i + 50) for i in range(0, 5000, 100)]
+    drawing = gantt(trace_of(rows))
+    sparse, alone = (strip(drawing, f"gpu:1 | {lane}")[2:-2] for lane in "st")
+    # Where single rows are drawn, a column has one colour from its foot to its head.
+    assert (sparse.std(axis=0) > 1).any()
+    assert not (alone.std(axis=0) > 1).any()
+
+
 @pytest.mark.parametrize("n", [40, 4000])
 def test_kinds_that_meet_inside_a_pixel_mix_without_the_ground_between_them(n):
     # Copies fill the lane but for a sliver of compute after each but the last, which takes a tenth of the time.

@@ -185,9 +185,11 @@ def _histogram(page: Page, axes: Axes, times: Sequence[int], colours: Sequence[s
 
 
 def _labelled(times: Sequence[int], pitch: float) -> list[int]:
-    """The bars that have a label, the longest first: labels stand apart, and over no longer bar."""
+    """The bars that have a label, the longest first: labels stand apart, and over no longer bar. Where not every bar
+    has room for one, none says 0 %."""
     chosen: list[int] = []
-    for number in sorted(range(len(times)), key=lambda number: -times[number]):
+    there = [number for number, time in enumerate(times) if time or pitch >= _LABEL_PX]
+    for number in sorted(there, key=lambda number: -times[number]):
         near = times[max(number - int(13 / pitch), 0) : number + int(13 / pitch) + 1]
         if max(near) == times[number] and all(abs(number - other) * pitch >= _LABEL_PX for other in chosen):
             chosen.append(number)

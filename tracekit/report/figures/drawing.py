@@ -513,9 +513,9 @@ def measure(text: str, size: float, bold: bool = False) -> float:
     return float(renderer.get_text_width_height_descent(text, font, ismath=False)[0])
 
 
-def bold_px(text: str) -> float:
-    """The width of a small bold line in px: names of devices are written so."""
-    return measure(text, SMALL, bold=True)
+def bold_px(text: str, size: float = SMALL) -> float:
+    """The width of a bold line in px: names of devices are written so."""
+    return measure(text, size, bold=True)
 
 
 def size_of(px: float) -> float:

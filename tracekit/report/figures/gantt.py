@@ -106,15 +106,19 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         busy["overlap"] = units.percent(shared_ps, length), "both" if len(bins) == 2 else "2 or more"
     if selection.partial:
         busy = dict.fromkeys(busy, ("", ""))
-    names = {device: drawing.cut(drawing.plain(device), on.name_px, bold_px) for device in busy}
-    labels, shares, place = _labels(devices, shared, names, busy, on)
+    size = drawing.size_of(_height(_pitch(sum(len(device.lanes) for device in devices) + bool(bins), on)))
+    bold = partial(bold_px, size=size)
+    names = {device: drawing.cut(drawing.plain(device), on.name_px, bold) for device in busy}
+    labels, shares, place = _labels(devices, shared, names, busy, on, size)
     lanes = _lanes(devices, shared, bins, on, place.above)
     x, width = place.x, place.width
 
     phases = bands(selection, width)
     # Past _FINE_LANES lanes the columns grow wider than a pixel, which bounds the size of an SVG.
     edges = iv.even_edges((0, length), width * _FINE_LANES // max(len(lanes), _FINE_LANES))
-    crowded = [is_crowded(lane.layers, edges) for lane in lanes]
+    # Lanes of one name look alike.
+    alike = {lane.label for lane in lanes if is_crowded(lane.layers, edges)}
+    crowded = [lane.label in alike for lane in lanes]
     notes = [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
@@ -131,7 +135,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         _fill(page, axes, lane, edges, colours, stacked)
         if lane.device in memory and lane.label == memory[lane.device].label:
             memory_lane.draw(page, axes, memory[lane.device], (lane.y, lane.height), edges)
-    size, foot = drawing.size_of(lanes[0].height), page.top + axes_px
+    foot = page.top + axes_px
     grey: dict[str, Any] = {"color": page.colours["grey"]}
     for y, label in drawing.spaced([(lane.middle, labels.get(lane.label, "")) for lane in lanes], size):
         page.text(x - GAP, foot - y, label, size, ha="right", **grey)
@@ -208,8 +212,10 @@ def _labels(
     names: Mapping[str, str],
     busy: Mapping[str, tuple[str, str]],
     on: Sheet,
+    size: float,
 ) -> tuple[dict[str, str], dict[str, str], Place]:
-    """What is written beside the lanes by their label and by their device, and where that leaves room for them.
+    """What is written beside the lanes by their label and by their device, and where that leaves room for them; text
+    beside a lane has the font `size`.
 
     Where labels beside the lanes would take more than _LABELS_RATIO of the page, what stands above them takes from the
     height of lanes instead.
@@ -217,14 +223,14 @@ def _labels(
     labels = [label for device in devices for label, _ in device.lanes]
     if shared:
         labels.append(_SHARED if any(labels) else "")
-    own_px = ceil(max(*map(bold_px, names.values()), drawing.measure("device", SMALL)))
-    label_px = ceil(max(drawing.measure(label, SMALL) for label in labels))
+    bold = partial(bold_px, size=size)
+    own_px = ceil(max(*map(bold, names.values()), drawing.measure("device", SMALL)))
+    label_px = ceil(max(drawing.measure(label, size) for label in labels))
     x = on.margin + own_px + (_LABEL_GAP + label_px if label_px else 0) + GAP
     shares = {device: " ".join(words).strip() for device, words in busy.items()}
     beside = shares if on.is_wide else {device: share for device, (share, _) in busy.items()}
-    width = (
-        on.width - on.margin - x - GAP - ceil(max(drawing.measure(text, SMALL) for text in (_BUSY, *beside.values())))
-    )
+    shares_px = ceil(max(drawing.measure(_BUSY, SMALL), *(drawing.measure(text, size) for text in beside.values())))
+    width = on.width - on.margin - x - GAP - shares_px
     if not label_px or width >= on.width * (1 - _LABELS_RATIO):
         return dict(zip(labels, labels, strict=True)), beside, Place(x, width, above=False)
     most = on.width * _LANE_LABELS_RATIO
@@ -252,15 +258,25 @@ def _lanes(
     ]
     if bins:
         parts.append(("overlap", _SHARED, shared, tuple(reversed(bins))))
-    most = min(max(round(on.width * _LANES_RATIO), _LANES_PX), _MAX_LANES_PX)
-    pitch = min(max(_LANES_PX // len(parts), _MIN_PITCH_PX), _MAX_PITCH_PX, max(most // len(parts), 2))
+    pitch = _pitch(len(parts), on)
     lanes: list[Lane] = []
     y, below = pitch // 4, parts[-1][0]
     for device, label, layers, keys in reversed(parts):
         y += (LINE_PX if above else pitch // 3) if device != below else 0
-        lanes.append(Lane(device, label, list(layers), keys, y, max(pitch * 3 // 4, 1)))
+        lanes.append(Lane(device, label, list(layers), keys, y, _height(pitch)))
         y, below = y + pitch, device
     return lanes[::-1]
+
+
+def _pitch(lanes: int, on: Sheet) -> int:
+    """From the foot of a lane to that of the next in px, of so many `lanes`."""
+    most = min(max(round(on.width * _LANES_RATIO), _LANES_PX), _MAX_LANES_PX)
+    return min(max(_LANES_PX // lanes, _MIN_PITCH_PX), _MAX_PITCH_PX, max(most // lanes, 2))
+
+
+def _height(pitch: int) -> int:
+    """The height of a lane in px."""
+    return max(pitch * 3 // 4, 1)
 
 
 def _middles(lanes: Sequence[Lane]) -> list[tuple[float, str]]:

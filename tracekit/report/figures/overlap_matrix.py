@@ -53,11 +53,12 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     if selection.lacking or len(table) < 2:
         return on.blank(selection.lacking or "Only one device was busy, so there is nothing that overlaps.")
     matrix = _matrix(table, pairs)
-    names = [drawing.cut(drawing.plain(name), on.name_px, bold_px) for name in table["device"]]
-    longest, count = max(*map(bold_px, names), drawing.measure("device", SMALL)), len(names)
+    count = len(table)
+    names, longest, cell = _names(list(table["device"]), on, SMALL)
+    size = drawing.size_of(cell * 0.8)
+    if size < SMALL:
+        names, longest, cell = _names(list(table["device"]), on, size)
     x = on.margin + ceil(longest) + GAP
-    room = on.width - x - on.margin
-    cell = max(min(max(min(_MATRIX_PX, room) // count, _MIN_CELL), room // count, _MAX_CELL), 1)
     side = cell * count
     upright = longest > cell - 8
     top_px = ceil(longest) + GAP if upright else 40
@@ -76,7 +77,6 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     diagonal = np.stack([steps, steps + 1 - 2 * pixel, steps, steps + 1 - 2 * pixel], axis=1)
     drawing.fill(axes, diagonal, page.colours["idle"], alpha=0.45)
     _write(page, axes, matrix, cell)
-    size = drawing.size_of(cell * 0.8)
     for y, number in drawing.spaced([(-cell * (at + 0.5), str(at)) for at in range(count)], size):
         name, middle = names[int(number)], -y
         page.text(x - GAP, top + middle, name, size, ha="right", weight="bold")
@@ -95,6 +95,15 @@ class Matrix:
 
     ratios: NDArray[np.float64]
     marks: list[list[str]]
+
+
+def _names(devices: Sequence[str], on: Sheet, size: float) -> tuple[list[str], float, int]:
+    """The names of the devices in a font size, their longest, and how large the cells beside them may be, in px."""
+    bold = partial(bold_px, size=size)
+    names = [drawing.cut(drawing.plain(name), on.name_px, bold) for name in devices]
+    longest, count = max(*map(bold, names), drawing.measure("device", SMALL)), len(names)
+    room = on.room - ceil(longest) - GAP
+    return names, longest, max(min(max(min(_MATRIX_PX, room) // count, _MIN_CELL), room // count, _MAX_CELL), 1)
 
 
 def _matrix(table: pd.DataFrame, pairs: pd.DataFrame) -> Matrix:

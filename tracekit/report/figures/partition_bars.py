@@ -1,6 +1,7 @@
 """The partition: one bar per device, cut into the eight exact cells of its window, with what is hidden and exposed."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -60,8 +61,9 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
         return on.blank(selection.lacking or "No device was busy in the selected range.")
     pitch = max(min(_MAX_PITCH, min(_BARS_PX, on.width) // len(table)), _MIN_PITCH)
     size = drawing.size_of(pitch * 0.8)
-    devices = [drawing.cut(drawing.plain(name), on.name_px, bold_px) for name in table["device"]]
-    x0 = on.margin + ceil(max(*map(bold_px, devices), drawing.measure("device", SMALL))) + GAP
+    bold = partial(bold_px, size=size)
+    devices = [drawing.cut(drawing.plain(name), on.name_px, bold) for name in table["device"]]
+    x0 = on.margin + ceil(max(*map(bold, devices), drawing.measure("device", SMALL))) + GAP
     columns = {name: ceil(max(drawing.measure(text, SMALL) for text in (name, ">99.9 %"))) for name in _COLUMNS}
     width = on.width - on.margin - x0 - sum(columns.values()) - _COLUMN_GAP * len(columns)
     while columns and width < on.width / 2:  # a narrow page has more use for its bars
