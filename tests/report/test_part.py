@@ -62,6 +62,12 @@ def test_every_face_says_first_which_part_it_is():
     assert report.summary()["part"] == report.part
 
 
+def test_the_verdict_of_a_part_does_not_say_again_what_the_headline_says():
+    report = analyse(trace(ROWS), end=50)
+    assert report.verdict.startswith(report.finding)
+    assert report.finding not in markdown(report).partition("\n")[2]
+
+
 def test_phases_that_are_not_whole_in_the_part_are_left_out_with_a_note():
     report = analyse(trace(ROWS, PHASES), phase="both")
     assert list(report.phases.table["name"]) == ["both"]

@@ -15,7 +15,7 @@ def markdown(report: Report, figure: str | None = None) -> str:
         lines += _section(report.missing)
     if report.key_figures:
         lines += [f"* **{figure.text}** {figure.label} {_escaped(figure.of)}" for figure in report.key_figures] + [""]
-    rest = (report.verdict or "").removeprefix(report.headline).strip()
+    rest = (report.verdict or "").removeprefix(report.finding).strip()
     lines += [_escaped(rest), ""] if rest else []
     lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.verdicts.items()]
     lines += [""] if report.verdicts else []

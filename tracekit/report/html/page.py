@@ -130,7 +130,7 @@ def _section(part: Part) -> Markup:
 def _verdicts(report: Report) -> Markup:
     """The key figures, then what the headline does not say: the rest of the verdict, and those on the phases, of which
     only the compared ones are open."""
-    rest = (report.verdict or "").removeprefix(report.headline).strip()
+    rest = (report.verdict or "").removeprefix(report.finding).strip()
     parts = [_key_figures(report), tag("p", rest) if rest else None]
     open_first = [*report.compared] or list(report.verdicts)[:_VERDICTS]
     shown = [(phase, verdict) for phase, verdict in report.verdicts.items() if phase in open_first]
