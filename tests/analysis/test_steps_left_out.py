@@ -40,6 +40,16 @@ def test_where_most_steps_compile_they_count_and_it_is_said():
     )
 
 
+def test_where_only_the_first_steps_compile_the_others_count_however_few():
+    assert leave_out([50, 40, 10], compiles=(0, 1)) == (["compiles", "compiles", None], {})
+    assert leave_out([50, 40, 30, 10, 60], compiles=(0, 1, 2, 4))[0] == [None] * 5
+
+
+def test_where_all_steps_compile_they_count():
+    note = "a compiler ran in 3 of 3 steps, so that these count"
+    assert leave_out([50, 40, 10], compiles=(0, 1, 2)) == ([None] * 3, {("", "train"): note})
+
+
 def test_the_first_steps_are_warm_up_while_they_are_outliers():
     walls = [90, 40, 10, 11, 10, 60, 10, 9, 10, 10]
     assert leave_out(walls)[0] == ["warm-up", "warm-up", *[None] * 8]

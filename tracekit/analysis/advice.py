@@ -106,11 +106,17 @@ class Advice:
 
 
 def advice(
-    timeline: Timeline, why: Explanation, whole: Breakdown, phases: Phases, inside: Mapping[str, Breakdown]
+    timeline: Timeline,
+    why: Explanation,
+    whole: Breakdown,
+    phases: Phases,
+    inside: Mapping[str, Breakdown],
+    around: Finding | None = None,
 ) -> Advice:
-    """What every rule says of a timeline, that of the compared phases, or of the whole trace where there are none.
+    """What every rule says of a timeline: that of the compared phases, or of the steady steps, or of the whole trace.
 
-    `why` is its explanation, `whole` what ran in the whole trace, and `inside` what ran in each phase.
+    `why` is its explanation, `whole` what ran in the whole trace, or in the steady steps, and `inside` what ran in each
+    phase. `around` is a finding on what ran around the timeline.
     """
     if why.completeness.rows:
         return by_cost(timeline, [])
@@ -129,6 +135,7 @@ def advice(
         busy_machine(why.machine),
         *contention(phases, inside, why.machine),
         None if len(phases.table) else took_turns(cells, whole),
+        around,
     ]
     return by_cost(timeline, [finding for finding in findings if finding], program(timeline, cells))
 
@@ -143,8 +150,14 @@ def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program 
     backends = {type_of(device) for device in rows.devices}
     backend = backends.pop() if len(backends) == 1 else ""
     relevant = [finding for finding in findings if backend != "cpu" or finding.rule not in _NEVER_ON_CPU]
-    # On a busy machine, every other finding may be of that.
-    relevant.sort(key=lambda finding: (finding.rule != "busy_machine", -(finding.cost_ps or 0)))
+    # On a busy machine, every other finding may be of that; what is done once is no loss of a longer run.
+    relevant.sort(
+        key=lambda finding: (
+            finding.rule != "busy_machine",
+            finding.evidence.get("again") == [],
+            -(finding.cost_ps or 0),
+        )
+    )
     is_xla = bool((rows.codes("hlo_op") >= 0).any())
     return Advice(tuple(relevant), backend, is_xla, Program() if what_runs is None else what_runs)
 
@@ -286,6 +299,16 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
                     evidence |= _waited_in(calls)
             findings.append(Finding(rule, cost, share, evidence))
     return findings
+
+
+def compiled(partition: pd.DataFrame, idle: Idle, again: Sequence[int]) -> Finding | None:
+    """Idle time while the host compiled, all of it outside the steady steps; `again` are the steps after the first of
+    those in which a compiler ran. `partition` and `idle` are those of the whole trace."""
+    rule, threshold = IDLE["compiling"]
+    rows = idle.by_device[idle.by_device["cause"] == "compiling"]
+    cost, share = _cost(rows["idle_ps"], partition)
+    evidence = {"gaps": int(rows["gaps"].sum()), "again": list(again)}
+    return Finding(rule, cost, share, evidence) if share >= threshold else None
 
 
 def _waited_in(calls: HostApi) -> dict[str, str]:

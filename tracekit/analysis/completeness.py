@@ -75,6 +75,10 @@ class Completeness(notebook.Result, groups="", losses="what lost total evidence"
 
 def completeness(timeline: Timeline) -> Completeness:
     """What the trace of a timeline does not hold, as far as it tells."""
+    return timeline.once("completeness", lambda: _completeness(timeline))
+
+
+def _completeness(timeline: Timeline) -> Completeness:
     groups = _groups(timeline.recorded if timeline.is_narrowed else timeline)
     losses, events = _losses(timeline), len(timeline.recorded.trace.events)
     rows, shares = (_unknown_rows(losses, events, least) for least in (WORTH_WITHHOLDING, TOO_MANY))

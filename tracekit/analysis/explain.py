@@ -93,6 +93,11 @@ ANALYSES = (
 )
 
 
+# Of steady steps, these are told of the whole trace: what is missing from it, its steps, of which those that count have
+# critical paths, and what the devices' memory and the machine were used for.
+OF_WHOLE = ("completeness", "steps", "critical_path", "memory", "machine")
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What each analysis found, or in its `lacking` why the trace has no evidence for it.
@@ -147,9 +152,13 @@ def explain(source: Source, windows: Windows | None = None) -> Explanation:
     return explanation(timeline, run(tasks(timeline)))
 
 
-def tasks(timeline: Timeline) -> list[Task]:
-    """What `run` has to do to explain a timeline."""
-    return [task._replace(function=partial(task.function, timeline)) for task in ANALYSES]
+def tasks(timeline: Timeline, whole: Timeline | None = None) -> list[Task]:
+    """What `run` has to do to explain a timeline; what OF_WHOLE names is of the `whole` around it, if given."""
+    around = timeline if whole is None else whole
+    return [
+        task._replace(function=partial(task.function, around if task.name in OF_WHOLE else timeline))
+        for task in ANALYSES
+    ]
 
 
 def explanation(timeline: Timeline, results: Mapping[str, Any]) -> Explanation:

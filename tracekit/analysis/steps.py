@@ -124,8 +124,8 @@ def steps(timeline: Timeline) -> Steps:
 
     All times are exact, in ps. A step counts in the summary unless it was
     "cut" by the profile's edge, a compiler ran in it ("compiles"), or it is one of the first and an outlier
-    ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them is what they do, and
-    leaves none out.
+    ("warm-up"); if none of one name would be left, all count. Compiling in more than half of them, and not only in the
+    first ones, is what they do, and leaves none out.
     """
     rows, boundaries = timeline.rows, timeline.steps
     if lacking := boundaries.lacking or ("" if any(rows.placed) else _NO_WORK):
@@ -135,7 +135,7 @@ def steps(timeline: Timeline) -> Steps:
         return Steps(table, by_device, summary, typical, lacking=lacking)
     table = boundaries.table
     number = _row_counts(rows, boundaries)
-    reasons, notes = left_out(rows, table, number, _unanswered(timeline))
+    reasons, notes = reasons_of(timeline)
     is_counted = np.array([reason is None for reason in reasons])
     outlier = np.zeros(len(table), bool)
     for members in series(table):
@@ -160,6 +160,16 @@ def steps(timeline: Timeline) -> Steps:
     )
 
 
+def reasons_of(timeline: Timeline) -> tuple[list[str | None], dict[tuple[str, str], str]]:
+    """What `left_out` says of the steps of a timeline that has some."""
+
+    def reasons() -> tuple[list[str | None], dict[tuple[str, str], str]]:
+        number = _row_counts(timeline.rows, timeline.steps)
+        return left_out(timeline.rows, timeline.steps.table, number, _unanswered(timeline))
+
+    return timeline.once("steps left out", reasons)
+
+
 def series(table: pd.DataFrame) -> list[NDArray[np.int64]]:
     """The rows of the table by clock and name."""
     return [
@@ -181,9 +191,10 @@ def left_out(
 
     "cut": at the profile's edge, and lacking rows of a device (or marks of a host) that the others have; the first
     annotated steps lack none, as an annotation begun before the profile is not in it. "compiles": a compiler ran in it,
-    unless it did in more than half of the steps of that name. "warm-up": one of the first that are left, and an outlier
-    to the long side. Where all steps of a name would be left out, none is. `number` (devices, steps) counts the rows;
-    `unanswered` (steps,) tells in which steps launches have no row, which decides where there are only two.
+    unless it did in more than half of the steps of that name, and not only in the first ones. "warm-up": one of the
+    first that are left, and an outlier to the long side. Where all steps of a name would be left out, none is. `number`
+    (devices, steps) counts the rows; `unanswered` (steps,) tells in which steps launches have no row, which decides
+    where there are only two.
     """
     reasons: list[str | None] = [None] * len(table)
     for place in _cut_steps(rows, table, number, unanswered):
@@ -193,7 +204,8 @@ def left_out(
     for members in series(table):
         note = []
         often = int(compiles[members].sum())
-        if 2 * often > len(members) > 1:
+        is_first = often < len(members) and bool(compiles[members[:often]].all())
+        if 2 * often > len(members) > 1 and not is_first:
             note.append(f"a compiler ran in {often} of {len(members)} steps, so that these count")
         else:
             for place in members[compiles[members]]:

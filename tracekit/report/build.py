@@ -1,7 +1,7 @@
 """Assemble one result from a trace: every figure that any renderer shows is computed here, once."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tracekit.analysis.advice import advice
+from tracekit.analysis.advice import Finding, advice, compiled
 from tracekit.analysis.classification import guessed, known_by
 from tracekit.analysis.collectives import Collectives, collectives
 from tracekit.analysis.completeness import Completeness, completeness, withheld
@@ -17,16 +17,19 @@ from tracekit.analysis.explain import Task, explanation, tasks
 from tracekit.analysis.explain import run as run_tasks
 from tracekit.analysis.idle import Idle, idle
 from tracekit.analysis.machine import machine
-from tracekit.analysis.overlap import breakdown
+from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.phases import phases as phases_of
+from tracekit.analysis.steady import compiled_outside, counted_steps, steady
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
+from tracekit.intervals import Intervals
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
 from tracekit.report.part import Part, choose, listed
 from tracekit.report.sections import verdict
+from tracekit.report.sections.steady import STEADY, aside_words, steady_words
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -76,11 +79,12 @@ def analyse(
     for name in (*phases, *alone, *([baseline] if baseline else [])):
         if name not in set(marked.table["name"]):
             raise TracekitError(_no_phase(name, whole_timeline.trace.source, phases))
-    timeline, phase_results, compared, looked_at = _scope(whole_timeline, part, marked)
+    timeline, phase_results, compared, looked_at, is_steady = _scope(whole_timeline, part, marked)
     outside = [name for name in marked.windows if name not in phase_results.windows]
     results = run_tasks(
         [
-            *tasks(looked_at),
+            *tasks(looked_at, timeline if is_steady else None),
+            *(_around(timeline, looked_at) if is_steady else ()),
             Task("whole", lambda: breakdown(timeline, part.name or None)),
             Task(
                 "inside",
@@ -110,7 +114,12 @@ def analyse(
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
-    of_whole = (lacking,) if lacking else verdict.whole(whole, cores, why)
+    judged: Breakdown | None = results.get("steady")
+    of_whole = (lacking,) if lacking else verdict.whole(judged or whole, cores, why)
+    compiling = None
+    if judged:
+        of_whole = (*_of_steady(of_whole, timeline), verdict.in_all(whole, results["idle around"]))
+        compiling = _compiled(why.steps.table, whole, results["idle around"])
     finding = lacking or verdict.headline(phase_results.table, inside, cores, busy) or of_whole[0]
     return Report(
         trace=_origin(timeline),
@@ -129,15 +138,18 @@ def analyse(
         known_by=evidence,
         guessed=guesses,
         explanation=why,
-        advice=advice(looked_at, why, whole, phase_results, inside),
+        advice=advice(looked_at, why, judged or whole, phase_results, inside, compiling),
         compared=compared,
+        steady=judged,
     )
 
 
 def headline(whole_timeline: Timeline, part: Part) -> str:
     """What the headline of the report of a `part` finds, without the words for the part, and from the few analyses that
     it takes: most of the time of a report goes to others."""
-    timeline, phase_results, compared, looked_at = _scope(whole_timeline, part, _marked(whole_timeline, part))
+    timeline, phase_results, compared, looked_at, is_steady = _scope(
+        whole_timeline, part, _marked(whole_timeline, part)
+    )
     if lacking := no_device_work(timeline.trace):
         return lacking
     reasons = _Reasons(looked_at)
@@ -147,7 +159,11 @@ def headline(whole_timeline: Timeline, part: Part) -> str:
     inside = {name: breakdown(timeline.inside(phase_results.windows[name]), name) for name in compared}
     busy = [name for name in compared if load.during(name) is not None]
     of_phases = verdict.headline(phase_results.table, inside, cores, busy)
-    return of_phases or verdict.whole(breakdown(timeline, part.name or None), cores, reasons)[0]
+    if of_phases:
+        return of_phases
+    judged = breakdown(looked_at, STEADY) if is_steady else breakdown(timeline, part.name or None)
+    of_whole = verdict.whole(judged, cores, reasons)
+    return (_of_steady(of_whole, timeline) if is_steady else of_whole)[0]
 
 
 @dataclass(frozen=True)
@@ -172,13 +188,15 @@ class _Reasons:
 class _Scope(NamedTuple):
     """What a report is about: a part of a trace with its `phases`, of which some are `compared`.
 
-    Reasons are asked of what is compared, `looked_at`: elsewhere devices may stand idle on purpose.
+    Reasons are asked of what is compared, `looked_at`: elsewhere devices may stand idle on purpose. Of a trace that
+    marks no phases that is the steady steps (`is_steady`), where these are to be told apart.
     """
 
     timeline: Timeline
     phases: Phases
     compared: tuple[str, ...]
     looked_at: Timeline
+    is_steady: bool
 
 
 def _scope(whole_timeline: Timeline, part: Part, marked: Phases) -> _Scope:
@@ -186,8 +204,36 @@ def _scope(whole_timeline: Timeline, part: Part, marked: Phases) -> _Scope:
     inside = marked if part.is_whole else marked.inside(timeline.unions.windows)
     is_compared = inside.table["compared_with"].notna()
     compared = tuple(sorted(set(inside.table.loc[is_compared, "name"]) & set(inside.windows)))
-    rounds = compared_rounds(inside, compared)
-    return _Scope(timeline, inside, compared, timeline if rounds is None else timeline.inside(rounds))
+    if (rounds := compared_rounds(inside, compared)) is not None:
+        return _Scope(timeline, inside, compared, timeline.inside(rounds), False)
+    # Who asks for a part of the trace, or marks phases, has told compiling and warm-up apart.
+    windows = None if part.windows is not None or len(inside.table) else _steady(timeline)
+    looked_at = timeline.narrowed(windows, part.devices) if windows else timeline
+    return _Scope(timeline, inside, compared, looked_at, bool(windows))
+
+
+def _steady(timeline: Timeline) -> Mapping[str, Intervals] | None:
+    """The time of the steady steps, by clock, where it is to be told apart and all of their work is known."""
+    known = completeness(timeline)
+    return None if known.rows or known.shares else steady(timeline)
+
+
+def _around(timeline: Timeline, looked_at: Timeline) -> tuple[Task, ...]:
+    """What is asked of the steady steps, `looked_at`, and of the trace around them besides."""
+    return Task("steady", lambda: breakdown(looked_at, STEADY)), Task("idle around", lambda: idle(timeline))
+
+
+def _of_steady(sentences: Sequence[str], timeline: Timeline) -> tuple[str, ...]:
+    """The verdict on the steady steps of a timeline, which first says what they are."""
+    steps, outside_ps = counted_steps(timeline), max(compiled_outside(timeline).values(), default=0)
+    return (f"Steady {steady_words(steps)} ({aside_words(steps, outside_ps)}): {sentences[0]}", *sentences[1:])
+
+
+def _compiled(steps: pd.DataFrame, whole: Breakdown, idle_around: Idle) -> Finding | None:
+    """The finding on what compiled around the steady steps; `steps` is the table of all."""
+    first = steps.index[steps["left_out"].isna()].min()
+    again = steps.loc[(steps["left_out"] == "compiles") & (steps.index > first), "step"].dropna()
+    return compiled(whole.partition, idle_around, again.tolist())
 
 
 def _marked(

@@ -23,6 +23,8 @@ from tracekit.report.sections import completeness as missing
 from tracekit.report.sections.key_figures import KeyFigure, key_figures
 from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
+from tracekit.report.sections.steady import steady_words
+from tracekit.report.sections.verdict import window_words
 from tracekit.timeline.unions import CELLS
 from tracekit.units import time
 
@@ -62,7 +64,9 @@ class Report:
     are what `tracekit.phases` gives. `verdict` is that on the whole trace, whose first sentence is then the headline;
     None where there are phases, which have `verdicts` of their own, and device work. `known_by` and `guessed` say how
     the kind of the work is known (analysis.classification). The `explanation` and the `advice` are those of the
-    `compared` phases, or of the whole trace without any. `cores` are the usable ones, where more CPU devices share
+    `compared` phases, or of the whole trace without any. Where compiling and warm-up are told apart, `steady` is the
+    Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what
+    OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
     the whole trace.
     """
@@ -85,6 +89,7 @@ class Report:
     compared: tuple[str, ...]
     cores: float | None = None
     part: str = ""
+    steady: Breakdown | None = None
 
     @property
     def finding(self) -> str:
@@ -99,15 +104,26 @@ class Report:
 
     @property
     def key_figures(self) -> tuple[KeyFigure, ...]:
-        """The figures that stand largest: of the main phase, or of the whole trace where none is compared."""
+        """The figures that stand largest: of the main phase, or where none is compared of the steady steps, or of the
+        whole trace."""
         name = self.main_phase
         rows = {row["name"]: row for row in records(self.phases.table)} if name else {}
-        breakdown = self.inside[name] if name else self.whole
+        breakdown = self.inside[name] if name else self.judged
         why = self.explanation
         is_busy = name is not None and why.machine.during(name) is not None
         return key_figures(
             breakdown, rows.get(name), self.cores, is_partial=bool(why.completeness.rows), is_busy=is_busy
         )
+
+    @property
+    def judged(self) -> Breakdown:
+        """What the verdict is on where there are no phases: the steady steps where they are told apart, or `whole`."""
+        return self.steady or self.whole
+
+    @property
+    def parts(self) -> Mapping[str, Breakdown]:
+        """The parts of the trace that stand beside the whole: the steady steps, or the phases by name."""
+        return {self.steady.label: self.steady} if self.steady else self.inside
 
     @property
     def compared_rounds(self) -> pd.DataFrame | None:
@@ -127,7 +143,7 @@ class Report:
     @cached_property
     def overview(self) -> tuple[Section, ...]:
         """What stands before the sections that explain it: phases, time and overlap."""
-        return overview(self.whole, self.inside, self.phases, self.compared)
+        return overview(self.whole, self.parts, self.phases, self.compared, self.judged)
 
     @cached_property
     def classification(self) -> Section | None:
@@ -168,6 +184,9 @@ class Report:
         """What the sections, and so what matters most, are about, where that is not the whole trace: the end of a
         sentence, with the length of the compared phases on the clock where they are longest."""
         rounds = self.compared_rounds
+        if self.steady:
+            steps, length = steady_words(self.explanation.steps.table), window_words(self.steady.partition)
+            return f"only the steady steps count: {steps} ({length} in all), but for compiling, memory and the machine."
         if rounds is None:
             return ""
         windows = [iv.union(iv.intervals(its["start_ps"], its["end_ps"])) for _, its in rounds.groupby("clock")]
@@ -202,6 +221,7 @@ class Report:
             "concurrency": _concurrency(whole),
             "concurrency_reason": whole.lacking or (None if aligned else _NOT_ALIGNED),
             "parallelism": whole.parallelism,
+            "steady": self.steady and _steady(self, self.steady),
             "phases": [_phase(self, row) for row in records(self.phases.table)],
             "verdict": self.verdict,
             "verdicts": self.verdicts,
@@ -313,6 +333,19 @@ def _devices(report: Report) -> list[dict[str, Any]]:
             }
         )
     return devices
+
+
+def _steady(report: Report, steady: Breakdown) -> dict[str, Any]:
+    steps = report.explanation.steps.table
+    return {
+        "words": steady_words(steps),
+        "steps": int(steps["left_out"].isna().sum()),
+        "devices": plain(steady.partition),
+        "overlap": plain(steady.overlap),
+        "device_pairs": plain(steady.pairs),
+        "concurrency": _concurrency(steady),
+        "parallelism": steady.parallelism,
+    }
 
 
 def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def write(
         refuse_inside(out, Path(report.trace.source))
     shown = part.of(timeline) if part and timeline else timeline
     picture = _PICTURE if timeline and not _no_picture() else None
-    breakdowns = [report.whole, *report.inside.values()]
+    breakdowns = [report.whole, *report.parts.values()]
     overlap = pd.concat(
         [breakdown.overlap.assign(phase=breakdown.label) for breakdown in breakdowns], ignore_index=True
     )

@@ -23,7 +23,7 @@ from tracekit.timeline.step_marks import (
     program_executions,
     step_groups,
 )
-from tracekit.vocabulary.host_calls import Activity, activity_of
+from tracekit.vocabulary.host_calls import Activity, activity_of, jitted_function
 from tracekit.vocabulary.kinds import Kind
 
 BOUNDARY_COLUMNS = {
@@ -393,22 +393,39 @@ def _table(
 def _compile_times(
     rows: Rows, spans: pd.DataFrame, step_marks: Marks, start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For how long, in ps, a compiler ran on any host of the clock in each step's host time, or else in its window."""
+    """For how long, in ps, a compiler ran on any host of the clock in each step's host time, or else in its window, and
+    of the first from the call of its program on."""
     compile_ps = np.zeros(len(start), np.int64)
-    names = spans["name"].cat
-    compiler = [activity_of(str(name)) is Activity.COMPILING for name in names.categories]
-    places = np.flatnonzero(np.append(compiler, False)[names.codes.to_numpy()])
-    if len(places) == 0:
-        return compile_ps
-    hosts = spans["host"].iloc[places].astype("str")
-    clock_of = clock_of_hosts(rows)
-    compile_spans = iv.intervals(spans["start_ps"].to_numpy()[places], spans["end_ps"].to_numpy()[places])
-    clocks = set(clock_of.values())
-    on = np.array([clock_of.get(host, next(iter(clocks)) if len(clocks) == 1 else None) for host in hosts], object)
+    compiler = compiler_times(rows, spans)
     for clock, steps in step_marks.by_clock.items():
+        if clock not in compiler:
+            continue
         times = np.column_stack([start[steps], end[steps]])
         if step_marks.host is not None:
             ends = step_marks.host[steps, 1]
             times = np.column_stack([np.append(step_marks.host[steps, 0].min(), ends[:-1]), ends])
-        compile_ps[steps] = iv.within(iv.union(compile_spans[on == clock]), times)
+        elif len(steps):
+            times[0, 0] = _called(spans, step_marks.name[steps[0]], int(times[0, 0]))
+        compile_ps[steps] = iv.within(compiler[clock], times)
     return compile_ps
+
+
+def _called(spans: pd.DataFrame, program: str, start_ps: int) -> int:
+    """When the host last called `program` (`jit_f`) before its first step, which began at `start_ps`, in ps; `start_ps`
+    where no call shows. A first call compiles before anything runs."""
+    names = spans["name"].cat
+    calls = [jitted_function(str(name)) == program.removeprefix("jit_") for name in names.categories]
+    begins = spans["start_ps"].to_numpy()[np.append(calls, False).astype(bool)[names.codes.to_numpy()]]
+    return int(max(begins[begins <= start_ps], default=start_ps))
+
+
+def compiler_times(rows: Rows, spans: pd.DataFrame) -> dict[str, iv.Intervals]:
+    """When a compiler ran on any host, by clock; only clocks on which one did, and that have rows."""
+    names = spans["name"].cat
+    compiles = [activity_of(str(name)) is Activity.COMPILING for name in names.categories]
+    places = np.flatnonzero(np.append(compiles, False)[names.codes.to_numpy()])
+    clock_of = clock_of_hosts(rows)
+    only = next(iter(clock_of.values())) if len(set(clock_of.values())) == 1 else None
+    on = np.array([clock_of.get(str(host), only) for host in spans["host"].iloc[places]], object)
+    times = iv.intervals(spans["start_ps"].to_numpy()[places], spans["end_ps"].to_numpy()[places])
+    return {clock: iv.union(times[on == clock]) for clock in dict.fromkeys(on) if clock is not None}

@@ -10,6 +10,7 @@ from string import Template
 from typing import NamedTuple
 
 from tracekit import intervals as iv
+from tracekit.analysis.explain import OF_WHOLE
 from tracekit.report import palette
 from tracekit.report.html import markup, pictures
 from tracekit.report.html.lanes import origins
@@ -167,8 +168,9 @@ def _phase_verdicts(verdicts: list[tuple[str, str]], report: Report) -> Markup:
 def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     """A section's findings and sentences, then its tables, each behind its picture where it has one."""
     about = ""
-    if report.compared and section in report.sections:
-        about = f"Only what ran in the compared phases counts here: {', '.join(report.compared)}."
+    if report.scope and section in report.sections and not (report.steady and section.key in OF_WHOLE):
+        phases = f"what ran in the compared phases counts here: {', '.join(report.compared)}"
+        about = f"Only {'the steady steps count here' if report.steady else phases}."
     lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
     lines += [markup.text(sentence) for sentence in section.sentences]
     words = [tag("p", line) for line in lines] if len(lines) < 2 else [_list(lines)]

@@ -17,6 +17,7 @@ from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, nam
 from tracekit.report.model import Report
 from tracekit.report.section import instant
 from tracekit.report.sections.overview import CELL_WORDS
+from tracekit.report.sections.steady import STEADY
 from tracekit.units import mean, percent, time, whole_percent
 
 # Up to so many bars are all drawn, of more so many; up to so many have their figures in words below them.
@@ -52,7 +53,7 @@ class Segment:
 def partitions(report: Report) -> Markup:
     """Where the time of each device went, in the whole trace and in each phase."""
     # Of the phases of an old report only the busy times are known.
-    placed = [breakdown for breakdown in report.inside.values() if breakdown.partition["window_ps"].notna().all()]
+    placed = [breakdown for breakdown in report.parts.values() if breakdown.partition["window_ps"].notna().all()]
     breakdowns = [report.whole, *placed]
     ran = {cell for breakdown in breakdowns for cell in CELL_WORDS if (breakdown.partition[cell] > 0).any()}
     key = _legend([_segment(cell, 0) for cell in CELL_WORDS if cell in ran])
@@ -95,7 +96,7 @@ def _idlest(breakdown: Breakdown) -> list[int]:
 
 def concurrency(report: Report) -> Markup:
     """For how long exactly k devices were busy, in the whole trace and in each phase where that is known."""
-    breakdowns = [breakdown for breakdown in (report.whole, *report.inside.values()) if len(breakdown.concurrency)]
+    breakdowns = [breakdown for breakdown in (report.whole, *report.parts.values()) if len(breakdown.concurrency)]
     most = max(int(breakdown.concurrency["devices"].max()) for breakdown in breakdowns)
     key = _legend([_busy(number, 0, most) for number in sorted({0, 1, most // 2, most})])
     bars = []
@@ -123,10 +124,15 @@ def matrices(report: Report) -> Markup:
     if len(report.whole.pairs) < 2:
         return Markup("")
     parts = [tag("div", *_both(report.whole), class_="pairs")]
-    for breakdown in report.inside.values():
+    for breakdown in report.parts.values():
         inside = tag("div", *_both(breakdown), class_="pairs")
         parts.append(
-            tag("details", tag("summary", name(breakdown.label)), inside, open=breakdown.name in report.compared)
+            tag(
+                "details",
+                tag("summary", name(breakdown.label)),
+                inside,
+                open=breakdown.name in (*report.compared, STEADY),
+            )
         )
     return join(parts)
 

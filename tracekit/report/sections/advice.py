@@ -23,6 +23,7 @@ from typing import Any
 from tracekit.analysis import advice
 from tracekit.report.section import WORK, Recommendation, Section
 from tracekit.report.sections import machine
+from tracekit.report.sections.steady import step_numbers
 from tracekit.timeline.instances import Unseen
 from tracekit.units import device_time, factor, percent, quantity, short
 from tracekit.vocabulary.frameworks import Framework, Practice
@@ -71,6 +72,10 @@ _INPUT = {
         "load ahead, in parallel: map(..., num_parallel_calls=tf.data.AUTOTUNE) and prefetch(tf.data.AUTOTUNE)"
     ),
     Framework.MXNET: "load the next batches in other processes: gluon.data.DataLoader(num_workers=...)",
+}
+_COMPILED = {
+    "": "compile before what is profiled; a longer run hides it",
+    Framework.JAX: "keep what was compiled for the next run (jax_compilation_cache_dir); a longer run hides it",
 }
 _COMPILE = {
     "": "keep shapes the same from call to call, and compile before the loop",
@@ -174,6 +179,15 @@ def _idle(cause: str) -> Callable[[advice.Finding, int], str]:
         f"{'its' if devices == 1 else 'their'} time ({device_time(finding.cost_ps, devices)}), in "
         f"{quantity(finding.evidence['gaps'], 'gap')}"
     )
+
+
+def _around(finding: advice.Finding, devices: int) -> str:
+    """Compiling outside the steady steps."""
+    steps = finding.evidence["again"]
+    where = f"again in {step_numbers(steps)}" if steps else "outside the steady steps"
+    whose = "the device" if devices == 1 else "devices"
+    length = f"{percent(finding.share)} of the whole trace ({device_time(finding.cost_ps, devices)})"
+    return f"Compiling on the host kept {whose} idle for {length}, {where}"
 
 
 _LATE_LAUNCHES = _idle("Late launches by the host")
@@ -293,7 +307,9 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
     ),
     "host_bound": _late_launches,
     "input_bound": _idle("Waiting for input on the host"),
-    "compiling": _idle("Compiling on the host"),
+    "compiling": lambda finding, devices: (
+        _around(finding, devices) if "again" in finding.evidence else _idle("Compiling on the host")(finding, devices)
+    ),
     "launch_latency": _idle("Launch latency"),
     "waits_for_copies": _idle("Copies that had to end first"),
     "busy_machine": lambda finding, devices: (
@@ -424,7 +440,7 @@ _ACTIONS: Mapping[str, Callable[[Mapping[str, Any], advice.Advice], str]] = {
     "pageable_copies": lambda evidence, result: _in_words_of(_PAGEABLE, result),
     "host_bound": _launch_earlier,
     "input_bound": _load_ahead,
-    "compiling": lambda evidence, result: _in_words_of(_COMPILE, result),
+    "compiling": lambda evidence, result: _in_words_of(_COMPILED if evidence.get("again") == [] else _COMPILE, result),
     "launch_latency": _start_faster,
     "waits_for_copies": lambda evidence, result: "start those copies earlier, while the device still computes",
     "busy_machine": lambda evidence, result: "stop them, or use cores that are free, and capture again",

@@ -8,6 +8,7 @@ import pandas as pd
 
 from tracekit.analysis.overlap import Breakdown
 from tracekit.report.section import FORMATS, WORK, Unit
+from tracekit.report.sections.steady import STEADY
 from tracekit.report.sections.verdict import EDGE, devices_words, exposed, window_words
 from tracekit.units import percent, time
 
@@ -37,7 +38,8 @@ def key_figures(
     is_partial: bool = False,
     is_busy: bool = False,
 ) -> tuple[KeyFigure, ...]:
-    """Those that are known of the whole trace, or of a `phase`, a row of the phases table; in the order of the keys.
+    """Those that are known of the whole trace, its steady steps, or a `phase`, a row of the phases table; in the order
+    of the keys.
 
     `cores` is given where fewer cores than CPU devices did the work, whose overlap says nothing. Of a trace of which
     some work is missing (`is_partial`) only how busy the devices were at least is known. A speedup for which other
@@ -63,6 +65,8 @@ def _busy(breakdown: Breakdown, phase: dict[str, Any] | None, window: int, is_pa
     if phase:
         rounds = f" each of {phase['n']} rounds" if phase["n"] > 1 else ""
         length = f"{phase['name']}{rounds} ({length})"
+    elif breakdown.name == STEADY:
+        length = f"the {STEADY} ({length})"
     on_average = f", mean of {devices_words(table)}" if len(table) > 1 else ""
     recorded = ", as far as recorded" if is_partial else ""
     value = int(table["busy_ps"].sum()) / window

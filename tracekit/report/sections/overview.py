@@ -42,18 +42,29 @@ _MOST_ROUNDS = 200
 
 
 def overview(
-    whole: Breakdown, inside: Mapping[str, Breakdown], phases: Phases, compared: Collection[str]
+    whole: Breakdown,
+    inside: Mapping[str, Breakdown],
+    phases: Phases,
+    compared: Collection[str],
+    judged: Breakdown | None = None,
 ) -> tuple[Section, ...]:
     """What stands before the sections that explain it; without device work there is nothing to show but phases.
 
-    `inside` are the phases' breakdowns by name, `compared` the names of those that are compared.
+    `inside` are the phases' breakdowns by name, or that of the steady steps, `compared` the names of those phases that
+    are compared, and `judged` what the first table is of, by default the whole.
     """
     first = (_phases(inside, phases, compared),) if len(phases.table) else ()
     if whole.lacking:
         return (*first, Section("time", "Time and overlap", lacking=whole.lacking))
     if not len(whole.partition):
         return first
-    return (*first, _time(whole, inside), _overlap(whole, inside), _pairs(whole, inside), _concurrency(whole, inside))
+    return (
+        *first,
+        _time(whole, inside, judged or whole),
+        _overlap(whole, inside),
+        _pairs(whole, inside),
+        _concurrency(whole, inside),
+    )
 
 
 def classification(known_by: pd.DataFrame, guessed: pd.DataFrame) -> Section | None:
@@ -162,16 +173,18 @@ def _stretch(stretches: pd.DataFrame) -> Table:
     )
 
 
-def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
+def _time(whole: Breakdown, inside: Mapping[str, Breakdown], judged: Breakdown) -> Section:
     """The partition of each device's window: its cells in few columns, and all eight of them."""
-    windows = sorted(set(whole.partition["window_ps"]))
+    windows = sorted(set(judged.partition["window_ps"]))
     length = (
         f"window of {time(windows[0])}"
         if len(windows) == 1
         else f"windows of {time(windows[0])} to {time(windows[-1])}"
     )
+    if judged is not whole:
+        length = f"{judged.label} ({' to '.join(dict.fromkeys([time(windows[0]), time(windows[-1])]))})"
     brief = table_of(
-        whole.partition,
+        judged.partition,
         "time",
         f"Where the {length} went",
         [
@@ -183,7 +196,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
             Field("overlapped", Unit.RATIO, lambda row: _share(row, *_BEHIND_COMPUTE)),
             Field("idle", Unit.RATIO, lambda row: _share(row, "idle")),
         ],
-        len(whole.partition),
+        len(judged.partition),
     )
     cells = table_of(
         [row | {"in": stretch.label} for stretch in [whole, *inside.values()] for row in records(stretch.partition)],
@@ -198,7 +211,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
         ],
         0,
     )
-    return Section("time", "Where the time went", tables=(brief, cells), result=_busiest(whole))
+    return Section("time", "Where the time went", tables=(brief, cells), result=_busiest(judged))
 
 
 def _busiest(whole: Breakdown) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from tracekit.analysis.steps import Steps
+from tracekit.analysis.steps import FEWEST, Steps
 from tracekit.columns import records
 from tracekit.report.section import (
     MOST_DATA,
@@ -19,7 +19,8 @@ from tracekit.report.section import (
     plain,
     table_of,
 )
-from tracekit.units import percent, quantity, time
+from tracekit.report.sections.steady import step_numbers
+from tracekit.units import factor, percent, quantity, time
 
 # Rows that a face without limits shows, and rows where there is little room.
 _MOST, _BRIEF = 200, 8
@@ -61,8 +62,10 @@ def _length(row: dict[str, Any], result: Steps) -> str:
         worst = records(slow.sort_values("wall_ps").tail(1))[0]
         sentence += f". Step {worst['step']} took {time(worst['wall_ps'])}: {_grew(worst)}"
         sentence += f"; {quantity(len(slow) - 1, 'more slow step')}" if len(slow) > 1 else ""
+    if not len(slow):
+        sentence += _longer_first(mine)
     reasons = [
-        f"{_numbers(steps['step'].tolist())} ({_LEFT_OUT[str(why)]})"
+        f"{step_numbers(steps['step'].tolist())} ({_LEFT_OUT[str(why)]})"
         for why, steps in mine[mine["left_out"].notna()].groupby("left_out", sort=False)
     ]
     if reasons:
@@ -70,6 +73,20 @@ def _length(row: dict[str, Any], result: Steps) -> str:
     if pd.notna(row["note"]):
         sentence += f". Of its {row['steps']} steps {row['note']}"
     return f"{sentence}."
+
+
+def _longer_first(steps: pd.DataFrame) -> str:
+    """That the first of too few steps for outliers, in which no compiler ran, took longer than the others by more than
+    they differ, and by a tenth: it may be warm-up, but nothing else shows it."""
+    wall = [int(wall) for wall in steps.loc[steps["left_out"].isna(), "wall_ps"]]
+    counted = steps[steps["left_out"].isna()]
+    if not 2 <= len(wall) < FEWEST or counted["compile_ps"].iloc[0]:
+        return ""
+    first, *others = wall
+    if first - max(others) <= max(max(others) - min(others), max(others) // 10):
+        return ""
+    longer = f"{time(first)}, {factor(first / max(others))} as long as the longest of the others"
+    return f". The first step took {longer}; no compiler ran in it, so it counts"
 
 
 def _idle(result: Steps) -> list[str]:
@@ -88,15 +105,6 @@ def _unnamed(result: Steps) -> list[str]:
         return []
     share = percent(unnamed, int(result.table["rows"].sum()))
     return [f"{share} of the events have no step number, and count in the step in which they start."]
-
-
-def _numbers(steps: list[int]) -> str:
-    """`step 3`, `steps 0 and 1`, `steps 0, 1, 2 and 7 more`."""
-    if len(steps) == 1:
-        return f"step {steps[0]}"
-    if len(steps) > 4:
-        return f"steps {', '.join(map(str, steps[:3]))} and {len(steps) - 3} more"
-    return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]}"
 
 
 def _grew(step: dict[str, Any]) -> str:

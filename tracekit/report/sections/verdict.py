@@ -88,6 +88,16 @@ def whole(breakdown: "Breakdown", cores: float | None = None, why: Reasons | Non
     return (f"Of what this incomplete trace holds: {first}" if why and why.completeness.rows else first, *rest)
 
 
+def in_all(breakdown: "Breakdown", idle: "Idle") -> str:
+    """The sentence on the whole trace behind the verdict on its steady steps; `idle` is that of the whole."""
+    table = breakdown.partition
+    window = int(table["window_ps"].sum())
+    busy, idle_share = percent(int(table["busy_ps"].sum()), window), percent(int(table["idle"].sum()), window)
+    who = f"{table['device'].iloc[0]} was" if len(table) == 1 else f"{devices_words(table)} were"
+    length = window_words(table)
+    return f"In the whole trace, {who} busy {busy} of {length}; {idle_share} idle{_compiling(idle, window)}."
+
+
 def _busy(breakdown: "Breakdown", why: Reasons | None) -> str:
     """How busy the devices were in their windows, how much of these was exposed, and to what idle time was due."""
     table = breakdown.partition
@@ -117,7 +127,7 @@ def _busy(breakdown: "Breakdown", why: Reasons | None) -> str:
     if copies / window >= WORTH_TELLING:
         parts.append(f"{percent(copies / window)} exposed copies")
     if idle / window >= WORTH_TELLING:
-        parts.append(f"{percent(idle / window)} idle{_mostly_idle(why)}")
+        parts.append(f"{percent(idle / window)} idle{_mostly_idle(why, window)}")
     return "; ".join(parts)
 
 
@@ -153,12 +163,22 @@ def _waiting(exposed_ps: int, why: Reasons | None) -> str:
     return ", mostly waiting for the last device to arrive"
 
 
-def _mostly_idle(why: Reasons | None) -> str:
-    """The cause of most of the idle time; nothing where that is not known, or none is."""
+def _mostly_idle(why: Reasons | None, window_ps: int) -> str:
+    """The cause of most of the idle time; nothing where that is not known, or none is. What passed while the host
+    compiled is told apart, with its share of the windows."""
     if why is None or not len(why.idle.by_cause):
         return ""
     cause, ratio = why.idle.by_cause[["cause", "ratio"]].iloc[0]
-    return f", mostly {cause}" if ratio > MOST and cause != Cause.UNEXPLAINED else ""
+    most = f", mostly {cause}" if ratio > MOST and cause not in (Cause.UNEXPLAINED, Cause.COMPILING) else ""
+    return most + _compiling(why.idle, window_ps)
+
+
+def _compiling(idle: "Idle", window_ps: int) -> str:
+    """How much of the idle time passed while the host compiled, in points of the windows; nothing if little."""
+    table = idle.by_cause
+    share = int(table.loc[table["cause"] == Cause.COMPILING, "idle_ps"].sum()) / window_ps
+    points = percent(share).removesuffix(" %")
+    return f", of which {points} points while compiling" if share >= WORTH_TELLING else ""
 
 
 def headline(
