@@ -25,7 +25,21 @@ TEMPLATES = [
     for n in (2, 3)
 ]
 PIECES = [
-    *("void ", "at::native::", "(anonymous namespace)::", "::", "kernel", "_sum", "<", ">", "(int)", "3", "17", " "),
+    *(
+        "void ",
+        "at::native::",
+        "(anonymous namespace)::",
+        "<unnamed>::",
+        "::",
+        "kernel",
+        "_sum",
+        "<",
+        ">",
+        "(int)",
+        "3",
+        "17",
+        " ",
+    ),
     *("é", "名", "\N{ROCKET}"),
 ]
 NAMES = st.lists(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), min_size=1, max_size=8, unique=True)
@@ -69,6 +83,7 @@ def test_no_two_top_operations_of_a_real_trace_read_alike(case):
 
 def test_a_name_loses_its_namespaces_and_arguments_but_no_part_of_its_own():
     assert bare("void at::native::(anonymous namespace)::f<g(h)>(int, a(b))") == "f<g(h)>"
+    assert bare("at::native::<unnamed>::layer_norm<float>(int)") == "layer_norm<float>"
     assert [bare(name) for name in ("", "()", "f (x)", "jit(f)/add", "a(b")] == ["", "()", "f (x)", "jit(f)/add", "a(b"]
 
 

@@ -16,7 +16,7 @@ from tracekit.units import short
 
 _ASCII_WORDS = re.compile(r"[A-Za-z]+|[0-9]+")
 # What every kernel of a library has: namespaces before its name, and its arguments behind.
-_NAMESPACES = re.compile(r"(?:\w+::|\(anonymous namespace\)::)+", re.ASCII)
+_NAMESPACES = re.compile(r"(?:\w+::|\(anonymous namespace\)::|<unnamed>::)+", re.ASCII)
 _NAMED = re.compile(r"[\w>]", re.ASCII)
 # Letters of two code units, which JavaScript would cut in two.
 _WIDE = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
@@ -113,7 +113,7 @@ def _label(name: str, telling: _Telling, room: int) -> str:
     if not second or room < _LEAST_TWO:
         return _around(name, first, room)
     before, behind = sorted([first, *second], key=lambda word: word.start)
-    end = min(behind.end, behind.start + room // 5)
+    end = min(behind.end, behind.start + room // 4)
     piece = name[behind.start : end] + ("…" if end < len(name) else "")
     head, space = name[: behind.start], room - len(piece)
     return (head if len(head) <= space else _around(head, before, space)) + piece

@@ -1,4 +1,4 @@
-"""Text becomes HTML that shows just that text, figures keep their exact values, long tables are folded."""
+"""Text becomes HTML that shows just that text, figures keep their exact values, tables are whole."""
 
 import pytest
 
@@ -114,10 +114,25 @@ def test_ratios_are_shaded_where_they_are_to_be_compared():
     assert '<span class="none">-</span>' in result
 
 
-def test_the_rest_of_a_long_table_is_folded_unless_it_is_short():
+def test_a_long_table_is_whole_and_says_how_many_rows_to_show_at_first_unless_few_more_are_left():
     long = section.table("t", "T", [Column("n", Unit.COUNT)], [(at,) for at in range(20)])
-    assert "<details>" not in table(long, LINKS, most_rows=17)
+    assert "data-rows" not in table(long, LINKS, most_rows=17)
     html = table(long, LINKS, most_rows=16)
-    first, _, rest = html.partition("<details><summary>4 more</summary>")
-    assert (first.count("<tr>") - 1, rest.count("<tr>") - 1) == (16, 4)
-    assert 'aria-label="T: 4 more"' in rest
+    assert '<table data-rows="16">' in html
+    assert html.count("<tr>") == 21
+
+
+def test_the_column_in_whose_order_the_rows_stand_is_marked():
+    result = table(
+        section.table("t", "T", [Column("a", Unit.COUNT), Column("b", Unit.COUNT)], [(1, 2)]), LINKS, order="b"
+    )
+    assert '<th scope="col" class="n">a</th><th scope="col" class="n" aria-sort="descending">b</th>' in result
+
+
+def test_names_of_a_column_keep_what_differs():
+    names = [
+        f"vectorized_elementwise_kernel<4, {'x' * 20}, {word}Functor<{'y' * 20}, float>>" for word in ("Add", "Mul")
+    ]
+    result = table(section.table("t", "T", [Column("name", Unit.NAME)], [(name,) for name in names]), LINKS)
+    assert "AddFunctor" in result.partition(">vector")[2].partition("</bdi>")[0]
+    assert 'title="vectorized_elementwise_kernel&lt;4' in result

@@ -12,6 +12,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 # Everything that can be opened is open, and the panels of the timeline are filled.
 OPEN = """() => {
   for (const details of document.querySelectorAll("details")) details.open = true;
+  for (const head of document.querySelectorAll("th:first-child > .sort")) head.click();
   const { act, app } = tracekit;
   act.find("e");
   act.select(0, { follow: false });

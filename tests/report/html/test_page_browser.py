@@ -151,7 +151,7 @@ def test_what_is_in_view_is_marked_in_the_navigation(open_shared):
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(open_shared):
     page = open_shared("phases")
     expected = page.evaluate(
-        """() => [...document.querySelectorAll('a, button, summary, .hold, .wide[tabindex]')]
+        """() => [...document.querySelectorAll('a, button, summary, input, select, .hold, .wide[tabindex]')]
         .filter((one) => !one.closest('#timeline') && one.checkVisibility())
         .map((one) => one.outerHTML.replace(' aria-current="true"', '').slice(0, 200))"""
     )

@@ -5,7 +5,7 @@
   const WORDS = /\p{L}+|\p{N}+/gu;
   const IDENTIFIER = /[\p{L}\p{N}_]*$/u;
   // What every kernel of a library has: namespaces before its name, and its arguments behind.
-  const NAMESPACES = /^(?:\w+::|\(anonymous namespace\)::)+/;
+  const NAMESPACES = /^(?:\w+::|\(anonymous namespace\)::|<unnamed>::)+/;
   // How much a number says, of what a word says that as few names have.
   const WORTH = 0.7;
   // With less room than this there is no room for its beginning too, or none for a second word.
@@ -76,8 +76,8 @@
   function label(name, [first, second], room) {
     if (!first) return tracekit.units.short(name, room);
     if (!second || room < LEAST_TWO) return around(name, first, room);
-    const [before, behind] = [first, second].sort((a, b) => a.from - b.from);
-    const to = Math.min(behind.to, behind.from + Math.floor(room / 5));
+    const [before, behind] = [first, second].toSorted((a, b) => a.from - b.from);
+    const to = Math.min(behind.to, behind.from + Math.floor(room / 4));
     const piece = `${name.slice(behind.from, to)}${to < name.length ? "…" : ""}`;
     const head = name.slice(0, behind.from);
     const space = room - piece.length;

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from tracekit import units
-from tracekit.report.section import FORMATS, WORDS, AtLeast, Cell, Column, Instant, Missing, Table, Unit
+from tracekit.labels import labels
+from tracekit.report.section import FORMATS, WORDS, AtLeast, Cell, Instant, Missing, Table, Unit
 
 # What has no place in text: controls, lone surrogates, noncharacters, and marks that turn the direction of what
 # follows (https://trojansource.codes).
@@ -20,6 +21,8 @@ _UNSEEN = re.compile(
 _VOID = frozenset({"br", "meta"})
 # Up to so many more rows than shown are not worth folding.
 _FEW_MORE = 3
+# Letters of a name that are shown.
+_LONGEST = 48
 
 
 class Markup(str):
@@ -79,14 +82,20 @@ def picoseconds(value: int) -> Markup:
     return figure(units.time(value), value, f"{value:,} ps")
 
 
-def name(words: str, longest: int = 48) -> Markup:
+def name(words: str, longest: int = _LONGEST) -> Markup:
     """A name from the trace, kept apart from the direction of the text around it.
 
     Of a longer one both ends are shown, since templates of one kernel differ behind their first words; all of it is in
     its title.
     """
-    full = " ".join(words.split()) or "(no name)"
-    short = units.short(full, longest)
+    return _name(_full(words), units.short(_full(words), longest))
+
+
+def _full(words: str) -> str:
+    return " ".join(words.split()) or "(no name)"
+
+
+def _name(full: str, short: str) -> Markup:
     return tag("bdi", short, title=full if short != full else None)
 
 
@@ -133,24 +142,45 @@ class TimelineLinks:
         return instant.start_ps - origin, instant.end_ps - origin, on
 
 
-def table(source: Table, links: TimelineLinks, most_rows: int = 12, shaded: bool = False) -> Markup:
-    """A table whose first column names its rows; of more than `most_rows` + 3 rows the rest is folded below.
+def table(
+    source: Table,
+    links: TimelineLinks,
+    most_rows: int = 12,
+    shaded: bool = False,
+    order: str = "",
+    **attributes: object,
+) -> Markup:
+    """A table whose first column names its rows, in a box with these `attributes`; of more than `most_rows` + 3 rows
+    tables.js folds the rest.
 
-    Ratios stand on a ground the darker the larger they are where they are `shaded`.
+    Ratios stand on a ground the darker the larger they are where they are `shaded`; `order` is the head of the column
+    whose values fall from row to row. Of the names of a column each keeps what differs.
     """
+    shown = [_names(source, at) for at in range(len(source.columns))]
     rows = [
-        [_cell(cell, column.unit, row, links, shaded) for cell, column in zip(row, source.columns, strict=True)]
+        [
+            _cell(cell, column.unit, row, links, shaded, names)
+            for cell, column, names in zip(row, source.columns, shown, strict=True)
+        ]
         for row in source.rows
     ]
-    if len(rows) <= most_rows + _FEW_MORE:
-        return _box(source.title, source.columns, rows, source.about)
-    more = f"{len(rows) - most_rows:,} more"
-    rest = _box(f"{source.title}: {more}", source.columns, rows[most_rows:])
-    first = _box(source.title, source.columns, rows[:most_rows], source.about)
-    return tag("div", first, tag("details", tag("summary", more), rest), class_="folded")
+    folded = most_rows if len(rows) > most_rows + _FEW_MORE else None
+    content = _plain(source, rows, order, folded)
+    return wide(content, source.title, **attributes)
 
 
-def _cell(cell: Cell, unit: Unit, row: Sequence[Cell], links: TimelineLinks, shaded: bool) -> Markup:
+def _names(source: Table, column: int) -> Mapping[str, str]:
+    """The names of a column, and how each is shown."""
+    if source.columns[column].unit != Unit.NAME:
+        return {}
+    cells = (row[column] for row in source.rows)
+    full = [*dict.fromkeys(_full(cell) for cell in cells if isinstance(cell, str))]
+    return dict(zip(full, labels(full, _LONGEST), strict=True))
+
+
+def _cell(
+    cell: Cell, unit: Unit, row: Sequence[Cell], links: TimelineLinks, shaded: bool, names: Mapping[str, str]
+) -> Markup:
     if isinstance(cell, Missing):
         return none(cell.reason)
     if isinstance(cell, AtLeast):
@@ -158,16 +188,21 @@ def _cell(cell: Cell, unit: Unit, row: Sequence[Cell], links: TimelineLinks, sha
     if isinstance(cell, Instant):
         return links.button(cell, next((words for words in row if isinstance(words, str)), "it"))
     if isinstance(cell, str):
-        return name(cell) if unit in (Unit.NAME, Unit.DEVICE) else text(cell)
+        if unit == Unit.NAME:
+            return _name(_full(cell), names[_full(cell)])
+        return name(cell) if unit == Unit.DEVICE else text(cell)
     value = figure(FORMATS[unit](cell), cell, f"{cell:,} ps" if unit == Unit.TIME else None)
     if shaded and unit == Unit.RATIO:
         return tag("span", value, class_="heat", style=f"--dark:{cell:.3f}")
     return value
 
 
-def _box(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Markup]], about: str = "") -> Markup:
-    sides = [None if column.unit in WORDS else "n" for column in columns]
-    heads = [tag("th", column.head, scope="col", class_=side) for column, side in zip(columns, sides, strict=True)]
+def _plain(source: Table, rows: Sequence[Sequence[Markup]], order: str, folded: int | None) -> Markup:
+    sides = [None if column.unit in WORDS else "n" for column in source.columns]
+    heads = [
+        tag("th", column.head, scope="col", class_=side, aria_sort="descending" if column.head == order else None)
+        for column, side in zip(source.columns, sides, strict=True)
+    ]
     body = [
         tag(
             "tr",
@@ -178,10 +213,11 @@ def _box(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Markup
         )
         for row in rows
     ]
-    title = tag("caption", tag("span", caption), tag("span", about, class_="about") if about else None)
-    return wide(tag("table", title, tag("thead", tag("tr", *heads)), tag("tbody", *body)), caption)
+    about = tag("span", source.about, class_="about") if source.about else None
+    title = tag("caption", tag("span", source.title), about)
+    return tag("table", title, tag("thead", tag("tr", *heads)), tag("tbody", *body), data_rows=folded)
 
 
-def wide(content: Markup, label: str) -> Markup:
+def wide(content: Markup, label: str, **attributes: object) -> Markup:
     """A box that scrolls sideways where its content is too wide, with the keyboard too."""
-    return tag("div", content, class_="wide", tabindex=0, role="group", aria_label=label)
+    return tag("div", content, class_="wide", tabindex=0, role="group", aria_label=label, **attributes)

@@ -33,6 +33,11 @@ _ROWS = 12
 _VERDICTS = 3
 _WITH_PICTURE = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
 _SHADED = ("hidden", "together")
+# Of these sections one table is shown at a time, chosen by the head of its first column. Of one of each device: where
+# the column of devices is. All others of them stand in the order of this column.
+_CHOICES, _OF_DEVICES, _ORDER = ("top_ops",), {"top_ops.devices": 1}, "total"
+# What every page runs, beside its timeline.
+_SCRIPTS = ("theme.js", "folds.js", "matcher.js", "tables.js")
 _SHORT = {
     "important": "What matters",
     "time": "Time",
@@ -56,7 +61,7 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    scripts, styles, data = [_read("theme.js"), _read("folds.js")], [_colours(), _read("page.css")], None
+    scripts, styles, data = [*map(_read, _SCRIPTS)], [_colours(), _read("page.css")], None
     if timeline is not None:
         data = Markup(payload(report, timeline))
         scripts += map(_read, SCRIPTS)
@@ -178,13 +183,23 @@ def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
     tables = [table for table in section.tables if table.rows]
     for with_picture, group in groupby(tables, lambda table: table.key in _WITH_PICTURE):
         content = [_table(table, report, links) for table in group]
-        parts += content if with_picture else [tag("div", *content, class_="tables")]
+        choice = section.title if section.key in _CHOICES else None
+        parts += content if with_picture else [tag("div", *content, class_="tables", data_choice=choice)]
     return join([tag("p", about, class_="about") if about else None, *words, *parts])
 
 
 def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
     """A table with its picture, where it has one; it is left out or folded where the picture tells most of it."""
-    open_table = table(source, links, max(len(source.brief), _ROWS), shaded=source.key in _SHADED)
+    is_choice = source.key.partition(".")[0] in _CHOICES
+    open_table = table(
+        source,
+        links,
+        max(len(source.brief), _ROWS),
+        shaded=source.key in _SHADED,
+        order=_ORDER if is_choice and source.key not in _OF_DEVICES else "",
+        data_by=source.columns[0].head if is_choice else None,
+        data_column=_OF_DEVICES.get(source.key),
+    )
     rows = f"Exact figures: {source.title} ({quantity(len(source.rows), 'row')})"
     folded = tag("details", tag("summary", rows), open_table)
     match source.key:

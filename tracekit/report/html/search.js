@@ -1,17 +1,6 @@
 // Rows by their name: which match, how many, and the next one in time.
 "use strict";
 ((tracekit) => {
-  /** A test of names: a regular expression where `text` is /…/ (with flags), else any part, whatever its case. */
-  function matcher(text) {
-    const pattern = /^\/(.+)\/([imsu]*)$/s.exec(text);
-    if (pattern) {
-      const expression = new RegExp(pattern[1], pattern[2]);
-      return (name) => expression.test(name);
-    }
-    const part = text.toLowerCase();
-    return (name) => name.toLowerCase().includes(part);
-  }
-
   /**
    * What a search finds: `names` (1 for each that matches), `count` of device rows, and `cells` of a lane or
    * device, those of the rows that match (made when asked). Null for an empty text; {problem} for an expression that is none.
@@ -20,7 +9,7 @@
     if (!text) return null;
     let matches;
     try {
-      matches = matcher(text);
+      matches = tracekit.matcher(text);
     } catch (error) {
       return { text, problem: error.message, count: 0, cells: () => [] };
     }

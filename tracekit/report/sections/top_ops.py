@@ -9,8 +9,9 @@ from tracekit.columns import records
 from tracekit.report.section import Field, Section, Table, Unit, or_missing, plain, table_of
 from tracekit.units import factor, percent, quantity, short, time
 
-# Rows of a table and of a list in summary.json, rows where there is little room, and patterns in a sentence.
-_MOST, _BRIEF, _PATTERNS = 100, 10, 4
+# Rows of a table and of a list in summary.json, of those of each device together, rows where there is little room, and
+# patterns in a sentence.
+_MOST, _MOST_OF_DEVICES, _BRIEF, _PATTERNS = 100, 160, 10, 4
 _LONGEST = 60
 # Durations that sum to so many times the busy time are worth a word.
 _OVERLAPPING = 1.05
@@ -84,7 +85,7 @@ def _times(p95: bool = True) -> list[Field]:
 
 def _fields(names: pd.DataFrame) -> list[Field]:
     """The columns of names; the program only where there are several, and exposed time where some is hidden."""
-    hidden = bool((names["exposed_ps"] < names["time_ps"]).any())
+    hidden = _has_exposed(names)
     return [
         Field("operation", Unit.NAME, "name"),
         Field("pattern", Unit.TEXT, "pattern"),
@@ -97,6 +98,11 @@ def _fields(names: pd.DataFrame) -> list[Field]:
     ]
 
 
+def _has_exposed(names: pd.DataFrame) -> bool:
+    """Whether exposed time says more than total time."""
+    return bool((names["exposed_ps"] < names["time_ps"]).any())
+
+
 def _origin(column: str, names: pd.DataFrame, reason: str) -> list[Field]:
     def cell(row: dict[str, Any]) -> Any:
         return or_missing(row[column], reason)
@@ -106,17 +112,19 @@ def _origin(column: str, names: pd.DataFrame, reason: str) -> list[Field]:
 
 def _names(result: TopOps) -> Table:
     names, found = result.by_name, len(result.by_name)
-    about = (
-        "Total is the sum of durations, share that of the sum of all. Exposed is the time with at least one of them on "
-        "a device: of collectives only what compute does not hide, of copies what neither compute nor collectives do."
-    )
+    about = "Total is the sum of durations, share that of the sum of all."
+    if _has_exposed(names):
+        about += (
+            " Exposed is the time with at least one of them on a device: of collectives only what compute does not "
+            "hide, of copies what neither compute nor collectives do."
+        )
     about += f" The first {_MOST} of {found:,}; frames/ beside the report has all." if found > _MOST else ""
     return table_of(names.head(_MOST), "top_ops.names", "Top operations by total time", _fields(names), _BRIEF, about)
 
 
 def _of_each_device(result: TopOps) -> pd.DataFrame:
-    """The same number of names of each device, the longest, about _MOST in all."""
-    each = max(_MOST // max(len(result.totals), 1), _BRIEF)
+    """The same number of names of each device, the longest, about _MOST_OF_DEVICES in all, at most _MOST of each."""
+    each = min(max(_MOST_OF_DEVICES // max(len(result.totals), 1), _BRIEF), _MOST)
     order = {device: place for place, device in enumerate(result.totals["device"])}
     first = result.by_device.groupby("device", sort=False).head(each)
     return first.sort_values("device", key=lambda names: names.map(order), kind="stable")
@@ -124,8 +132,10 @@ def _of_each_device(result: TopOps) -> pd.DataFrame:
 
 def _devices(result: TopOps) -> Table:
     first, found = _of_each_device(result), len(result.by_device)
-    fields = [Field("device", Unit.DEVICE, "device"), *_fields(first)]
-    more = f" The first {len(first)} of {found:,}; frames/ beside the report has all." if found > len(first) else ""
+    name, *others = _fields(first)
+    fields = [name, Field("device", Unit.DEVICE, "device"), *others]
+    most = first.groupby("device").size().max()
+    more = f" The first {most} of each device; frames/ beside the report has all." if found > len(first) else ""
     about = f"Shares are those of the device's own times.{more}"
     return table_of(first, "top_ops.devices", "Top operations of each device", fields, 0, about)
 
