@@ -36,6 +36,7 @@ else:
 
 ROUNDS = 3
 NO_GAIN = 1.1  # a speedup up to this is noise between runs
+SHORTEST_PS = 2 * 10**11
 
 
 def chained(x: jax.Array, products: int) -> jax.Array:
@@ -77,13 +78,15 @@ def experiment(
 def say_if_busy(took: Mapping[str, Sequence[tracekit.PhaseTimes]], needed: int) -> None:
     """Print what the speedup of the last phase over the others is worth, if fewer than `needed` cores were left to it.
 
-    Nothing where there were enough, where the system does not tell, or after one phase.
+    Nothing where there were enough, where the system does not tell, after one phase, or where all rounds together are
+    too short for its ticks of 10 ms.
     """
     *alone, both = (median(times.wall_ps for times in rounds) for rounds in took.values())
     *_, (name, rounds) = took.items()
-    used = median(times.other_cores or 0 for times in rounds)
+    wall_ps = sum(times.wall_ps for times in rounds)
+    used = sum((times.other_cores or 0) * times.wall_ps for times in rounds) / wall_ps
     there, speedup = cores.affinity(), sum(alone) / both
-    if alone and cores.are_too_few(there, used, needed):
+    if alone and wall_ps >= SHORTEST_PS and cores.are_too_few(there, used, needed):
         shown = "could not show the gain" if speedup < NO_GAIN else "may not show all of the gain"
         print(
             f"Busy machine: other processes used {used:.2f} of {there} cores in '{name}', so that its speedup of "

@@ -22,7 +22,7 @@ def test_a_phase_prints_its_wall_time_once(capsys):
     ("cpu_s", "own_s", "other_cpu_s"),
     [
         (((3.0, 1.0, 9.0), (3.75, 1.25, 11.0)), (0.5, 0.75), 0.75),
-        (((3.0, 1.0, 9.0), (3.0, 1.0, 9.0)), (0.5, 0.75), 0.0),
+        (((3.0, 1.0, 9.0), (3.0, 1.0, 9.0)), (0.5, 0.75), -0.25),
         (((None, None, None),) * 2, (0.5, 0.75), None),
     ],
     ids=["others too", "fewer ticks than its own", "unknown"],

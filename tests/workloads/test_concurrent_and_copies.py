@@ -83,13 +83,14 @@ def test_one_device_says_what_it_lacks(run, script, message):
 @pytest.mark.parametrize(
     ("other_cores", "both_ms", "needed", "says"),
     [
-        ((0.0, 0.9, 1.0), 95, 2, "'both', so that its speedup of 1.05x could not show the gain."),
-        ((0.3, 0.3, 0.3), 60, 2, "'both', so that its speedup of 1.67x may not show all of the gain."),
-        ((0.0, 0.1, 2.0), 95, 2, None),
+        ((0.0, 0.9, 1.8), 95, 2, "'both', so that its speedup of 1.05x could not show the gain."),
+        ((-0.1, 0.3, 0.7), 80, 2, "'both', so that its speedup of 1.25x may not show all of the gain."),
+        ((-0.2, 0.1, 0.6), 95, 2, None),
         ((1.0, 1.0, 1.0), 95, 1, None),
         ((None, None, None), 95, 2, None),
+        ((2.0, 2.0, 2.0), 6, 2, None),
     ],
-    ids=["busy", "busy and gained", "quiet but for one round", "one core is enough", "unknown"],
+    ids=["busy", "busy and gained", "quiet but for ticks", "one core is enough", "unknown", "too short to tell"],
 )
 def test_concurrent_says_when_a_busy_machine_could_not_show_the_gain(
     monkeypatch, capsys, other_cores, both_ms, needed, says

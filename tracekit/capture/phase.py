@@ -26,7 +26,8 @@ class PhaseTimes:
 
     `wall_ps` is its wall time, `other_cores` how many of the cores that this process may use other processes and
     virtual machines used meanwhile, on average; None where the system does not tell. CPU time is counted in ticks of
-    10 ms, and that of child processes belongs to this one once they are waited for.
+    10 ms, so that it may be below 0 and says little of phases shorter than 0.2 s; that of child processes belongs to
+    this one once they are waited for.
     """
 
     wall_ps: int = 0
@@ -64,7 +65,7 @@ def phase(name: str, alone: str | Sequence[str] = (), baseline: str | None = Non
         times.wall_ps = (time.perf_counter_ns() - start) * 1000
     after = _other_cpu_s()
     if before is not None and after is not None:
-        times.other_cores = max(0.0, after - before) / (times.wall_ps / 10**12)
+        times.other_cores = (after - before) / (times.wall_ps / 10**12)
     print(f"{name}: {units.time(times.wall_ps)}", flush=True)
 
 
