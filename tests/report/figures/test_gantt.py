@@ -122,6 +122,10 @@ def test_a_copy_of_an_unknown_device_has_a_lane_but_does_not_overlap():
     assert "50.0 % both" in words(figure)
     why = "Copies on gpu:? count in no overlap: the trace does not say which device they ran on."
     assert why in words(figure)
+    # Where it did nothing it is not there.
+    later = gantt(trace_of([*rows, ("gpu:0", "a", "compute", 20, 30)]), title="", window=(15, 30))
+    assert tracks(later) == ["gpu:0 | a", "gpu:1 | c", "overlap | devices at once"]
+    assert why not in words(later)
 
 
 THREADS = trace_of(

@@ -94,7 +94,8 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     is_full = count > (_MAX_LANES if on.is_wide else _MAX_COLUMN_LANES)
     devices = _devices(rows, selection.unions.windows, merged | is_full)
     memory = {} if is_full else memory_lane.memory_lanes(selection)
-    devices = [_with_memory(device, memory) for device in devices]
+    # An unknown device is idle nowhere: it has lanes only where it did something.
+    devices = [_with_memory(device, memory) for device in devices if device.placed or len(device.busy)] or devices
     # Fewer than two devices share nothing, and copies of an unknown one do not count.
     placed = [device.busy for device in devices if device.placed]
     bins = bins_of(len(placed)) if selection.aligned else []
@@ -122,7 +123,7 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     notes = [f"{count} lanes are merged into one per device."] if is_full and count > len(devices) else []
     if not selection.aligned:
         notes.append("Host clocks are not aligned: the lanes of each clock start at its own first event.")
-    notes += selection.unplaced("count in no overlap") if bins else []
+    notes += selection.unplaced("count in no overlap") if bins and not all(device.placed for device in devices) else []
     notes += [*_notes(lanes, any(crowded), edges), *memory_lane.notes(list(memory.values()), edges), *phases.note]
     lanes_px = lanes[0].y + lanes[0].height + LINE_PX
     axes_px = lanes_px + phases.height
