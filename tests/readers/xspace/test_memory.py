@@ -73,6 +73,18 @@ def test_allocations_say_their_device_what_is_in_use_and_who_asked(tmp_path):
     ]
 
 
+def test_an_allocation_on_a_thread_of_the_runtime_is_for_the_function_that_handed_it_the_work(tmp_path):
+    plane = PlaneText("/host:CPU").event("python", "PjitFunction(step)", 0, 100)
+    plane.event("python", "Execute", 10, 50, _pt=5, _p=23).event("python", "Other", 200, 210, _pt=6, _p=23)
+    plane.event("python", "Execute", 300, 310, _pt=5, _p=24)
+    plane.event("worker", "ExecuteHelper", 120, 90).event("worker", "EnqueueExecution", 130, 50, _ct=5, _c=23)
+    plane.event("worker", "EnqueueExecution", 400, 50, _ct=5, _c=24)
+    for at in (140, 420):
+        event(plane, ALLOCATION, at, 256, allocator_name="GPU_0_bfc", line="worker")
+    labels = [row[2] for row in rows(read(write(tmp_path / "host.xplane.pb", plane.text())))]
+    assert labels == ["PjitFunction(step)", "EnqueueExecution"]
+
+
 def test_a_tpus_allocator_has_no_name_and_counts_what_programs_reserve(tmp_path):
     plane = PlaneText("/host:CPU").event("main", "DeferredTpuAllocator::Allocate", 0, 50)
     plane.event("main", "AllocateDestinationBuffer", 0, 90)

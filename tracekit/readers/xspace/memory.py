@@ -40,8 +40,8 @@ def read(host: str, events: HostEvents) -> tuple[pd.DataFrame, list[str]]:
     """The allocations and releases among the events of a plane (MEMORY_COLUMNS), by time, and notes.
 
     The device is that in the allocator's name; without a name it is the TPU of that index on the host. The label of an
-    allocation is the operation that it names, else the jitted function around it, else the innermost event around it
-    that is not the allocator's own.
+    allocation is the operation that it names, else the jitted function around it, or around the event of another thread
+    that handed it the work, else the innermost event around it that is not the allocator's own.
     """
     rows = np.flatnonzero(events.with_name(lambda name: name in (_ALLOCATES, _FREES)))
     if not len(rows):  # what is around nothing need not be looked for among all events
@@ -107,12 +107,36 @@ def _labels(events: HostEvents, rows: NDArray[np.int64], frees: NDArray[np.bool_
     runtime = ~events.with_name(lambda name: name.startswith(_OF_PYTHON) or allocates(name))
     runtime &= events.end > events.start
     around = _around(events, np.flatnonzero(jitted), rows)
+    handed = np.flatnonzero((around < 0) & ~frees)
+    around[handed] = _around_producers(events, np.flatnonzero(jitted), rows[handed])
     around = np.where(around < 0, _around(events, np.flatnonzero(runtime), rows), around)
     of_event = np.append(events.names.codes, -1)[around].astype(np.int64) % len(names)
     of_op = by_label(ops, lambda name: name not in _NO_OP).astype(bool)
     label = np.where(of_op, len(names) + ops.codes.astype(np.int64), of_event)
     labels = [*names, *map(str, ops.categories)]
     return categorical(labels, np.where(frees, len(names) - 1, label)).remove_unused_categories()
+
+
+def _around_producers(events: HostEvents, ranges: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The innermost of the events `ranges` around what produced the innermost consumer around each of the events
+    `rows`, -1 where there is none.
+
+    XLA's runtime runs a program on a thread of its own: the event there has the type and number (`_ct`, `_c`) of that
+    which asked for it (`_pt`, `_p`; ContextType in xla/tsl/profiler/lib/context_types.h).
+    """
+    (consumed, consumes), (produced, produces) = (events.plane.numbers(stat) for stat in ("_c", "_p"))
+    (of_consumer, _), (of_producer, _) = (events.plane.numbers(stat) for stat in ("_ct", "_pt"))
+    consumer = _around(events, np.flatnonzero(consumes & (events.end > events.start)), rows)
+    producers = np.flatnonzero(produces & np.isin(produced, consumed[consumer[consumer >= 0]]))
+    flows = zip(of_producer[producers].tolist(), produced[producers].tolist(), strict=True)
+    producer_of = dict(zip(flows, producers.tolist(), strict=True))
+    wanted = zip(of_consumer[consumer].tolist(), consumed[consumer].tolist(), strict=True)
+    producer = np.array([producer_of.get(flow, -1) for flow in wanted], np.int64)
+    producer[consumer < 0] = -1
+    found = np.flatnonzero(producer >= 0)
+    around = np.full(len(rows), -1)
+    around[found] = _around(events, ranges, producer[found])
+    return around
 
 
 def _around(events: HostEvents, ranges: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
