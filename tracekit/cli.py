@@ -126,6 +126,9 @@ def capture(
     module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT is a module, as in python -m.")] = False,
     out: Annotated[Path | None, typer.Option(help="Trace directory [default: traces/<script>-<time>-<id>].")] = None,
     devices: Annotated[int | None, typer.Option(min=1, help="Virtual CPU devices (without accelerator).")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes to start, joined by jax.distributed over loopback.")
+    ] = 1,
     python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Also record Python calls (slow).")] = False,
     host_level: Annotated[int, typer.Option(min=0, max=3, help="Detail of host events, 0 to 3.")] = 2,
     start_step: Annotated[int | None, typer.Option(min=0, help="Profile from the step of this number on.")] = None,
@@ -166,6 +169,7 @@ def capture(
         host_level=host_level,
         python_tracer=python_tracer,
         stretch=stretch,
+        processes=processes,
         restore=False,
     )
     say_written(captured)

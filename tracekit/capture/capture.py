@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit import cores
+from tracekit.capture import processes as _processes
 from tracekit.capture import script as _script
 from tracekit.capture.session import Session, say
 from tracekit.capture.stretch import Stretch
@@ -60,6 +61,7 @@ def capture(
     host_level: int = 2,
     python_tracer: bool = False,
     stretch: Stretch | None = None,
+    processes: int = 1,
     restore: bool = True,
 ) -> Captured:
     """Run `script` in this process under jax.profiler and return where its trace lies.
@@ -69,14 +71,18 @@ def capture(
     jax.distributed.initialize() hold; if this process has backends already, it begins at once. `devices` is the number
     of virtual CPU devices, unless the script or XLA_FLAGS say otherwise. Annotations that were open before the profile
     began are not in it. The profile of a `stretch` begins and ends with it; the trace is written there and then, and
-    the script goes on. `out` may hold runs already: one is added. `sys.argv`, `sys.path`, `__main__` and the
-    environment are restored afterwards, unless `restore` is False, for a process that ends right after; imported
-    modules stay. Where the script ends the process with `os._exit` or replaces it with `os.exec…`, the trace is written
-    first. Raises NothingCapturedError if no backend was used or the stretch never came, CaptureError if the capture
-    cannot start.
+    the script goes on. `out` may hold runs already: one is added. Processes that jax.distributed has joined, each
+    captured into the same `out`, add one run, in which each has a file of its own. With `processes` that many are
+    started as children and joined over loopback, where the script calls `jax.distributed.initialize()` without
+    arguments. `sys.argv`, `sys.path`, `__main__` and the environment are restored afterwards, unless `restore` is
+    False, for a process that ends right after; imported modules stay. Where the script ends the process with
+    `os._exit` or replaces it with `os.exec…`, the trace is written first. Raises NothingCapturedError if no backend was
+    used or the stretch never came, CaptureError if the capture cannot start.
     """
     if devices is not None and devices < 1:
         raise CaptureError(f"the number of devices must be at least 1, not {devices}.")
+    if processes < 1:
+        raise CaptureError(f"the number of processes must be at least 1, not {processes}.")
     if host_level not in range(4):
         raise CaptureError(f"the host level must be 0, 1, 2 or 3, not {host_level}.")
     script = str(script)
@@ -92,13 +98,15 @@ def capture(
         refuse_unwritable(out, "a trace")
     except TracekitError as error:
         raise CaptureError(str(error)) from None
+    if processes > 1:
+        words = _options(devices, host_level, python_tracer, stretch) + (["--module"] if module else [])
+        return _several(processes, out, [*words, script, *args])
     about = {
         "schema": 1,
         "command": ["python", *(["-m"] if module else []), script, *args],
         "started": started.isoformat(timespec="milliseconds"),
         "usable_cores": cores.usable(),
     }
-    run = out / "plugins" / "profile" / name
     with _one_at_a_time(), _script.put_back() if restore else nullcontext():
         pid = os.getpid()
         profile = Session(folder, name, devices, host_level, python_tracer, stretch, about)
@@ -109,7 +117,7 @@ def capture(
                 reason = profile.problem or _unused(script, ending.exit_code, profile.unreached)
                 raise NothingCapturedError(reason, ending.exit_code)
             unfinished = _write(profile, ending, exit_code=exit_code, wall_s=round(time.perf_counter() - begin, 6))
-            return Captured(out, run, ending.exit_code, unfinished)
+            return Captured(out, out / "plugins" / "profile" / profile.name, ending.exit_code, unfinished)
 
         with profile.hooked(), _leaving(profile, finish):
             try:
@@ -123,8 +131,34 @@ def capture(
         return finish(ending, ending.exit_code)
 
 
+def _options(devices: int | None, host_level: int, python_tracer: bool, stretch: Stretch | None) -> list[str]:
+    """These parameters as the command line has them."""
+    values: dict[str, object] = {"devices": devices, "host-level": host_level}
+    if stretch is not None:
+        values |= {"start-step": stretch.start_step, "steps": stretch.steps, "step-function": stretch.step_function}
+        values |= {
+            name: None if seconds is None else f"{seconds}s"
+            for name, seconds in (("after", stretch.after_s), ("for", stretch.for_s))
+        }
+    given = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    return given + (["--python-tracer"] if python_tracer else [])
+
+
+def _several(count: int, out: Path, words: Sequence[str]) -> Captured:
+    """Capture `count` processes into one new run of `out`; `words` are the command line after `--out`."""
+    runs = out / "plugins" / "profile"
+    before = set(runs.iterdir()) if runs.is_dir() else set()
+    exit_code = _processes.start([sys.executable, "-m", "tracekit", "capture", "--out", str(out), *words], count)
+    new = sorted(path for path in runs.iterdir() if path not in before) if runs.is_dir() else []
+    if not new:
+        raise NothingCapturedError(f"none of {count} processes left a trace; what they said is above.", exit_code)
+    return Captured(out, new[-1], exit_code)
+
+
 def say_written(captured: Captured) -> None:
     """Say on stderr where the trace is, and what comes next; stdout is the script's."""
+    if _processes.is_started():  # who started it says so for all
+        return
     print(f"Wrote {captured.run}", file=sys.stderr)
     print(f"Next: tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr, flush=True)
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tracekit import units
+from tracekit.capture import processes
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.errors import CaptureError
@@ -46,6 +47,7 @@ class Session:
         self.stretch, self.about = stretch, about
         self.facts: dict[str, Any] | None = None  # what the capture ran on; set once the profile runs
         self.problem: str | None = None  # why the profile did not start
+        self.process: int | None = None  # the number of this process in a run that several capture
         self.is_stopped = False
         self._stopped = threading.Event()
         self.counter: StepCounter | None = None
@@ -65,6 +67,11 @@ class Session:
     def run(self) -> Path:
         """The directory of the trace."""
         return self.folder / "plugins" / "profile" / self.name
+
+    @property
+    def _profiled(self) -> Path:
+        """Where the profiler writes: not beside other processes, which may give their files the same name."""
+        return self.folder if self.process is None else self.folder / f".{self.name}-{self.process}"
 
     @property
     def unreached(self) -> str:
@@ -90,7 +97,11 @@ class Session:
     @contextmanager
     def hooked(self) -> Iterator[None]:
         """Hold the hooks in jax while the script runs; jax is not imported before the script does it."""
-        actions = {"jax._src.xla_bridge": self._hook_backends, "jax._src.profiler": self._hook_profiler}
+        actions = {
+            "jax._src.xla_bridge": self._hook_backends,
+            "jax._src.profiler": self._hook_profiler,
+            "jax._src.clusters": processes.add_cluster,
+        }
         if self.stretch is not None and self.stretch.step_function:
             actions |= dict.fromkeys(("jax._src.api", "jax._src.pmap"), self._hook_compilers)
         finder = _AfterImport(actions)
@@ -149,10 +160,14 @@ class Session:
                 self.facts["machine"] = self._load.facts()
                 with self._on_our_own():
                     jax.profiler.stop_trace()
+                if self.process is not None:
+                    processes.gather(self._profiled, self.run, self.process)
             if self.counter is not None:
                 self.facts["stretch"] |= {"first_step": self.counter.first, "captured_steps": self.counter.done}
             if not any(self.run.glob("*.xplane.pb")):
                 raise FileNotFoundError(f"the profiler left no *.xplane.pb in {self.run}")
+            if self.process:  # process 0 speaks for all
+                return
             text = json.dumps({**self.about, **ending, **self.facts}, indent=2) + "\n"
             replaced(self.run / "capture.json", lambda draft: draft.write_text(text, "utf-8"))
 
@@ -331,13 +346,14 @@ class Session:
         import jax.profiler
         import jaxlib.version
 
+        self._join()
         options = jax.profiler.ProfileOptions()
         options.host_tracer_level = self.host_level
         options.python_tracer_level = int(self.python_tracer)
         options.session_id = self.name
         try:
             with self._on_our_own():
-                jax.profiler.start_trace(str(self.folder), profiler_options=options)
+                jax.profiler.start_trace(str(self._profiled), profiler_options=options)
         except Exception as error:  # it must not end the script
             self._fail(f"jax.profiler did not start: {error}")
             return
@@ -360,6 +376,16 @@ class Session:
             ],
             "xla_flags": os.environ.get("XLA_FLAGS", ""),
         }
+
+    def _join(self) -> None:
+        """Where jax.distributed has joined several processes: capture into the run of process 0."""
+        if (index := processes.joined()) is None:
+            return
+        name = processes.agreed(self.name, index)
+        if name is None:
+            say(f"process 0 of this program is not captured into {self.folder}: process {index} has a run of its own.")
+        else:
+            self.name, self.process = name, index
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

@@ -1,0 +1,80 @@
+"""Several processes of one program leave one run, whoever has started them."""
+
+import json
+import re
+
+import pytest
+
+import tracekit
+from tests.capture.test_capture import ROOT, capture, write
+
+WORKLOAD = ROOT / "workloads" / "multiprocess.py"
+
+SUM = """
+    import os, sys, time, jax, numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+    jax.distributed.initialize()
+    index, count = jax.process_index(), jax.process_count()
+    if "--fail" in sys.argv:
+        jax.devices()
+        time.sleep(60 * (1 - index))
+        os._exit(7)  # sys.exit would wait for the others, in jax's own clean-up
+    mesh = jax.make_mesh((jax.device_count(),), ("all",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = NamedSharding(mesh, PartitionSpec("all"))
+    whole = np.arange(jax.device_count(), dtype=np.float32)
+    x = jax.make_array_from_callback(whole.shape, split, whole.__getitem__)
+    for _ in range(3):
+        total = jax.jit(lambda x: x.sum())(x).block_until_ready()
+    print(f"process {index} of {count} with {jax.local_device_count()} devices: {float(total)}", flush=True)
+"""
+
+
+def test_two_processes_started_here_leave_one_run_with_a_file_of_each(tmp_path):
+    script = write(tmp_path, "sum.py", SUM)
+    code, out, err = capture(tmp_path, "--processes", "2", "--devices", "2", "--out", "trace", script)
+    assert code == 0, err
+    said = re.findall(r"process \d of \d with \d devices: 6\.0", out)  # on one line, where both say it at once
+    assert sorted(said) == [f"process {index} of 2 with 2 devices: 6.0" for index in (0, 1)]
+    (run,) = (tmp_path / "trace" / "plugins" / "profile").iterdir()
+    assert re.findall("^Wrote (.*)$", err, re.MULTILINE) == [str(run.relative_to(tmp_path))]
+    files = sorted(path.name for path in run.iterdir())
+    hosts = {name.partition(".")[0].rpartition("-") for name in files if name.endswith(".xplane.pb")}
+    assert {number for _, _, number in hosts} == {"0", "1"}
+    assert len({host for host, _, _ in hosts}) == 1
+    assert [path.name for path in (tmp_path / "trace").iterdir()] == ["plugins"], "drafts are left behind"
+    facts = json.loads((run / "capture.json").read_text())
+    assert {device["process_index"] for device in facts["devices"]} == {0, 1}
+    trace = tracekit.read(tmp_path / "trace")
+    assert trace.hosts["world_size"].tolist() == [4, 4]  # devices
+    assert trace.events["device"].nunique() >= 4
+
+
+def test_a_process_that_fails_ends_the_others_and_its_exit_code_is_the_captures(tmp_path):
+    script = write(tmp_path, "sum.py", SUM)
+    code, out, err = capture(tmp_path, "--processes", "2", "--out", "trace", script, "--fail")
+    assert code == 7, err
+    assert "process 0" not in out
+    traces = (tmp_path / "trace" / "plugins" / "profile").glob("*/*.xplane.pb")
+    assert len(list(traces)) == 2, err
+
+
+@pytest.mark.parametrize("processes", ["0", "two"])
+def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, processes):
+    code, _, err = capture(tmp_path, "--processes", processes, "x.py")
+    assert code == 2
+    assert "--processes" in err
+    assert "Traceback" not in err
+
+
+def test_the_workload_of_several_processes_is_read_as_one_trace(tmp_path):
+    small = ("--size", "32", "--products", "4")
+    code, _, err = capture(tmp_path, "--processes", "2", "--out", "trace", WORKLOAD, *small)
+    assert code == 0, err
+    trace = tracekit.read(tmp_path / "trace")
+    assert len(trace.hosts) == 2
+    reduced = trace.events[trace.events["kind"] == "collective"].groupby("host", observed=True).size()
+    assert reduced.tolist() == [64, 64]  # 3 rounds of 1 and 20, and the one that compiles
+    assert {"compute", "all-reduce"} <= set(trace.spans["name"])
+    # Both files are of one machine, whose clock is one: whatever the collectives tell must have room for no offset.
+    shifts, residuals = trace.hosts["shift_ps"].dropna(), trace.hosts["residual_ps"].dropna()
+    assert (shifts.abs() <= max(residuals, default=0)).all()

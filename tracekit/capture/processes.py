@@ -1,0 +1,146 @@
+"""Several processes of one program: started over loopback where nobody else starts them, all captured into one run."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+
+_VARIABLE = "TRACEKIT_PROCESS"  # "1/2 127.0.0.1:40000": this process's number, how many there are, their coordinator
+_KEY = "tracekit/run"
+_AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
+_OTHERS_S = 45.0  # for the traces of the others, once one has failed; gloo waits 30 s for one that does not come
+
+
+def start(command: Sequence[str], count: int) -> int:
+    """Run `command` in `count` processes that jax.distributed joins over loopback; the exit code of the first to fail.
+
+    A process that fails leaves the others waiting in their next collective: they are ended, and write their traces.
+    """
+    address = f"127.0.0.1:{_free_port()}"
+    children = []
+    for index in range(count):
+        variables = {_VARIABLE: f"{index}/{count} {address}", "JAX_COORDINATOR_BIND_ADDRESS": address}
+        children.append(subprocess.Popen(command, env={**os.environ, **variables}))
+    with _left_to(children):
+        failed, deadline = 0, float("inf")
+        while None in [child.poll() for child in children]:
+            if not failed and (failed := _failed(children)):
+                deadline = time.monotonic() + _OTHERS_S
+                _signal(children, signal.SIGINT)  # jax.distributed keeps SIGTERM to itself
+            elif time.monotonic() > deadline:
+                _signal(children, signal.SIGKILL)
+            time.sleep(0.05)
+    return failed or _failed(children)
+
+
+def is_started() -> bool:
+    """Whether this process is one that `start` has started."""
+    return _VARIABLE in os.environ
+
+
+def add_cluster(clusters: ModuleType) -> None:
+    """Let `jax.distributed.initialize()` without arguments find the processes that `start` has started."""
+    if _VARIABLE not in os.environ:
+        return
+    place, address = os.environ[_VARIABLE].split()
+    index, count = map(int, place.split("/"))
+
+    class Started(clusters.ClusterEnv):  # type: ignore[name-defined,misc]
+        """What jax asks of the environment that has started its processes."""
+
+        name = "tracekit"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return True
+
+        @classmethod
+        def get_coordinator_address(cls, *_: object, **__: object) -> str:
+            return address
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return count
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return index
+
+        @classmethod
+        def get_local_process_id(cls) -> int:
+            return index
+
+
+def joined() -> int | None:
+    """The number of this process among those that jax.distributed has joined; None where it is alone."""
+    import jax
+
+    return jax.process_index() if jax.process_count() > 1 else None
+
+
+def agreed(name: str, index: int) -> str | None:
+    """The name of the run that process 0 captures into; None if it says none, because nobody captures it."""
+    from jax._src import distributed
+
+    client = distributed.global_state.client
+    if client is None:
+        return None
+    with suppress(Exception):  # of jaxlib, without a class of its own: the time is over, or the other is gone
+        if index == 0:
+            client.key_value_set(_KEY, name, allow_overwrite=True)
+            return name
+        found: str = client.blocking_key_value_get(_KEY, _AGREE_S * 1000)
+        return found
+    return None
+
+
+def gather(draft: Path, run: Path, index: int) -> None:
+    """Move what process `index` wrote into the run of all; the files carry its number, for hosts may share a name."""
+    run.mkdir(parents=True, exist_ok=True)
+    for path in draft.glob("plugins/profile/*/*"):
+        host, dot, rest = path.name.partition(".")
+        os.replace(path, run / f"{host}-{index}{dot}{rest}")
+    shutil.rmtree(draft)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _failed(children: Sequence[subprocess.Popen[bytes]]) -> int:
+    """The exit code of a child that failed, as a shell gives it; 0 if none did."""
+    codes = [child.returncode for child in children if child.returncode]
+    return next((128 - code if code < 0 else code for code in codes), 0)
+
+
+def _signal(children: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(number)
+
+
+@contextmanager
+def _left_to(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Hand a request to end on to the children, which write their traces first; Ctrl-C reaches them by itself."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: _signal(children, signal.SIGINT)),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
