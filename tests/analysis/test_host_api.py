@@ -220,10 +220,10 @@ def test_the_time_of_a_call_is_that_of_all_of_its_name():
     )
     spans = host_spans(("cudaMalloc", 0, 3, "t0"), ("PJRT_Event_Await", 0, 7), ("forward", 0, 99))
     told = result(EVENTS, concat_calls(launches), [], spans).by_call
-    columns = ["call", "n", "threads", "total_ps", "median_ps", "p95_ps"]
+    columns = ["call", "n", "threads", "total_ps", "median_ps", "p95_ps", "waits", "waits_ps"]
     assert told[columns].to_numpy().tolist() == [
-        ["cudaMalloc", 2, 2, 8, 3, 5],  # of calls that begin together on one thread one counts
-        ["PJRT_Event_Await", 1, 1, 7, 7, 7],
+        ["cudaMalloc", 2, 2, 8, 3, 5, 0, 0],  # of calls that begin together on one thread one counts
+        ["PJRT_Event_Await", 1, 1, 7, 7, 7, 1, 7],
     ]
 
 

@@ -28,6 +28,8 @@ CALL_COLUMNS = {
     "total_ps": "int64",
     "median_ps": "int64",
     "p95_ps": "int64",
+    "waits": "int64",
+    "waits_ps": "int64",
     "after_launch": "int64",
     **_IDLE,
 }
@@ -61,9 +63,10 @@ class HostApi(
     """The host's calls to the devices' runtimes, and the idle time between the devices' first and last work.
 
     `by_call` (CALL_COLUMNS), the longest `total_ps` first: the durations of calls, which overlap where calls stand in
-    calls or on several threads; `after_launch` counts the launches, of `launches` that started work, that this call
-    follows next on their thread; `gaps` the idle intervals of devices that began in it, on the thread that launched
-    what ended them, with all their time, that of them that is host-bound, and the `ratio` of the devices' windows.
+    calls or on several threads, and how many of them are `waits`; `after_launch` counts the launches, of `launches`
+    that started work, that this call follows next on their thread; `gaps` the idle intervals of devices that began in
+    it, on the thread that launched what ended them, with all their time, that of them that is host-bound, and the
+    `ratio` of the devices' windows.
     `places` (PLACE_COLUMNS): the same of calls with gaps, by what stands around them, with the longest gap: the
     outermost operator of a framework as `operation` and the innermost span as `within`, or that span as `operation`
     where there is no operator; and the `source` line. `by_device` (DEVICE_COLUMNS): how the idle time is spread: `half`
@@ -159,6 +162,8 @@ def _calls(timeline: Timeline, waits: pd.DataFrame) -> pd.DataFrame:
     tables = [launches[~is_repeated(launches)], timeline.spans]
     calls = [plain(table[by_label(table["name"].array, calls_runtime).astype(bool)]) for table in tables]
     table = pd.concat([*calls, waits[list(RECORD)]], ignore_index=True)
+    same = table.groupby(list(RECORD), sort=False, dropna=False).ngroup().to_numpy()
+    table["waits"] = np.isin(same, same[len(same) - len(waits) :])
     table = table.drop_duplicates(["host", "process", "thread", "name", "start_ps"], ignore_index=True)
     return table[_begins_inside(timeline, table)]
 
@@ -199,6 +204,7 @@ def _by_call(
     rows: list[tuple[Any, ...]] = []
     for name, table in calls.groupby("name", sort=False):
         length = (table["end_ps"] - table["start_ps"]).to_numpy(np.int64)
+        waiting = length[table["waits"].to_numpy(bool)]
         own = begun[of_wait == name]
         rows.append(
             (
@@ -207,6 +213,8 @@ def _by_call(
                 len(table[list(THREAD)].drop_duplicates()),
                 iv.sum_exactly(length),
                 *iv.quantiles(length, (50, 95)),
+                len(waiting),
+                iv.sum_exactly(waiting),
                 after_launch.get(str(name), 0),
                 *_idle(gaps, own, window_ps),
             )

@@ -18,7 +18,9 @@ EMPTY = replace(explain(events()).host_api, lacking="")
 
 def calls(*rows):
     """Rows of (call, n, total, after_launch, gaps, idle, host_bound, ratio)."""
-    full = [(call, n, 1, total, 2 * US, 3 * US, after, gaps, *idle) for call, n, total, after, gaps, *idle in rows]
+    full = [
+        (call, n, 1, total, 2 * US, 3 * US, 0, 0, after, gaps, *idle) for call, n, total, after, gaps, *idle in rows
+    ]
     return frame(CALL_COLUMNS, full)
 
 
@@ -143,6 +145,12 @@ def test_a_few_long_gaps_among_many_are_told_with_what_the_host_did_in_most():
         "Half of the idle time of gpu:0 between its work lies in the 3 longest of its 7,075 gaps, of 90.00 µs to "
         "110.0 µs; 2 of them are host-bound, and in 2 of them the host was mostly in load."
     )
+    silent = gap(100, doing_ps=1, unrecorded=80), gap(90, doing_ps=1, unrecorded=80)
+    row = (*row[:-1], 2)
+    assert first(by_device=devices(row), longest=gaps(*silent)).endswith(
+        "; all of them are host-bound, and for most of their time nothing of the host is recorded."
+    )
+    row = (*row[:-1], 3)
     mixed = gap(110, "f", host_bound=0), gap(100, "g"), gap(90, "save", host_bound=0)
     assert first(by_device=devices(row), longest=gaps(*mixed)).endswith("; 1 of them is host-bound.")
 
@@ -161,6 +169,12 @@ def test_the_call_that_takes_most_is_told_with_its_median():
     assert section(
         replace(EMPTY, by_call=calls(("cudaLaunchKernel", 19370, 120_000 * US, 0, 0, 0, 0, 0.0)))
     ).sentences == ("The call that took longest in all is cudaLaunchKernel: 120.0 ms in 19,370 calls, median 2.00 µs.",)
+
+
+def test_of_a_call_that_seldom_waits_the_waits_are_told_apart():
+    some = calls(("cudaMemcpyAsync", 1250, 766 * US, 0, 0, 0, 0, 0.0)).assign(waits=30, waits_ps=758 * US)
+    assert section(replace(EMPTY, by_call=some)).sentences[-1].endswith("; 30 of them waited, 758.0 µs in all.")
+    assert "waited" not in section(replace(EMPTY, by_call=some.assign(waits=1250))).sentences[-1]
 
 
 def test_without_calls_and_gaps_the_section_says_why():

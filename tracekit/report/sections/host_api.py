@@ -13,8 +13,8 @@ from tracekit.units import count, device_time, percent, quantity, short, time
 _WORTH = 0.01
 # A gap of such a share of its device's idle time is one to look at; where the longest is below the other, many are.
 _HUGE, _SMALL = 0.5, 0.1
-# Such a share of all gaps is few.
-_FEW = 0.05
+# A few gaps are told if each is so many times as long as the median.
+_LONG = 10
 # Characters of a name in a sentence.
 _NAME = 60
 
@@ -49,7 +49,7 @@ def _sentences(result: HostApi, waits: list[dict[str, Any]]) -> tuple[str, ...]:
         most = calls[0]
         sentences.append(
             f"The call that took longest in all is {short(most['call'], _NAME)}: {time(most['total_ps'])} in "
-            f"{quantity(most['n'], 'call')}, median {time(most['median_ps'])}."
+            f"{quantity(most['n'], 'call')}, median {time(most['median_ps'])}{_waited(most)}."
         )
     return tuple(sentences)
 
@@ -67,6 +67,13 @@ def _after_wait(result: HostApi, wait: dict[str, Any]) -> str:
     if wait["after_launch"]:
         sentence += f"; it follows {count(wait['after_launch'])} of {quantity(result.launches, 'launch', 'launches')}"
     return f"{sentence}."
+
+
+def _waited(call: dict[str, Any]) -> str:
+    """How many of the calls of a name waited, and for how long, where others did not."""
+    if not 0 < call["waits"] < call["n"]:
+        return ""
+    return f"; {count(call['waits'])} of them waited, {time(call['waits_ps'])} in all"
 
 
 def _under(places: list[dict[str, Any]], wait: dict[str, Any]) -> str:
@@ -90,7 +97,7 @@ def _spread(device: dict[str, Any], longest: list[dict[str, Any]]) -> str:
     if device["longest_ratio"] >= _HUGE:
         sentence = f"One gap of {time(device['longest_ps'])} is {percent(device['longest_ratio'])} of {idle}"
         return f"{sentence}{_host_did(few[0]) if few else ''}."
-    if len(few) == half and half <= _FEW * device["gaps"]:
+    if half > 1 and len(few) == half and few[-1]["idle_ps"] >= _LONG * device["median_ps"]:
         return (
             f"Half of {idle} lies in the {count(half)} longest of its {gaps}, of {time(few[-1]['idle_ps'])} to "
             f"{time(few[0]['idle_ps'])}{_host_did_in(few)}."
@@ -136,11 +143,18 @@ def _host_did_in(gaps: list[dict[str, Any]]) -> str:
     what = [None if pd.isna(gap["doing"]) or _is_silent(gap) else gap["doing"] for gap in gaps]
     most = max(what, key=what.count)
     bound = sum(gap["host_bound_ps"] >= _HUGE * gap["idle_ps"] for gap in gaps)
-    sentence = f"; {count(bound) if bound else 'none'} of them {'is' if bound == 1 else 'are'} host-bound"
+    sentence = f"; {_of_them(bound, len(gaps))} {'are' if bound > 1 else 'is'} host-bound"
     if 2 * what.count(most) <= len(gaps):
         return sentence
-    said = f"the host was mostly in {short(most, _NAME)}" if most else "nothing of the host is recorded for most"
-    return f"{sentence}, and in {count(what.count(most))} of them {said}"
+    them = _of_them(what.count(most), len(gaps))
+    if most is None:
+        whose = "their time" if what.count(most) == len(gaps) else them
+        return f"{sentence}, and for most of {whose} nothing of the host is recorded"
+    return f"{sentence}, and in {them} the host was mostly in {short(most, _NAME)}"
+
+
+def _of_them(some: int, all_of_them: int) -> str:
+    return "all of them" if some == all_of_them else f"{count(some) if some else 'none'} of them"
 
 
 def _tables(result: HostApi) -> tuple[Table, ...]:
@@ -174,6 +188,8 @@ def _tables(result: HostApi) -> tuple[Table, ...]:
                 Field("total", Unit.TIME, "total_ps"),
                 Field("median", Unit.TIME, "median_ps"),
                 Field("p95", Unit.TIME, "p95_ps"),
+                Field("waits", Unit.COUNT, "waits", brief=False),
+                Field("waiting", Unit.TIME, "waits_ps", brief=False),
             ],
             about="Calls inside of calls, and calls of several threads, overlap: the totals do not add up.",
         ),
