@@ -36,7 +36,7 @@ def write_page(path: Path, any_trace: Trace, links: str = "") -> Path:
         theme: ";".join(f"--{key}:{colour}" for key, colour in palette.properties(theme_colours).items())
         for theme, theme_colours in palette.THEMES.items()
     }
-    scripts = "".join(f"<script>{(files / name).read_text('utf-8')}</script>" for name in SCRIPTS)
+    scripts = "".join(f"<script>{(files / name).read_text('utf-8')}</script>" for name in ("matcher.js", *SCRIPTS))
     styles = "".join((files / name).read_text("utf-8") for name in STYLES)
     path.write_text(
         _PAGE.substitute(colours, styles=styles, links=links, data=payload(report, timeline), scripts=scripts), "utf-8"

@@ -24,7 +24,7 @@ from tracekit.report.model import Report
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import short
 
-# What the page must hold beside the payload, in this order.
+# What the page must hold beside the payload and matcher.js, in this order.
 SCRIPTS = (
     "decode.js",
     "intervals.js",
