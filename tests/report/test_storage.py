@@ -281,6 +281,8 @@ def test_a_summary_of_schema_1_loads_with_all_that_it_holds(name, tmp_path):
     assert set(summary["lacking"]) == {*saved["lacking"], *new}
     for lacking in (summary["lacking"], saved["lacking"]):
         [lacking.pop(key, None) for key in ("findings", *new)]
+    (zero,) = summary["trace"].pop("time_zero")
+    assert zero == {"clock": "", "start_ps": saved["devices"][0]["window_start_ps"]}
     for clock in summary["trace"]["clocks"]:  # schema 1 knew no drift
         assert clock.pop("drift_ppm") is None
     path = saved["critical_path"] or {"edges": [], "what_if": [], "step_what_if": []}

@@ -25,9 +25,9 @@ from tracekit.analysis.phases import Phases
 from tracekit.analysis.program import Program, program
 from tracekit.columns import records
 from tracekit.devices import type_of
-from tracekit.timeline.instances import Unseen, unseen
+from tracekit.timeline.instances import Unseen
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE
 from tracekit.units import quantity
 from tracekit.vocabulary.copies import host_memory
@@ -126,7 +126,7 @@ def advice(
         cells = overlap.partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]
     findings = [
-        exposed_collectives(cells, why.collectives, unseen(timeline.rows, timeline.collectives, timeline.world_size)),
+        exposed_collectives(cells, why.collectives, why_unseen(timeline)),
         late_peer(cells, why.collectives),
         exposed_copies(timeline, cells),
         copies_in_compute_lane(timeline, cells),

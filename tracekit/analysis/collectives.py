@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame
-from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen, unseen
+from tracekit.timeline.instances import MATCHED_BY, CollectiveInstances, Unseen
 from tracekit.timeline.rows import Rows
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.timeline.unions import Unions
 from tracekit.vocabulary.collectives import OPERATIONS
 from tracekit.vocabulary.kinds import function_name
@@ -198,7 +198,7 @@ def collectives(timeline: Timeline, missing: str = "") -> Collectives:
     members = _members(rows, instances, unions)
     table = _table(rows, members, instances)
     by_device = _by_device(rows, members, table["last"].notna().to_numpy(), unions)
-    alone = _unknown_waiting(by_device, missing, unseen(rows, instances, timeline.world_size))
+    alone = _unknown_waiting(by_device, missing, why_unseen(timeline))
     if alone and not missing and timeline.is_narrowed:
         alone = _NONE_WHOLE
     return Collectives(table, by_device, _by_op(members, table), _total(members), alone, instances.notes, "")

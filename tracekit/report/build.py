@@ -27,10 +27,11 @@ from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
-from tracekit.report.part import Part, choose, listed
+from tracekit.report.part import Part, choose, listed, only
 from tracekit.report.sections import verdict
 from tracekit.report.sections.steady import STEADY, aside_words, steady_words
-from tracekit.report.trace_contents import no_device_work
+from tracekit.report.time_zero import first_work
+from tracekit.report.trace_contents import no_device_work, one_rank
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -102,6 +103,7 @@ def analyse(
         phase_results, evidence, guesses = phase_results.without_shares(reason), evidence[:0], guesses[:0]
     cores = too_few_cores(timeline.trace, timeline.unions)
     busy = {name: load for name in compared if (load := why.machine.during(name)) is not None}
+    holds = one_rank(timeline)
     verdicts = {
         row["name"]: verdict.phase(
             row,
@@ -109,13 +111,14 @@ def analyse(
             phase_results.stretch[phase_results.stretch["name"] == row["name"]],
             cores,
             busy.get(row["name"]),
+            holds,
         )
         for row in records(phase_results.table)
     }
     # Without device work there is one thing to say, whatever the phases are.
     lacking = no_device_work(timeline.trace)
     judged: Breakdown | None = results.get("steady")
-    of_whole = (lacking,) if lacking else verdict.whole(judged or whole, cores, why)
+    of_whole = (lacking,) if lacking else verdict.whole(judged or whole, cores, why, holds)
     compiling = None
     if judged:
         of_whole = (*_of_steady(of_whole, timeline), verdict.in_all(whole, results["idle around"]))
@@ -130,10 +133,10 @@ def analyse(
         inside=inside,
         verdict=" ".join(of_whole) if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=f"Only {part.where}: {finding}" if part.where else finding,
+        headline=f"{only(part.where)}{finding}",
         cores=cores,
         part=part.where,
-        notes=(*timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
+        notes=(*part.notes, *timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),
         extent=phase_results.extent if len(timeline.unions.windows) < 2 and part.is_whole else None,
         known_by=evidence,
         guessed=guesses,
@@ -141,6 +144,7 @@ def analyse(
         advice=advice(looked_at, why, judged or whole, phase_results, inside, compiling),
         compared=compared,
         steady=judged,
+        first_work_ps=first_work(whole_timeline),
     )
 
 
@@ -162,7 +166,7 @@ def headline(whole_timeline: Timeline, part: Part) -> str:
     if of_phases:
         return of_phases
     judged = breakdown(looked_at, STEADY) if is_steady else breakdown(timeline, part.name or None)
-    of_whole = verdict.whole(judged, cores, reasons)
+    of_whole = verdict.whole(judged, cores, reasons, one_rank(timeline))
     return (_of_steady(of_whole, timeline) if is_steady else of_whole)[0]
 
 

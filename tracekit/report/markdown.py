@@ -1,8 +1,9 @@
 """The report as one document in Markdown."""
 
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table, brief_text
 from tracekit.report.sections.sections import highlights
+from tracekit.report.time_zero import TimeZero
 
 # Characters of a name in a table.
 _NAME = 60
@@ -10,26 +11,28 @@ _NAME = 60
 
 def markdown(report: Report, figure: str | None = None) -> str:
     """The report as Markdown; `figure` is the file name of the timeline, where it stands beside it."""
-    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`", ""]
+    zero = time_zero(report)
+    counted = f". {zero.sentence}" if report.windows else ""
+    lines = [f"# {report.headline}", "", f"Trace: `{report.trace.source}`{counted}", ""]
     if report.missing and report.missing.sentences:
-        lines += _section(report.missing)
+        lines += _section(report.missing, zero)
     if report.key_figures:
         lines += [f"* **{figure.text}** {figure.label} {_escaped(figure.of)}" for figure in report.key_figures] + [""]
     rest = (report.verdict or "").removeprefix(report.finding).strip()
     lines += [_escaped(rest), ""] if rest else []
     lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.verdicts.items()]
     lines += [""] if report.verdicts else []
-    lines += [f"![Timeline]({figure})", ""] if figure else []
+    lines += [f"![{_escaped(report.timeline_title())}]({figure})", ""] if figure else []
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
         scope = [f"Here, {_escaped(report.scope)}", ""] if report.scope else []
         lines += ["## What matters most", "", *scope, *numbered, ""]
     for section in report.overview:
-        lines += [line for table in section.tables for line in _table(table, "##")]
+        lines += [line for table in section.tables for line in _table(table, "##", zero)]
     if report.scope:
         lines += [f"From here on, {_escaped(report.scope)}", ""]
     for section in report.evidence:
-        lines += _section(section)
+        lines += _section(section, zero)
     lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
     if report.lacking:
         reasons = [f"* {titles}: {_escaped(reason)}" for titles, reason in report.lacking]
@@ -39,10 +42,10 @@ def markdown(report: Report, figure: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _section(section: Section) -> list[str]:
+def _section(section: Section, zero: TimeZero) -> list[str]:
     findings = [f"* {_advice(finding.sentence, finding.action)}" for finding in section.findings]
     sentences = [f"* {_escaped(sentence)}" for sentence in section.sentences]
-    tables = [line for table in section.tables for line in _table(table, "###")]
+    tables = [line for table in section.tables for line in _table(table, "###", zero)]
     return [f"## {section.title}", "", *findings, *sentences, "", *tables]
 
 
@@ -50,10 +53,10 @@ def _advice(sentence: str, action: str) -> str:
     return f"{_escaped(sentence)} **Try:** {_escaped(action)}" if action else _escaped(sentence)
 
 
-def _table(table: Table, level: str) -> list[str]:
+def _table(table: Table, level: str, zero: TimeZero) -> list[str]:
     if not table.brief:
         return []
-    head, *rows = brief_text(table, _NAME)
+    head, *rows = brief_text(table, _NAME, zero.since)
     lines = [f"{level} {table.title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(map(_escaped, row)) + " |" for row in rows]
     return [*lines, "", *([_escaped(table.extract), ""] if table.extract else [])]

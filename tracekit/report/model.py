@@ -1,7 +1,7 @@
 """What a report is: plain data without its trace, which can be saved and shows itself in a notebook."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.intervals import Intervals
 from tracekit.report import storage
+from tracekit.report.part import PHASE_TO_PHASE, only, timeline_title
 from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
 from tracekit.report.sections import completeness as missing
 from tracekit.report.sections.key_figures import KeyFigure, key_figures
@@ -25,6 +26,7 @@ from tracekit.report.sections.overview import classification, overview
 from tracekit.report.sections.sections import highlights, in_one_line, sections
 from tracekit.report.sections.steady import steady_words
 from tracekit.report.sections.verdict import window_words
+from tracekit.report.time_zero import TimeZero
 from tracekit.timeline.unions import CELLS
 from tracekit.units import time
 
@@ -68,7 +70,7 @@ class Report:
     Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what
     OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
-    the whole trace.
+    the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace.
     """
 
     trace: Origin
@@ -90,11 +92,19 @@ class Report:
     cores: float | None = None
     part: str = ""
     steady: Breakdown | None = None
+    first_work_ps: Mapping[str, int] = field(default_factory=dict)
+
+    def timeline_title(self, clock: str = "") -> str:
+        """What the timeline is called on every face, or that of one of several clocks."""
+        windows = [window for name, window in self.windows.items() if name == clock or not clock]
+        lengths = [self.extent[1] - self.extent[0]] if self.extent else [*map(iv.total, windows)] or [0]
+        where = PHASE_TO_PHASE if self.extent else self.part
+        return timeline_title(lengths, where, clock, partial=bool(self.whole.lacking))
 
     @property
     def finding(self) -> str:
         """The headline without the words that say which part of the trace it is about."""
-        return self.headline.removeprefix(f"Only {self.part}: ")
+        return self.headline.removeprefix(only(self.part))
 
     @property
     def main_phase(self) -> str | None:
@@ -210,6 +220,7 @@ class Report:
                 "window_ps": iv.total(windows[0]) if len(windows) == 1 else None,
                 "window_reason": _NO_ROWS if not windows else None if aligned else _NOT_ALIGNED,
                 "runs": list(trace.runs),
+                "time_zero": [{"clock": clock, "start_ps": start} for clock, start in time_zero(self).start_ps.items()],
                 "clocks": plain(trace.clocks),
             },
             "part": self.part or None,
@@ -267,13 +278,26 @@ class Report:
             notebook.heading("What matters most") if first else "",
             notebook.sentence(f"Here, {self.scope}") if first and self.scope else "",
             notebook.bullets([*map(in_one_line, first)], numbered=True),
-            *map(_notebook_table, tables[:2]),
-            *(notebook.folded(table.title, _notebook_table(table, titled=False)) for table in tables[2:]),
+            *(_notebook_table(table, time_zero(self)) for table in tables[:2]),
+            *(
+                notebook.folded(table.title, _notebook_table(table, time_zero(self), titled=False))
+                for table in tables[2:]
+            ),
             notebook.sentence(f"From here on, {self.scope}" if self.scope else ""),
-            *map(_notebook_section, self.evidence),
+            *(_notebook_section(section, time_zero(self)) for section in self.evidence),
             notebook.folded("Not in this report", notebook.bullets(lacking)) if lacking else "",
+            notebook.sentence(time_zero(self).sentence) if self.windows else "",
             notebook.noted(self.notes),
         )
+
+
+def time_zero(report: Report) -> TimeZero:
+    """What every face of a report counts times from: the first device work, on clocks without any the first phase."""
+    phases = report.phases.rounds.groupby("clock", sort=False)["start_ps"].min()
+    windows = {clock: int(window[0, 0]) for clock, window in report.windows.items() if len(window)}
+    first = {str(clock): int(start) for clock, start in phases.items()} | windows or {"": 0}
+    zero = {clock: report.first_work_ps.get(clock, start) for clock, start in first.items()}
+    return TimeZero(zero, report.clock_of)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -364,14 +388,14 @@ def _phase(report: Report, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _notebook_section(section: Section) -> str:
-    tables = "\n".join(_notebook_table(table) for table in section.tables if table.brief)
+def _notebook_section(section: Section, zero: TimeZero) -> str:
+    tables = "\n".join(_notebook_table(table, zero) for table in section.tables if table.brief)
     return notebook.folded(
         section.title, notebook.bullets([*map(in_one_line, section.findings), *section.sentences]) + tables
     )
 
 
-def _notebook_table(table: Table, titled: bool = True) -> str:
-    head, *rows = brief_text(table, notebook.MOST_NAME)
+def _notebook_table(table: Table, zero: TimeZero, titled: bool = True) -> str:
+    head, *rows = brief_text(table, notebook.MOST_NAME, zero.since)
     right = [column.unit not in WORDS for column in table.columns if column.brief]
     return notebook.table(table.title if titled else "", head, rows, right) + notebook.sentence(table.extract)

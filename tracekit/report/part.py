@@ -13,13 +13,21 @@ from tracekit.columns import records
 from tracekit.devices import known_first
 from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
+from tracekit.report.time_zero import COUNTED_FROM, first_work
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import exact
+from tracekit.units import exact, time
 
 # So many names are listed to a user who asked for another.
 _MOST_NAMES = 12
-# What stands at 0 of every axis and of every range of time.
-COUNTED_FROM = "the first device work"
+FIRST_TO_LAST, PHASE_TO_PHASE = "from first start to last end", "from the first phase to the last"
+
+
+def timeline_title(lengths_ps: Collection[int], where: str = "", clock: str = "", *, partial: bool = False) -> str:
+    """What the timeline is called on every face: its length in ps, of several clocks the least and the most, and
+    `where` it lies, by default from first start to last end; `partial` if it shows a part of what ran only."""
+    lengths = " to ".join(dict.fromkeys(map(time, sorted({min(lengths_ps), max(lengths_ps)}))))
+    on_clock = f", on the clock of {clock}" if clock else ""
+    return f"Timeline{' of what was recorded' if partial else ''}: {lengths}, {where or FIRST_TO_LAST}{on_clock}"
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,8 @@ class Part:
 
     `windows` are by clock its intervals in ps, None for all of the trace, and `devices` the only ones that count, None
     for all. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which phase,
-    if it is one. `axis` is what a figure's axis begins with, "" for that of the whole trace.
+    if it is one. `own_axis` is what time counts from in a figure where several windows have no common time. `notes` say
+    where it is not what was asked for.
     """
 
     phases: Phases
@@ -37,7 +46,8 @@ class Part:
     name: str = ""
     where: str = ""
     phase: str | None = None
-    axis: str = ""
+    own_axis: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -46,7 +56,12 @@ class Part:
 
     def of(self, timeline: Timeline) -> Timeline:
         """The timeline of this part of the trace of `timeline`."""
-        return timeline if self.is_whole else timeline.narrowed(self.windows, self.devices)
+        if self.is_whole:
+            return timeline
+        windows = timeline.recorded.unions.windows if self.windows is None else self.windows
+        rows = [(clock, self.phase or self.name, a, b) for clock, of in windows.items() for a, b in of.tolist()]
+        table = pd.DataFrame(rows, columns=["clock", "name", "start_ps", "end_ps"])
+        return timeline.narrowed(table.astype({"start_ps": "int64", "end_ps": "int64"}), self.devices)
 
 
 def choose(
@@ -68,7 +83,7 @@ def choose(
     """
     start_ps, end_ps = one_part(phase, step, start, end)
     marked = marked or timeline.once("phases", lambda: phases(timeline))
-    whole = _Whole(timeline, marked, {clock: int(of[0, 0]) for clock, of in timeline.unions.windows.items()})
+    whole = _Whole(timeline, marked, first_work(timeline))
     _check_devices(whole, devices)
     if phase is not None:
         part = _phase(whole, phase)
@@ -97,6 +112,11 @@ def one_part(
     if (phase is not None) + (step is not None) + (start is not None or end is not None) > 1:
         raise TracekitError("Give one of --phase, --step, or --from and --to: each is another part of the trace.")
     return picoseconds(start, "--from"), picoseconds(end, "--to")
+
+
+def only(where: str) -> str:
+    """How a headline begins that is of a part of a trace; "" where it is of all of it."""
+    return f"Only {where}: " if where else ""
 
 
 def picoseconds(time: str | int | None, option: str) -> int | None:
@@ -135,15 +155,14 @@ def _phase(whole: _Whole, name: str) -> Part:
     if windows is None:
         raise TracekitError(f"{whole.source} has no phase or annotation {name!r}. {_phases_of(whole)}")
     rounds = max(len(of) for of in windows.values())
-    laid_out = max(len(iv.union(of)) for of in windows.values()) > 1
-    where, axis = f"phase {name}", "time since the start of the phase"
+    where, own_axis = f"phase {name}", "time since the start of the phase"
     if rounds > 1:
-        where = f"{rounds} rounds of {where}{', end to end' if laid_out else ''}"
-        axis = "time within the rounds of the phase"
+        where = f"{rounds} rounds of {where}"
+        own_axis = "time within the rounds of the phase"
     elif len(windows) == 1 and whole.origin:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
-    return Part(marked, windows, name=f"phase {name}", where=where, phase=name, axis=axis)
+    return Part(marked, windows, name=f"phase {name}", where=where, phase=name, own_axis=own_axis)
 
 
 def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
@@ -192,8 +211,8 @@ def _step(whole: _Whole, step: int) -> Part:
     if len(windows) == 1:
         ((clock, window),) = windows.items()
         where += f", {_span(whole, clock, window[0])}"
-    axis = "time since the start of the step"
-    return Part(whole.phases, windows, name=f"step {step}", where=where, axis=axis)
+    own_axis = "time since the start of the step"
+    return Part(whole.phases, windows, name=f"step {step}", where=where, own_axis=own_axis)
 
 
 def _numbers(table: pd.DataFrame) -> str:
@@ -217,15 +236,18 @@ def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Part:
     low, high = min(first for first, _ in extents.values()), max(last for _, last in extents.values())
     start, end = low if start_ps is None else start_ps, high if end_ps is None else end_ps
     valid = f"The trace lasts from {exact(low)} to {exact(high)}, counted from {COUNTED_FROM}."
-    if not low <= start < high:
-        raise TracekitError(f"The range from {exact(start)} on is outside the trace. {valid}")
+    asked = f"up to {exact(end)}" if start_ps is None else f"from {exact(start)} to {exact(end)}"
+    asked = f"from {exact(start)} on" if end_ps is None else asked
+    if start >= high or end <= low:
+        raise TracekitError(f"The range {asked} is outside the trace. {valid}")
     if end <= start:
-        raise TracekitError(f"The range from {exact(start)} to {exact(end)} is empty. {valid}")
-    # The end of an axis is often read a little too far.
-    end = min(end, high)
+        raise TracekitError(f"The range {asked} is empty. {valid}")
+    # Before the first device work, and behind the last, there is nothing to show.
+    cut = (f"Of the range {asked}, only what lies in the trace is shown. {valid}",) if start < low or end > high else ()
+    start, end = max(start, low), min(end, high)
     windows = {
         clock: iv.clip(np.array([[start, end]], np.int64), extent) + whole.origin[clock]
         for clock, extent in extents.items()
     }
     where = f"from {exact(start)} to {exact(end)}"
-    return Part(whole.phases, windows, name=where, where=where)
+    return Part(whole.phases, windows, name=where, where=where, notes=cut)

@@ -202,6 +202,11 @@ def instant(row: Any, device: str | None = None, clock: str = "") -> Instant:
     return Instant(int(row["start_ps"]), int(row["end_ps"]), device, clock)
 
 
+def median_of(number: int) -> str:
+    """What the one in the middle of so many lengths is, of an even number the shorter of both."""
+    return "median" if number % 2 else "shorter" if number == 2 else "lower median"
+
+
 def plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as plain data for JSON; null is None."""
     if table.empty:  # as most tables of a small trace are
@@ -221,23 +226,26 @@ def plain_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def brief_text(table: Table, longest: int | Sequence[int]) -> list[list[str]]:
+def brief_text(
+    table: Table, longest: int | Sequence[int], since: Callable[[Instant], tuple[int, int]]
+) -> list[list[str]]:
     """The head and the rows of a table where there is little room, as text; names in at most `longest` characters, of
-    all columns or of each, in which those of a column keep what differs."""
+    all columns or of each, in which those of a column keep what differs. `since` gives the start and the end of an
+    instant in ps, counted from time 0."""
     at = [place for place, column in enumerate(table.columns) if column.brief]
     most = [longest] * len(at) if isinstance(longest, int) else longest
-    columns = [_column(table, place, size) for place, size in zip(at, most, strict=True)]
+    columns = [_column(table, place, size, since) for place, size in zip(at, most, strict=True)]
     return [*map(list, zip(*columns, strict=True))]
 
 
-def _column(table: Table, place: int, longest: int) -> list[str]:
+def _column(table: Table, place: int, longest: int, since: Callable[[Instant], tuple[int, int]]) -> list[str]:
     """The head of a column, and its cells in the brief rows as text."""
     head, unit = table.columns[place].head, table.columns[place].unit
     cells = [table.rows[row][place] for row in table.brief]
     if unit != Unit.NAME:
-        return [head, *(_text(cell, unit, longest) for cell in cells)]
+        return [head, *(_text(cell, unit, longest, since) for cell in cells)]
     names = iter(labels([cell for cell in cells if isinstance(cell, str)], longest))
-    return [head, *(next(names) if isinstance(cell, str) else _text(cell, unit, longest) for cell in cells)]
+    return [head, *(next(names) if isinstance(cell, str) else _text(cell, unit, longest, since) for cell in cells)]
 
 
 def _cell(value: Any) -> Cell:
@@ -262,12 +270,12 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
 }
 
 
-def _text(cell: Cell, unit: Unit, longest: int) -> str:
-    """A cell as text; a name in at most `longest` characters, an instant as the time since the trace began."""
+def _text(cell: Cell, unit: Unit, longest: int, since: Callable[[Instant], tuple[int, int]]) -> str:
+    """A cell as text; a name in at most `longest` characters, an instant as the time from 0 to its start."""
     if isinstance(cell, Missing):
         return units.DASH
     if isinstance(cell, AtLeast):
-        return f">={_text(cell.value, unit, longest)}"
+        return f">={_text(cell.value, unit, longest, since)}"
     if isinstance(cell, Instant):
-        return units.time(cell.start_ps)
+        return units.time(since(cell)[0])
     return units.short(cell, longest) if unit in (Unit.NAME, Unit.DEVICE) else FORMATS[unit](cell)

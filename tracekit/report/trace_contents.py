@@ -17,6 +17,7 @@ from tracekit.readers.formats import Recording
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import Trace
 from tracekit.vocabulary.kinds import Kind
+from tracekit.vocabulary.ranks import process_number
 
 SCHEMA = 1
 # Where the devices are there, and only their work is not.
@@ -165,6 +166,20 @@ def no_device_work(trace: Trace) -> str | None:
         what = "The trace holds no device work, only host threads"
     advice = _recording(trace).device_work
     return f"{what}; for the next one, {advice}." if advice else f"{what}."
+
+
+def one_rank(timeline: Timeline) -> str:
+    """What the trace holds, for a verdict, where that is one rank of a job or one device; "" where it is more, whatever
+    part of it was asked for."""
+    rows, named = timeline.recorded.rows, len(timeline.recorded.trace.devices)
+    hosts = {host for host, is_placed in zip(rows.hosts, rows.placed, strict=True) if is_placed}
+    process, ranks = process_number(next(iter(hosts), "")), timeline.recorded.world_size or 1
+    if len(hosts) == 1 and process and process[0] == "rank" and ranks > sum(rows.placed):
+        stated = timeline.trace.hosts["world_size"].notna().any()
+        return f"the trace holds only rank {process[1]}{f' of {ranks}' if stated else ''}"
+    if sum(rows.placed) != 1:
+        return ""
+    return f"the other {named - 1} devices have no work in the trace" if named > 1 else "the trace holds one device"
 
 
 def _clocks(trace: Trace, of_host: Mapping[str, str]) -> tuple[Clock, ...]:

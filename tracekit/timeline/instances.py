@@ -157,8 +157,9 @@ def _unmatched(collectives: CollectiveRows, ranks: Column, alone: Mask, complete
 
 
 class Unseen(StrEnum):
-    """Why a trace does not show together all ranks of a collective."""
+    """Why a trace, or the part of it that was asked for, does not show together all ranks of a collective."""
 
+    PART = "part"
     RANKS = "ranks"
     CLOCKS = "clocks"
     MATCHES = "matches"

@@ -16,7 +16,7 @@ from tracekit import intervals as iv
 from tracekit.files import path_of
 from tracekit.intervals import Intervals
 from tracekit.readers import read
-from tracekit.timeline.instances import CollectiveInstances, match, matched_inside
+from tracekit.timeline.instances import CollectiveInstances, Unseen, match, matched_inside, unseen
 from tracekit.timeline.named_steps import step_spans
 from tracekit.timeline.rows import Rows, clock_of_hosts, launch_of, rows
 from tracekit.timeline.step_boundaries import StepBoundaries, boundaries, steps_inside
@@ -272,6 +272,13 @@ class Timeline:
             device_rows = self.rows.of(device)
             window_of_row[device_rows] = np.searchsorted(window[:, 0], self.rows.start[device_rows], side="right")
         return window_of_row
+
+
+def why_unseen(timeline: Timeline) -> Unseen | None:
+    """Why not all ranks of some collectives are in a timeline; None if all are. A part that was asked for may lack them
+    though the trace does not."""
+    why = unseen(timeline.rows, timeline.collectives, timeline.world_size)
+    return (why_unseen(timeline.recorded) or Unseen.PART) if why and timeline.is_narrowed else why
 
 
 @dataclass(frozen=True)

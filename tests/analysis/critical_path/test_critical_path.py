@@ -13,7 +13,7 @@ from tracekit.analysis.critical_path.critical_path import PARTS, critical_path
 from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed, refusals
 from tracekit.analysis.explain import explain
-from tracekit.timeline.instances import CollectiveInstances
+from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import Trace
 
@@ -164,7 +164,7 @@ def test_where_few_collectives_lack_a_rank_what_would_be_without_them_is_told(lo
     instances = CollectiveInstances(numbers, numbers, numbers, numbers, numbers >= lost, ("all-reduce",), ())
     tried = [(Removed.COLLECTIVES, None)]
     for needed, refused in ((numbers >= 0, is_refused), (numbers >= lost, False)):
-        (reason,) = refusals(rows, instances, None, needed, paths, np.full((1, 4), 30), tried)
+        (reason,) = refusals(rows, instances, Unseen.RANKS, needed, paths, np.full((1, 4), 30), tried)
         expected = "the trace does not show all ranks of its collectives, so what these waited for is not known"
         assert reason == (expected if refused else "")
 

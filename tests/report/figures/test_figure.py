@@ -11,6 +11,7 @@ from tracekit.report.build import analyse, headline
 from tracekit.report.figures.figure import FIGURES, figure, write_figures
 from tracekit.report.figures.selection import select
 from tracekit.report.part import choose
+from tracekit.report.sections.overview import TITLES
 from tracekit.timeline.timeline import timeline_of
 
 ROWS = events(("gpu:0", "compute", 0, 60), ("gpu:1", "compute", 40, 80))
@@ -109,11 +110,19 @@ GIVEN = trace(
 )
 
 
+# The sections of the report that show the same.
+SHOWN = {"partition": "time", "concurrency": "concurrency", "overlap": "together"}
+
+
 @pytest.mark.parametrize("what", FIGURES)
 def test_a_stretch_is_said_in_words_or_numbers(what):
-    assert "test, from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
-    assert "test, phase both, from 30 ps to 80 ps" in words(figure(GIVEN, what, phase="both"))
-    assert select(GIVEN).subtitle in words(figure(timeline_of(GIVEN), what))
+    caption = {"gantt": "Timeline: {}, ", **{key: f"{TITLES[name]}, " for key, name in SHOWN.items()}}[what]
+    assert f"test · {caption.format('10 ps')}from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
+    assert f"test · {caption.format('50 ps')}phase both, from 30 ps to 80 ps" in words(
+        figure(GIVEN, what, phase="both")
+    )
+    whole = f"test · {caption.format('80 ps')}from the first phase to the last"
+    assert whole in words(figure(timeline_of(GIVEN), what))
 
 
 CASES = (

@@ -101,7 +101,14 @@ def test_lanes_stand_in_natural_order_with_their_device_and_its_busy_share():
         "overlap | devices at once",
     ]
     assert words(figure) == [
-        *("Finding", "where", "compute", "memcpy", "1 device busy", "both devices busy"),
+        *(
+            "Finding",
+            "where · Timeline: 99.00 ms, from first start to last end",
+            "compute",
+            "memcpy",
+            "1 device busy",
+            "both devices busy",
+        ),
         *("Stream #7(MemcpyH2D)", "Stream #13(Compute)", "Stream #13(Compute)", "devices at once"),
         *("device", "lane", "gpu:2", "40.4 % busy", "gpu:10", "30.3 % busy", "overlap", "10.1 % both"),
     ]

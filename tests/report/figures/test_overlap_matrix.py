@@ -47,7 +47,7 @@ def test_the_cells_hold_both_ratios_and_the_diagonal_the_busy_share():
     assert words(figure)[:3] == [
         "Devices overlap pairwise for 0 % (gpu:0 and gpu:2) to 50.0 %",
         "(gpu:1 and gpu:2) of the shorter busy time",
-        "test",
+        "test · Devices busy at the same time",
     ]
     assert words(figure)[3:9] == ["gpu:0", "gpu:0", "gpu:1", "gpu:1", "gpu:2", "gpu:2"]
 

@@ -92,7 +92,7 @@ def test_names_of_many_devices_are_whole_in_a_column(what):
 
 def test_without_a_title_the_figure_begins_with_its_legend():
     titled, bare = (figure(timeline(8), width=5, title=title) for title in ("mine", ""))
-    assert words(titled)[:3] == ["mine", "test, from the first phase to the last", "compute"]
+    assert words(titled)[:3] == ["mine", "test · Timeline: 300.0 ms, from the first phase to the last", "compute"]
     assert words(bare)[0] == "compute"
     assert bare.get_size_inches()[1] < titled.get_size_inches()[1]
 

@@ -12,7 +12,9 @@ from tracekit.columns import concat, frame
 from tracekit.errors import TracekitError
 from tracekit.report.build import analyse
 from tracekit.report.figures.selection import select
+from tracekit.report.part import choose
 from tracekit.report.trace_contents import no_device_work
+from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, SPAN_COLUMNS
 
 
@@ -36,11 +38,11 @@ def steps(*rows: tuple) -> pd.DataFrame:
 def test_the_whole_is_from_first_start_to_last_end_and_counts_from_the_first_device_work():
     selection = select(trace(ROWS))
     assert windows(selection) == {"": [[10, 110]]}
-    assert (selection.start_ps, selection.axis, selection.name, selection.subtitle) == (
+    assert (selection.start_ps, selection.axis, selection.name, selection.where) == (
         0,
         "time since the first device work",
         "",
-        "test",
+        "",
     )
 
 
@@ -48,7 +50,7 @@ def test_with_phases_the_whole_is_from_the_first_phase_to_the_end_of_its_last_wo
     selection = select(trace(ROWS, PHASES))
     assert windows(selection) == {"": [[5, 110]]}
     assert (selection.start_ps, selection.axis) == (-5, "time since the first device work")
-    assert selection.subtitle == "test, from the first phase to the last"
+    assert (selection.trace_name, selection.where) == ("test", "from the first phase to the last")
 
 
 def test_a_phase_is_all_its_rounds_with_the_work_begun_inside():
@@ -103,7 +105,8 @@ def test_one_end_of_a_range_is_enough_and_a_late_end_is_that_of_the_trace():
     ("start", "end", "sentence"),
     [
         (100, None, "The range from 100 ps on is outside the trace."),
-        (-1, None, "The range from -1 ps on is outside the trace."),
+        (None, -5, "The range up to -5 ps is outside the trace."),
+        (-9, 0, "The range from -9 ps to 0 s is outside the trace."),
         (30, 30, "The range from 30 ps to 30 ps is empty."),
         (30, 20, "The range from 30 ps to 20 ps is empty."),
     ],
@@ -116,6 +119,18 @@ def test_a_range_without_time_in_the_trace_is_told_with_the_range_there_is(start
 
 
 LISTED = "tracekit read --full traces/test lists phases, steps and annotations."
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [((-1, 20), ([10, 30], "from 0 s to 20 ps")), ((0, 999), ([10, 110], "from 0 s to 100 ps"))],
+)
+def test_a_range_that_reaches_over_the_trace_is_cut_to_it_with_a_note(asked, shown):
+    selection = select(trace(ROWS), start_ps=asked[0], end_ps=asked[1])
+    assert (windows(selection), selection.name) == ({"": [shown[0]]}, shown[1])
+    (note,) = choose(timeline_of(trace(ROWS)), start=asked[0], end=asked[1]).notes
+    assert note.endswith("is shown. The trace lasts from 0 s to 100 ps, counted from the first device work.")
+    assert not choose(timeline_of(trace(ROWS)), start=0, end=100).notes
 
 
 def test_an_unknown_phase_is_told_with_those_there_are():
@@ -132,8 +147,8 @@ def test_a_step_is_its_window():
     selection = select(with_steps, step=1)
     assert (windows(selection), selection.start_ps, selection.axis) == (
         {"": [[60, 90]]},
-        0,
-        "time since the start of the step",
+        50,
+        "time since the first device work",
     )
     assert (selection.name, selection.where) == ("step 1", "step 1 (train), from 50 ps to 80 ps")
     assert selection.phase is None

@@ -6,6 +6,7 @@ from tracekit.report import section
 from tracekit.report.html import markup
 from tracekit.report.html.markup import Markup, TimelineLinks, join, table, tag
 from tracekit.report.section import AtLeast, Column, Instant, Missing, Unit
+from tracekit.report.time_zero import TimeZero
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_of_a_long_name_both_ends_are_shown_and_all_of_it_is_in_its_title():
     assert markup.name("x" * 48) == f"<bdi>{'x' * 48}</bdi>"
 
 
-LINKS = TimelineLinks({"": 100}, {"gpu:0": ""})
+LINKS = TimelineLinks(TimeZero({"": 100}, {"gpu:0": ""}))
 
 
 def test_a_table_names_its_columns_and_rows_and_puts_figures_to_the_right():

@@ -20,7 +20,30 @@ def test_it_is_the_step_of_median_length_that_the_critical_path_is_of():
     steps = report.explanation.critical_path.steps
     median = steps[steps["example"] == "median"].iloc[0]
     assert (part.start_ps, part.end_ps) == (median["start_ps"], median["end_ps"])
-    assert part.words == f"step {median['step']}, the median of {len(steps)} steps"
+    which = "median" if len(steps) % 2 else "lower median"
+    assert part.words == f"step {median['step']}, the {which} of {len(steps)} steps"
+    lengths = sorted(steps["wall_ps"])
+    assert median["wall_ps"] == lengths[(len(steps) - 1) // 2]
+
+
+def test_of_an_even_number_the_shorter_of_both_in_the_middle_is_told_and_whose_it_is():
+    rows = events(*[("gpu:0", "compute", at, at + 5) for at in range(0, 1000, 50)])
+    rounds = [("both", 100, 130, None, "alone"), ("both", 200, 220, None, "alone"), ("both", 300, 340, None, "alone")]
+    marks = spans(("alone", 0, 50), *rounds, ("both", 400, 435, None, "alone"), ("end", 950, 1000))
+    assert opening(analyse(trace(rows, marks))) == Opening("the phase both, the lower median of 4 rounds", 100, 130, "")
+
+
+def test_a_round_is_as_long_as_the_work_begun_in_it_which_is_its_wall():
+    # The shortest span holds the longest work.
+    works = [(100, 160), (200, 230), (300, 340)]
+    rows = events(
+        ("gpu:0", "compute", 0, 50), *[("gpu:0", "compute", *at) for at in works], ("gpu:0", "memcpy", 900, 999)
+    )
+    rounds = [("both", start, end, None, "alone") for start, end in ((100, 110), (200, 230), (300, 340))]
+    report = analyse(trace(rows, spans(("alone", 0, 50), *rounds, ("end", 900, 999))))
+    part = opening(report)
+    wall = report.phases.table.set_index("name").loc["both", "wall_ps"]
+    assert (part.start_ps, part.end_ps, wall) == (300, 340, 40)
 
 
 def test_it_is_the_largest_loss_and_what_is_around_it_in_a_trace_of_many_events():

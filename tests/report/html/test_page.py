@@ -10,8 +10,8 @@ import pytest
 
 from tests.report.html.pages import HOSTILE, NAMES, report, table, tree, value, values, within, words
 from tracekit.columns import records
-from tracekit.report.html.lanes import origins
 from tracekit.report.html.page import page
+from tracekit.report.model import time_zero
 from tracekit.report.section import WORDS, AtLeast, Instant, Missing, Unit
 from tracekit.report.sections.overview import CELL_WORDS
 from tracekit.report.sections.sections import highlights, in_one_line
@@ -275,7 +275,7 @@ def test_the_figures_of_the_phases_are_those_of_the_summary(name):
 @pytest.mark.parametrize("name", ["captured", "phases", "stepped"])
 def test_offenders_and_idle_intervals_are_those_of_the_summary_and_lead_to_their_place(name):
     summary, root = report(name).summary(), tree(name)
-    zero = origins(report(name))[""]
+    zero = time_zero(report(name)).start_ps[""]
     head, rows = table(within(root, "offenders"), "Top offenders, each on the device that loses most to it")
     assert [(value(row[2]), value(row[3]), *target_of(row[head.index("at")], zero)) for row in rows] == [
         (offender["cost_ps"], offender["n"], offender["start_ps"], offender["end_ps"], offender["device"])
@@ -291,7 +291,7 @@ def test_offenders_and_idle_intervals_are_those_of_the_summary_and_lead_to_their
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_steps_lead_to_their_place(name):
     summary = report(name).summary()["steps"]
-    zero = origins(report(name))[""]
+    zero = time_zero(report(name)).start_ps[""]
     _, rows = table(within(tree(name), "steps"), "Steps, outliers first")
     result = sorted((value(row[2]), *target_of(row[1], zero)) for row in rows)
     assert result == sorted((step["wall_ps"], step["start_ps"], step["end_ps"], None) for step in summary["steps"])
@@ -300,7 +300,7 @@ def test_steps_lead_to_their_place(name):
 @pytest.mark.parametrize("name", ["stepped", "launched"])
 def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
     steps = report(name).summary()["steps"]["steps"]
-    zero = origins(report(name))[""]
+    zero = time_zero(report(name)).start_ps[""]
     columns = within(tree(name), "steps").find(".//div[@class='columns']")
     most = max(step["wall_ps"] for step in steps if step["left_out"] is None)
     assert [
@@ -330,7 +330,7 @@ def test_each_step_has_a_column_as_high_as_its_wall_that_leads_to_it(name):
 
 def test_the_longest_pieces_of_a_path_lead_to_their_place():
     critical_path = report("stepped").summary()["critical_path"]
-    zero = origins(report("stepped"))[""]
+    zero = time_zero(report("stepped")).start_ps[""]
     (median,) = [at for at, step in enumerate(critical_path["steps"]) if step["example"] == "median"]
     pieces = [piece for piece in critical_path["path"] if piece["at"] == median and piece["name"] is not None]
     pieces.sort(key=lambda piece: -piece["time_ps"])
@@ -350,7 +350,7 @@ def test_the_longest_pieces_of_a_path_lead_to_their_place():
 
 def test_launch_bound_intervals_lead_to_their_place():
     intervals = report("launched").summary()["launches"]["bound"]
-    zero = origins(report("launched"))[""]
+    zero = time_zero(report("launched")).start_ps[""]
     assert intervals
     _, rows = table(within(tree("launched"), "launches"), "Launch-bound intervals")
     result = sorted((value(row[3]), value(row[4]), *target_of(row[1], zero)) for row in rows)
@@ -385,7 +385,7 @@ def test_a_page_without_a_timeline_has_every_time_and_no_link_that_leads_nowhere
     assert "timeline" not in [section.get("id") for section in root.iter("section")]
     assert not list(within(root, "idle").iter("button"))
     _, rows = table(within(root, "idle"), "Longest idle gaps")
-    zero = origins(report("stepped"))[""]
+    zero = time_zero(report("stepped")).start_ps[""]
     gaps = report("stepped").summary()["idle"]["largest"]
     assert [value(row[1]) for row in rows] == [gap["start_ps"] - zero for gap in gaps]
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.frames import events, spans, trace
 from tracekit.columns import concat, frame
 from tracekit.report.build import analyse
-from tracekit.report.html.lanes import origins
 from tracekit.report.html.payload import SCRIPTS, STYLES, column, json_text, payload
+from tracekit.report.model import time_zero
 from tracekit.timeline.timeline import timeline_of
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS, SPAN_COLUMNS
 
@@ -137,7 +137,7 @@ def test_clocks_that_are_not_aligned_have_a_time_0_each():
     )
     timeline = timeline_of(trace(rows))
     report = analyse(timeline)
-    assert origins(report) == {"a": 1000, "b": 10**15}
+    assert time_zero(report).start_ps == {"a": 1000, "b": 10**15}
     data = read(payload(report, timeline))
     assert (data["gap"], [group["clock"] for group in data["groups"]]) == ([0, 0], [0, 1])
 

@@ -14,7 +14,7 @@ from tracekit.columns import concat, frame
 from tracekit.devices import natural
 from tracekit.report.build import analyse
 from tracekit.report.figures.gantt import layers
-from tracekit.report.html.lanes import origins
+from tracekit.report.model import time_zero
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 
 KINDS = ["compute", "collective", "memcpy", "memset"]
@@ -126,7 +126,7 @@ def test_a_measured_range_agrees_with_overlap_partition_and_pairs(open_page, tmp
     rows = random_frame(seed, 400, longest=2**14)
     random_trace = trace(rows)
     page = open_timeline(open_page, tmp_path / "p.html", random_trace)
-    zero = origins(analyse(random_trace))[""]
+    zero = time_zero(analyse(random_trace)).start_ps[""]
     rng = np.random.default_rng(seed)
     for window in [(0, 2**15), *np.sort(rng.integers(0, 2**14, (12, 2)), axis=1).tolist()]:
         if window[0] == window[1]:

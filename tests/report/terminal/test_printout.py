@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.frames import events, spans, trace
+from tests.report.sections.brief import ZERO
 from tracekit import console as terminal
 from tracekit.report.build import analyse
 from tracekit.report.markdown import markdown
@@ -151,7 +152,7 @@ def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_
     wide = table("t", "T", columns, [("p" * 30, 10 * MS, None, 0.97)])
 
     def heads(width):
-        remaining_columns, figures = printout._columns(wide, terminal.console(io.StringIO(), width=width))
+        remaining_columns, figures = printout._columns(wide, ZERO, terminal.console(io.StringIO(), width=width))
         return [column[0] for column in remaining_columns], remaining_columns[0][1], figures
 
     assert heads(80) == (["phase", "wall", "efficiency", "overlap ratio"], "p" * 30, [False, True, True, True])
@@ -159,7 +160,7 @@ def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_
     # The head is wrapped before a name is shortened.
     assert heads(49) == (["phase", "wall", "overlap ratio"], "p" * 30, [False, True, True])
     assert heads(36) == (["phase", "wall", "overlap ratio"], "pppppppp…pppppppp", [False, True, True])
-    remaining_columns, figures = printout._columns(wide, terminal.console(io.StringIO(), width=20))
+    remaining_columns, figures = printout._columns(wide, ZERO, terminal.console(io.StringIO(), width=20))
     assert printout._widths(remaining_columns, figures, 40) == ([8, 8, 13], 2)
     assert printout._widths(remaining_columns, figures, 29) == ([8, 8, 9], 2)
     widths, gap = printout._widths(remaining_columns, figures, 20)
@@ -169,9 +170,9 @@ def test_a_table_that_is_too_wide_loses_empty_columns_then_names_then_words_and_
 def test_names_on_the_right_are_shortened_first():
     columns = [Column("kernel", Unit.NAME), Column("time", Unit.TIME), Column("where", Unit.NAME)]
     long = table("t", "T", columns, [("k" * 40, MS, "w" * 40)])
-    (kernel, _, where), _ = printout._columns(long, terminal.console(io.StringIO(), width=80))
+    (kernel, _, where), _ = printout._columns(long, ZERO, terminal.console(io.StringIO(), width=80))
     assert (kernel[1], len(where[1])) == ("k" * 40, 29)
-    (kernel, _, where), _ = printout._columns(long, terminal.console(io.StringIO(), width=50))
+    (kernel, _, where), _ = printout._columns(long, ZERO, terminal.console(io.StringIO(), width=50))
     assert (len(kernel[1]), len(where[1])) == (23, 16)
 
 
@@ -179,7 +180,7 @@ def test_names_of_devices_are_left_whole():
     columns = [Column("kernel", Unit.NAME), Column("device", Unit.DEVICE), Column("time spent", Unit.TIME)]
     long = table("t", "T", columns, [("k" * 40, "rank10/gpu:10", MS)])
     for width in (60, 40, 34):
-        (kernel, device, _), _ = printout._columns(long, terminal.console(io.StringIO(), width=width))
+        (kernel, device, _), _ = printout._columns(long, ZERO, terminal.console(io.StringIO(), width=width))
         assert (len(kernel[1]), device[1]) == (width - 13 - 7 - 4, "rank10/gpu:10")
 
 

@@ -93,7 +93,7 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
     )
     recording = trace(frame, spans(("first", 0, 20), ("second", 20, 40, None, "first")))
     assert drawing(recording, 55) == [
-        "Timeline: 40 ps from the first phase to the last",
+        "Timeline: 40 ps, from the first phase to the last",
         "gpu:0  ████████████████████████████████████████   100 %",
         "                                     cccccccccc",
         "gpu:1                      █████          █      15.0 %",
@@ -103,7 +103,8 @@ def test_a_timeline_says_what_ran_longest_without_colours_and_where_the_phases_w
         "second                     ━━━━━━━━━━━━━━━━━━━━",
         "Each cell spans 1 ps: █ is 100 % busy, · less than an",
         "eighth. Letters name the longest kind, where it is not",
-        "compute: c collective, m memcpy, s memset.",
+        "compute: c collective, m memcpy, s memset. Time 0 is",
+        "the first device work.",
     ]
 
 
@@ -174,8 +175,8 @@ def test_clocks_that_are_not_aligned_have_a_timeline_each():
     ]
     lines = drawing(trace(concat(EVENT_COLUMNS, parts)), 60)
     assert [line for line in lines if line.startswith("Timeline")] == [
-        "Timeline: 10 ps from first start to last end on the clock of",
-        "Timeline: 10 ps from first start to last end on the clock of",
+        "Timeline: 10 ps, from first start to last end, on the clock",
+        "Timeline: 10 ps, from first start to last end, on the clock",
     ]
     assert [line.split()[0] for line in lines if line.endswith("100 %")] == ["a/gpu:0", "b/gpu:0"]
 
@@ -183,6 +184,33 @@ def test_clocks_that_are_not_aligned_have_a_timeline_each():
 @pytest.mark.parametrize("frame", [events(), events(("gpu:0", "compute", 5, 5))], ids=["no rows", "no length"])
 def test_without_device_work_of_any_length_there_is_no_timeline(frame):
     assert drawing(trace(frame)) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "ticks"),
+    [
+        (12_400, 15_400, {2: "12.5 ns", 12: "13 ns", 22: "13.5 ns", 32: "14 ns", 42: "14.5 ns", 52: "15 ns"}),
+        (-1000, 2000, {0: "-1 ns", 10: "-500 ps", 20: "0", 30: "500 ps", 40: "1 ns", 50: "1.5 ns"}),
+        # Too many digits for the room between two ticks.
+        (
+            10**12 + 1,
+            10**12 + 1201,
+            {0: "1.000000000001 s", 10: "+200 ps", 20: "+400 ps", 30: "+600 ps", 40: "+800 ps", 50: "+1 ns"},
+        ),
+    ],
+)
+def test_ticks_tell_the_time_since_time_0_not_since_the_left_edge(start, end, ticks):
+    zero = 777
+    edges = zero + np.linspace(start, end, 61).astype(np.int64)
+    assert dict(zip(*timeline_text.axis(edges, zero), strict=True)) == ticks
+
+
+def test_in_a_part_of_several_windows_the_shares_are_of_the_windows():
+    frame = events(("gpu:0", "compute", 10, 20), ("gpu:0", "compute", 30, 50))
+    whole = timeline_of(trace(frame))
+    windows = {"": np.array([[10, 20], [30, 40]])}
+    (strip,) = timeline_text.strips(whole.narrowed(windows).rows, windows, spans(), None, 6)
+    assert strip.lines[0].busy == 1
 
 
 @pytest.mark.parametrize(
@@ -195,7 +223,7 @@ def test_without_device_work_of_any_length_there_is_no_timeline(frame):
 )
 def test_ticks_stand_at_round_times_in_the_cells_that_hold_them(length, cells, words):
     edges = np.array([5 + length * at // cells for at in range(cells + 1)], np.int64)
-    places, labels = timeline_text.axis(edges)
+    places, labels = timeline_text.axis(edges, 5)
     assert labels[: len(words)] == words
     step = length if len(words) == 1 else None
     for place, word in zip(places, labels, strict=True):

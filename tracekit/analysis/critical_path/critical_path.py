@@ -25,7 +25,7 @@ from tracekit.columns import frame
 from tracekit.devices import type_of
 from tracekit.intervals import sum_exactly
 from tracekit.timeline.rows import Rows
-from tracekit.timeline.timeline import Timeline
+from tracekit.timeline.timeline import Timeline, why_unseen
 from tracekit.trace import Trace
 from tracekit.units import percent, quantity
 
@@ -109,7 +109,8 @@ class CriticalPath(
     (EDGE_COLUMNS). `latency`: device, latency_ps. `notes`: what was left out. `busy_ratio`: the devices' mean busy
     share of the steps. `queued_ratio`: the share of the launched rows that had been launched before it was their turn,
     None without launches; `is_device_bound` if nearly all were, neither the host nor collectives of missing ranks
-    are much of the paths, and compute and collectives are most. `lacking`: why there is nothing.
+    are much of the paths, and compute and collectives are most. `is_part`: what has no `step` and
+    no `name` is a part of the trace. `lacking`: why there is nothing.
     """
 
     steps: pd.DataFrame
@@ -125,6 +126,7 @@ class CriticalPath(
     busy_ratio: float | None = None
     queued_ratio: float | None = None
     unexplained: pd.DataFrame = field(default_factory=lambda: frame(STRETCH_COLUMNS))
+    is_part: bool = False
 
     @property
     def is_device_bound(self) -> bool:
@@ -143,8 +145,11 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     `step_table` has at least clock, step, name, start_ps, end_ps and left_out; the steps of one clock must not overlap.
     """
     rows, trace = timeline.rows, timeline.trace
+    is_part = not len(step_table) and timeline.is_narrowed
     if not len(step_table) and timeline.windows is not None:
         step_table = _separate_steps(timeline.windows)
+        if is_part and not step_table["clock"].duplicated().any():
+            step_table["name"] = None
     table = _counted_steps(rows, step_table)
     dag = graph(timeline)
     lacking = _lacking(rows, table, timeline.clock_errors)
@@ -165,7 +170,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
     needed = np.zeros(len(rows), bool)
     nodes = runs.node[runs.step >= 0] - dag.first[3]
     needed[nodes[(nodes >= 0) & (nodes < len(rows))]] = True
-    unknown = refusals(rows, timeline.collectives, timeline.world_size, needed, paths, lengths, tried)
+    unknown = refusals(rows, timeline.collectives, why_unseen(timeline), needed, paths, lengths, tried)
     if queued_ratio is None:
         unknown = [reason or _without_launches(rows, paths, wall) for reason in unknown]
     table = table.assign(
@@ -190,6 +195,7 @@ def critical_path(timeline: Timeline, step_table: pd.DataFrame) -> CriticalPath:
         _busy_ratio(timeline, table),
         queued_ratio,
         stretches(paths, lies, trace.spans),
+        is_part,
     )
 
 

@@ -12,7 +12,7 @@ from tracekit.analysis.critical_path.longest_path import Part, Paths
 from tracekit.analysis.critical_path.replay import Plan, Without
 from tracekit.columns import frame
 from tracekit.intervals import sum_exactly
-from tracekit.timeline.instances import CollectiveInstances, Unseen, unseen
+from tracekit.timeline.instances import CollectiveInstances, Unseen
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.units import percent
 from tracekit.vocabulary.kinds import Kind
@@ -49,6 +49,7 @@ MOST_DOUBT = 0.03
 MOST_INCOMPLETE = 0.05
 # Why collectives are not complete, as a reason begins.
 _UNSEEN = {
+    Unseen.PART: "this part of the trace does not hold all of its collectives",
     Unseen.RANKS: "the trace does not show all ranks of its collectives",
     Unseen.CLOCKS: "its hosts' clocks are not aligned",
     Unseen.MATCHES: "rows of its collectives could not be matched",
@@ -129,7 +130,7 @@ def predictions(
 def refusals(
     rows: Rows,
     instances: CollectiveInstances,
-    world_size: int | None,
+    why: Unseen | None,
     needed: NDArray[np.bool_],
     paths: Paths,
     lengths: Column,
@@ -137,7 +138,8 @@ def refusals(
 ) -> list[str]:
     """Why nothing can be said of each scenario, "" if something can.
 
-    `needed` (n,): the rows that the steps need; `lengths` are those that `predictions` takes.
+    `why` not all ranks of its collectives are there. `needed` (n,): the rows that the steps need; `lengths` are those
+    that `predictions` takes.
 
     A collective of which the trace does not show all ranks, or not on one clock, may have waited for one of the others:
     without what ran on these ranks it would have waited no less. So what a replay saves, another rank may still take.
@@ -148,7 +150,6 @@ def refusals(
     names: set[str] = set()
     if incomplete.sum() > MOST_INCOMPLETE * of_collectives.sum():
         names = {rows.labels("name")[code] for code in np.unique(rows.codes("name")[incomplete]).tolist()}
-    why = unseen(rows, instances, world_size)
     lacking = _UNSEEN[why] if why else ""
     wall = sum_exactly(paths.parts.sum(axis=1))
     share = sum_exactly(paths.parts[:, Part.ALONE_COLLECTIVE]) / wall

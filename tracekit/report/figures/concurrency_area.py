@@ -13,6 +13,7 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Page, Sheet
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
+from tracekit.report.sections.overview import TITLES
 
 # From so many to so many busy devices.
 Bin = tuple[int, int]
@@ -22,6 +23,11 @@ _PLOT_PX, _MOST_PX, _ROW_PX = 300, 620, 34
 _BETWEEN_PX, _LABEL_GAP, _LABEL_PX = 36, 20, 22
 # A histogram of so many px has room for times beside shares.
 _WIDE_PX = 270
+
+
+def caption(selection: Selection) -> str:
+    """What it shows, and of which part of the trace."""
+    return ", ".join(filter(None, [TITLES["concurrency"], selection.where]))
 
 
 def title(selection: Selection) -> str:

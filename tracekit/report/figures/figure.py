@@ -18,17 +18,18 @@ from tracekit.timeline.timeline import Source, timeline_of
 
 
 class Picture(NamedTuple):
-    """What a figure is called unless its title is given, and how it is drawn."""
+    """What a figure shows, as all faces call it; its title unless one is given; and how it is drawn."""
 
+    caption: Callable[[Selection], str]
     title: Callable[[Selection], str]
     draw: Callable[[Selection, Sheet], Drawing]
 
 
 FIGURES = {
-    "gantt": Picture(gantt.title, gantt.draw),
-    "partition": Picture(partition_bars.title, partition_bars.draw),
-    "concurrency": Picture(concurrency_area.title, concurrency_area.draw),
-    "overlap": Picture(overlap_matrix.title, overlap_matrix.draw),
+    "gantt": Picture(gantt.caption, gantt.title, gantt.draw),
+    "partition": Picture(partition_bars.caption, partition_bars.title, partition_bars.draw),
+    "concurrency": Picture(concurrency_area.caption, concurrency_area.title, concurrency_area.draw),
+    "overlap": Picture(overlap_matrix.caption, overlap_matrix.title, overlap_matrix.draw),
 }
 
 
@@ -87,7 +88,8 @@ def draw(
 ) -> Drawing:
     """Draw one of FIGURES, with the options of `figure`."""
     picture = FIGURES[what]
-    subtitle = "" if title == "" else selection.subtitle
+    caption = "" if title == "" or selection.lacking else picture.caption(selection)
+    subtitle = "" if title == "" else " · ".join(filter(None, [selection.trace_name, caption]))
     title = picture.title(selection) if title is None else title
     with rc_context(STYLE):
         return picture.draw(selection, Sheet(title, subtitle, colours_of(theme), *paper(width, font_size)))

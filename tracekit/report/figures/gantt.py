@@ -19,6 +19,7 @@ from tracekit.report.figures.concurrency_area import Bin, bin_colours, bin_label
 from tracekit.report.figures.drawing import AXIS_PX, GAP, LINE_PX, SMALL, Boxes, Drawing, Entry, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.figures.time_axis import bands, draw_axis, laid_out
+from tracekit.report.part import timeline_title
 from tracekit.timeline.rows import Rows
 from tracekit.vocabulary.kinds import Kind
 
@@ -71,6 +72,12 @@ class Lane:
     def middle(self) -> float:
         """Half way up."""
         return self.y + self.height / 2
+
+
+def caption(selection: Selection) -> str:
+    """What it shows, and how much of the trace."""
+    lengths = [*map(iv.total, selection.unions.windows.values())] or [0]
+    return timeline_title(lengths, selection.where, partial=bool(selection.partial))
 
 
 def title(selection: Selection) -> str:

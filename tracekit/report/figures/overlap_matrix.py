@@ -15,6 +15,7 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import GAP, LINE_PX, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.palette import readable_on
+from tracekit.report.sections.overview import TITLES
 
 _MATRIX_PX, _MAX_CELL, _MIN_CELL = 720, 100, 9
 _PANEL_PX, _SCALE_PX, _SHADES = 560, 300, 100
@@ -26,6 +27,11 @@ _PARTS = (
     ("Above the diagonal", "time both were busy, as a share of the time either was"),
     ("On the diagonal", "the device's busy time, as a share of the window"),
 )
+
+
+def caption(selection: Selection) -> str:
+    """What it shows, and of which part of the trace."""
+    return ", ".join(filter(None, [TITLES["together"], selection.where]))
 
 
 def title(selection: Selection) -> str:

@@ -13,7 +13,7 @@ from tracekit.report.figures import drawing
 from tracekit.report.figures.drawing import AXIS_PX, GAP, SMALL, Drawing, Page, Sheet, bold_px
 from tracekit.report.figures.selection import Selection
 from tracekit.report.palette import readable_on
-from tracekit.report.sections.overview import CELL_WORDS
+from tracekit.report.sections.overview import CELL_WORDS, TITLES
 
 # The kinds in each cell, from the foot up; the cells from the left.
 CELLS: Mapping[str, tuple[str, ...]] = {
@@ -28,6 +28,11 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 _MAX_PITCH, _MIN_PITCH, _BARS_PX, _HEAD_PX, _COLUMN_GAP = 56, 6, 1300, 36, 28
 _READABLE_PX = 32
+
+
+def caption(selection: Selection) -> str:
+    """What it shows, and of which part of the trace."""
+    return ", ".join(filter(None, [TITLES["time"], selection.where]))
 
 
 def title(selection: Selection) -> str:

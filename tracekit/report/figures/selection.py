@@ -14,7 +14,8 @@ from tracekit.analysis.phases import phases
 from tracekit.files import trace_name
 from tracekit.report.build import headline
 from tracekit.report.model import Report
-from tracekit.report.part import COUNTED_FROM, Part, choose
+from tracekit.report.part import PHASE_TO_PHASE, Part, choose
+from tracekit.report.time_zero import COUNTED_FROM, COUNTED_FROM_EACH, first_work
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -65,11 +66,10 @@ class Selection:
         return max(map(iv.total, self.unions.windows.values()), default=0)
 
     @property
-    def subtitle(self) -> str:
-        """Which trace it is, by its name, and which part of it."""
+    def trace_name(self) -> str:
+        """Which trace it is."""
         source = self.trace.source.replace("\0", "")
-        name = trace_name(Path(source)) if source else ""
-        return ", ".join(part for part in (name, self.where) if part)
+        return trace_name(Path(source)) if source else ""
 
     @property
     def breakdown(self) -> Breakdown:
@@ -79,7 +79,7 @@ class Selection:
     @property
     def finding(self) -> str:
         """The headline as a title, without its full stop."""
-        return self.headline().removesuffix(".")
+        return (self.lacking or self.headline()).removesuffix(".")
 
     def unplaced(self, outcome: str) -> list[str]:
         """The sentence on copies whose device the trace does not name, and what becomes of them, if there are any."""
@@ -116,26 +116,26 @@ def select(
             return report.finding
         return timeline.once(f"headline {chosen.name!r}", lambda: headline(timeline, chosen))
 
-    clocks = timeline.unions.windows
-    origin = {clock: int(window[0, 0]) for clock, window in clocks.items() if len(window)}
+    clocks, zero = timeline.unions.windows, first_work(timeline)
     extent = marked.extent if len(clocks) == 1 else None
     windows, where = part.windows, part.where
     if windows is None and extent:
         windows = dict.fromkeys(clocks, np.array([extent]))
-        where = ", ".join(filter(None, ["from the first phase to the last", where]))
+        where = ", ".join(filter(None, [PHASE_TO_PHASE, where]))
     inside = timeline if windows is None and part.is_whole else timeline.narrowed(windows, part.devices)
-    starts = [int(of[0, 0]) - origin.get(clock, 0) for clock, of in inside.unions.windows.items() if len(of)]
+    starts = {int(of[0, 0]) - zero.get(clock, 0) for clock, of in inside.unions.windows.items() if len(of)}
+    rounds = max(map(len, inside.unions.windows.values()), default=0)
+    is_common = rounds < 2 and len(starts) < 2
     lacking = no_device_work(inside.trace) or ""
     if not lacking and not any(map(len, inside.unions.windows.values())):
         lacking = "No device is on the clock of this selection."
-    counted_from = COUNTED_FROM if len(clocks) < 2 else "each clock's first device work"
     return Selection(
         inside,
         (marked if report and part.is_whole else part.phases).rounds,
-        0 if part.axis else min(starts, default=0),
-        part.axis or f"time since {counted_from}",
+        min(starts, default=0) if is_common else 0,
+        f"time since {COUNTED_FROM if len(clocks) < 2 else COUNTED_FROM_EACH}" if is_common else part.own_axis,
         name=part.name,
-        where=where,
+        where=f"{where}, end to end" if rounds > 1 else where,
         phase=part.phase,
         headline=finding,
         lacking=lacking,

@@ -118,7 +118,7 @@
   function fill(app) {
     const { heads, pinned, lanes } = app.dom;
     const key = document.activeElement?.closest?.(".tl-row")?.dataset.key;
-    const [time, axis] = ["time ", app.data.clocks.length > 1 ? "since each clock's first work" : "since first work"];
+    const [time, axis] = ["time ", app.data.clocks.length > 1 ? "since each clock's first device work" : "since the first device work"];
     heads.replaceChildren(
       element("div", { className: "tl-axis", title: time + axis }, element("span", { text: time }), axis),
     );

@@ -7,7 +7,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit.devices import natural, type_of
-from tracekit.report.model import Report
 from tracekit.timeline.rows import Rows
 from tracekit.timeline.timeline import Timeline
 from tracekit.trace import DIRECTION_DTYPE, KIND_DTYPE
@@ -153,13 +152,3 @@ def _names(labels: list[str], device: Column, calls: pd.Series) -> tuple[tuple[s
 def _numbers(rows: Rows, column: str, order: Column) -> tuple[Column, NDArray[np.bool_]]:
     values, has_value = rows.numbers(column)
     return values[order], has_value[order]
-
-
-def origins(report: Report) -> dict[str, int]:
-    """Time 0 of the page in ps, by clock: the first start of any device row on that clock.
-
-    Clocks that no device is on start at their first phase. There is at least one clock.
-    """
-    phases = report.phases.rounds.groupby("clock", sort=False)["start_ps"].min()
-    devices = {clock: int(window[0, 0]) for clock, window in report.windows.items() if len(window)}
-    return {str(clock): int(start) for clock, start in phases.items()} | devices or {"": 0}

@@ -12,6 +12,7 @@ from functools import cache
 from tracekit import units
 from tracekit.labels import labels
 from tracekit.report.section import FORMATS, WORDS, AtLeast, Cell, Instant, Missing, Table, Unit
+from tracekit.report.time_zero import TimeZero
 
 # What has no place in text: controls, lone surrogates, noncharacters, and marks that turn the direction of what
 # follows (https://trojansource.codes).
@@ -101,13 +102,12 @@ def _name(full: str, short: str) -> Markup:
 
 @dataclass(frozen=True)
 class TimelineLinks:
-    """How parts of the trace become links: the timeline's time 0 by clock in ps, and the clock of each device.
+    """How parts of the trace become links, whose times count from time `zero`.
 
     They `lead` nowhere on a page without a timeline: there they are times like all others.
     """
 
-    origins: Mapping[str, int]
-    clocks: Mapping[str, str]
+    zero: TimeZero
     lead: bool = True
 
     def button(self, instant: Instant, what: str) -> Markup:
@@ -135,11 +135,9 @@ class TimelineLinks:
         The clock is that of the device, where there is one; on one of several clocks the first device on it is shown.
         """
         on = instant.device
-        clock = instant.clock if on is None else self.clocks.get(on, instant.clock)
-        if on is None and len(self.origins) > 1:
-            on = next((name for name, its in self.clocks.items() if its == clock), None)
-        origin = self.origins.get(clock, 0)
-        return instant.start_ps - origin, instant.end_ps - origin, on
+        if on is None and len(self.zero.start_ps) > 1:
+            on = next((name for name, its in self.zero.clock_of.items() if its == instant.clock), None)
+        return *self.zero.since(instant), on
 
 
 def table(

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from tracekit.columns import records
 from tracekit.report.model import Report
+from tracekit.report.section import median_of
 from tracekit.units import count, short
 
 # What is longer than this share of the whole opens as the whole.
@@ -37,29 +40,36 @@ def opening(report: Report) -> Opening | None:
 
 
 def _phase(report: Report) -> Iterator[Opening]:
-    """The round of median length of the main phase."""
-    rounds = report.phases.rounds
-    rounds = rounds[rounds["name"] == report.main_phase]
-    if len(rounds):
-        order = (rounds["end_ps"] - rounds["start_ps"]).argsort(kind="stable")
-        at = int(order.iloc[(len(rounds) - 1) // 2])
-        row = rounds.iloc[at]
-        median = f", the median of {count(len(rounds))} rounds" if len(rounds) > 1 else ""
-        yield Opening(
-            f"the phase {short(report.main_phase, _NAME)}{median}",
-            int(row["start_ps"]),
-            int(row["end_ps"]),
-            row["clock"],
-        )
+    """The round of median length of the main phase, to the end of the work begun in it, on the clock whose median is
+    longest: of that the phase's wall is told."""
+    middle = []
+    for clock, rounds in report.phases.windows.get(report.main_phase or "", {}).items():
+        length = rounds[:, 1] - rounds[:, 0]
+        at = int(np.argsort(length, kind="stable")[(len(rounds) - 1) // 2])
+        middle.append((int(length[at]), len(rounds), clock, rounds[at].tolist()))
+    if middle:
+        _, number, clock, (start, end) = max(middle, key=lambda its: its[0])
+        whose = f" on the clock of {clock}" if len(middle) > 1 else ""
+        words = f"the phase {short(report.main_phase, _NAME)}{whose}{_median(number, 'rounds')}"
+        yield Opening(words, start, end, clock)
 
 
 def _step(report: Report) -> Iterator[Opening]:
-    """The step of median length, of which the critical path is shown too."""
+    """The step of median length, of which the critical path is shown too: of which name and whose, where that is not
+    plain."""
     steps = report.explanation.critical_path.steps
     for row in records(steps[(steps["example"] == "median") & steps["step"].notna()]):
         same = steps[(steps["name"] == row["name"]) & (steps["clock"] == row["clock"])]
-        median = f", the median of {count(len(same))} steps" if len(same) > 1 else ""
-        yield Opening(f"step {row['step']}{median}", row["start_ps"], row["end_ps"], row["clock"])
+        name = f" of {short(row['name'], _NAME)}" if steps["name"].nunique() > 1 else ""
+        everywhere = " on all devices" if len(report.devices) > 1 else ""
+        whose = f" on the clock of {row['clock']}" if steps["clock"].nunique() > 1 else everywhere
+        words = f"step {row['step']}{name}{whose}{_median(len(same), 'steps')}"
+        yield Opening(words, row["start_ps"], row["end_ps"], row["clock"])
+
+
+def _median(number: int, what: str) -> str:
+    """That it is the median of so many."""
+    return f", the {median_of(number)} of {count(number)} {what}" if number > 1 else ""
 
 
 def _loss(report: Report) -> Iterator[Opening]:

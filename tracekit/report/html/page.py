@@ -13,10 +13,9 @@ from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
 from tracekit.report import palette
 from tracekit.report.html import markup, pictures
-from tracekit.report.html.lanes import origins
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, table, tag
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
@@ -39,6 +38,7 @@ _CHOICES, _OF_DEVICES, _ORDER = ("top_ops",), {"top_ops.devices": 1}, "total"
 # What every page runs, beside its timeline.
 _SCRIPTS = ("theme.js", "folds.js", "matcher.js", "tables.js")
 _SHORT = {
+    "timeline": "Timeline",
     "important": "What matters",
     "time": "Time",
     "hidden": "Hidden",
@@ -91,13 +91,13 @@ class Part(NamedTuple):
 
 def _parts(report: Report, timeline: Markup | None) -> list[Part]:
     """Everything between the head and the foot, in order."""
-    links = TimelineLinks(origins(report), report.clock_of, lead=timeline is not None)
+    links = TimelineLinks(time_zero(report), lead=timeline is not None)
     parts = [Part("verdict", "Verdict", _verdicts(report))]
     if (missing := report.missing) and missing.sentences:
         parts.insert(0, _part(missing, report, links))
     if timeline is not None:
         without = tag("noscript", tag("p", "The timeline needs JavaScript; all figures stand on this page without it."))
-        parts.append(Part("timeline", "Timeline", join([without, timeline])))
+        parts.append(Part("timeline", report.timeline_title(), join([without, timeline])))
     if lines := highlights(report.sections):
         items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
         scope = tag("p", f"Here, {report.scope}", class_="about") if report.scope else None
@@ -275,7 +275,7 @@ def _foot(report: Report) -> Markup:
         "Hidden means that the same device computed meanwhile; exposed that it did not.",
         "Overlap is what ran at the same time, speedup what that gained, and stretch what it cost each device.",
         "A dash is a figure that is not known: hover over it for the reason, over a time for its exact value.",
-        "Underlined times lead into the timeline, and count from its time 0.",
+        f"Underlined times lead into the timeline, and count from its time 0. {time_zero(report).sentence}",
     ]
     return join(
         [

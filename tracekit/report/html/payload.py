@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from tracekit.columns import records
 from tracekit.report import palette
-from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes, origins
+from tracekit.report.html.lanes import CLASSES, HOST, Lanes, lanes
 from tracekit.report.html.memory_lanes import MemoryLanes, memory_lanes
 from tracekit.report.html.opening import opening
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import short
 
@@ -66,7 +66,7 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     """The script elements of the timeline's data; the page says what was left out to stay in `limit` bytes.
 
     Times are integers in a unit that the header names (`unit_ps`: 1 ps, or 1 ns where all times are whole ones),
-    counted from time 0 of their clock (lanes.origins). Where they would exceed 52 bits, the unit is coarser and they
+    counted from time 0 of their clock (model.time_zero). Where they would exceed 52 bits, the unit is coarser and they
     are rounded down, which the page says.
     """
     rounds = report.compared_rounds
@@ -86,7 +86,7 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
 
 
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
-    zero = origins(report)
+    zero = time_zero(report).start_ps
     phases, steps = report.phases.rounds, report.explanation.steps.table
     counts = np.array([count for _, _, count in rows.lanes], np.int64)
     from_zero = np.repeat(np.array([zero[rows.groups[group].clock] for group, _, _ in rows.lanes], np.int64), counts)

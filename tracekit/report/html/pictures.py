@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from tracekit.columns import records
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, none, tag, wide
 from tracekit.report.model import Report
 from tracekit.report.section import instant
-from tracekit.report.sections.overview import CELL_WORDS
+from tracekit.report.sections.overview import CELL_WORDS, SHARES
 from tracekit.report.sections.steady import STEADY
 from tracekit.units import mean, percent, time, whole_percent
 
@@ -32,7 +33,7 @@ _LOOKS = {"counts": "counts", "outlier": "outlier", "left-out": "left out", "lef
 # A part of a step as a bar draws it: look and name.
 _PARTS = {
     "compute": ("compute", "compute"),
-    "collective": ("collective", "exposed collective"),
+    "collective": ("collective", "exposed comm."),
     "memory": ("memory", "exposed copy"),
     "idle": ("idle", "idle"),
 }
@@ -79,12 +80,25 @@ def _segment(cell: str, time_ps: int) -> Segment:
 
 
 def _devices(breakdown: Breakdown, in_words: bool) -> list[Markup]:
-    """The bars of all devices; where they are many, without their figures below."""
+    """The bars of all devices; where they are many, without their figures below, which are those of the table."""
     in_words = in_words and len(breakdown.partition) <= _IN_WORDS
     return [
-        _bar(row["device"], [_segment(cell, row[cell]) for cell in CELL_WORDS], row["window_ps"], in_words)
+        _bar(
+            row["device"],
+            [_segment(cell, row[cell]) for cell in CELL_WORDS],
+            row["window_ps"],
+            in_words=False,
+            more=tag("span", _shares(row)) if in_words and row["window_ps"] else None,
+        )
         for row in records(breakdown.partition)
     ]
+
+
+def _shares(row: dict[str, Any]) -> str:
+    """A row of the partition in words: its busy time, and the shares of its window that are not nothing."""
+    times = {words: sum(row[cell] for cell in cells) for words, cells in SHARES.items()}
+    shares = [f"{words} {percent(time_ps, row['window_ps'])}" for words, time_ps in times.items() if time_ps]
+    return f"busy {time(row['busy_ps'])}: {', '.join(shares)}"
 
 
 def _idlest(breakdown: Breakdown) -> list[int]:

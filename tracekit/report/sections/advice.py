@@ -327,6 +327,7 @@ _SENTENCES: Mapping[str, Callable[[advice.Finding, int], str]] = {
 
 # What tells whether collectives wait, by why it is not known.
 _FIRST: Mapping[str, str] = {
+    Unseen.PART: "see the report of the whole trace first, which",
     Unseen.RANKS: "trace all ranks first, which",
     Unseen.CLOCKS: "let all ranks share a few collectives first (barriers), which aligns their clocks and",
     Unseen.MATCHES: "find out first which rows are one collective, which",

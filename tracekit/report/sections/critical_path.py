@@ -11,7 +11,19 @@ from tracekit.analysis.critical_path.longest_path import Part
 from tracekit.analysis.critical_path.what_if import MOST_UNEXPLAINED, Removed
 from tracekit.analysis.idle import Cause
 from tracekit.columns import records
-from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Instant, Section, Table, Unit, instant, plain, table_of
+from tracekit.report.section import (
+    MOST_DATA,
+    MOST_ROWS,
+    Field,
+    Instant,
+    Section,
+    Table,
+    Unit,
+    instant,
+    median_of,
+    plain,
+    table_of,
+)
 from tracekit.units import change, percent, quantity, short, time
 
 # Smaller shares of a path, and smaller savings, are not worth a word.
@@ -184,12 +196,13 @@ def _name(result: CriticalPath, step: dict[str, Any]) -> str:
     how many it is the median."""
     name = f"step {step['step']}"
     if pd.isna(step["step"]):
-        name = "the whole trace" if pd.isna(step["name"]) else f"a round of {step['name']!r}"
+        unnamed = "this part of the trace" if result.is_part else "the whole trace"
+        name = unnamed if pd.isna(step["name"]) else f"a round of {step['name']!r}"
     elif result.steps["name"].nunique() > 1:
         name = f"{name} of {step['name']}"
     where = f" on the clock of {step['clock']}" if _clocks(result) > 1 else ""
     alike = _alike(result, step)
-    which = f"the {_rank(alike)} of {alike:,}, " if alike > 1 else ""
+    which = f"the {median_of(alike)} of {alike:,}, " if alike > 1 else ""
     return f"{name}{where} ({which}{time(step['wall_ps'])})"
 
 
@@ -210,11 +223,6 @@ def _all_steps(result: CriticalPath, kind: str) -> str:
     return f"{quantity(len(result.steps), kind)}{f' of {clocks} clocks' if clocks > 1 else ''}"
 
 
-def _rank(steps: int) -> str:
-    """What the step shown is among so many: of an even number, the shorter of the two in the middle is shown."""
-    return "shorter" if steps == 2 else "median"
-
-
 def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
     several = len(result.steps) > 1
     kind = "round" if pd.isna(step["step"]) else "step"
@@ -231,7 +239,7 @@ def _tables(result: CriticalPath, at: int, step: dict[str, Any]) -> list[Table]:
             ],
             len(result.total),
         ),
-        _pieces(result, at, step, f" of the {_rank(alike)} {kind}" if alike > 1 else ""),
+        _pieces(result, at, step, f" of the {median_of(alike)} {kind}" if alike > 1 else ""),
         _what_if(result, f"What-if: cost removed, {steps} together" if several else "What-if: cost removed"),
         table_of(
             result.edges,

@@ -1,6 +1,7 @@
 """What a report says of all devices before any analysis asks why: phases, time and overlap, and how kinds are known."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,18 +14,33 @@ from tracekit.timeline.unions import CELLS
 from tracekit.units import count, factor, mean, percent, quantity, time
 
 # The eight cells of a device's time: what computes, with what hides behind it, then what is exposed, then nothing.
+# "Exposed" is a collective or a copy as concepts.md defines it, so the cells of collectives have names of their own.
 CELL_WORDS = {
     "compute": "compute only",
     "compute+collective": "collective behind compute",
     "compute+memory": "copy behind compute",
     "compute+collective+memory": "both behind compute",
-    "collective": "exposed collective",
-    "collective+memory": "exposed collective and copy",
+    "collective": "collective alone",
+    "collective+memory": "collective beside copy",
     "memory": "exposed copy",
     "idle": "idle",
 }
 assert set(CELL_WORDS) == set(CELLS)
-_BEHIND_COMPUTE = tuple(cell for cell in CELL_WORDS if cell.startswith("compute+"))
+# By key, what the sections are called, and the pictures of the same.
+TITLES = {
+    "time": "Where the time went",
+    "hidden": "Hidden behind compute",
+    "together": "Devices busy at the same time",
+    "concurrency": "Number of devices busy at the same time",
+}
+# The shares of a device's window that every face tells, and the cells of each.
+SHARES = {
+    "compute only": ("compute",),
+    "exposed comm.": ("collective", "collective+memory"),
+    "exposed copy": ("memory",),
+    "overlapped": tuple(cell for cell in CELL_WORDS if cell.startswith("compute+")),
+    "idle": ("idle",),
+}
 # With more devices, a face with little room leaves out the directions of copies.
 _MANY_DEVICES = 4
 # Of more pairs, the extremes are shown: so many of each kind, and one of each where there is little room.
@@ -190,11 +206,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown], judged: Breakdown) 
         [
             Field("device", Unit.DEVICE, "device"),
             Field("busy", Unit.TIME, "busy_ps"),
-            Field("compute only", Unit.RATIO, lambda row: _share(row, "compute")),
-            Field("exposed comm.", Unit.RATIO, lambda row: _share(row, "collective", "collective+memory")),
-            Field("exposed copy", Unit.RATIO, lambda row: _share(row, "memory")),
-            Field("overlapped", Unit.RATIO, lambda row: _share(row, *_BEHIND_COMPUTE)),
-            Field("idle", Unit.RATIO, lambda row: _share(row, "idle")),
+            *(Field(words, Unit.RATIO, partial(_share, cells)) for words, cells in SHARES.items()),
         ],
         len(judged.partition),
     )
@@ -211,7 +223,7 @@ def _time(whole: Breakdown, inside: Mapping[str, Breakdown], judged: Breakdown) 
         ],
         0,
     )
-    return Section("time", "Where the time went", tables=(brief, cells), result=_busiest(judged))
+    return Section("time", TITLES["time"], tables=(brief, cells), result=_busiest(judged))
 
 
 def _busiest(whole: Breakdown) -> str:
@@ -224,7 +236,7 @@ def _busiest(whole: Breakdown) -> str:
     return f"Busy for {words} of the window." if words else ""
 
 
-def _share(row: dict[str, Any], *cells: str) -> Cell:
+def _share(cells: Collection[str], row: dict[str, Any]) -> Cell:
     window = row["window_ps"]
     return sum(row[cell] for cell in cells) / window if window else Missing("the window has no length")
 
@@ -250,7 +262,7 @@ def _overlap(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
                 place = first if brief and not (direction and many) else rest
                 behind = "compute" if row["behind"] == "compute" else "any compute"
                 place.append(row | {"in": stretch.label, "device": device, "work": work, "behind": behind})
-    title = "Hidden behind compute"
+    title = TITLES["hidden"]
     if not first and not rest:
         return Section("hidden", title, ("No collective and no copy ran.",))
     hidden = table_of(
@@ -284,7 +296,7 @@ def _hidden(whole: Breakdown) -> str:
 
 def _pairs(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """Each pair of devices; of many those that overlap least and most."""
-    title = "Devices busy at the same time"
+    title = TITLES["together"]
     if not len(whole.pairs):
         return Section("together", title, ("There is one device here, so there is no pair.",))
     reasons = sorted({str(reason) for reason in whole.pairs["reason"].dropna()})
@@ -339,7 +351,7 @@ def _least_and_most(whole: Breakdown) -> str:
 
 def _concurrency(whole: Breakdown, inside: Mapping[str, Breakdown]) -> Section:
     """For how long exactly N devices were busy, in the whole trace and in each phase."""
-    title = "Number of devices busy at the same time"
+    title = TITLES["concurrency"]
     breakdowns = [breakdown for breakdown in (whole, *inside.values()) if len(breakdown.concurrency)]
     if not breakdowns:
         return Section("concurrency", title, ("Not known: the clocks of the hosts are not aligned.",))

@@ -55,15 +55,16 @@ def phase(
     stretch: pd.DataFrame,
     cores: float | None = None,
     busy: dict[str, Any] | None = None,
+    holds: str = "",
 ) -> str:
     """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table.
 
     `cores` is given where fewer cores than CPU devices did the work, `busy` where other processes took cores that the
-    phase needed: its row of the machine's load.
+    phase needed: its row of the machine's load. `holds` is what the trace holds, where that is one device or rank.
     """
     if inside.lacking:
         return PARTIAL
-    parts = [_devices(inside, cores), *_copies(inside)]
+    parts = [_devices(inside, cores, holds), *_copies(inside)]
     if pd.notna(row["speedup"]):
         parts += [_gain(row), *_of_the_machine(row, busy), *_elsewhere(inside)]
     parts += _contention(row, stretch, busy)
@@ -74,17 +75,19 @@ def phase(
     return ". ".join(parts) + "."
 
 
-def whole(breakdown: "Breakdown", cores: float | None = None, why: Reasons | None = None) -> tuple[str, ...]:
+def whole(
+    breakdown: "Breakdown", cores: float | None = None, why: Reasons | None = None, holds: str = ""
+) -> tuple[str, ...]:
     """The sentences of the verdict on a trace without phases, the first of which says most; where no device worked at
     all, trace_contents.no_device_work says more.
 
     With `why` it says what idle and exposed time is mostly due to, where that is known; and that the figures are of
-    what an incomplete trace holds, where it is one.
+    what an incomplete trace holds, where it is one. `holds` is what the trace holds, where that is one device or rank.
     """
     if breakdown.lacking:
         return (PARTIAL,)
-    several = [_devices(breakdown, cores)] if (breakdown.partition["busy_ps"] > 0).sum() > 1 else []
-    first, *rest = [f"{words}." for words in (_busy(breakdown, why), *several, *_copies(breakdown))]
+    several = [_devices(breakdown, cores, holds)] if (breakdown.partition["busy_ps"] > 0).sum() > 1 else []
+    first, *rest = [f"{words}." for words in (_busy(breakdown, why, holds), *several, *_copies(breakdown))]
     return (f"Of what this incomplete trace holds: {first}" if why and why.completeness.rows else first, *rest)
 
 
@@ -98,27 +101,29 @@ def in_all(breakdown: "Breakdown", idle: "Idle") -> str:
     return f"In the whole trace, {who} busy {busy} of {length}; {idle_share} idle{_compiling(idle, window)}."
 
 
-def _busy(breakdown: "Breakdown", why: Reasons | None) -> str:
+def _busy(breakdown: "Breakdown", why: Reasons | None, holds: str) -> str:
     """How busy the devices were in their windows, how much of these was exposed, and to what idle time was due."""
     table = breakdown.partition
     busy = table[table["busy_ps"] > 0]
     if len(busy) == 0:
-        return _devices(breakdown, None)
+        return _devices(breakdown, None, holds)
     window = int(table["window_ps"].sum())
     share = percent(int(table["busy_ps"].sum()), window)
+    about = f" ({holds})" if holds else ""
     if len(table) == 1:
-        alone = " (the trace holds one device)" if breakdown.name is None else ""
-        first = f"{table['device'].iloc[0]} was busy {share} of {window_words(table)}{alone}"
+        first = f"{table['device'].iloc[0]} was busy {share} of {window_words(table)}{about}"
     elif len(busy) == 1:
         row = busy.iloc[0]
         own = f"{percent(row['busy_ps'], row['window_ps'])} of {time(row['window_ps'])}"
-        if why and not why.completeness.is_complete:  # so the others may have worked, unseen
+        if holds:
+            first = f"{row['device']} was busy {own}{about}"
+        elif why and not why.completeness.is_complete:  # so the others may have worked, unseen
             first = f"{row['device']} was busy {own} (the trace holds no work of the other {len(table) - 1})"
         else:
             first = f"Only {row['device']} of {devices_words(table)} was busy, {own}"
     else:
         some = f", {len(table) - len(busy)} of them never" if len(busy) < len(table) else ""
-        first = f"{devices_words(table)} were busy {share} of {window_words(table)}{some}"
+        first = f"{devices_words(table)} were busy {share} of {window_words(table)}{some}{about}"
     communication, copies = exposed(breakdown)
     idle = int(table["idle"].sum())
     parts = [first]
@@ -214,7 +219,7 @@ def _sharing(inside: "Breakdown", cores: float | None) -> bool:
     return cores is not None and int((inside.partition["busy_ps"] > 0).sum()) > cores
 
 
-def _devices(inside: "Breakdown", cores: float | None) -> str:
+def _devices(inside: "Breakdown", cores: float | None, holds: str) -> str:
     busy = inside.partition[inside.partition["busy_ps"] > 0]
     if _sharing(inside, cores):
         return (
@@ -227,8 +232,8 @@ def _devices(inside: "Breakdown", cores: float | None) -> str:
     if len(busy) == 1:
         row = busy.iloc[0]
         share = percent(row["busy_ps"], row["window_ps"])
-        if len(inside.partition) == 1:
-            return f"{row['device']} was busy {share} of the time (the trace holds one device)"
+        if len(inside.partition) == 1 or holds:
+            return f"{row['device']} was busy {share} of the time{f' ({holds})' if holds else ''}"
         return f"Only {row['device']} was busy, {share} of the time"
     if inside.parallelism is None:
         return f"{len(busy)} devices were busy, on clocks that are not aligned: how far they overlapped is not known"

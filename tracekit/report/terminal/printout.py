@@ -10,11 +10,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tracekit import console as terminal
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
+from tracekit.report.part import only
 from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
 from tracekit.report.sections.key_figures import KeyFigure
 from tracekit.report.sections.sections import Highlight, highlights, in_one_line
 from tracekit.report.terminal import timeline_text
+from tracekit.report.time_zero import TimeZero
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import DASH, quantity
 
@@ -30,21 +32,22 @@ _LONGEST_NAME, _LEAST_NAMES = 60, (16, 8)
 def show(report: Report, on: Console, full: bool = False, timeline: Timeline | None = None) -> None:
     """Print the verdicts and the key figures, the timeline, and what matters most, about a screen; with `full` then
     every table and section, what is lacking, and the notes."""
-    if report.part:
-        _sentence(f"Only {report.part}:", on)
-        on.print()
     if (missing := report.missing) and missing.sentences:
         if full:
-            _section(missing, on)
+            _section(missing, time_zero(report), on)
         else:
             _sentence(f"{missing.title}: {missing.in_one_line or missing.sentences[0]}", on)
             on.print()
     _verdicts(report, on, full)
     on.print()
     _key_figures(report.key_figures, on)
-    if timeline is not None and (lines := timeline_text.timeline(report, timeline, on, brief=not full)):
-        for line_of_timeline in lines:
-            on.print(line_of_timeline, soft_wrap=True)
+    lines = timeline_text.timeline(report, timeline, on, brief=not full) if timeline is not None else []
+    for line_of_timeline in lines:
+        on.print(line_of_timeline, soft_wrap=True)
+    zero = time_zero(report)
+    if full and report.windows and not lines:
+        _sentence(zero.sentence, on)
+    if lines or (full and report.windows):
         on.print()
     first = highlights(report.sections)
     phases = [table for section in report.overview for table in section.tables if table.key == "phases"]
@@ -54,22 +57,22 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     _important(report, first if full else first[:most], on)
     if full:
         for section in report.overview:
-            _tables(section.tables, on)
+            _tables(section.tables, zero, on)
         if report.scope:
             _sentence(f"From here on, {report.scope}", on)
             on.print()
         for section in report.evidence:
-            _section(section, on)
+            _section(section, zero, on)
         _lacking(report, on)
         for note in report.notes:
             _sentence(f"Note: {note}", on)
         if any(len(table.brief) < len(table.rows) for section in report.evidence for table in section.tables):
             _sentence("Tables are cut to a few rows; report.html has more of them.", on)
         return
-    _tables(phases, on)
+    _tables(phases, zero, on)
     for section in report.evidence:
         if section.key == _TOP and not report.verdicts:
-            _tables(section.tables[:1], on, MAX_TOP)
+            _tables(section.tables[:1], zero, on, MAX_TOP)
             _sentence(section.sentences[0], on)
             on.print()
     more = [quantity(len(first) - most, "more loss", "more losses")] if len(first) > most else []
@@ -116,7 +119,10 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
     names = sorted(report.verdicts, key=lambda name: name not in report.compared)
     first = set(names if full else names[:MAX_VERDICTS])
     if report.verdict is not None:
-        _sentence(f"{report.whole.label}: {report.verdict}", on)
+        label = "" if report.part else f"{report.whole.label}: "
+        _sentence(f"{only(report.part)}{label}{report.verdict}", on)
+    elif report.part:
+        _sentence(only(report.part).rstrip(), on)
     for name, verdict in report.verdicts.items():
         if name in first:
             _sentence(f"{name}: {verdict}", on)
@@ -133,13 +139,13 @@ def _sentence(sentence: str, on: Console, mark: str = "") -> None:
         on.print(Text(line), soft_wrap=True)
 
 
-def _section(section: Section, on: Console) -> None:
+def _section(section: Section, zero: TimeZero, on: Console) -> None:
     _heading(section.title, on)
     lines = [*map(in_one_line, section.findings), *section.sentences]
     for line in lines:
         _sentence(line, on, "* " if len(lines) > 1 else "")
     on.print()
-    _tables(section.tables, on)
+    _tables(section.tables, zero, on)
 
 
 def _lacking(report: Report, on: Console) -> None:
@@ -150,15 +156,15 @@ def _lacking(report: Report, on: Console) -> None:
         on.print()
 
 
-def _tables(tables: Sequence[Table], on: Console, most: int | None = None) -> None:
+def _tables(tables: Sequence[Table], zero: TimeZero, on: Console, most: int | None = None) -> None:
     for table in tables:
         if table.brief:
-            _table(table, on, most)
+            _table(table, zero, on, most)
 
 
-def _table(table: Table, on: Console, most: int | None) -> None:
+def _table(table: Table, zero: TimeZero, on: Console, most: int | None) -> None:
     """Print a table, or the first `most` of the rows that it shows where there is little room."""
-    columns, figures = _columns(table, on)
+    columns, figures = _columns(table, zero, on)
     hidden = max(len(table.brief) - most, 0) if most else 0
     columns = [column[: len(column) - hidden] for column in columns]
     for line in terminal.wrapped(table.title, on):  # rich would fold it to the table's width
@@ -177,12 +183,12 @@ def _table(table: Table, on: Console, most: int | None) -> None:
     on.print()
 
 
-def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
+def _columns(table: Table, zero: TimeZero, on: Console) -> tuple[list[list[str]], list[bool]]:
     """The columns with their heads, and which hold figures; of a table that is too wide those without a value go, then
     heads are wrapped and names shortened, those on the right first, but none of a device."""
     units = [column.unit for column in table.columns if column.brief]
     longest = [_LONGEST_NAME] * len(units)
-    columns = _cells(table, longest, on)
+    columns = _cells(table, longest, zero, on)
     wide = _width(columns) > on.width
     there = [not wide or set(column[1:]) != {DASH} for column in columns]
     for least in _LEAST_NAMES:
@@ -190,13 +196,13 @@ def _columns(table: Table, on: Console) -> tuple[list[list[str]], list[bool]]:
             over = _width(list(compress(columns, there)), wrapped=True) - on.width
             if over > 0 and there[at] and units[at] == Unit.NAME:
                 longest[at] = min(max(max(map(cell_len, columns[at])) - over, least), longest[at])
-                columns = _cells(table, longest, on)
+                columns = _cells(table, longest, zero, on)
     return list(compress(columns, there)), [unit not in WORDS for unit in compress(units, there)]
 
 
-def _cells(table: Table, longest: Sequence[int], on: Console) -> list[list[str]]:
+def _cells(table: Table, longest: Sequence[int], zero: TimeZero, on: Console) -> list[list[str]]:
     """The columns with their heads, their names in at most so many characters each."""
-    lines = brief_text(table, longest)
+    lines = brief_text(table, longest, zero.since)
     return [[terminal.printable(cell, on) for cell in column] for column in zip(*lines, strict=True)]
 
 

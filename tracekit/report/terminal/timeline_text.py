@@ -19,7 +19,7 @@ from rich.text import Text
 from tracekit import console as terminal
 from tracekit import intervals as iv
 from tracekit.devices import type_of
-from tracekit.report.model import Report
+from tracekit.report.model import Report, time_zero
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
@@ -99,8 +99,7 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
     lines: list[Text] = []
     for strip in by_clock[:MAX_CLOCKS]:
         with_letters = not brief or len(strip.lines) <= _FEW_LINES
-        in_phases, shares = report.extent is not None, not report.whole.lacking
-        lines += _text(strip, on, label, cells, in_phases, shares=shares, letters=with_letters)
+        lines += _text(strip, report, on, label, cells, letters=with_letters)
     if len(by_clock) > MAX_CLOCKS:
         lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
     return lines
@@ -129,7 +128,8 @@ def strips(
             continue
         edges = iv.even_edges(span, min(cells, span[1] - span[0]))
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
-        lines = [_line(rows, *of_line, edges) for of_line in _sets(rows, mine[:most_devices], lanes)]
+        window_ps = span[1] - span[0] if alone and extent else iv.total(window)
+        lines = [_line(rows, *of_line, edges, window_ps) for of_line in _sets(rows, mine[:most_devices], lanes)]
         marks, more = _phases(phases, edges, most_phases) if alone else ((), 0)
         by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - most_devices, 0), more)))
     return by_clock
@@ -152,7 +152,9 @@ def _sets(
     return sets
 
 
-def _line(rows: Rows, label: str, mine: slice, counts: NDArray[np.bool_] | None, edges: NDArray[np.int64]) -> Line:
+def _line(
+    rows: Rows, label: str, mine: slice, counts: NDArray[np.bool_] | None, edges: NDArray[np.int64], window_ps: int
+) -> Line:
     spans, kinds = iv.intervals(rows.start[mine], rows.end[mine]), rows.kind[mine]
     if counts is not None:
         spans, kinds = spans[counts], kinds[counts]
@@ -160,7 +162,7 @@ def _line(rows: Rows, label: str, mine: slice, counts: NDArray[np.bool_] | None,
     busy = _within(spans, edges)
     order = np.array([CODE[kind] for kind in Kind])
     longest = np.where(busy > 0, order[by_kind.argmax(axis=0)], -1)
-    return Line(label, _levels(busy, edges), longest, iv.sum_exactly(busy) / int(edges[-1] - edges[0]))
+    return Line(label, _levels(busy, edges), longest, iv.sum_exactly(busy) / window_ps)
 
 
 def _within(spans: iv.Intervals, edges: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -191,19 +193,13 @@ def _phases(
     return tuple(levels[:most]), max(len(levels) - most, 0)
 
 
-def _text(
-    strip: Strip, on: Console, label: int, cells: int, in_phases: bool, *, shares: bool, letters: bool
-) -> list[Text]:
-    """A strip as lines; with the busy `shares` of its lines, unless the trace holds too little of what ran."""
-    length = int(strip.edges[-1] - strip.edges[0])
-    extent = "from the first phase to the last" if in_phases else "from first start to last end"
-    clock = f" on the clock of {strip.clock}" if strip.clock else ""
-    what = "" if shares else " of what was recorded"
-    title = terminal.wrapped(f"Timeline{what}: {time(length)} {extent}{clock}", on)
-    lines = [Text(line, style="bold") for line in title]
+def _text(strip: Strip, report: Report, on: Console, label: int, cells: int, *, letters: bool) -> list[Text]:
+    """A strip as lines; with the busy shares of its lines, unless the trace holds too little of what ran."""
+    zero = time_zero(report)
+    lines = [Text(line, style="bold") for line in terminal.wrapped(report.timeline_title(strip.clock), on)]
     for line in strip.lines:
-        lines += _bar(line, on, label, cells, shares, letters)
-    lines += _axis(strip, on, label)
+        lines += _bar(line, on, label, cells, not report.whole.lacking, letters)
+    lines += _axis(strip, on, label, zero.start_ps[strip.clock])
     for name, level in strip.phases:
         text = "".join(_mark(int(at), terminal.is_unicode(on)) for at in level)
         lines.append(Text(f"{_label(name, on, label)} {text}".rstrip(), style="dim"))
@@ -211,7 +207,8 @@ def _text(
     if devices or phases:
         more = [f"{number} {what}" for number, what in ((devices, "devices"), (phases, "phases")) if number]
         lines.append(Text(terminal.printable(f"… and {' and '.join(more)} more.", on)))
-    return lines + [Text(line, style="dim") for line in terminal.wrapped(_legend(strip, on, letters), on)]
+    legend = f"{_legend(strip, on, letters)} {zero.sentence}"
+    return lines + [Text(line, style="dim") for line in terminal.wrapped(legend, on)]
 
 
 def _label(name: str, on: Console, width: int) -> str:
@@ -241,22 +238,28 @@ def _mark(level: int, unicode: bool) -> str:
     return ("━" if half else "·") if unicode else ("=" if half else ".")
 
 
-def _axis(strip: Strip, on: Console, label: int) -> list[Text]:
-    """Ticks with what they say; the last may reach below the busy shares."""
+def _axis(strip: Strip, on: Console, label: int, zero_ps: int) -> list[Text]:
+    """Ticks with what they say, as far as there is room; the last may reach below the busy shares."""
     line = ""
-    for place, word in zip(*axis(strip.edges), strict=True):
-        line = f"{line:{place}}|{terminal.printable(word, on)}"
+    for place, word in zip(*axis(strip.edges, zero_ps), strict=True):
+        if place >= len(line):
+            line = f"{line:{place}}|{terminal.printable(word, on)}"
     return [Text(f"{'':{label + 1}}{line}"[: label + 2 + len(strip.edges) + _SHARE], style="dim")]
 
 
-def axis(edges: NDArray[np.int64]) -> tuple[list[int], list[str]]:
-    """The cells that hold the points at round numbers of time, the first at 0, and what they say."""
-    length, cells = int(edges[-1] - edges[0]), len(edges) - 1
+def axis(edges: NDArray[np.int64], zero_ps: int) -> tuple[list[int], list[str]]:
+    """The cells that hold the points at round numbers of time since `zero_ps`, and what they say; where that is too
+    long, the start and what has passed since."""
+    start, end, cells = int(edges[0]) - zero_ps, int(edges[-1]) - zero_ps, len(edges) - 1
     most = max(cells // _TICK_CELLS, 2)
-    step = next(size * 10**power for power in range(20) for size in _STEPS if length <= most * size * 10**power)
-    ticks = list(range(0, length, step))
-    places = [int(np.searchsorted(edges, int(edges[0]) + at, side="right")) - 1 for at in ticks]
-    return places, ["0" if not at else exact(at) for at in ticks]
+    step = next(size * 10**power for power in range(20) for size in _STEPS if end - start <= most * size * 10**power)
+    ticks = list(range(-(-start // step) * step, end, step))
+    words = ["0" if not at else exact(at) for at in ticks]
+    if not ticks or max(map(len, words)) > _TICK_CELLS - 2:
+        ticks = list(range(start, end, step))
+        words = [exact(start) if start else "0", *(f"+{exact(at - start)}" for at in ticks[1:])]
+    places = [int(np.searchsorted(edges, zero_ps + at, side="right")) - 1 for at in ticks]
+    return places, words
 
 
 def _legend(strip: Strip, on: Console, with_letters: bool) -> str:
