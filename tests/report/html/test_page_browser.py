@@ -131,7 +131,7 @@ def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(open_shared):
     assert re.sub(r"\s+", " ", tip.inner_text()) == (
         "gpu:0 compute only 20.00 ms 58.8 % 20,000,000,000 ps "
         "collective behind compute 1.00 ms 2.9 % 1,000,000,000 ps "
-        "exposed collective 3.00 ms 8.8 % 3,000,000,000 ps "
+        "collective alone 3.00 ms 8.8 % 3,000,000,000 ps "
         "idle 10.00 ms 29.4 % 10,000,000,000 ps"
     )
     page.locator("h1").click()
@@ -196,8 +196,8 @@ def test_landmarks_and_controls_have_names(open_shared):
     for landmark in ("- banner:", '- navigation "Sections"', "- main", "- contentinfo:"):
         assert landmark in snapshot
     for title in ("Verdict", "Where the time went", "Phases", "Timeline"):
-        assert f'- region "{title}"' in snapshot
-        assert f'- heading "{title}" [level=2]' in snapshot
+        assert f'region "{title}' in snapshot
+        assert re.search(rf'heading "{title}(: [^"]+)?" \[level=2\]', snapshot)
     assert not re.findall(r"^\s*- (button|link|img|region|table)(:|$)", snapshot, re.M)
 
 

@@ -159,9 +159,11 @@
   /** Says which part of the trace is shown at first, with buttons for all of it and for more height. */
   function caption(app) {
     const { element } = tracekit.elements;
-    const { data, opening } = app;
-    const length = opening && tracekit.units.time((opening.to - opening.from) * data.unitPs);
-    const text = opening ? `Opens on ${opening.words}: ${length}.` : "";
+    const { data, whole, opening } = app;
+    const time = (from, to) => tracekit.units.time((to - from) * data.unitPs);
+    const text = opening
+      ? `Opens on ${opening.words}: ${time(opening.from, opening.to)} of ${time(whole.from, whole.to)}.`
+      : "";
     const taller = element("button", { type: "button", text: "Taller", "aria-pressed": "false" });
     taller.addEventListener("click", () => {
       app.tall = !app.tall;
