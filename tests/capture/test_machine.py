@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_cores import write_files
 from tracekit import cores
-from tracekit.capture import machine
+from tracekit.capture import machine, processes
 from tracekit.capture.machine import MachineLoad, sample
 
 CORES = sorted(cores.allowed())
@@ -95,3 +95,13 @@ def test_the_time_of_a_child_is_the_programs_own_and_that_of_an_orphan_is_not():
     assert middle["own_s"] - before["own_s"] >= 0.1
     others = [each["busy_s"] - each["own_s"] for each in (middle, after)]
     assert others[1] - others[0] >= 0.1
+
+
+def test_processes_that_one_has_started_are_one_program_to_each_of_them(tmp_path, monkeypatch):
+    starter, own = os.getppid(), os.getpid()
+    files = process(starter, 1, 1, 0, 2, 0) | process(own, starter, 10, 0, 0, 0) | process(8, starter, 600, 0, 0, 0)
+    root = write_files(tmp_path, files)
+    alone = sample(root, processes.family())["own_s"]
+    monkeypatch.setenv("TRACEKIT_PROCESS", "0/2 127.0.0.1:40000")
+    joined = sample(root, processes.family())["own_s"]
+    assert (alone, joined) == (pytest.approx(10 / TICK), pytest.approx(613 / TICK))

@@ -58,6 +58,14 @@ def test_a_process_that_fails_ends_the_others_and_its_exit_code_is_the_captures(
     assert len(list(traces)) == 2, err
 
 
+def test_processes_that_do_not_join_are_said_to_leave_runs_of_their_own(tmp_path):
+    script = write(tmp_path, "alone.py", "import jax; jax.devices()")
+    code, _, err = capture(tmp_path, "--processes", "2", "--out", "trace", script)
+    assert code == 0, err
+    assert len(list((tmp_path / "trace" / "plugins" / "profile").iterdir())) == 2
+    assert "the 2 processes were not joined, and left 2 runs" in err
+
+
 @pytest.mark.parametrize("processes", ["0", "two"])
 def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, processes):
     code, _, err = capture(tmp_path, "--processes", processes, "x.py")

@@ -152,6 +152,11 @@ def _several(count: int, out: Path, words: Sequence[str]) -> Captured:
     new = sorted(path for path in runs.iterdir() if path not in before) if runs.is_dir() else []
     if not new:
         raise NothingCapturedError(f"none of {count} processes left a trace; what they said is above.", exit_code)
+    if len(new) > 1:
+        say(
+            f"the {count} processes were not joined, and left {len(new)} runs: the script did not call "
+            "jax.distributed.initialize() without arguments before its first jax device."
+        )
     return Captured(out, new[-1], exit_code)
 
 

@@ -22,9 +22,13 @@ _MOST_FREQUENCIES = 16
 
 @dataclass
 class MachineLoad:
-    """Samples of the machine's load from `start` to `stop`, for capture.json; `root` is where /proc and /sys stand."""
+    """Samples of the machine's load from `start` to `stop`, for capture.json; `root` is where /proc and /sys stand.
+
+    The process `family` and its descendants are what is captured.
+    """
 
     root: Path = Path("/")
+    family: int = field(default_factory=os.getpid)
     samples: list[dict[str, Any]] = field(default_factory=list)
     _every: int = 1
     _done: threading.Event = field(default_factory=threading.Event)
@@ -34,7 +38,7 @@ class MachineLoad:
     def start(self) -> None:
         """Take a sample, and go on in a thread of its own."""
         self._throttled = cores.throttling(self.root)
-        self.samples.append(sample(self.root))
+        self.samples.append(sample(self.root, self.family))
         self._thread = threading.Thread(target=self._go_on, name="tracekit load", daemon=True)
         self._thread.start()
 
@@ -44,7 +48,7 @@ class MachineLoad:
             return
         self._done.set()
         self._thread.join()
-        self.samples.append(sample(self.root))
+        self.samples.append(sample(self.root, self.family))
 
     def facts(self) -> dict[str, Any]:
         """What was measured, or in `lacking` why not; CPU times in seconds since the first sample."""
@@ -88,20 +92,21 @@ class MachineLoad:
         while not self._done.wait(pause * self._every):
             before = time.perf_counter()
             with suppress(OSError, ValueError, IndexError):
-                self.samples.append(sample(self.root))
+                self.samples.append(sample(self.root, self.family))
             if len(self.samples) >= _MOST_SAMPLES:
                 self.samples[:] = self.samples[::2]
                 self._every *= 2
             pause = max(PERIOD_S, _PAUSES * (time.perf_counter() - before))
 
 
-def sample(root: Path = Path("/")) -> dict[str, Any]:
-    """The CPU time in seconds so far, of this process with its descendants and of the cores that it may use; their mean
-    frequency in MHz, and the load average of the last minute. None where the system does not tell it."""
+def sample(root: Path = Path("/"), family: int | None = None) -> dict[str, Any]:
+    """The CPU time in seconds so far, of the process `family` (this one) with its descendants and of the cores that
+    this process may use; their mean frequency in MHz, and the load average of the last minute. None where the system
+    does not tell it."""
     busy_s, stolen_s, total_s = cores.times(root)
     return {
         "unix_ns": time.time_ns(),
-        "own_s": _own(root),
+        "own_s": _own(root, os.getpid() if family is None else family),
         "busy_s": busy_s,
         "stolen_s": stolen_s,
         "total_s": total_s,
@@ -110,8 +115,8 @@ def sample(root: Path = Path("/")) -> dict[str, Any]:
     }
 
 
-def _own(root: Path) -> float:
-    """The CPU time of this process and its descendants, those that they have waited for included."""
+def _own(root: Path, family: int) -> float:
+    """The CPU time of a process and its descendants, those that they have waited for included."""
     children: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     with suppress(OSError):
@@ -121,11 +126,11 @@ def _own(root: Path) -> float:
             if len(fields) > 14:
                 children.setdefault(int(fields[1]), []).append(int(name))
                 used[int(name)] = sum(map(int, fields[11:15]))
-    ticks, family = 0, [os.getpid()]
-    while family:
-        pid = family.pop()
+    ticks, pids = 0, [family]
+    while pids:
+        pid = pids.pop()
         ticks += used.pop(pid, 0)
-        family += children.pop(pid, [])
+        pids += children.pop(pid, [])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -45,6 +45,11 @@ def is_started() -> bool:
     return _VARIABLE in os.environ
 
 
+def family() -> int:
+    """The process whose descendants make up this program: the one that has started its processes, or this one."""
+    return os.getppid() if is_started() else os.getpid()
+
+
 def add_cluster(clusters: ModuleType) -> None:
     """Let `jax.distributed.initialize()` without arguments find the processes that `start` has started."""
     if _VARIABLE not in os.environ:

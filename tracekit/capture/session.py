@@ -55,7 +55,7 @@ class Session:
             self.counter = StepCounter(stretch, self._begin, self._end)
         self._begun = time.monotonic()
         self._is_initialised = False
-        self._load = MachineLoad()
+        self._load = MachineLoad(family=processes.family())
         self._timer: threading.Timer | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
