@@ -6,8 +6,7 @@ parameters, and the compiler lets the computation follow the data and inserts th
 Must overlap: in the phase of all devices, each computes its part of the batch at the same time as the others.
 Must not: Adam needs the averaged gradients, so the update follows the last all-reduce.
 Virtual CPU devices (8 by default) share the cores: on two cores their overlap is time-sharing with almost no speedup,
-and in every all-reduce the devices that arrive first wait for those that had no core. A CPU device runs one thunk at a
-time, so no all-reduce is hidden behind compute there.
+and in every all-reduce the devices that arrive first wait for those that had no core.
 
 On 2 CPU cores it takes 5 to 7 s, most of it imports and compilation, and 1 s more under capture (95,000 to 135,000
 events).

@@ -5,9 +5,9 @@ Parameters are replicated, each device computes the gradients of its part of the
 Must overlap: in phase "2 devices" both devices compute at the same time, each on half of the batch.
 Must not: the update needs the averaged gradients, so nothing hides the end of the all-reduce and the update.
 On one device the same program runs, with an all-reduce over one device, which is a copy.
-Virtual CPU devices share the cores, most of which one device alone already uses. A CPU device runs one thunk at a time,
-so no all-reduce is hidden behind compute. A speedup there does not prove a contribution of the second device: on CPU
-two batches of 128 cost less than one of 256, even on one device (docs/training.md has the figures).
+Virtual CPU devices share the cores, most of which one device alone already uses. A speedup there does not prove a
+contribution of the second device: on CPU two batches of 128 cost less than one of 256, even on one device
+(docs/training.md has the figures).
 A batch of 256 images is little work for an accelerator, where two devices may be slower than one.
 
 By default it runs a few steps of each, which is what to capture; `--epochs N` trains whole epochs instead and prints

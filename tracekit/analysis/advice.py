@@ -143,7 +143,7 @@ def advice(
 def by_cost(timeline: Timeline, findings: Sequence[Finding], what_runs: Program | None = None) -> Advice:
     """The findings in order of cost, for the devices and the compiler that the timeline shows.
 
-    A CPU device runs one operation at a time, so nothing can compute beside a collective there: no finding says that it
+    On CPU devices it is XLA's choice whether anything computes beside a collective, seldom yes: no finding says that it
     should.
     """
     rows = timeline.rows

@@ -307,8 +307,8 @@ def _notes(trace: Trace, unions: Unions) -> list[str]:
     form = formats.by_name(trace.format)
     if form and form.xla and any(len(unions.devices[name].collective) for name in cpus):
         notes.append(
-            "A CPU device runs one operation at a time, so compute never hides a collective there: "
-            "its overlap of 0 is a property of the backend, not of the program."
+            "On CPU devices a collective seldom runs beside compute, and whether it does is XLA's choice: "
+            "an overlap of 0 there says nothing of the program on accelerators."
         )
     if cores is not None:
         notes.append(
