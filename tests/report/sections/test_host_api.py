@@ -13,6 +13,7 @@ from tracekit.columns import frame
 from tracekit.report.sections.host_api import section
 
 US = 1_000_000
+LONGEST = LONGEST_COLUMNS.items()
 EMPTY = replace(explain(events()).host_api, lacking="")
 
 
@@ -74,11 +75,32 @@ def test_of_several_devices_the_time_is_summed():
     )
 
 
+@pytest.mark.parametrize(
+    ("ratio", "window_us", "begins", "loss"),
+    [
+        (0.11, 10_000, "gpu:0 fell idle in cudaDeviceSynchronize", "host-bound"),
+        (0.11, 1_000, "One gap of 570", ""),
+        (0.01, 10_000, "One gap of 570", ""),
+        (0.01, 100_000, "", ""),
+    ],
+    ids=["wait", "gap", "gap alone", "neither"],
+)
+def test_what_matters_most_is_the_costliest_wait_or_the_long_gap(ratio, window_us, begins, loss):
+    longest = frame(
+        LONGEST_COLUMNS,
+        [[{"device": "gpu:0", "idle_ps": 570 * US}.get(name, 0 if "int" in kind else None) for name, kind in LONGEST]],
+    )
+    waits = WAIT.assign(ratio=ratio)
+    shown = section(replace(EMPTY, by_call=waits, by_device=ONE, longest=longest), {"gpu:0": window_us * US})
+    assert (shown.result[: len(begins)] if begins else shown.result, shown.loss) == (begins, loss)
+    assert (shown.share == 0.0) == (not begins)
+
+
 def test_waits_that_cost_next_to_nothing_are_told_so():
     little = calls(("cudaDeviceSynchronize", 2, 9, 0, 1, 5, 5, 0.001))
     result = section(replace(EMPTY, by_call=little))
     assert result.sentences[0] == "Devices idled for less than 1.0 % of their time after any call that waits."
-    assert result.share is None
+    assert (result.share, result.result) == (0.0, "")
 
 
 @pytest.mark.parametrize(

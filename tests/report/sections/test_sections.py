@@ -87,13 +87,13 @@ def test_no_line_of_a_table_or_a_sentence_is_wider_than_the_terminal():
     assert [line for any_trace in (TURNS, PHASES) for line in lines_of(analyse(any_trace)) if len(line) > 80] == []
 
 
-def test_the_costliest_findings_lead_and_the_path_follows():
+def test_the_costliest_findings_lead_and_the_largest_loss_follows():
     report = analyse(TURNS)
     first = highlights(report.sections)
     assert first[0].sentence.startswith(
         "Collectives were exposed (not overlapped with compute) for 20.0 % of the devices' time"
     )
-    assert "critical_path" in [line.key for line in first[1:4]]
+    assert "offenders" in [line.key for line in first[1:4]]
 
 
 def test_three_findings_leave_room_for_what_else_matters():
@@ -119,6 +119,16 @@ def test_what_is_lost_to_one_thing_is_one_entry():
         Section("collectives", "Collectives", ("Exposed.",), share=0.3, loss="collectives"),
     ]
     assert [line.sentence for line in highlights(sections)] == ["Late launches.", "Mainly compiling.", "Exposed."]
+
+
+def test_a_path_that_nothing_explains_gives_way_to_where_the_idle_time_is():
+    sections = [
+        Section("critical_path", "Critical path", ("Unexplained.",), loss="unexplained"),
+        Section("offenders", "Top offenders", ("Largest loss.",), share=0.9, loss="unexplained"),
+        Section("host_api", "Host calls", ("A wait.", "One gap."), share=0.9, result="One gap."),
+    ]
+    assert [line.sentence for line in highlights(sections)] == ["Largest loss.", "One gap."]
+    assert [line.sentence for line in highlights(sections[:1])] == ["Unexplained."]
 
 
 def test_two_findings_on_one_loss_are_one_entry_with_the_advice_of_both():

@@ -1,16 +1,20 @@
 """The host's calls as the report shows them: what follows those that wait, how idle time is spread, time by call."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from tracekit.analysis.host_api import HostApi
+from tracekit.analysis.idle import Cause
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import count, device_time, percent, quantity, short, time
 
 # Shares below this are not worth a sentence.
 _WORTH = 0.01
+# What costs so much of the window is among what matters most.
+_MATTERS = 0.05
 # A gap of such a share of its device's idle time is one to look at; where the longest is below the other, many are.
 _HUGE, _SMALL = 0.5, 0.1
 # A few gaps are told if each is so many times as long as the median.
@@ -19,15 +23,38 @@ _LONG = 10
 _NAME = 60
 
 
-def section(result: HostApi) -> Section:
-    """The wait that costs most, how the idle time is spread, and the call that takes most."""
+def section(result: HostApi, windows_ps: Mapping[str, int] | None = None) -> Section:
+    """The wait that costs most, how the idle time is spread, and the call that takes most; `windows_ps` by device."""
     if result.lacking:
         return Section("host_api", "Host calls", lacking=result.lacking)
     waits = _waits(result)
-    share = waits[0]["ratio"] if waits and waits[0]["ratio"] >= _WORTH else None
+    headline, share, loss = _headline(result, waits, windows_ps or {})
     return Section(
-        "host_api", "Host calls", _sentences(result, waits), tables=_tables(result), data=_data(result), share=share
+        "host_api",
+        "Host calls",
+        _sentences(result, waits),
+        tables=_tables(result),
+        data=_data(result),
+        share=share,
+        loss=loss,
+        result=headline,
     )
+
+
+def _headline(result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[str, int]) -> tuple[str, float, str]:
+    """What of the calls is among what matters most, its share of the window, and what that was lost to: the wait that
+    costs most, or what the host did in the few gaps that are half of a device's idle time; "" if neither does."""
+    found = [("", 0.0, "")]
+    if waits and waits[0]["ratio"] >= _MATTERS:
+        is_host = waits[0]["host_bound_ps"] >= _HUGE * waits[0]["idle_ps"]
+        found.append((_after_wait(result, waits[0]), waits[0]["ratio"], Cause.HOST if is_host else ""))
+    if device := _most_idle(result):
+        longest = records(result.longest)
+        window_ps = windows_ps.get(device["device"], 0)
+        share = sum(gap["idle_ps"] for gap in _few(device, longest)) / window_ps if window_ps else 0.0
+        if share >= _MATTERS:
+            found.append((_spread(device, longest), share, ""))
+    return max(found, key=lambda line: line[1])
 
 
 def _waits(result: HostApi) -> list[dict[str, Any]]:
@@ -41,9 +68,8 @@ def _sentences(result: HostApi, waits: list[dict[str, Any]]) -> tuple[str, ...]:
         sentences.append(_after_wait(result, waits[0]))
     elif waits:
         sentences.append(f"Devices idled for less than {percent(_WORTH)} of their time after any call that waits.")
-    spread = [row for row in records(result.by_device) if row["idle_ps"]]
-    if spread:
-        sentences.append(_spread(max(spread, key=lambda row: row["idle_ps"]), records(result.longest)))
+    if device := _most_idle(result):
+        sentences.append(_spread(device, records(result.longest)))
     calls = records(result.by_call[:1])
     if calls:
         most = calls[0]
@@ -89,15 +115,29 @@ def _under(places: list[dict[str, Any]], wait: dict[str, Any]) -> str:
     return f", {percent(most['idle_ps'], wait['idle_ps'])} of it {where} ({quantity(most['gaps'], 'gap')})"
 
 
+def _most_idle(result: HostApi) -> dict[str, Any] | None:
+    spread = [row for row in records(result.by_device) if row["idle_ps"]]
+    return max(spread, key=lambda row: row["idle_ps"], default=None)
+
+
+def _few(device: dict[str, Any], longest: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The gaps that are half of the idle time of a device, where they are one, or a few far longer than most."""
+    half = device["half"]
+    few = [row for row in longest if row["device"] == device["device"]][:half]
+    is_one = device["longest_ratio"] >= _HUGE
+    are_few = half > 1 and len(few) == half and few[-1]["idle_ps"] >= _LONG * device["median_ps"]
+    return few if is_one or are_few else []
+
+
 def _spread(device: dict[str, Any], longest: list[dict[str, Any]]) -> str:
     """Whether the idle time of a device is one gap, a few or many."""
     name, gaps, half = device["device"], quantity(device["gaps"], "gap"), device["half"]
     idle = f"the idle time of {name} between its work"
-    few = [row for row in longest if row["device"] == name][:half]
+    few = _few(device, longest)
     if device["longest_ratio"] >= _HUGE:
         sentence = f"One gap of {time(device['longest_ps'])} is {percent(device['longest_ratio'])} of {idle}"
         return f"{sentence}{_host_did(few[0]) if few else ''}."
-    if half > 1 and len(few) == half and few[-1]["idle_ps"] >= _LONG * device["median_ps"]:
+    if few:
         return (
             f"Half of {idle} lies in the {count(half)} longest of its {gaps}, of {time(few[-1]['idle_ps'])} to "
             f"{time(few[0]['idle_ps'])}{_host_did_in(few)}."

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 from tracekit.analysis.advice import IDLE, Advice
 from tracekit.analysis.explain import Explanation
+from tracekit.analysis.idle import Cause
+from tracekit.columns import records
 from tracekit.report.section import Recommendation, Section
 from tracekit.report.sections import (
     advice,
@@ -33,7 +35,7 @@ _LOSSES = {
     **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
 }
 # Whose result matters most, once the costliest findings are told.
-_FIRST = ("critical_path", "steps", "offenders", "idle", "collectives")
+_FIRST = ("critical_path", "steps", "offenders", "host_api", "idle", "collectives")
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,16 @@ def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
         offenders.section(why.offenders),
         collectives.section(why.collectives, sum(map(int, why.offenders.totals["window_ps"]))),
         idle.section(why.idle),
-        host_api.section(why.host_api),
+        host_api.section(why.host_api, _windows(why)),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
         memory.section(why.memory, is_partial=bool(why.completeness.rows)),
         machine.section(why.machine),
     )
+
+
+def _windows(why: Explanation) -> dict[str, int]:
+    return {row["device"]: int(row["window_ps"]) for row in records(why.offenders.totals)}
 
 
 def highlights(sections: Sequence[Section]) -> list[Highlight]:
@@ -86,6 +92,8 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
         for key in _FIRST
         if (its := by_key.get(key)) and its.sentences
     ]
+    # A path that nothing explains says less than where the idle time is.
+    first.sort(key=lambda line: line.key == "critical_path" and line.loss == Cause.UNEXPLAINED)
     lines = [*findings[:_MOST_FINDINGS], *first, *findings[_MOST_FINDINGS:]]
     large = [line for line in lines if line.share is None or line.share >= _LEAST] or lines
     losses = [line.loss for line in large]
