@@ -47,6 +47,7 @@ def test_folded_lines_fit_and_lose_no_letter(text, width):
 
 def test_a_number_keeps_its_unit():
     assert terminal.folded("of all the time 84.3 % was idle", 20) == ["of all the time", "84.3 % was idle"]
+    assert terminal.folded("of all the time 84.3 µs was idle", 20) == ["of all the time", "84.3 µs was idle"]
 
 
 @given(WORDS, st.integers(4, 20))

@@ -259,6 +259,21 @@ def test_formatted_figures_are_seen_in_any_text():
     assert formatted(tree) == ["a", "100 * b", "c", "f"]
 
 
+FIGURES = [
+    *(units.time(10**power) for power in range(15)),
+    *(units.size(2**power) for power in range(0, 50, 5)),
+    *(units.rate(10**power, unit) for power in range(1, 16, 3) for unit in ("B/s", "FLOP/s")),
+    units.percent(0.172),
+    units.ppm(20),
+]
+
+
+@pytest.mark.parametrize("figure", [figure for figure in FIGURES if " " in figure])
+def test_no_line_ends_between_a_number_and_its_unit(figure):
+    sentence = f"on gpu:0 10 of them ({figure}), {figure} each, 3 gaps of {figure}"
+    assert units.unbroken(sentence) == sentence.replace(figure, figure.replace(" ", "\u00a0"))
+
+
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([3], "3"), ([1, 2, 3], "1-3"), ([0, 2, 5, 6, 7], "0, 2, 5-7")]
 )

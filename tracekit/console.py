@@ -11,6 +11,8 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tracekit.units import unbroken
+
 _AFTER_S = 1.0
 # Beyond ASCII, what tracekit itself writes, for a terminal that shows nothing else.
 _PLAIN = str.maketrans({"…": "...", "\u2013": "-", "\u2014": "-", "µ": "u", "·": ".", "\u00a0": " "})
@@ -78,7 +80,7 @@ def padded(text: str, width: int) -> str:
 def folded(text: str, width: int) -> list[str]:
     """`text` cut at its spaces into lines of at most `width` columns; a longer word is cut, a number keeps its unit."""
     lines, line = [], ""
-    for word in filter(None, text.replace(" %", "\u00a0%").split(" ")):
+    for word in filter(None, unbroken(text).split(" ")):
         if line and cell_len(line) + 1 + cell_len(word) <= width:
             line = f"{line} {word}"
             continue

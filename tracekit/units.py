@@ -17,6 +17,7 @@ _PREFIXES = (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9), ("T", 10**12), (
 # How far apart the ticks of an axis may be, and how many digits they may have behind and before the point.
 _STEPS = tuple(digits * 10**power for power in range(19) for digits in (1, 2, 5))
 _MOST_DECIMALS, _MOST_DIGITS = 3, 5
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=%|(?:[pnµum]?s|[KMGT]i?B|B|[kMGTP]?(?:B|FLOP)/s|ppm)(?!\w))")
 _SPACES = re.compile(r"[ \t-\r]+")
 # Of a shorter text than this only the beginning is kept: halves of it would say nothing.
 _LEAST_HALVES = 12
@@ -183,6 +184,11 @@ def short(name: Any, most: int) -> str:
         return text
     tail = most - most // 2 - 1 if most >= _LEAST_HALVES else 0
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def unbroken(text: str) -> str:
+    """`text` with a no-break space between each number and its unit, so that no line ends between them."""
+    return _NUMBER_AND_UNIT.sub("\u00a0", text)
 
 
 def _is_missing(value: Any) -> bool:

@@ -126,6 +126,15 @@ def test_paper_has_every_table_and_says_how_many_rows_it_leaves_out(page):
     assert not any(control.is_visible() for control in controls.all())
 
 
+def test_no_table_runs_off_the_paper(open_page, tmp_path):
+    path = tmp_path / "stepped.html"
+    path.write_text(html("stepped"), "utf-8")
+    page = open_page(path, viewport={"width": 720, "height": 900})
+    page.emulate_media(media="print")
+    right = "tables => Math.max(...tables.map(table => table.getBoundingClientRect().right))"
+    assert page.locator("table:visible").evaluate_all(right) <= 720
+
+
 def test_every_other_table_sorts_too_and_a_long_one_is_folded_and_searched(open_page, tmp_path):
     path = tmp_path / "many.html"
     path.write_text(html("many"), "utf-8")

@@ -479,9 +479,9 @@ def short_names(names: Sequence[str]) -> list[str]:
 def wrap(text: str, width: float, measure: Callable[[str], float], lines: int) -> list[str]:
     """`text` broken between words into at most `lines` lines no wider than `width`; the rest becomes an ellipsis.
 
-    A number stays with its percent sign.
+    A number stays with its unit.
     """
-    wrapped, words = [""], plain(text).replace(" %", "\u00a0%").split(" ")
+    wrapped, words = [""], units.unbroken(plain(text)).split(" ")
     for i, word in enumerate(words):
         longer = f"{wrapped[-1]} {word}".lstrip()
         if measure(longer) <= width:

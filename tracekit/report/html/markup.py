@@ -42,6 +42,11 @@ def text(words: object) -> Markup:
     return Markup(html.escape(plain))
 
 
+def prose(words: str) -> Markup:
+    """A sentence of the report as HTML, whose lines never end between a number and its unit."""
+    return text(words if type(words) is Markup else units.unbroken(words))
+
+
 def join(parts: Iterable[object], between: str = "") -> Markup:
     """The parts one after the other, with `between` between them; None is left out."""
     return Markup(text(between).join(text(part) for part in parts if part is not None))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tracekit import intervals as iv
 from tracekit.analysis.explain import OF_WHOLE
 from tracekit.report import palette
-from tracekit.report.html import markup, pictures
-from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, table, tag
+from tracekit.report.html import pictures
+from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report, time_zero
 from tracekit.report.section import Section, Table
@@ -100,7 +100,7 @@ def _parts(report: Report, timeline: Markup | None) -> list[Part]:
         parts.append(Part("timeline", report.timeline_title(), join([without, timeline])))
     if lines := highlights(report.sections):
         items = (tag("li", _beside(line.sentence, line.action)) for line in lines)
-        scope = tag("p", f"Here, {report.scope}", class_="about") if report.scope else None
+        scope = tag("p", prose(f"Here, {report.scope}"), class_="about") if report.scope else None
         parts.append(Part("important", "What matters most", join([scope, tag("ol", *items, class_="losses")])))
     there = [its for its in (*report.overview, *report.sections) if not its.lacking and its is not report.missing]
     there.sort(key=lambda its: _FIRST.index(its.key) if its.key in _FIRST else len(_FIRST))
@@ -108,12 +108,12 @@ def _parts(report: Report, timeline: Markup | None) -> list[Part]:
         there.append(report.classification)
     parts += [_part(section, report, links) for section in there]
     if report.lacking:
-        reasons = [join([tag("dt", titles), tag("dd", reason)]) for titles, reason in report.lacking]
+        reasons = [join([tag("dt", titles), tag("dd", prose(reason))]) for titles, reason in report.lacking]
         titles = ", ".join(titles for titles, _ in report.lacking)
         parts.append(Part("lacking", "Not in this report", tag("dl", *reasons, class_="facts"), f"{titles}."))
     if report.notes:
         first = f"{quantity(len(report.notes), 'note')}: {report.notes[0]}"
-        parts.append(Part("notes", "Notes", _list(report.notes), first))
+        parts.append(Part("notes", "Notes", _list(map(prose, report.notes)), first))
     return parts
 
 
@@ -128,7 +128,7 @@ def _section(part: Part) -> Markup:
     title = tag("h2", part.title, id=f"{part.key}-title")
     inside = join([title, part.content])
     if part.fold is not None:
-        line = tag("span", part.fold, class_="result")
+        line = tag("span", prose(part.fold), class_="result")
         inside = tag("details", tag("summary", title, " ", line), part.content, class_="part")
     return tag("section", inside, id=part.key, aria_labelledby=f"{part.key}-title")
 
@@ -137,7 +137,7 @@ def _verdicts(report: Report) -> Markup:
     """The key figures, then what the headline does not say: the rest of the verdict, and those on the phases, of which
     only the compared ones are open."""
     rest = (report.verdict or "").removeprefix(report.finding).strip()
-    parts = [_key_figures(report), tag("p", rest) if rest else None]
+    parts = [_key_figures(report), tag("p", prose(rest)) if rest else None]
     open_first = [*report.compared] or list(report.verdicts)[:_VERDICTS]
     shown = [(phase, verdict) for phase, verdict in report.verdicts.items() if phase in open_first]
     folded = [(phase, verdict) for phase, verdict in report.verdicts.items() if phase not in open_first]
@@ -155,7 +155,11 @@ def _key_figures(report: Report) -> Markup | None:
         tag(
             "div",
             tag("dt", key_figure.label),
-            tag("dd", tag("b", figure(key_figure.text, key_figure.value)), tag("span", key_figure.of, class_="of")),
+            tag(
+                "dd",
+                tag("b", figure(key_figure.text, key_figure.value)),
+                tag("span", prose(key_figure.of), class_="of"),
+            ),
         )
         for key_figure in report.key_figures
     ]
@@ -164,7 +168,12 @@ def _key_figures(report: Report) -> Markup | None:
 
 def _phase_verdicts(verdicts: list[tuple[str, str]], report: Report) -> Markup:
     items = [
-        tag("div", tag("dt", name(phase)), tag("dd", verdict), class_="compared" if phase in report.compared else None)
+        tag(
+            "div",
+            tag("dt", name(phase)),
+            tag("dd", prose(verdict)),
+            class_="compared" if phase in report.compared else None,
+        )
         for phase, verdict in verdicts
     ]
     return tag("dl", *items, class_="verdicts")
@@ -177,7 +186,7 @@ def _content(section: Section, report: Report, links: TimelineLinks) -> Markup:
         phases = f"what ran in the compared phases counts here: {', '.join(report.compared)}"
         about = f"Only {'the steady steps count here' if report.steady else phases}."
     lines = [_advice(finding.sentence, finding.action) for finding in section.findings]
-    lines += [markup.text(sentence) for sentence in section.sentences]
+    lines += [prose(sentence) for sentence in section.sentences]
     words = [tag("p", line) for line in lines] if len(lines) < 2 else [_list(lines)]
     parts: list[Markup] = []
     tables = [table for table in section.tables if table.rows]
@@ -221,13 +230,13 @@ def _table(source: Table, report: Report, links: TimelineLinks) -> Markup:
 
 def _beside(sentence: str, action: str) -> Markup:
     """A sentence, with what to try about it beside it."""
-    advice = tag("span", tag("b", " Try: "), action, class_="try") if action else None
-    return tag("div", tag("span", sentence), advice, class_="loss")
+    advice = tag("span", tag("b", " Try: "), prose(action), class_="try") if action else None
+    return tag("div", tag("span", prose(sentence)), advice, class_="loss")
 
 
 def _advice(sentence: str, action: str) -> Markup:
     """A sentence, with what to try about it on a line of its own."""
-    return join([sentence, tag("span", tag("b", " Try: "), action, class_="try") if action else None])
+    return join([prose(sentence), tag("span", tag("b", " Try: "), prose(action), class_="try") if action else None])
 
 
 def _header(report: Report) -> Markup:
@@ -254,7 +263,7 @@ def _header(report: Report) -> Markup:
     kicker = tag(
         "p", "tracekit report", join([" · ", name(last_part, longest=80)]) if last_part else None, class_="kicker"
     )
-    return join([kicker, tag("h1", report.headline), tag("dl", *items, class_="facts traced")])
+    return join([kicker, tag("h1", prose(report.headline)), tag("dl", *items, class_="facts traced")])
 
 
 def _names(names: list[str]) -> Markup:
@@ -280,7 +289,7 @@ def _foot(report: Report) -> Markup:
     return join(
         [
             tag("h2", "How to read this"),
-            _list(reading),
+            _list(map(prose, reading)),
             tag("p", "Run: ", name(runs[0]), *_others(runs)) if runs else None,
             tag("p", f"Made by tracekit {__version__} from ", name(report.trace.source, longest=100), ". "
                 "All figures are in summary.json beside this page; tracekit's docs/concepts.md defines every word."),

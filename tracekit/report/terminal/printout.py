@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import compress, zip_longest
-from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -91,7 +90,7 @@ def _key_figures(figures: Sequence[KeyFigure], on: Console) -> None:
         return
     width = (on.width - 1) // len(figures) - _GAP
     columns = [
-        [(figure.text, "bold"), *((line, "dim") for line in wrap(f"{figure.label}, {figure.of}", width))]
+        [(figure.text, "bold"), *((line, "dim") for line in terminal.folded(f"{figure.label}, {figure.of}", width))]
         for figure in figures
     ]
     for row in zip_longest(*columns, fillvalue=("", "")):
