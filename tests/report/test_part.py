@@ -97,3 +97,10 @@ def test_the_bytes_of_a_copy_that_is_cut_are_not_known():
 def test_an_unknown_device_is_told_with_those_there_are():
     with pytest.raises(TracekitError, match=r"has no work of a device 'gpu:7'\. Its devices are gpu:0 and gpu:1\.$"):
         choose(timeline_of(trace(ROWS)), devices=["gpu:7"])
+
+
+def test_a_part_in_which_a_device_does_nothing_has_one_share_of_exposed_collectives():
+    rows = [("gpu:0", "collective", 0, 100), ("gpu:1", "collective", 0, 100), ("gpu:2", "compute", 0, 10)]
+    report = analyse(trace(events(*rows)), start=50, end=100)
+    assert {figure.key: figure.value for figure in report.key_figures}["exposed"] == 2 / 3
+    assert [finding.share for finding in report.advice.findings] == [2 / 3]

@@ -121,7 +121,7 @@ def advice(
     if why.completeness.rows:
         return by_cost(timeline, [])
     cells = whole.partition
-    if timeline.windows is not None:
+    if timeline.windows is not None and inside:
         # A device that does nothing in any compared phase is not what they compare.
         cells = overlap.partition(timeline)
         cells = cells[cells["device"].isin(timeline.rows.devices)]

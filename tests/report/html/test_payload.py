@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import stepped
 from tests.frames import events, spans, trace
 from tracekit.columns import concat, frame
 from tracekit.report.build import analyse
@@ -125,6 +126,14 @@ def test_phases_are_bands_and_what_is_shown_at_first_reaches_from_the_first_to_t
         ("q", 400, 500),
     ]
     assert data["extent"] == [report.extent[0] - 100, report.extent[1] - 100]
+
+
+def test_a_part_is_shown_without_the_launches_before_it():
+    rows, launches = stepped.work(("gpu:0", "compute", 0, 10, 0), ("gpu:0", "compute", 500, 600, 50))
+    whole = timeline_of(trace(rows, launches=launches))
+    report = analyse(whole, start=400, end=550)
+    data = read(payload(report, whole.inside(report.windows)))
+    assert (data["whole"][0], data["extent"]) == (50, [400, 550])
 
 
 def test_clocks_that_are_not_aligned_have_a_time_0_each():

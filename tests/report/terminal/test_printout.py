@@ -96,7 +96,7 @@ def test_many_phases_and_devices_still_fit_one_screen_and_full_has_them_all():
     # What is compared is kept, in the order of the trace.
     assert [line.split(":")[0] for line in verdicts] == ["p0", "p1", "last"]
     assert "… and 10 more verdicts: --full prints them." in brief
-    assert "… and 12 devices and 9 phases more." in brief
+    assert "… and 12 more devices and 9 more phases." in brief
     assert len(brief) <= 40
     assert sum(bool(re.match(r"(p\d+|last): ", line)) for line in full) == 13
     assert not any("--full" in line for line in full)

@@ -164,7 +164,7 @@ def test_more_devices_and_phases_than_there_is_room_for_are_counted():
     frame = events(*[(f"gpu:{at}", "compute", 0, 100) for at in range(timeline_text.MAX_DEVICES + 84)])
     marks = spans(*[(f"p{at}", at, at + 1) for at in range(timeline_text.MAX_PHASES + 2)])
     lines = drawing(trace(frame, marks))
-    assert "… and 84 devices and 2 phases more." in lines
+    assert "… and 84 more devices and 2 more phases." in lines
     assert sum(line.startswith("gpu:") for line in lines) == timeline_text.MAX_DEVICES
 
 

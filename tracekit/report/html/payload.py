@@ -85,6 +85,15 @@ def payload(report: Report, timeline: Timeline, limit: int = LIMIT) -> str:
     return elements
 
 
+def _extent(report: Report) -> tuple[int, int] | None:
+    """What is reported, [start, end) in ps of the one clock: the phases, or a part, whose work was launched before it;
+    None for all that is drawn."""
+    if report.extent or not report.part or len(report.windows) != 1:
+        return report.extent
+    edges = next(iter(report.windows.values()))
+    return (int(edges[0, 0]), int(edges[-1, 1])) if len(edges) else None
+
+
 def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     zero = time_zero(report).start_ps
     phases, steps = report.phases.rounds, report.explanation.steps.table
@@ -99,7 +108,8 @@ def _elements(report: Report, rows: Lanes, memory: MemoryLanes) -> str:
     columns = [column(name, values) for name, values in _columns(rows, start, end, wait // unit, counts).items()]
     columns += [column(name, values) for name, values in _memory_columns(memory, changes, unit).items()]
     reach = [int(start.min()), int(end.max())] if len(start) else None
-    extent = [(edge - next(iter(zero.values()))) // unit for edge in report.extent] if report.extent else None
+    shown = _extent(report)
+    extent = [(edge - next(iter(zero.values()))) // unit for edge in shown] if shown else None
     first = opening(report)
     opens = first and {
         "words": first.words,

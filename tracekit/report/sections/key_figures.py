@@ -90,7 +90,7 @@ def _overlapped(breakdown: Breakdown, cores: float | None) -> list[KeyFigure]:
         ratios = breakdown.pairs["ratio_min"].dropna()
         of = "of the shorter busy time of both"
         return [KeyFigure("overlapped", "overlapped", float(ratio), Unit.RATIO, of) for ratio in ratios]
-    of = f"of {devices_words(table)} on average while any was"
+    of = f"of {devices_words(busy)} on average while any was"
     return [KeyFigure("overlapped", "busy at the same time", breakdown.parallelism, Unit.MEAN, of)]
 
 

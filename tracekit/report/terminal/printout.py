@@ -118,7 +118,7 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
     names = sorted(report.verdicts, key=lambda name: name not in report.compared)
     first = set(names if full else names[:MAX_VERDICTS])
     if report.verdict is not None:
-        label = "" if report.part else f"{report.whole.label}: "
+        label = "" if report.part or report.steady else f"{report.whole.label}: "
         _sentence(f"{only(report.part)}{label}{report.verdict}", on)
     elif report.part:
         _sentence(only(report.part).rstrip(), on)

@@ -23,7 +23,7 @@ from tracekit.report.model import Report, time_zero
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.rows import CODE, Rows
 from tracekit.timeline.timeline import Timeline
-from tracekit.units import exact, percent, time
+from tracekit.units import exact, percent, quantity, time
 from tracekit.vocabulary.kinds import Kind
 
 EIGHTHS = 8
@@ -101,7 +101,7 @@ def timeline(report: Report, ordered: Timeline, on: Console, brief: bool = False
         with_letters = not brief or len(strip.lines) <= _FEW_LINES
         lines += _text(strip, report, on, label, cells, letters=with_letters)
     if len(by_clock) > MAX_CLOCKS:
-        lines.append(Text(terminal.printable(f"… and {len(by_clock) - MAX_CLOCKS} clocks more.", on)))
+        lines.append(Text(terminal.printable(f"… and {quantity(len(by_clock) - MAX_CLOCKS, 'more clock')}.", on)))
     return lines
 
 
@@ -205,8 +205,8 @@ def _text(strip: Strip, report: Report, on: Console, label: int, cells: int, *, 
         lines.append(Text(f"{_label(name, on, label)} {text}".rstrip(), style="dim"))
     devices, phases = strip.left_out
     if devices or phases:
-        more = [f"{number} {what}" for number, what in ((devices, "devices"), (phases, "phases")) if number]
-        lines.append(Text(terminal.printable(f"… and {' and '.join(more)} more.", on)))
+        more = [quantity(number, f"more {what}") for number, what in ((devices, "device"), (phases, "phase")) if number]
+        lines.append(Text(terminal.printable(f"… and {' and '.join(more)}.", on)))
     legend = f"{_legend(strip, on, letters)} {zero.sentence}"
     return lines + [Text(line, style="dim") for line in terminal.wrapped(legend, on)]
 
