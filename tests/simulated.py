@@ -115,11 +115,11 @@ class Recording:
             if do.what == "sync":
                 lane = None if do.whole else f"stream {do.lane[1]}"
                 on = _device(thread, do.lane)
-                waits.append((f"h{thread}", None, f"t{thread}", "sync", start, end, None, None, on, lane, start))
+                waits.append((f"h{thread}", None, f"t{thread}", "sync", start, end, None, None, on, lane, start, None))
             if do.what == "hold" and (thread, at) in self.holds:
                 on, recorded = self.holds[thread, at]
                 ends = _device(thread, do.lane), f"stream {do.lane[1]}", _device(thread, on), f"stream {on[1]}"
-                waits.append((f"h{thread}", None, f"t{thread}", "hold", start, end, *ends, recorded))
+                waits.append((f"h{thread}", None, f"t{thread}", "hold", start, end, *ends, recorded, None))
         columns = map(list, zip(*waits, strict=True))
         return frame(SYNC_COLUMNS, dict(zip(SYNC_COLUMNS, columns, strict=True)) if waits else {})
 

@@ -65,6 +65,13 @@ def test_parallel_work_is_called_parallel():
     assert report.headline == "both: devices overlapped 100 %, speedup 2.00x"
 
 
+def test_a_speedup_over_one_other_phase_names_it():
+    marks = spans(("by hand", 0, 10 * MS), ("queued", 20 * MS, 25 * MS, "by hand"))
+    report = analyse(trace(events(("gpu:0", "compute", 0, 10 * MS), ("gpu:0", "compute", 20 * MS, 25 * MS)), marks))
+    assert "Speedup 2.00x over 'by hand'" in report.verdicts["queued"]
+    assert report.key_figures[-1].of == "over by hand"
+
+
 def test_contention_is_called_contention_and_shared_cores_are_named():
     report = analyse(CONTENDED)
     together, _, rest = report.verdicts["both"].partition(". ")

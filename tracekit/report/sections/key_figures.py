@@ -121,4 +121,5 @@ def _over(phase: dict[str, Any]) -> str:
     """What the phase is compared with."""
     if pd.notna(phase["efficiency"]):
         return f"over {phase['compared_with']}, efficiency {percent(phase['efficiency'])}"
-    return f"over {phase['compared_with']}, one after the other"
+    solo = phase["compared_with"]  # phase names hold no comma
+    return f"over {solo}, one after the other" if ", " in solo else f"over {solo}"

@@ -278,11 +278,13 @@ def _gain(row: dict[str, Any]) -> str:
     speedup = row["speedup"]
     if pd.notna(row["efficiency"]):
         return f"Speedup {factor(speedup)} over {row['compared_with']}, efficiency {percent(row['efficiency'])}"
+    solo = row["compared_with"]
+    other = "running one after the other" if ", " in solo else f"'{solo}'"
     if speedup >= GAIN:
-        return f"Speedup {factor(speedup)} over running one after the other"
+        return f"Speedup {factor(speedup)} over {other}"
     if speedup > 1 / GAIN:
-        return f"No speedup over running one after the other ({factor(speedup)})"
-    return f"Slower than running one after the other ({factor(speedup)})"
+        return f"No speedup over {other} ({factor(speedup)})"
+    return f"Slower than {other} ({factor(speedup)})"
 
 
 def _of_the_machine(row: dict[str, Any], busy: dict[str, Any] | None) -> list[str]:
