@@ -140,6 +140,18 @@ def test_copies_in_several_directions_name_them_and_have_a_remedy_for_all(times,
     assert finding.action.startswith(remedy)
 
 
+def test_copies_of_a_cpu_device_alone_are_not_started_earlier_but_avoided():
+    evidence = {"direction": None, "by_direction_ps": {}}
+    remedies = [
+        section(Advice((Finding("exposed_copies", 1, 0.2, evidence),), backend, False), 1).findings[0].action
+        for backend in ("cpu", "gpu")
+    ]
+    assert remedies == [
+        "avoid these copies: work in place, or on views.",
+        "start copies earlier than their results are needed.",
+    ]
+
+
 def test_the_time_of_one_device_is_no_sum():
     sentences = [section(advice_of(rule), 1).findings[0].sentence for rule in ("host_bound", "exposed_collectives")]
     assert sentences == [

@@ -410,6 +410,8 @@ def _hide_copies(evidence: Mapping[str, Any], result: advice.Advice) -> str:
             return "shard the data so that devices need less of each other's, or start these copies earlier"
         case "D2D":
             return _in_words_of(_WITHIN, result)
+    if result.backend == "cpu":  # its copies take the cores and the memory that would compute meanwhile
+        return "avoid these copies: work in place, or on views"
     return "start copies earlier than their results are needed"
 
 
