@@ -44,7 +44,12 @@ def test_two_processes_started_here_leave_one_run_with_a_file_of_each(tmp_path):
     assert [path.name for path in (tmp_path / "trace").iterdir()] == ["plugins"], "drafts are left behind"
     facts = json.loads((run / "capture.json").read_text())
     assert {device["process_index"] for device in facts["devices"]} == {0, 1}
+    assert len(facts["machines"]) == 2
+    assert len(set(facts["machines"].values())) == 1
     trace = tracekit.read(tmp_path / "trace")
+    assert sorted(facts["machines"]) == trace.hosts["host"].tolist()
+    assert trace.hosts["clock"].nunique() == 1
+    assert trace.hosts["shift_ps"].fillna(0).tolist() == [0, 0]
     assert trace.hosts["world_size"].tolist() == [4, 4]  # devices
     assert trace.events["device"].nunique() >= 4
 
@@ -78,11 +83,14 @@ def test_the_workload_of_several_processes_is_read_as_one_trace(tmp_path):
     small = ("--size", "32", "--products", "4")
     code, _, err = capture(tmp_path, "--processes", "2", "--out", "trace", WORKLOAD, *small)
     assert code == 0, err
+    # Without this file nobody says that both processes have one clock.
+    (facts,) = (tmp_path / "trace").glob("plugins/profile/*/capture.json")
+    facts.unlink()
     trace = tracekit.read(tmp_path / "trace")
     assert len(trace.hosts) == 2
     reduced = trace.events[trace.events["kind"] == "collective"].groupby("host", observed=True).size()
     assert reduced.tolist() == [64, 64]  # 3 rounds of 1 and 20, and the one that compiles
     assert {"compute", "all-reduce"} <= set(trace.spans["name"])
-    # Both files are of one machine, whose clock is one: whatever the collectives tell must have room for no offset.
+    # It is one: whatever the collectives tell must have room for no offset.
     shifts, residuals = trace.hosts["shift_ps"].dropna(), trace.hosts["residual_ps"].dropna()
     assert (shifts.abs() <= max(residuals, default=0)).all()

@@ -1,19 +1,22 @@
 """Several processes of one program: started over loopback where nobody else starts them, all captured into one run."""
 
 import os
+import platform
 import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _VARIABLE = "TRACEKIT_PROCESS"  # "1/2 127.0.0.1:40000": this process's number, how many there are, their coordinator
-_KEY = "tracekit/run"
+_KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
 _AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
 _OTHERS_S = 45.0  # for the traces of the others, once one has failed; gloo waits 30 s for one that does not come
 
@@ -98,6 +101,9 @@ def agreed(name: str, index: int) -> str | None:
     if client is None:
         return None
     with suppress(Exception):  # of jaxlib, without a class of its own: the time is over, or the other is gone
+        client.key_value_set(
+            f"{_MACHINES}{index}", f"{socket.gethostname()}-{index} {_machine()}", allow_overwrite=True
+        )
         if index == 0:
             client.key_value_set(_KEY, name, allow_overwrite=True)
             return name
@@ -106,13 +112,35 @@ def agreed(name: str, index: int) -> str | None:
     return None
 
 
+def machines() -> dict[str, str]:
+    """The machine of each process that captures into one run, by its file's name: processes of one share a clock."""
+    import jax
+    from jax._src import distributed
+
+    client: Any = distributed.global_state.client
+    found: dict[str, str] = {}
+    with suppress(Exception):  # as above: one that nobody captures
+        for index in range(jax.process_count()):
+            host, machine = client.blocking_key_value_get(f"{_MACHINES}{index}", _AGREE_S * 1000).split()
+            found[host] = machine
+    return found
+
+
 def gather(draft: Path, run: Path, index: int) -> None:
     """Move what process `index` wrote into the run of all; the files carry its number, for hosts may share a name."""
     run.mkdir(parents=True, exist_ok=True)
     for path in draft.glob("plugins/profile/*/*"):
-        host, dot, rest = path.name.partition(".")
-        os.replace(path, run / f"{host}-{index}{dot}{rest}")
+        host = path.name.removesuffix(".xplane.pb").removesuffix(".trace.json.gz")
+        os.replace(path, run / f"{host}-{index}{path.name.removeprefix(host)}")
     shutil.rmtree(draft)
+
+
+def _machine() -> str:
+    """What tells this machine, since it was started, from others; its name where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return f"{platform.node()}/{uuid.getnode():x}"
 
 
 def _free_port() -> int:

@@ -361,6 +361,7 @@ class Session:
         if jax.default_backend() == "cpu" and jax.local_device_count() > 1:
             threading.Thread(target=self._watch, name="tracekit watch", daemon=True).start()
         self.facts = {
+            **({} if self.process != 0 else {"machines": processes.machines()}),
             "profiled_after_s": round(time.monotonic() - self._begun, 6),
             **({} if self.stretch is None else {"stretch": asdict(self.stretch)}),
             "versions": {

@@ -45,7 +45,13 @@ def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os
         (reader,) = (each.reader for each in formats.FORMATS if each.file_type is origin.file_type)
         assert not isinstance(reader, Dialect)
         traces = _each(reader, origin.files)
-    trace = merge.merge([device_clocks.fit(each) for each in traces], ranks if path.is_dir() else None)
+    capture = _capture(origin.directory)
+    machines = capture.get("machines") if capture else None
+    trace = merge.merge(
+        [device_clocks.fit(each) for each in traces],
+        ranks if path.is_dir() else None,
+        machines if isinstance(machines, dict) else None,
+    )
     unused = rules.unused(trace.events, own)
     return replace(
         trace,
@@ -53,7 +59,7 @@ def read(source: str | os.PathLike[str], run: str | None = None, kinds: str | os
         source=os.fspath(source),
         runs=origin.runs,
         notes=(*origin.notes, *notes, *trace.notes, *unused),
-        capture=_capture(origin.directory),
+        capture=capture,
     )
 
 

@@ -150,6 +150,22 @@ def test_a_wait_that_two_windows_of_a_rank_both_hold_counts_once():
     ]
 
 
+def test_processes_of_one_machine_have_one_clock_whatever_their_collectives_say():
+    # Ends 70, 3 and 400 us apart tell no offset; a third process, elsewhere, is compared with the two as one.
+    ends = 10**9, 2 * 10**9, 3 * 10**9, 4 * 10**9
+    noisy = [end + late for end, late in zip(ends, (7 * 10**7, 3 * 10**6, -4 * 10**8, 10**7), strict=True)]
+    parts = [rank("a-0", *ends), rank("a-1", *noisy, device="gpu:1"), trace_of("b-2", ("gpu:0", "compute", 0, 5))]
+    machines = {"a-0": "a", "a-1": "a", "b-2": "b"}
+    apart = merge(parts)
+    assert apart.hosts["clock"].nunique() == 3
+    merged = merge(parts, None, machines)
+    assert merged.hosts.set_index("host")["clock"].to_dict() == {"a-0": "a-0", "a-1": "a-0", "b-2": "b-2"}
+    assert merged.hosts.set_index("host")["shift_ps"].fillna(0).to_dict() == {"a-0": 0, "a-1": 0, "b-2": 0}
+    first = merged.events.query("kind == 'collective' and host == 'a-1'")["end_ps"].tolist()
+    assert first == noisy
+    assert "a-0 and a-1 ran on one machine" not in " ".join(apart.notes)
+
+
 def test_hosts_that_share_no_collective_have_a_clock_each():
     merged = merge(
         [trace_of("a", ("gpu:0", "compute", 0, 9)), trace_of("b", ("gpu:0", "compute", 0, 9), origin_ns=NOON_NS + 1)]

@@ -205,6 +205,14 @@ def test_ticks_tell_the_time_since_time_0_not_since_the_left_edge(start, end, ti
     assert dict(zip(*timeline_text.axis(edges, zero), strict=True)) == ticks
 
 
+def test_an_unknown_device_has_a_line_only_where_it_did_something():
+    of = events(("cpu:0", "compute", 0, 5), ("cpu:0", "compute", 20, 25), ("cpu:?", "memcpy", 7, 9))
+    in_phase = " ".join(drawing(trace(of, spans(("late", 20, 30)))))
+    assert "cpu:?" in " ".join(drawing(trace(of)))
+    assert "cpu:0" in in_phase
+    assert "cpu:?" not in in_phase
+
+
 def test_in_a_part_of_several_windows_the_shares_are_of_the_windows():
     frame = events(("gpu:0", "compute", 10, 20), ("gpu:0", "compute", 30, 50))
     whole = timeline_of(trace(frame))

@@ -43,13 +43,14 @@ _FEW = 2  # so many notes that differ only in their figures are all shown
 _FIGURE = re.compile(r"\d+")
 
 
-def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
+def merge(traces: Sequence[Trace], world_size: int | None = None, machines: Mapping[str, str] | None = None) -> Trace:
     """`traces`, each of one file, as one.
 
     Every host has a name of its own, and with several hosts every device is `host/device`. Times are on one axis, whose
     0 is the earliest event of any file; clocks are compared and corrected as `clock_alignment.align` says, and what
     cannot be compared has a `clock` of its own. A file that is there twice counts once. `world_size`: how many ranks
-    the job had, if that is known; ranks that are missing are noted. One trace keeps its names.
+    the job had, if that is known; ranks that are missing are noted. `machines`: the machine of a host, where that is
+    known; hosts of one machine have its clock. One trace keeps its names.
     """
     parts, notes = _on_one_axis(traces)
     if len(traces) == 1:
@@ -58,7 +59,7 @@ def merge(traces: Sequence[Trace], world_size: int | None = None) -> Trace:
     parts, host_notes = same_host.tell_apart(parts)
     parts.sort(key=lambda part: natural(part.host))
     hosts = list(dict.fromkeys(part.host for part in parts))
-    clocks, clock_notes = _clocks(parts, hosts)
+    clocks, clock_notes = _clocks(parts, hosts, machines or {})
     zero = min(part.at_ps + _line(clocks[part.host]).shift(part.at_ps) for part in parts)
     several = len(hosts) > 1
     ops = operations([part.trace for part in parts])
@@ -117,13 +118,30 @@ def _origin(trace: Trace) -> int | None:
     return int(origins.to_numpy()[0]) if len(origins) else None
 
 
-def _clocks(parts: Sequence[Part], hosts: Sequence[str]) -> tuple[dict[str, Clock], list[str]]:
-    """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison."""
+def _clocks(
+    parts: Sequence[Part], hosts: Sequence[str], machines: Mapping[str, str]
+) -> tuple[dict[str, Clock], list[str]]:
+    """The clock of every host, and notes; a host on whose devices nothing ran needs no comparison.
+
+    Of the hosts of one machine the first stands for all: its clock is theirs.
+    """
     needed = [part for part in parts if len(part.trace.events)]
-    timed = {part.host: part.timed for part in needed}
-    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), True) for part in needed])
+    of_machine: dict[str, str] = {}
+    keeper = {part.host: part.host for part in needed}
+    for host in (part.host for part in needed if part.timed and part.host in machines):
+        keeper[host] = of_machine.setdefault(machines[host], host)
+    timed = {keeper[part.host]: part.timed for part in needed}
+    shared = [replace(part, host=keeper[part.host]) for part in needed]
+    rows = concat(EVENT_COLUMNS, [_shifted(part, shared_ends.needed(part.trace.events), True) for part in shared])
     aligned, notes = clock_alignment.align(rows, list(timed), list(timed.values()))
-    return {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}, notes
+    clocks = {host: Clock(host, host) for host in hosts} | {clock.host: clock for clock in aligned}
+    for host, first in keeper.items():
+        if host != first:
+            clock = clocks[first]
+            clocks[host] = replace(clock, host=host, line=clock.line or UNCHANGED, residual_ps=clock.residual_ps or 0)
+    same = [host for host in keeper if list(keeper.values()).count(keeper[host]) > 1]
+    told = [f"{listing(same)} ran on one machine: their clock is one."] if same and len(of_machine) == 1 else []
+    return clocks, [*told, *notes]
 
 
 def _with_host(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:

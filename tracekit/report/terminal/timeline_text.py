@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tracekit import console as terminal
 from tracekit import intervals as iv
-from tracekit.devices import type_of
+from tracekit.devices import is_known, type_of
 from tracekit.report.model import Report, time_zero
 from tracekit.report.palette import DARK, LIGHT
 from tracekit.timeline.rows import CODE, Rows
@@ -130,6 +130,8 @@ def strips(
         mine = [number for number, of_device in enumerate(rows.clocks) if of_device == clock or alone]
         window_ps = span[1] - span[0] if alone and extent else iv.total(window)
         lines = [_line(rows, *of_line, edges, window_ps) for of_line in _sets(rows, mine[:most_devices], lanes)]
+        # An unknown device is idle nowhere: it has a line only where it did something.
+        lines = [line for line in lines if line.level.any() or is_known(line.label)]
         marks, more = _phases(phases, edges, most_phases) if alone else ((), 0)
         by_clock.append(Strip(clock, edges, tuple(lines), marks, (max(len(mine) - most_devices, 0), more)))
     return by_clock
