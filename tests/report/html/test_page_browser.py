@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tests.browser import Pages
-from tests.report.html.pages import HOSTILE, html
+from tests.report.html.pages import HOSTILE, html, report
+from tracekit.units import percent
 
 NAMES = ("captured", "hostile", "many", "empty")
 
@@ -49,6 +50,21 @@ def test_a_page_fits_a_phone_and_a_screen_and_makes_no_error(open_report, name):
     assert names.evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length") == 0
     page.set_viewport_size({"width": 1280, "height": 800})
     assert page.evaluate(widths) == [1280, 1280]
+
+
+@pytest.mark.parametrize("name", ["captured", "stepped", "several", "clocks"])
+def test_with_the_whole_in_view_each_lane_says_the_share_of_the_tables(open_report, name):
+    # The view has margins, and steps and phases may begin before the first work: none of that counts.
+    page = open_report(name)
+    page.locator(".tl-plot").scroll_into_view_if_needed()
+    page.get_by_role("button", name="Whole", exact=True).click()
+    cells = report(name).whole.partition.to_dict("records")
+    shares = {row["device"]: percent(row["busy_ps"], row["window_ps"]) for row in cells}
+    rows = """[...document.querySelectorAll(".tl-row")].map((row) =>
+        [".tl-device", ".tl-busy"].map((part) => row.querySelector(part)?.textContent))"""
+    known = f"{rows}.filter(([device]) => device in shares)"
+    assert page.evaluate(f"(shares) => {known}.length", shares) >= min(2, len(shares))
+    page.wait_for_function(f"(shares) => {known}.every(([device, share]) => shares[device] === share)", arg=shares)
 
 
 def test_hostile_names_make_no_element_and_run_nothing(open_shared):

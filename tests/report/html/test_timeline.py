@@ -12,16 +12,16 @@ from tests.report.html.timeline_page import HOSTILE, US, at, box, focus, frames,
 
 def test_the_page_shows_devices_lanes_phases_and_a_legend_in_words(page):
     rows = page.locator(".tl-row").all_inner_texts()
-    # Busy shares are of the view, from the first phase to the last: 280 µs and a hundredth on both sides.
+    # Busy shares are of the view from the first to the last device work, 280 µs: without its margins.
     assert [" ".join(row.removesuffix("⚲").split()) for row in rows] == [
-        "▾ gpu:0 84.0 %",
-        "collective 42.0 %",
-        "compute 42.0 %",
-        "memcpy 42.0 %",
-        "▾ gpu:1 73.5 %",
-        "collective 31.5 %",
-        "compute 42.0 %",
-        "host h 4.9 %",
+        "▾ gpu:0 85.7 %",
+        "collective 42.9 %",
+        "compute 42.9 %",
+        "memcpy 42.9 %",
+        "▾ gpu:1 75.0 %",
+        "collective 32.1 %",
+        "compute 42.9 %",
+        "host h 5.0 %",
     ]
     assert page.locator(".tl-band").all_inner_texts() == ["phases"]
     assert page.locator(".tl-legend li").all_inner_texts()[:4] == ["compute", "collective", "memcpy", "host call"]
@@ -179,7 +179,7 @@ def test_threads_of_a_cpu_device_are_one_lane_until_they_are_unfolded(open_page,
     page = open_page(write_page(tmp_path / "p.html", trace(rows)))
     page.wait_for_selector("#timeline[data-ready]")
     words = [" ".join(row.removesuffix("⚲").split()) for row in page.locator(".tl-row").all_inner_texts()]
-    assert words == ["▸ cpu:0 4 threads 49.0 %", "▸ cpu:1 4 threads 49.0 %"]
+    assert words == ["▸ cpu:0 4 threads 50.0 %", "▸ cpu:1 4 threads 50.0 %"]
     page.locator(".tl-row").first.click()
     assert page.locator(".tl-row").count() == 6
 

@@ -134,17 +134,16 @@
     shares(app);
   }
 
-  /** Writes how busy each row is in the view. */
+  /** Writes how busy each row is in the view, as far as it lies between the first and the last device work. */
   function shares(app) {
-    const length = app.view.to - app.view.from;
     const rows = rowsByKey(app);
     for (const node of app.dom.side.querySelectorAll(".tl-row")) {
       const row = rows.get(node.dataset.key);
       if (row.memory) continue;
-      const busy = row.subject.cells.reduce(
-        (sum, { set }) => sum + tracekit.intervals.within(set, app.view.from, app.view.to),
-        0,
-      );
+      const [first, last] = app.index.work[row.group.clock] ?? [-Infinity, Infinity];
+      const [from, to] = [Math.max(app.view.from, first), Math.min(app.view.to, last)];
+      const length = Math.max(to - from, 0);
+      const busy = row.subject.cells.reduce((sum, { set }) => sum + tracekit.intervals.within(set, from, to), 0);
       node.querySelector(".tl-busy").textContent = app.data.partial ? "" : tracekit.units.percent(busy, length);
     }
   }
