@@ -74,7 +74,8 @@ def _report(report: Any, timeline: Any) -> dict[str, Any] | None:
     inside["shown"] = report.extent
     inside["verdicts"] = _verdicts(report.verdict, report.verdicts)
     inside["whole"] = fields(report.whole) | {"name": "whole trace"}
-    sections = [_section(section) for section in report.sections]
+    since = resolve("report.model:time_zero")(report).since
+    sections = [_section(section, since) for section in report.sections]
     return {**inside, "sections": sections, "explanation": _explanation(report.explanation, of, stretches)}
 
 
@@ -83,10 +84,11 @@ def _verdicts(verdict: str | None, verdicts: dict[str, str]) -> dict[str, str]:
     return ({} if verdict is None else {"whole trace": verdict}) | verdicts
 
 
-def _section(section: Any) -> dict[str, Any]:
-    """A typed section as the texts that it was."""
+def _section(section: Any, since: Any) -> dict[str, Any]:
+    """A typed section as the texts that it was; `since` counts an instant from time 0."""
     findings = [f"{finding.sentence} Try: {finding.action}" for finding in section.findings]
-    tables = [(table.title, resolve("report.section:brief_text")(table, 60)) for table in section.tables if table.brief]
+    brief = resolve("report.section:brief_text")
+    tables = [(table.title, brief(table, 60, since)) for table in section.tables if table.brief]
     return {
         "key": section.key,
         "title": section.title,

@@ -144,7 +144,7 @@ def test_a_report_shows_key_figures_and_verdicts_then_what_matters_most_then_eve
     begins += ["85.0 %", "busy, of both k (20.00 ms), mean of 2 devices"]
     begins += ["100 %", "overlapped, of the shorter busy time of both"]
     begins += ["45.0 %", "exposed, of the devices' time: communication 37.5 %, copies 7.5 %"]
-    begins += ["0.45x", "speedup, over k, one after the other"]
+    begins += ["0.45x", "speedup, over k"]
     begins += [*(f"{name}: {verdict}" for name, verdict in report.labelled_verdicts)]
     begins += ["What matters most", f"Here, {report.scope}", *map(in_one_line, highlights(report.sections)), "Phases"]
     assert output[: len(begins)] == begins

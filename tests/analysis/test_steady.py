@@ -40,7 +40,8 @@ THREE = run((90, 80), (10, 0), (10, 0))
 def test_a_script_of_three_steps_is_judged_by_those_that_did_not_compile():
     report = tracekit.analyse(THREE)
     assert report.headline == (
-        "Steady steps 1 and 2 (step 0 compiled for 80.00 ms): gpu:0 was busy 50.0 % of 40.00 ms; 50.0 % idle."
+        "Steady steps 1 and 2 (step 0 compiled for 80.00 ms): gpu:0 was busy 50.0 % of 40.00 ms "
+        "(the trace holds one device); 50.0 % idle."
     )
     assert report.verdict == (
         f"{report.headline} In the whole trace, gpu:0 was busy 22.0 % of 141.0 ms; 78.0 % idle, of which 56.7 points "
@@ -63,7 +64,8 @@ def test_every_face_says_which_steps_are_judged():
     report = tracekit.analyse(THREE)
     words = "only the steady steps count: steps 1 and 2 (40.00 ms in all), but for compiling, memory and the machine."
     assert words in report.scope
-    for text in (markdown(report), page(report), report._repr_html_()):
+    for face in (markdown(report), page(report), report._repr_html_()):
+        text = face.replace("\u00a0", " ")  # between a number and its unit
         assert words in text
         assert "Steady steps 1 and 2 (step 0 compiled for 80.00 ms): " in text
         assert "56.7 points while compiling" in text
@@ -91,7 +93,8 @@ def test_a_step_that_compiles_again_is_the_first_finding_and_named():
 def test_compiling_before_the_first_step_is_told_apart_too():
     report = tracekit.analyse(run((10, 0), (10, 0), (10, 0), outside=100))
     assert report.headline.startswith(
-        "Steady steps 0 to 2 (compiling outside of steps took 100.0 ms): gpu:0 was busy 50.0 % of 60.00 ms; "
+        "Steady steps 0 to 2 (compiling outside of steps took 100.0 ms): gpu:0 was busy 50.0 % of 60.00 ms "
+        "(the trace holds one device); "
     )
 
 

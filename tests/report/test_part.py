@@ -99,6 +99,14 @@ def test_an_unknown_device_is_told_with_those_there_are():
         choose(timeline_of(trace(ROWS)), devices=["gpu:7"])
 
 
+def test_a_device_of_one_host_alone_needs_no_host():
+    rows = [(name, "compute", 0, 10) for name in ("a/gpu:0", "a/gpu:1", "b/gpu:0")]
+    timeline = timeline_of(trace(events(*rows)))
+    assert choose(timeline, devices=["gpu:1", "b/gpu:0"]).devices == ("a/gpu:1", "b/gpu:0")
+    with pytest.raises(TracekitError, match=r"'gpu:0' is a device of several hosts: a/gpu:0 and b/gpu:0\. Name one"):
+        choose(timeline, devices=["gpu:0"])
+
+
 def test_a_part_in_which_a_device_does_nothing_has_one_share_of_exposed_collectives():
     rows = [("gpu:0", "collective", 0, 100), ("gpu:1", "collective", 0, 100), ("gpu:2", "compute", 0, 10)]
     report = analyse(trace(events(*rows)), start=50, end=100)

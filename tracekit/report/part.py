@@ -84,7 +84,7 @@ def choose(
     start_ps, end_ps = one_part(phase, step, start, end)
     marked = marked or timeline.once("phases", lambda: phases(timeline))
     whole = _Whole(timeline, marked, first_work(timeline))
-    _check_devices(whole, devices)
+    devices = _named(whole, devices)
     if phase is not None:
         part = _phase(whole, phase)
     elif step is not None:
@@ -124,12 +124,19 @@ def picoseconds(time: str | int | None, option: str) -> int | None:
     return times.parse(time, option) if isinstance(time, str) else time
 
 
-def _check_devices(whole: "_Whole", devices: Collection[str]) -> None:
+def _named(whole: "_Whole", devices: Collection[str]) -> list[str]:
+    """The devices by their whole names; `gpu:3` means `rank3/gpu:3` where no other host has one of that name."""
     there = whole.timeline.rows.devices
+    named = []
     for device in devices:
-        if device not in there:
+        meant = [device] if device in there else [name for name in there if name.endswith(f"/{device}")]
+        if len(meant) > 1:
+            raise TracekitError(f"{device!r} is a device of several hosts: {_enumerated(meant)}. Name one of them.")
+        if not meant:
             known = f"Its devices are {_enumerated(there)}." if there else "No device of it has any work."
             raise TracekitError(f"{whole.source} has no work of a device {device!r}. {known}")
+        named += meant
+    return named
 
 
 @dataclass(frozen=True)
