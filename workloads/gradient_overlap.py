@@ -11,7 +11,7 @@ that the compiler is left no choice of when the gradients of a block can be redu
   block is needed; the all-reduce of later blocks may run behind earlier ones.
 
 All three give the same weights (asserted). On CPU XLA orders the operations of a program in advance and may run some
-on a second thread: seen with jax 0.10.2 on two cores, none of "behind backward" was hidden behind compute, and some of
+on a second thread: seen with jax 0.10.2 on two cores, none of "behind backward" was hidden behind compute, and half of
 "behind next forward" was. What a trace of CPU devices proves is the order that the program allows, not its gain.
 
 * "donated": "behind backward" again, with the memory of the old weights given to the new ones. Should be no
