@@ -5,6 +5,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tracekit.errors import TraceError, TracekitError
@@ -68,23 +69,20 @@ def refuse_inside(out: Path, trace_path: Path) -> None:
 def refuse_unwritable(out: Path, what: str) -> None:
     """Raise TracekitError unless files can be written in the directory `out`, which is left as it was; `what` is put
     there."""
-    made: list[Path] = []
     try:
         if out.exists() and not out.is_dir():
             raise TracekitError(f"{out} is a file, and {what} is a directory; name another with --out.")
         folder = out.absolute()
-        for directory in [*reversed(folder.parents), folder]:
-            if not directory.exists():
-                directory.mkdir()
-                made.append(directory)
-        with tempfile.TemporaryFile(dir=folder):
+        # No directory is made: another process may be about to write there.
+        there = next(directory for directory in [folder, *folder.parents] if directory.exists())
+        for name in folder.relative_to(there).parts:  # one may be too long, or hold a null character
+            with suppress(FileNotFoundError):
+                (there / name).lstat()
+        with tempfile.TemporaryFile(dir=there):
             pass
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
         reason = getattr(error, "strerror", None) or error
         raise TracekitError(f"{out} cannot be written: {reason}; name another directory with --out.") from None
-    finally:
-        for directory in reversed(made):
-            directory.rmdir()
 
 
 def is_saved_report(place: Path) -> bool:

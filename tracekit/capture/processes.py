@@ -4,16 +4,16 @@ import os
 import platform
 import shutil
 import signal
-import socket
-import subprocess
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # they would cost every command 10 ms
+    import subprocess
 
 _VARIABLE = "TRACEKIT_PROCESS"  # "1/2 127.0.0.1:40000": this process's number, how many there are, their coordinator
 _KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
@@ -26,6 +26,8 @@ def start(command: Sequence[str], count: int) -> int:
 
     A process that fails leaves the others waiting in their next collective: they are ended, and write their traces.
     """
+    import subprocess
+
     address = f"127.0.0.1:{_free_port()}"
     children = []
     for index in range(count):
@@ -101,9 +103,7 @@ def agreed(name: str, index: int) -> str | None:
     if client is None:
         return None
     with suppress(Exception):  # of jaxlib, without a class of its own: the time is over, or the other is gone
-        client.key_value_set(
-            f"{_MACHINES}{index}", f"{socket.gethostname()}-{index} {_machine()}", allow_overwrite=True
-        )
+        client.key_value_set(f"{_MACHINES}{index}", f"{platform.node()}-{index} {_machine()}", allow_overwrite=True)
         if index == 0:
             client.key_value_set(_KEY, name, allow_overwrite=True)
             return name
@@ -140,30 +140,32 @@ def _machine() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return f"{platform.node()}/{uuid.getnode():x}"
+        return platform.node()
 
 
 def _free_port() -> int:
+    import socket
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _failed(children: Sequence[subprocess.Popen[bytes]]) -> int:
+def _failed(children: Sequence["subprocess.Popen[bytes]"]) -> int:
     """The exit code of a child that failed, as a shell gives it; 0 if none did."""
     codes = [child.returncode for child in children if child.returncode]
     return next((128 - code if code < 0 else code for code in codes), 0)
 
 
-def _signal(children: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+def _signal(children: Sequence["subprocess.Popen[bytes]"], number: int) -> None:
     for child in children:
         if child.poll() is None:
             child.send_signal(number)
 
 
 @contextmanager
-def _left_to(children: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+def _left_to(children: Sequence["subprocess.Popen[bytes]"]) -> Iterator[None]:
     """Hand a request to end on to the children, which write their traces first; Ctrl-C reaches them by itself."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -459,7 +459,7 @@ def test_an_op_in_which_a_call_waited_waits_no_second_time(waits):
 
 def test_a_wait_tells_the_line_of_the_program_that_it_stands_under(tmp_path):
     frames = [
-        python("/home/train.py(12): main", 0, 45),
+        python("/app/train.py(12): main", 0, 45),
         python("torch/cuda/__init__.py(40): synchronize", 10, 20),
         python("<built-in function _cuda_synchronize>", 11, 18),
         python("torch/x.py(7): f", 49, 200),  # no frame of the program is around it
@@ -467,7 +467,7 @@ def test_a_wait_tells_the_line_of_the_program_that_it_stands_under(tmp_path):
     calls = call("cudaDeviceSynchronize", 12, 1, dur=10), call("cudaStreamSynchronize", 320, 2)
     trace = trace_of(tmp_path, *frames, *calls, *ITEM, call("cudaMemcpyAsync", 53, 6), copy(6, 101, 100))
     assert rows(trace.syncs, "name", "source") == [
-        ["cudaDeviceSynchronize", "/home/train.py:12"],
+        ["cudaDeviceSynchronize", "/app/train.py:12"],
         ["cudaStreamSynchronize", None],
         ["aten::_local_scalar_dense", "torch/x.py:7"],
     ]

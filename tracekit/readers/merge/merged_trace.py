@@ -1,6 +1,7 @@
 """The traces of many files as one: hosts told apart, devices named after them, all times on one axis."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,9 +140,13 @@ def _clocks(
         if host != first:
             clock = clocks[first]
             clocks[host] = replace(clock, host=host, line=clock.line or UNCHANGED, residual_ps=clock.residual_ps or 0)
-    same = [host for host in keeper if list(keeper.values()).count(keeper[host]) > 1]
-    told = [f"{listing(same)} ran on one machine: their clock is one."] if same and len(of_machine) == 1 else []
-    return clocks, [*told, *notes]
+    count = Counter(keeper.values())
+    same = [host for host, first in keeper.items() if count[first] > 1]
+    of_one = len({keeper[host] for host in same}) == 1
+    where = (
+        "one machine: their clock is one" if of_one else "machines with several of them: those of one share its clock"
+    )
+    return clocks, [*([f"{listing(same)} ran on {where}."] if same else []), *notes]
 
 
 def _with_host(part: Part, table: pd.DataFrame, several: bool) -> pd.DataFrame:
