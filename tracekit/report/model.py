@@ -122,7 +122,12 @@ class Report:
         why = self.explanation
         is_busy = name is not None and why.machine.during(name) is not None
         return key_figures(
-            breakdown, rows.get(name), self.cores, is_partial=bool(why.completeness.rows), is_busy=is_busy
+            breakdown,
+            rows.get(name),
+            self.cores,
+            is_partial=bool(why.completeness.rows),
+            is_busy=is_busy,
+            why=why if len(self.compared) < 2 else None,  # else it is of several phases
         )
 
     @property

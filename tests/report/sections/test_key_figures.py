@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.frames import events, spans, trace
+from tests.idle_frames import call, row
+from tests.launch_frames import calls, work
 from tests.report.html import pages
 from tracekit.columns import frame
 from tracekit.report.build import analyse
@@ -99,6 +101,28 @@ def test_what_the_trace_does_not_have_is_no_figure():
     assert [figure.key for figure in pages.report("clocks").key_figures] == ["busy"]
     time_shared = trace(events(*[(f"cpu:{at}", "compute", 0, 10) for at in range(3)]), capture={"usable_cores": 2})
     assert [figure.key for figure in analyse(time_shared).key_figures] == ["busy"]
+
+
+def test_of_one_device_that_communicates_nothing_they_tell_what_the_rest_of_its_time_was():
+    rows = events(
+        ("gpu:0", "compute", 0, 100, "gemm"), ("gpu:0", "compute", 110, 130, "gelu"), ("gpu:0", "compute", 900, 1000)
+    )
+    assert figures_of(trace(rows)) == [
+        ("busy", "22.0 %", "of 1.00 ns"),
+        # No cause of the 780 ps of idle time is known: nothing that the busy time does not say.
+        ("longest idle gap", "770 ps", "77.0 % of 1.00 ns"),
+        ("matmul", "45.5 %", "of 220 ps of busy time"),
+    ]
+
+
+def test_idle_time_is_told_by_its_largest_cause_and_an_evenly_spread_one_has_no_gap():
+    times = range(0, 100_000, 10_000)  # in µs
+    rows = work(*(row("gpu:0", start, start + 1000, at, name="gemm") for at, start in enumerate(times)))
+    launched = calls(*(call(at, start - 9, start - 4) for at, start in enumerate(times)))
+    assert figures_of(trace(rows, launches=launched))[1:] == [
+        ("idle, host-bound", "88.9 %", "of the device's time, the largest cause of 89.0 % idle"),
+        ("matmul", "100 %", "of 10.00 ms of busy time"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["captured", "stepped", "phases", "several", "empty"])

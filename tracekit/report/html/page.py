@@ -16,7 +16,8 @@ from tracekit.report.html import pictures
 from tracekit.report.html.markup import Markup, TimelineLinks, figure, join, name, picoseconds, prose, table, tag
 from tracekit.report.html.payload import SCRIPTS, STYLES, payload
 from tracekit.report.model import Report, time_zero
-from tracekit.report.section import Section, Table
+from tracekit.report.section import Section, Table, Unit
+from tracekit.report.sections.key_figures import KeyFigure
 from tracekit.report.sections.sections import highlights
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import count, quantity
@@ -157,13 +158,19 @@ def _key_figures(report: Report) -> Markup | None:
             tag("dt", key_figure.label),
             tag(
                 "dd",
-                tag("b", figure(key_figure.text, key_figure.value)),
+                tag("b", _value(key_figure)),
                 tag("span", prose(key_figure.of), class_="of"),
             ),
         )
         for key_figure in report.key_figures
     ]
     return tag("dl", *items, class_="figures") if items else None
+
+
+def _value(key_figure: KeyFigure) -> Markup:
+    if key_figure.unit == Unit.TIME:
+        return picoseconds(int(key_figure.value))
+    return figure(key_figure.text, key_figure.value)
 
 
 def _phase_verdicts(verdicts: list[tuple[str, str]], report: Report) -> Markup:

@@ -1,7 +1,7 @@
 """The critical path as the report shows it: what it is made of, its longest pieces, and what removing a part saves."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -78,6 +78,23 @@ def section(result: CriticalPath) -> Section:
         loss=_loss(result, at),
         result=" ".join([composition, *savings[:1]]),
     )
+
+
+class LargestPart(NamedTuple):
+    """The `name` of a part of a critical path, its `ratio` of the path, and whose path it is `of`."""
+
+    name: str
+    ratio: float
+    of: str
+
+
+def largest_part(result: CriticalPath) -> LargestPart | None:
+    """The largest part of the path of the median step; None where that is compute or not explained."""
+    at, step = _median(result)
+    first = next(iter(_parts(result, at)), None)
+    if first is None or first["part"] in (PARTS[Part.COMPUTE], PARTS[Part.UNEXPLAINED]):
+        return None
+    return LargestPart(first["part"], first["ratio"], _name(result, step))
 
 
 def _loss(result: CriticalPath, at: int) -> str:
