@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from tracekit.capture.stretch import Stretch
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
-    from tracekit.errors import CaptureError, TraceError, TracekitError, ViewError
+    from tracekit.errors import CaptureError, NotMeasurable, TraceError, TracekitError, ViewError
     from tracekit.readers import read
     from tracekit.report.build import analyse
     from tracekit.report.figures.drawing import Drawing
     from tracekit.report.figures.figure import figure
     from tracekit.report.load import load
+    from tracekit.report.measures import Measure
     from tracekit.report.model import Origin, Report
     from tracekit.report.section import AtLeast, Column, Instant, Missing, Recommendation, Section, Table, Unit
     from tracekit.report.sections.key_figures import KeyFigure
@@ -80,12 +81,13 @@ _NAMES = {
     "capture.stretch": "Stretch",
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
-    "errors": "CaptureError TraceError TracekitError ViewError",
+    "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
     "readers": "read",
     "report.build": "analyse",
     "report.figures.drawing": "Drawing",
     "report.figures.figure": "figure",
     "report.load": "load",
+    "report.measures": "Measure",
     "report.model": "Origin Report",
     "report.section": "AtLeast Column Instant Missing Recommendation Section Table Unit",
     "report.sections.key_figures": "KeyFigure",
@@ -125,8 +127,10 @@ __all__ = [
     "Kind",
     "Launches",
     "Machine",
+    "Measure",
     "Memory",
     "Missing",
+    "NotMeasurable",
     "Offenders",
     "Origin",
     "PhaseTimes",

@@ -17,3 +17,9 @@ class CaptureError(TracekitError):
 
 class ViewError(TracekitError):
     """A viewer that cannot be started."""
+
+
+class NotMeasurable(TracekitError):
+    """A measure that the trace cannot tell, and why."""
+
+    exit_code = 4

@@ -18,8 +18,9 @@ from tracekit.analysis.phases import Phases
 from tracekit.columns import records
 from tracekit.intervals import Intervals
 from tracekit.report import storage
+from tracekit.report.measures import Measure, Measures
 from tracekit.report.part import PHASE_TO_PHASE, only, timeline_title
-from tracekit.report.section import WORDS, Section, Table, brief_text, plain, plain_value
+from tracekit.report.section import WORDS, Section, Table, Unit, brief_text, plain, plain_value
 from tracekit.report.sections import completeness as missing
 from tracekit.report.sections.key_figures import KeyFigure, key_figures
 from tracekit.report.sections.overview import classification, overview
@@ -207,6 +208,50 @@ class Report:
         windows = [iv.union(iv.intervals(its["start_ps"], its["end_ps"])) for _, its in rounds.groupby("clock")]
         length = time(max(map(iv.total, windows)))
         return f"only what ran in the compared phases counts: {', '.join(self.compared)} ({length} in all)."
+
+    def measure(
+        self,
+        name: str,
+        *,
+        of: str | tuple[str, str] | None = None,
+        phase: str | None = None,
+        step: int | str | None = None,
+        device: str | None = None,
+        unit: Unit | None = None,
+    ) -> Measure:
+        """One measure by its name: overlap, idle, busy, exposed-collective, exposed-copy, wall, step-time or speedup.
+
+        It is that of the steady steps where they are told apart, else of the whole trace; with `phase` that of a phase
+        ("whole" is the whole trace), with `step` that of one step by its number, or of those that count the "median"
+        or the "worst". Of several devices the worst one counts, unless `device` names one; "device 1" is the one of
+        number 1. An overlap is `of` "devices" (the pair that overlapped least), of two of them, or of "collective",
+        "copy", "H2D", "D2H", "D2D" or "P2P" behind the compute of their device. A time of a phase is the mean of its
+        rounds, its wall their median. With `unit`, idle, busy and exposed time are shares of the window (Unit.RATIO) or
+        picoseconds (Unit.TIME). Raises NotMeasurable where the trace cannot tell, and TracekitError where there is no
+        such measure.
+        """
+        measures = Measures(
+            whole=self.whole,
+            steady=self.steady,
+            inside=self.inside,
+            phases=self.phases,
+            steps=self.explanation.steps,
+            incomplete=self.explanation.completeness.rows,
+            cores=self.cores,
+        )
+        return measures.measure(name, of=of, phase=phase, step=step, device=device, unit=unit)
+
+    def overlap(
+        self, a: str, b: str, *, phase: str | None = None, step: int | str | None = None, device: str | None = None
+    ) -> float:
+        """How far `a` and `b` ran at the same time, a ratio in 0..1: two devices, or "collective", "copy" or a
+        direction of copies and "compute", then on the worst device.
+
+        Of two devices it is the time both were busy over the shorter busy time; of other work the part that ran behind
+        compute of its device. Scopes are those of `measure`. Raises NotMeasurable where the trace cannot tell.
+        """
+        of = a if b == "compute" else b if a == "compute" else (a, b)
+        return self.measure("overlap", of=of, phase=phase, step=step, device=device).value
 
     def summary(self) -> dict[str, Any]:
         """What summary.json says: integers are picoseconds, ratios in 0..1, a missing figure None with its reason.
