@@ -49,6 +49,7 @@ class PerfettoFile:
     added: list[Slice] = field(default_factory=list)
     cells: list[Slice] = field(default_factory=list)
     notes: list[tuple[str, dict]] = field(default_factory=list)
+    moments: list[tuple[int, str]] = field(default_factory=list)
     counters: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
@@ -121,6 +122,7 @@ def _event(packet, interned, tracks, open_slices, file) -> None:
     }
     if event.type == event.TYPE_INSTANT:
         file.notes.append((event.name, args))
+        file.moments.append((packet.timestamp, event.name))
         return
     open_here = open_slices.setdefault(event.track_uuid, [])
     if event.type == event.TYPE_SLICE_BEGIN:

@@ -314,6 +314,13 @@ def test_the_notes_and_the_source_are_in_the_file():
     assert notes == [("a note", {}), ("another", {})]
 
 
+def test_the_first_device_work_is_marked_as_time_0_of_the_report():
+    trace = Trace(rows({"start_ps": 7_000, "end_ps": 9_000}), spans({"start_ps": -2_000, "end_ps": 9_000}))
+    file = read_back(trace)
+    (mark,) = [time for time, name in file.moments if name == "first device work: time 0 of tracekit's report"]
+    assert mark == file.rows[1].start_ns == 9
+
+
 def test_an_empty_trace_is_a_trace_without_slices():
     file = read_back(Trace(frame(EVENT_COLUMNS)))
     assert (file.rows, file.calls, file.added, file.counters, file.roots) == ({}, [], [], {}, ["devices busy"])

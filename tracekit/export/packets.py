@@ -242,10 +242,10 @@ def counter_packets(track: int, edges: Ints, values: Ints, axis: Axis) -> Iterat
         yield packets(_TRACK_EVENT, axis.ns(edges[chunk]), [head, *numbers(_COUNTER, values[chunk])])
 
 
-def instant_packet(track: int, name: str, texts: Mapping[str, str]) -> bytes:
-    """The packet of a moment at the start of the trace, with annotations."""
+def instant_packet(track: int, name: str, texts: Mapping[str, str], time_ns: int = 0) -> bytes:
+    """The packet of a moment, by default the start of the trace, with annotations."""
     event = number(_TYPE, _INSTANT) + number(_TRACK, track) + message(_NAME_TEXT, name)
-    return packet(_TRACK_EVENT, event + b"".join(text_field(key, value) for key, value in texts.items()), 0)
+    return packet(_TRACK_EVENT, event + b"".join(text_field(key, value) for key, value in texts.items()), time_ns)
 
 
 def nested(thread: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:

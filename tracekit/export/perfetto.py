@@ -119,7 +119,7 @@ def _parts(timeline: Timeline, clock: str) -> Iterator[bytes]:
     yield from interned(
         chain(fixed_entries(), *(name_entries(group.names, iid) for group, iid in zip(groups, first, strict=False)))
     )
-    yield _notes(timeline, next(domain.uuids), overview)
+    yield _notes(domain, axis, next(domain.uuids), overview)
     yield _device_tracks(domain, roots)
     yield from _counters(domain, axis, overview, roots)
     yield from _memory(domain, axis, overview, roots)
@@ -168,14 +168,17 @@ def _cells(domain: ClockDomain, roots: Mapping[int, int]) -> TrackGroup:
     return TrackGroup(b"", slices, [cell.replace("+", " + ") for cell in CELLS])
 
 
-def _notes(timeline: Timeline, uuid: int, parent: int) -> bytes:
-    """A track that says where the trace comes from and what its notes are, as moments at its start."""
-    trace = timeline.trace
+def _notes(domain: ClockDomain, axis: Axis, uuid: int, parent: int) -> bytes:
+    """A track that says where the trace comes from and what its notes are, as moments at its start; and from where on
+    a report counts, as a moment there: Perfetto's own axis begins at the first event of a host, and knows no other."""
+    trace = domain.timeline.trace
     source = {"source": trace.source, "format": trace.format}
     origin = instant_packet(uuid, f"exported by tracekit {__version__}", source)
-    return b"".join(
-        [named_track(uuid, "notes", parent), origin, *(instant_packet(uuid, note, {}) for note in trace.notes)]
-    )
+    notes = [instant_packet(uuid, note, {}) for note in trace.notes]
+    if domain.clock in domain.timeline.first_work:
+        zero = int(axis.ns(np.array([domain.timeline.first_work[domain.clock]]))[0])
+        notes.append(instant_packet(uuid, "first device work: time 0 of tracekit's report", {}, zero))
+    return b"".join([named_track(uuid, "notes", parent), origin, *notes])
 
 
 def _steps(domain: ClockDomain, parent: int) -> TrackGroup:

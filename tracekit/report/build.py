@@ -30,7 +30,6 @@ from tracekit.report.model import Origin, Report, compared_rounds
 from tracekit.report.part import Part, choose, listed, only
 from tracekit.report.sections import verdict
 from tracekit.report.sections.steady import STEADY, aside_words, steady_words
-from tracekit.report.time_zero import first_work
 from tracekit.report.trace_contents import no_device_work, one_rank
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -144,7 +143,7 @@ def analyse(
         advice=advice(looked_at, why, judged or whole, phase_results, inside, compiling),
         compared=compared,
         steady=judged,
-        first_work_ps=first_work(whole_timeline),
+        first_work_ps=whole_timeline.first_work,
     )
 
 

@@ -13,7 +13,7 @@ from tracekit.columns import records
 from tracekit.devices import known_first
 from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
-from tracekit.report.time_zero import COUNTED_FROM, first_work
+from tracekit.report.time_zero import COUNTED_FROM
 from tracekit.timeline.timeline import Timeline
 from tracekit.units import exact, time
 
@@ -83,7 +83,7 @@ def choose(
     """
     start_ps, end_ps = one_part(phase, step, start, end)
     marked = marked or timeline.once("phases", lambda: phases(timeline))
-    whole = _Whole(timeline, marked, first_work(timeline))
+    whole = _Whole(timeline, marked, timeline.first_work)
     devices = _named(whole, devices)
     if phase is not None:
         part = _phase(whole, phase)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracekit.report.section import Instant
-from tracekit.timeline.timeline import Timeline
 
 # What stands at 0 of every axis and of every range of time.
 COUNTED_FROM = "the first device work"
@@ -36,8 +35,3 @@ class TimeZero:
         """Start and end of an instant as all faces count them, in ps."""
         zero = self.start_ps.get(self.clock(instant), 0)
         return instant.start_ps - zero, instant.end_ps - zero
-
-
-def first_work(timeline: Timeline) -> dict[str, int]:
-    """The first start of any device row of all that was recorded, by clock, in ps of the trace."""
-    return {clock: int(of[0, 0]) for clock, of in timeline.recorded.unions.windows.items() if len(of)}

@@ -121,6 +121,11 @@ class Timeline:
             return unions(self.rows)
         return self.whole.unions.inside(_by_clock(self.windows))
 
+    @property
+    def first_work(self) -> dict[str, int]:
+        """The first start of any device row of all that was recorded, by clock, in ps of the trace."""
+        return {clock: int(of[0, 0]) for clock, of in self.recorded.unions.windows.items() if len(of)}
+
     @part
     def launch(self) -> Column:
         """The place in `trace.launches` of the call that started each row, -1 for none."""

@@ -15,7 +15,7 @@ from tracekit.files import trace_name
 from tracekit.report.build import headline
 from tracekit.report.model import Report
 from tracekit.report.part import PHASE_TO_PHASE, Part, choose
-from tracekit.report.time_zero import COUNTED_FROM, COUNTED_FROM_EACH, first_work
+from tracekit.report.time_zero import COUNTED_FROM, COUNTED_FROM_EACH
 from tracekit.report.trace_contents import no_device_work
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
@@ -116,7 +116,7 @@ def select(
             return report.finding
         return timeline.once(f"headline {chosen.name!r}", lambda: headline(timeline, chosen))
 
-    clocks, zero = timeline.unions.windows, first_work(timeline)
+    clocks, zero = timeline.unions.windows, timeline.first_work
     extent = marked.extent if len(clocks) == 1 else None
     windows, where = part.windows, part.where
     if windows is None and extent:
