@@ -275,7 +275,7 @@ def figure(
     source: _Trace,
     what: Annotated[
         str | None,
-        typer.Option(help="gantt, partition, concurrency, overlap, or a comma-separated list [default: all]."),
+        typer.Option(help="gantt, partition, concurrency, overlap, phases, or a comma-separated list [default: all]."),
     ] = None,
     phase: _Phase = None,
     step: _Step = None,
@@ -296,7 +296,7 @@ def figure(
     run: _Run = None,
     kinds: _Kinds = None,
 ) -> None:
-    """Draw the timeline, the partition, concurrency and overlap.
+    """Draw the timeline, the partition, concurrency, overlap, and the phases on one scale of time.
 
     Pictures for a paper or a pull request, of the whole trace or of a part of it.
     """

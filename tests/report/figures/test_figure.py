@@ -31,12 +31,12 @@ def files_below(folder) -> list[str]:
 
 def test_all_figures_are_written_beside_the_report(here, capsys):
     cli.figure(here / "traces" / "demo")
-    names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png"]
+    names = ["concurrency.png", "gantt.png", "overlap.png", "partition.png", "phases.png"]
     assert files_below(here) == [f"reports/demo/figures/{name}" for name in names]
     out = capsys.readouterr()
     assert (out.out, out.err) == (
         "",
-        "Wrote reports/demo/figures/ (gantt.png, partition.png, concurrency.png, overlap.png)\n",
+        "Wrote reports/demo/figures/ (gantt.png, partition.png, concurrency.png, overlap.png, phases.png)\n",
     )
 
 
@@ -70,9 +70,12 @@ def test_the_stretch_is_part_of_a_safe_name(here, stretch, name):
     [
         (
             {"what": "gant"},
-            "--what 'gant' is not known: say gantt, partition, concurrency or overlap, or several with commas.",
+            "--what 'gant' is not known: say gantt, partition, concurrency, overlap or phases, or several with commas.",
         ),
-        ({"what": ","}, "--what names nothing: say gantt, partition, concurrency or overlap, or several with commas."),
+        (
+            {"what": ","},
+            "--what names nothing: say gantt, partition, concurrency, overlap or phases, or several with commas.",
+        ),
         ({"formats": "jpg"}, "--format 'jpg' is not known: say png, svg or pdf, or several with commas."),
         ({"theme": "blue"}, "There is no theme 'blue': say light or dark."),
         ({"width": 2}, "A figure cannot be 2 inches wide: give a width from 3.3 to 48."),
@@ -116,7 +119,11 @@ SHOWN = {"partition": "time", "concurrency": "concurrency", "overlap": "together
 
 @pytest.mark.parametrize("what", FIGURES)
 def test_a_stretch_is_said_in_words_or_numbers(what):
-    caption = {"gantt": "Timeline: {}, ", **{key: f"{TITLES[name]}, " for key, name in SHOWN.items()}}[what]
+    caption = {
+        "gantt": "Timeline: {}, ",
+        "phases": "Phases on one scale of time, ",
+        **{key: f"{TITLES[name]}, " for key, name in SHOWN.items()},
+    }[what]
     assert f"test · {caption.format('10 ps')}from 10 ps to 20 ps" in words(figure(GIVEN, what, start="10ps", end=20))
     assert f"test · {caption.format('50 ps')}phase both, from 30 ps to 80 ps" in words(
         figure(GIVEN, what, phase="both")
@@ -169,7 +176,7 @@ def test_title_theme_and_width_are_the_users(tmp_path):
     ("arguments", "sentence"),
     [
         ({"start": "soon"}, "start 'soon' is not a time"),
-        ({"what": "gant"}, "There is no figure 'gant': say gantt, partition, concurrency or overlap."),
+        ({"what": "gant"}, "There is no figure 'gant': say gantt, partition, concurrency, overlap or phases."),
     ],
 )
 def test_a_mistake_in_a_call_is_a_sentence(arguments, sentence):

@@ -16,6 +16,7 @@ from tests.report.figures.figure_parts import WINDOW, interval_sets, points
 from tracekit import intervals as iv
 from tracekit.columns import frame
 from tracekit.report.figures import gantt as gantt_figure
+from tracekit.report.figures import lanes
 from tracekit.report.figures.figure import draw
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.palette import LIGHT
@@ -367,7 +368,7 @@ def test_a_crowded_column_of_one_kind_shows_no_other():
 @given(interval_sets, interval_sets, interval_sets)
 def test_layers_hold_each_point_under_exactly_its_keys(a, b, c):
     sets = {"a": a, "b": b, "c": c}
-    keys_at = {p: layer.keys for layer in gantt_figure.layers(sets) for p in points(layer.intervals)}
+    keys_at = {p: layer.keys for layer in lanes.layers(sets) for p in points(layer.intervals)}
     expected = {
         p: tuple(key for key in sets if p in points(sets[key])) for p in set().union(*map(points, sets.values()))
     }
@@ -386,11 +387,11 @@ def test_levels_hold_the_points_with_that_many_sets(a, b, c):
 @settings(max_examples=50)
 @given(interval_sets, interval_sets, st.integers(1, 60))
 def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, columns):
-    lane = gantt_figure.layers({"a": a, "b": b})
+    lane = lanes.layers({"a": a, "b": b})
     edges = iv.even_edges(WINDOW, columns)
     area = {
         key: float(((rows[:, 1] - rows[:, 0]) * (rows[:, 3] - rows[:, 2])).sum())
-        for key, rows in gantt_figure.boxes(lane, ("a", "b"), edges, gantt_figure.is_crowded(lane, edges)).items()
+        for key, rows in lanes.boxes(lane, ("a", "b"), edges, lanes.is_crowded(lane, edges)).items()
     }
     both = iv.total(iv.intersection(a, b))
     assert area == pytest.approx({"a": iv.total(a) - both / 2, "b": iv.total(b) - both / 2})
@@ -398,14 +399,14 @@ def test_the_filled_area_is_the_busy_time_in_crowded_lanes_and_in_others(a, b, c
 
 def test_a_lane_with_more_intervals_than_pixels_is_stacked_in_one_box_per_height():
     rows = iv.intervals(np.arange(0, 600, 10), np.arange(3, 603, 10))
-    lane, edges = [gantt_figure.Layer(rows, ("a",))], iv.even_edges((0, 600), 6)
-    assert gantt_figure.is_crowded(lane, edges)
-    assert gantt_figure.boxes(lane, ("a",), edges, crowded=True)["a"].tolist() == [[0.0, 600.0, 0.0, 0.3]]
+    lane, edges = [lanes.Layer(rows, ("a",))], iv.even_edges((0, 600), 6)
+    assert lanes.is_crowded(lane, edges)
+    assert lanes.boxes(lane, ("a",), edges, crowded=True)["a"].tolist() == [[0.0, 600.0, 0.0, 0.3]]
 
 
 def test_a_lane_with_few_intervals_shows_each_at_full_height():
     rows = iv.intervals([100, 300], [101, 450])
-    lane, edges = [gantt_figure.Layer(rows, ("a",))], iv.even_edges((50, 650), 6)
-    assert not gantt_figure.is_crowded(lane, edges)
-    boxes = gantt_figure.boxes(lane, ("a",), edges, crowded=False)
+    lane, edges = [lanes.Layer(rows, ("a",))], iv.even_edges((50, 650), 6)
+    assert not lanes.is_crowded(lane, edges)
+    boxes = lanes.boxes(lane, ("a",), edges, crowded=False)
     assert boxes["a"].tolist() == [[50.0, 51.0, 0.0, 1.0], [250.0, 400.0, 0.0, 1.0]]

@@ -67,7 +67,8 @@ def test_labels_leave_the_plot_more_than_half_of_the_width(what, width, devices)
 
 
 def test_every_axis_says_what_it_shows():
-    partition, concurrency, overlap = (figure(timeline(8), what, width=3.3) for what in [*FIGURES][1:])
+    names = "partition", "concurrency", "overlap"
+    partition, concurrency, overlap = (figure(timeline(8), what, width=3.3) for what in names)
     gantt = figure(timeline(8), width=5)
     assert gantt.axes[0].get_xlabel() == "time since the first device work (ms)"
     assert partition.axes[0].get_xlabel() == "share of the window of 300.0 ms (%)"

@@ -13,7 +13,7 @@ from tracekit.analysis.overlap import device_pairs, overlap, partition
 from tracekit.columns import concat, frame
 from tracekit.devices import natural
 from tracekit.report.build import analyse
-from tracekit.report.figures.gantt import layers
+from tracekit.report.figures.lanes import layers
 from tracekit.report.model import time_zero
 from tracekit.trace import EVENT_COLUMNS, LAUNCH_COLUMNS
 

@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from tracekit.console import progress
 from tracekit.errors import TracekitError
 from tracekit.files import file_part, refuse_inside, refuse_saved_report, trace_name
-from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars
+from tracekit.report.figures import concurrency_area, gantt, overlap_matrix, partition_bars, phase_lanes
 from tracekit.report.figures.drawing import FORMATS, STYLE, Drawing, Sheet, colours_of, dots, either, paper
 from tracekit.report.figures.selection import Selection, select
 from tracekit.report.part import one_part, picoseconds
@@ -30,6 +30,7 @@ FIGURES = {
     "partition": Picture(partition_bars.caption, partition_bars.title, partition_bars.draw),
     "concurrency": Picture(concurrency_area.caption, concurrency_area.title, concurrency_area.draw),
     "overlap": Picture(overlap_matrix.caption, overlap_matrix.title, overlap_matrix.draw),
+    "phases": Picture(phase_lanes.caption, phase_lanes.title, phase_lanes.draw),
 }
 
 
@@ -55,8 +56,9 @@ def figure(
 
     `what` is "gantt": a lane for each stream or CPU device (with `threads` for each thread of one), and one for the
     time that devices share; "partition": a bar for each device, cut into the eight exact cells of its time;
-    "concurrency": how many devices were busy over time, and for how long exactly so many; or "overlap": how long each
-    two devices were busy at the same time.
+    "concurrency": how many devices were busy over time, and for how long exactly so many; "overlap": how long each two
+    devices were busy at the same time; or "phases": the phases under each other on one scale of time, each in its round
+    of median length.
 
     Shows all rounds of one `phase` (or annotation), one `step`, or from `start` to `end`: picoseconds, or text such as
     "1.5 s" or "300us", as on the axis of the whole figure; and of those only what ran on `devices`. `title` is the

@@ -32,10 +32,14 @@ def laid_out(merged: iv.Intervals, windows: iv.Intervals) -> iv.Intervals:
 
 def draw_axis(page: Page, axes: Axes, selection: Selection) -> None:
     """Draw the time below `axes`, whose x is ps since the start of the selection."""
+    draw_time(page, axes, selection.start_ps, selection.length_ps, selection.axis)
+
+
+def draw_time(page: Page, axes: Axes, start: int, length: int, axis: str) -> None:
+    """Draw `length` ps from `start` on below `axes`, whose x is ps from there; `axis` says what they count from."""
     most = max(round(axes.get_position().width * page.width / 140), 2)
-    start = selection.start_ps
-    marks, symbol, zero = ticks(start, start + selection.length_ps, most)
-    label = f"{f'time since {units.exact(zero)}' if zero else selection.axis} ({symbol})"
+    marks, symbol, zero = ticks(start, start + length, most)
+    label = f"{f'time since {units.exact(zero)}' if zero else axis} ({symbol})"
     fits = drawing.measure(label, drawing.SMALL) <= max(axes.get_position().width * page.width, page.width / 2)
     page.rule(axes, marks, label if fits else f"time ({symbol})")
 

@@ -1,0 +1,116 @@
+"""The phases of an experiment under each other on one scale of time, each with a lane for every device that worked."""
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tracekit import intervals as iv
+from tracekit import units
+from tracekit.analysis.phases import phases
+from tracekit.report.figures import drawing
+from tracekit.report.figures.drawing import AXIS_PX, Drawing, Sheet
+from tracekit.report.figures.lanes import Device, Heads, devices_in, entries, fill, is_crowded, layout, notes_on
+from tracekit.report.figures.selection import Selection
+from tracekit.report.figures.time_axis import draw_time
+from tracekit.vocabulary.kinds import Kind
+
+
+class Round(NamedTuple):
+    """The round of a phase that is drawn, of `n`: its window in ps, shape (1, 2), on its clock."""
+
+    window: iv.Intervals
+    clock: str
+    n: int
+
+    @property
+    def length_ps(self) -> int:
+        """How long it took, to the last end of the work begun inside."""
+        return iv.total(self.window)
+
+
+def caption(selection: Selection) -> str:
+    """What it shows, and of which part of the trace."""
+    return ", ".join(filter(None, ["Phases on one scale of time", selection.where]))
+
+
+def title(selection: Selection) -> str:
+    """The verdict on the phases; none where it says why there is nothing to show."""
+    return "" if selection.lacking else selection.finding
+
+
+def draw(selection: Selection, on: Sheet) -> Drawing:
+    """The phases in their order, each in its round of median length, whose start is 0.
+
+    A lane is one device, filled to its busy share as in the timeline, and as long as the phase; at the right stands the
+    wall time. Devices that did nothing in any round of a phase have no lane there. On several clocks, or without
+    phases, the figure says why there is nothing to see.
+    """
+    rounds = median_rounds(selection) if selection.aligned and not selection.lacking else {}
+    groups = [_lanes_of(selection, name, chosen) for name, chosen in rounds.items()]
+    groups = [group for group in groups if group.lanes]
+    if not groups:
+        return on.blank(_lacking(selection, rounds))
+    walls = {name: chosen.length_ps for name, chosen in rounds.items()}
+    shares = {group.name: (units.time(walls[group.name]), _idle(selection, group, walls)) for group in groups}
+    sheet = layout(groups, shares, on, heads=Heads("phase", "device", "wall"))
+    longest = max(walls[group.name] for group in groups)
+    colours: dict[Hashable, str] = {kind: on.colours[kind] for kind in Kind}
+    edges = iv.even_edges((0, longest), sheet.place.width)
+    crowded = any(is_crowded(lane.layers, edges) for lane in sheet.lanes)
+    several = max(chosen.n for chosen in rounds.values()) > 1
+    notes = ["Of several rounds of a phase, the one of median length is drawn."] if several else []
+    notes += notes_on(sheet.lanes, crowded, edges)
+
+    page = on.page(sheet.height + AXIS_PX, *entries(sheet.lanes, colours, ()), notes=notes)
+    axes = page.axes((sheet.place.x, page.top, sheet.place.width, sheet.height), (0, longest), (0, sheet.height))
+    draw_time(page, axes, 0, longest, "time since the start of the phase")
+    for lane in sheet.lanes:
+        fill(page, axes, lane, edges, colours, crowded, walls[lane.device])
+    sheet.write(page, page.top + sheet.height, on)
+    return page.finish()
+
+
+def median_rounds(selection: Selection) -> dict[str, Round]:
+    """By name the median of the rounds of each phase inside a selection on one clock, the shorter of two."""
+    whole = selection.timeline.whole
+    marked = whole.once("phases", lambda: phases(whole))
+    windows = dict(marked.inside(selection.unions.windows).windows)
+    if selection.phase is not None and selection.phase not in windows:  # an annotation
+        windows = {selection.phase: selection.unions.windows}
+    rounds = {}
+    for name, by_clock in windows.items():
+        ((clock, of),) = by_clock.items()
+        middle = np.argsort(of[:, 1] - of[:, 0], kind="stable")[(len(of) - 1) // 2]
+        rounds[name] = Round(of[middle : middle + 1], clock, len(of))
+    return rounds
+
+
+def _lanes_of(selection: Selection, name: str, chosen: Round) -> Device:
+    """The phase as a group of lanes, one for each device that worked in it."""
+    rows = selection.timeline.whole.rows
+    devices = devices_in(rows, {chosen.clock: chosen.window}, np.ones(len(rows.devices), bool))
+    working = [device for device in devices if len(device.busy)]
+    labels = drawing.short_names([device.name for device in working])
+    lanes = [(label, layers) for label, device in zip(labels, working, strict=True) for _, layers in device.lanes]
+    return Device(name, True, lanes, iv.union(*(device.busy for device in working)))
+
+
+def _idle(selection: Selection, group: Device, walls: Mapping[str, int]) -> str:
+    """The share of the phase that its devices were idle, as it stands behind the wall time; "" where it is unknown."""
+    if selection.partial:
+        return ""
+    busy = sum(iv.total(layer.intervals) for _, layers in group.lanes for layer in layers)
+    whole = len(group.lanes) * walls[group.name]
+    return f"· {units.percent(whole - busy, whole)} idle"
+
+
+def _lacking(selection: Selection, rounds: Mapping[str, Round]) -> str:
+    """Why there is nothing to draw."""
+    if selection.lacking:
+        return selection.lacking
+    if not selection.aligned:
+        return "Host clocks are not aligned, so the phases of different hosts have no common scale of time."
+    if rounds:
+        return "No device worked in any phase."
+    return f"{'No phase lies inside what is selected' if selection.where else 'The trace marks no phases'}."
