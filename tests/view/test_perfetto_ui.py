@@ -1,6 +1,7 @@
 """`tracekit view --perfetto`: which UI it finds, what its server answers, and that nothing leaves the machine."""
 
 import gzip
+import re
 import shutil
 import signal
 import urllib.error
@@ -35,7 +36,7 @@ def address(request, ui, packed, tmp_path_factory):
 
 
 def ask(address: str, path: str, **headers: str):
-    request = urllib.request.Request(f"http://{urlsplit(address).netloc}{path}", headers=headers)
+    request = urllib.request.Request(f"{address.partition('/ui/')[0]}{path}", headers=headers)
     try:
         with HTTP.open(request, timeout=10) as response:
             return response.status, response.read(), response.headers
@@ -46,10 +47,9 @@ def ask(address: str, path: str, **headers: str):
 
 class TestServed:
     def test_the_address_opens_the_ui_with_the_trace(self, address):
-        origin = f"http://{urlsplit(address).netloc}"
-        assert (
-            address == f"{origin}/ui/#!/?url={origin.replace(':', '%3A').replace('/', '%2F')}%2Ftrace%2Fui.pftrace.gz"
-        )
+        start = address.partition("/ui/")[0]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}", start)
+        assert address == f"{start}/ui/#!/?url={start.replace(':', '%3A').replace('/', '%2F')}%2Ftrace%2Fui.pftrace.gz"
 
     def test_the_files_of_the_ui_and_the_trace_come_with_their_types(self, address, ui):
         code = "v1.2-abc/frontend_bundle.js"
@@ -71,6 +71,12 @@ class TestServed:
 
     def test_a_page_that_gives_itself_this_machines_address_reads_nothing(self, address):
         assert ask(address, "/trace/ui.pftrace.gz", Host="evil.example")[0] == 403
+        assert ask(address, "/trace/ui.pftrace.gz", Origin="http://evil.example")[0] == 403
+
+    def test_who_was_not_given_the_address_gets_nothing(self, address):
+        origin = f"http://{urlsplit(address).netloc}"
+        for path in ("/ui/", "/trace/ui.pftrace.gz", f"/{'x' * 32}/ui/", "//ui/"):
+            assert ask(origin, path)[0] == 404
 
 
 def test_in_a_real_browser_the_trace_arrives_and_nothing_is_asked_of_others(packed, tmp_path, chromium):

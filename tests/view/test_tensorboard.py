@@ -2,10 +2,15 @@
 
 import gzip
 import json
+import os
+import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -14,7 +19,7 @@ import pytest
 
 from tests.view.served import CAPTURE, HTTP, contents, listens, serving
 from tracekit.errors import ViewError
-from tracekit.view import tensorboard
+from tracekit.view import tensorboard, tensorboard_server
 
 
 def make_logdir(at: Path, *runs: str) -> Path:
@@ -26,7 +31,7 @@ def make_logdir(at: Path, *runs: str) -> Path:
 
 
 def get(address: str, path: str, **query: str) -> bytes:
-    url = f"http://{urlsplit(address).netloc}{path}?{urlencode(query)}"
+    url = f"{address.partition('/?')[0]}{path}?{urlencode(query)}"
     with HTTP.open(url, timeout=60) as response:
         body = response.read()
         # XProf compresses whether or not the client asked for it.
@@ -74,10 +79,93 @@ class TestServed:
     def test_capture_button_is_hidden_since_what_it_records_would_vanish(self, address):
         assert json.loads(get(address, "/data/plugin/profile/config"))["hideCaptureProfileButton"] is True
 
+    def test_fonts_are_found_where_the_page_looks_for_them(self, address):
+        page = get(address, "/").decode()
+        font = re.search(r"/font-roboto/\w+\.woff2", page)[0]
+        assert answer(f"http://{urlsplit(address).netloc}{font}") == 200
+
     def test_only_loopback_is_bound(self, address):
         assert listens(address)
         # A server on all interfaces would answer here too.
         assert not listens(address, "127.0.0.2")
+
+
+def answer(url: str, data: bytes | None = None, **headers: str) -> int:
+    try:
+        with HTTP.open(urllib.request.Request(url, data, headers), timeout=60) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory) -> Path:
+    """A trace that is not served."""
+    return make_logdir(tmp_path_factory.mktemp("elsewhere"), "secret")
+
+
+class TestLetsNobodyIn:
+    """What XProf 2.24 does of itself, asked directly: it reads and writes anywhere, and connects to anybody."""
+
+    @pytest.mark.parametrize("page", ["runs", "run_tools", "hosts", "module_list", "data", "data_csv"])
+    def test_a_request_reads_nothing_that_is_not_served_and_writes_nothing_there(self, address, elsewhere, page):
+        before = contents(elsewhere)
+        profile = elsewhere / "plugins" / "profile"
+        start = f"{address.partition('/?')[0]}/data/plugin/profile/{page}?tag=trace_viewer@&host=host"
+        for query in (
+            {"run": "secret", "run_path": str(profile)},
+            {"run": "secret", "session_path": str(profile / "secret")},
+            {"run": f"{'../' * 20}{str(elsewhere)[1:]}/secret"},
+            {"run": str(elsewhere / "secret")},
+        ):
+            assert answer(f"{start}&{urlencode(query)}") == 404, query
+        assert contents(elsewhere) == before
+
+    def test_the_served_runs_are_all_that_a_named_directory_brings(self, address, elsewhere):
+        runs = get(address, "/data/plugin/profile/runs", run_path=str(elsewhere / "plugins" / "profile"))
+        assert json.loads(runs) == ["train/nested", "second", "first run"]
+
+    @pytest.mark.parametrize("name", ["host", "hosts", "module_name", "program_id", "tag"])
+    @pytest.mark.parametrize("value", ["../x", "/etc/x", "..\\x", "a,../x"])
+    def test_no_name_leads_out_of_the_run(self, name, value):
+        asked, statuses = [], []
+        page = tensorboard_server.in_mirror(lambda environ, _: asked.append(environ["QUERY_STRING"]), frozenset({"r"}))
+        page({"QUERY_STRING": urlencode({"run": "r", name: value})}, lambda status, _: statuses.append(status))
+        assert (asked, statuses) == ([], ["404 Not Found"])
+        page({"QUERY_STRING": urlencode({"run": "r", name: "jit_f(1)", "event_name": "a/b", "run_path": "/"})}, None)
+        assert asked == [urlencode({"run": "r", name: "jit_f(1)", "event_name": "a/b"})]
+
+    @pytest.mark.parametrize("prefix", ["", "/experiment/defaultExperimentId"])
+    def test_it_connects_to_nobody(self, address, prefix):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            other.settimeout(0.5)
+            query = urlencode({"service_addr": f"127.0.0.1:{other.getsockname()[1]}", "duration": 10})
+            start = f"{address.partition('/?')[0]}{prefix}/data/plugin/profile"
+            assert answer(f"{start}/capture_profile?{query}") == 404
+            with pytest.raises(TimeoutError):
+                other.accept()
+
+    def test_a_page_of_another_machine_is_not_answered(self, address):
+        start = address.partition("?")[0]
+        port = urlsplit(address).port
+        assert answer(start, Host=f"localhost:{port}", Origin=f"http://localhost:{port}") == 200
+        assert answer(start, Host=f"evil.example:{port}") == 403
+        assert answer(start, Origin="http://evil.example") == 403
+        assert answer(start, Origin="null") == 403
+        assert answer(start, data=b"x") == 405
+
+    def test_who_was_not_given_the_address_gets_nothing(self, address):
+        assert answer(address.partition("?")[0]) == 200
+        for path in ("/", "/data/plugin/profile/runs", f"/{'x' * 32}/data/plugin/profile/runs"):
+            assert answer(f"http://{urlsplit(address).netloc}{path}") == 404
+
+    def test_no_command_line_tells_the_address(self, logdir, tmp_path):
+        with serving(str(logdir), "--port", "0", "--no-browser", temporary=tmp_path) as (_, address):
+            token = urlsplit(address).path.strip("/")
+            lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
+        assert len(token) == 32
+        assert not [line for line in lines if token.encode() in line]
 
 
 def test_a_signal_ends_tensorboard_in_the_middle_of_its_work_and_a_named_run_is_the_one_that_opens(tmp_path, logdir):

@@ -1,12 +1,14 @@
 """The server of the Perfetto UI, run as a script in a process of its own: the UI's files and one directory of traces.
 
-Usage: file_server.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, and serves until
-standard input ends; then it removes DIRECTORY. It imports only the standard library, so that it answers at once.
+Usage: file_server.py UI DIRECTORY HOST PORT. UI is a directory or a zip file. Prints its address, whose path is a
+token that only those know who were given it, and serves until standard input ends; then it removes DIRECTORY. It
+imports only the standard library, so that it answers at once.
 """
 
 import mimetypes
 import os
 import posixpath
+import secrets
 import shutil
 import sys
 import threading
@@ -51,9 +53,10 @@ class Files:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of /ui/... and /trace/..."""
+    """GET and HEAD of /<token>/ui/... and /<token>/trace/..."""
 
-    def __init__(self, *args: object, places: dict[str, Files]) -> None:
+    def __init__(self, *args: object, token: str, places: dict[str, Files]) -> None:
+        self.token = token
         self.places = places
         self.server: ThreadingHTTPServer
         super().__init__(*args)  # type: ignore[arg-type]
@@ -61,12 +64,17 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send a file, or to HEAD its headers."""
         # A page elsewhere whose name was made to mean this machine must not read the trace (DNS rebinding).
-        port = self.server.server_port
-        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        names = [f"{host}:{self.server.server_port}" for host in ("127.0.0.1", "localhost")]
+        origin = self.headers.get("Origin")
+        if self.headers.get("Host") not in names or origin not in (None, *(f"http://{name}" for name in names)):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
-        top, _, name = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/").partition("/")
+        path = posixpath.normpath(unquote(urlsplit(self.path).path)).lstrip("/")
+        token, _, rest = path.partition("/")
+        top, _, name = rest.partition("/")
         try:
+            if not secrets.compare_digest(token.encode(), self.token.encode()):
+                raise KeyError(token)
             file, size = self.places[top].open(name or "index.html")
         except (KeyError, OSError, ValueError):
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -84,6 +92,7 @@ class Handler(BaseHTTPRequestHandler):
     def end_headers(self) -> None:
         """Add what every answer has."""
         self.send_header("Content-Security-Policy", _POLICY)
+        self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         super().end_headers()
@@ -103,9 +112,10 @@ def main(ui: str, directory: str, host: str, port: str) -> None:
     """Serve until standard input ends, then remove `directory` and exit."""
     try:
         places = {"ui": Files(Path(ui)), "trace": Files(Path(directory))}
-        server = ThreadingHTTPServer((host, int(port)), partial(Handler, places=places))
+        token = secrets.token_urlsafe(24)
+        server = ThreadingHTTPServer((host, int(port)), partial(Handler, token=token, places=places))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(f"http://{host}:{server.server_port}", flush=True)
+        print(f"http://{host}:{server.server_port}/{token}", flush=True)
         os.read(0, 1)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

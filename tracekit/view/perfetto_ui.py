@@ -57,12 +57,12 @@ def serve(
         # -P: this file's own directory is no place for modules. The server also removes the directory if this process
         # is killed while it exports.
         command = [sys.executable, "-P", str(_SERVER), str(ui), str(directory), server_process.HOST, str(port)]
-        with server_process.server("The server of the Perfetto UI", command, directory) as (process, origin):
+        with server_process.server("The server of the Perfetto UI", command, directory) as (process, root):
             print("Exporting the trace for Perfetto ...", file=sys.stderr, flush=True)
             name = f"{trace_name(trace_dir)}.pftrace.gz"
             export(trace_dir, run, directory / name)
             # Below /ui/ the UI installs no service worker, which would answer for other pages of this address later.
-            address = f"{origin}/ui/#!/?url={quote(f'{origin}/trace/{quote(name)}', safe='')}"
+            address = f"{root}/ui/#!/?url={quote(f'{root}/trace/{quote(name)}', safe='')}"
             print(f"Serving {trace_dir} in Perfetto: {address}\nPress Ctrl-C to stop.", flush=True)
             with server_process.open_address(address, browser):
                 server_process.wait("The server of the Perfetto UI", process, directory)

@@ -16,24 +16,7 @@ from tracekit.view import server_process
 
 _SUFFIX = ".xplane.pb"
 
-# Standard input is the life line: it ends when the parent closes it or dies, however it dies. The plugin is imported
-# here because TensorBoard would only log that it cannot load it. The fast loader is off: it is one more process, for
-# event files, which a trace has not. The capture button is hidden: what it records would vanish with the mirror.
-_SERVER = """
-import os, shutil, sys
-from tensorboard import program
-from tensorboard.plugins import base_plugin
-from tensorboard_plugin_profile import profile_plugin
-base_plugin.TBContext.hide_capture_profile_button = True
-mirror, host, port = sys.argv[1:]
-server = program.TensorBoard()
-flags = {"logdir": mirror, "host": host, "port": port, "load_fast": "false", "reload_interval": "0"}
-server.configure(argv=["tensorboard", *(f"--{name}={value}" for name, value in flags.items())])
-print(server.launch(), flush=True)
-os.read(0, 1)
-shutil.rmtree(mirror, ignore_errors=True)
-os._exit(0)
-"""
+_SERVER = Path(__file__).with_name("tensorboard_server.py")
 
 
 def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser: bool = False) -> None:
@@ -51,8 +34,8 @@ def serve(trace_dir: Path, *, port: int = 6006, run: str | None = None, browser:
     server_process.check_port(port)
     with server_process.until_stopped(), server_process.temporary_directory() as mirror:
         _link(mirror, files)
-        # -P: a file of the user's that is called tensorboard.py must not be imported.
-        command = [sys.executable, "-P", "-c", _SERVER, str(mirror), server_process.HOST, str(port)]
+        # -P: a file of the user's that is called tensorboard.py must not be imported, nor ours of that name.
+        command = [sys.executable, "-P", str(_SERVER), str(mirror), server_process.HOST, str(port)]
         with server_process.server("TensorBoard", command, mirror) as (process, address):
             query = urlencode({"run": run or [*files][-1], "tag": "trace_viewer@"}, safe="@")
             address = f"{address}?{query}#profile"
