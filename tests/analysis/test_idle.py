@@ -332,10 +332,10 @@ def test_inside_a_stretch_the_rows_in_it_tell_what_came_first_and_last():
         (100, 990, "host-bound", 1),
         (990, 1000, "launch latency", 1),
     ]
-    assert pieces(analyse(timeline_of(trace, (500 * US, 1050 * US)))) == [(500, 1000, "before first work", 0)]
+    assert pieces(analyse(timeline_of(trace, (500 * US, 1050 * US)))) == [(500, 1000, "at the start of this part", 0)]
     assert pieces(analyse(timeline_of(trace, (-20 * US, 150 * US)))) == [
         (-20, 0, "before first work", 0),
-        (100, 150, "after last work", None),
+        (100, 150, "at the end of this part", None),
     ]
 
 

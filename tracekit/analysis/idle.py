@@ -66,11 +66,15 @@ class Cause(StrEnum):
     INSIDE = "inside a program"
     BEFORE = "before first work"
     AFTER = "after last work"
+    START = "at the start of this part"
+    END = "at the end of this part"
     UNEXPLAINED = "unexplained"
 
 
 CAUSES = tuple(Cause)
 CAUSE_CODE = {cause: code for code, cause in enumerate(CAUSES)}
+# What is no gap between work of the device: of a part of the trace, other work may lie outside it.
+EDGES = (Cause.BEFORE, Cause.AFTER, Cause.START, Cause.END)
 _ACTIVITIES = {
     Cause.OTHERS: (Activity.MEETING,),
     Cause.COMPILING: (Activity.COMPILING, Activity.INSTALLING),
@@ -156,7 +160,7 @@ def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Piece
     pieces_of = []
     for device in devices:
         name, windows = rows.devices[device], unions.windows[rows.clocks[device]]
-        pieces = clip(_with_edges(causes(timeline, host, device), rows, device, windows), windows)
+        pieces = clip(_with_edges(causes(timeline, host, device), timeline, device, windows), windows)
         length = iv.sum_exactly(pieces.end - pieces.start)
         expected = iv.total(windows) - iv.total(unions.devices[name].busy)
         if length != expected:
@@ -328,26 +332,42 @@ def _claims(activity: HostActivity, host: str, device: int, thread: Thread) -> l
     return [(cause, times) for cause, times in (*claims, (Cause.UNEXPLAINED, unknown)) if len(times)]
 
 
-def _with_edges(pieces: Pieces, rows: Rows, device: int, windows: Intervals) -> Pieces:
+def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Intervals) -> Pieces:
     """The pieces, with those before a device's first work and after its last; without work, all is before it.
 
-    Only work that lasts counts, and the edges reach as far as the windows do.
+    Only work that lasts counts, and the edges reach as far as the windows do. Where other work was recorded outside
+    them, the edges are those of this part of the trace.
     """
+    rows = timeline.rows
     device_rows = rows.of(device)
     lasting = np.flatnonzero(rows.end[device_rows] > rows.start[device_rows]) + device_rows.start
     low, high = (int(windows[0, 0]), int(windows[-1, 1])) if len(windows) else (0, 0)
     first_start = int(rows.start[lasting[0]]) if len(lasting) else high
     last_end = int(rows.end[lasting].max()) if len(lasting) else high
+    before, after = _outside(timeline, rows.devices[device], low, high)
     edges = Pieces(
         np.array([low, last_end]),
         np.array([first_start, high]),
-        np.array([CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]], np.int8),
+        np.array([CAUSE_CODE[before], CAUSE_CODE[after]], np.int8),
         np.array([lasting[0] if len(lasting) else -1, -1]),
         np.array([0, int(pieces.interval[-1]) + 2 if len(pieces) else 1]),
     )
     inner = replace(pieces, interval=pieces.interval + 1)
     sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
     return concatenate([part for part in sections if len(part) and part.end[0] > part.start[0]] or [inner])
+
+
+def _outside(timeline: Timeline, device: str, low: int, high: int) -> tuple[Cause, Cause]:
+    """What idle time at the edges of the windows of a device is: all that was recorded tells whether it worked before
+    `low` and after `high`."""
+    rows = timeline.recorded.rows
+    its = rows.of(list(rows.devices).index(device))
+    start, end = rows.start[its], rows.end[its]
+    lasts = end > start
+    return (
+        Cause.START if (lasts & (start < low)).any() else Cause.BEFORE,
+        Cause.END if (lasts & (end > high)).any() else Cause.AFTER,
+    )
 
 
 def concatenate(pieces_of: Sequence[Pieces]) -> Pieces:
@@ -486,7 +506,7 @@ def _largest(
 def _lacking(timeline: Timeline, devices: Sequence[int], cause: NDArray[np.int8]) -> str:
     if not devices:
         return "The trace holds no work of a device, so no device can have been idle."
-    inner = cause[~np.isin(cause, (CAUSE_CODE[Cause.BEFORE], CAUSE_CODE[Cause.AFTER]))]
+    inner = cause[~np.isin(cause, [CAUSE_CODE[edge] for edge in EDGES])]
     if len(inner) == 0 or (inner != CAUSE_CODE[Cause.UNEXPLAINED]).any():
         return ""
     if len(timeline.trace.launches) == 0:

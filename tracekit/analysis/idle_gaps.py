@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tracekit import intervals as iv
 from tracekit.analysis.host_activity import dispatchers
 from tracekit.analysis.host_records import THREAD, plain, thread_numbers
-from tracekit.analysis.idle import Cause
+from tracekit.analysis.idle import EDGES, Cause
 from tracekit.columns import by_label, frame
 from tracekit.timeline.timeline import Timeline
 from tracekit.vocabulary.host_calls import calls_runtime, frame_line, frame_of_jax, is_frame, of_any_call, says_waiting
@@ -33,7 +33,7 @@ LONGEST_COLUMNS = {
     "doing_ps": "Int64",
     "unrecorded_ps": "Int64",
 }
-_EDGES = (str(Cause.BEFORE), str(Cause.AFTER))
+_EDGES = tuple(map(str, EDGES))
 # A name tells what a thread did in a gap if it stood around such a share of it.
 _MOST = 0.5
 

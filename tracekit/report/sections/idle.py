@@ -21,6 +21,8 @@ _MEANING = {
     "inside a program": "between the operations of one execution",
     "before first work": "other devices had started",
     "after last work": "other devices were still busy",
+    "at the start of this part": "its work before had ended",
+    "at the end of this part": "its work after had not begun",
     "unexplained": "nothing in the trace says why",
 }
 
