@@ -351,7 +351,8 @@ def contention(phases: Phases, inside: Mapping[str, Breakdown], machine: Machine
                 "device": largest["device"],
                 "kind": largest["kind"],
             }
-            findings.append(Finding("contention", int(largest["busy_ps"]) - int(largest["alone_ps"]), None, figures))
+            cost, share = _cost([int(largest["busy_ps"]) - int(largest["alone_ps"])], inside[name].partition)
+            findings.append(Finding("contention", cost, share, figures))
     return findings
 
 

@@ -119,9 +119,9 @@ class Section:
 
     `key` names it in summary.json, whose value is `data`, plain data in integers of picoseconds and ratios in 0..1.
     `sentences` and `findings` stand before the `tables`. `result` is the answer in one line: by default the first
-    finding or sentence. `share` is the part of the window for which it stands, None where it stands for no time, and
-    `loss` what that time was lost to ("collectives", "copies", a cause of idle time), "" for none of these. `lacking`
-    says why the trace has no evidence for it, and then there is nothing else.
+    finding or sentence. `share` is the part of the sum of the devices' windows for which it stands, None where it
+    stands for no time, and `loss` what that time was lost to ("collectives", "copies", a cause of idle time), "" for
+    none of these. `lacking` says why the trace has no evidence for it, and then there is nothing else.
     """
 
     key: str

@@ -10,7 +10,7 @@ from tests.frames import events, spans, trace
 from tracekit.report.build import analyse
 from tracekit.report.markdown import markdown
 from tracekit.report.section import Recommendation, Section
-from tracekit.report.sections.sections import MOST, Highlight, highlights, in_one_line
+from tracekit.report.sections.sections import MOST, highlights, in_one_line
 from tracekit.report.terminal import printout
 from tracekit.timeline.timeline import timeline_of
 
@@ -96,17 +96,52 @@ def test_the_costliest_findings_lead_and_the_largest_loss_follows():
     assert "offenders" in [line.key for line in first[1:4]]
 
 
-def test_three_findings_leave_room_for_what_else_matters():
-    recommendations = tuple(Recommendation("rule", f"Finding {at}.", f"act {at}.") for at in range(6))
-    findings = Section("findings", "What to try", findings=recommendations)
-    path = Section("critical_path", "Path", ("The path.", "More of it."), result="The path in short.")
-    assert highlights([findings, path]) == [
-        *(Highlight("findings", f"Finding {at}.", f"act {at}.") for at in range(3)),
-        Highlight("critical_path", "The path in short."),
-        Highlight("findings", "Finding 3.", "act 3."),
+def test_the_largest_loss_leads_whether_there_is_advice_on_it_or_not():
+    findings = tuple(
+        Recommendation(rule, f"{rule}.", "act.", share=share)
+        for rule, share in (("busy_machine", None), ("host_bound", 0.22), ("contention", None), ("launch_latency", 0.1))
+    )
+    sections = [
+        Section("findings", "What to try", findings=findings),
+        Section("critical_path", "Path", ("The path.",), result="The path in short."),
+        Section("offenders", "Top offenders", ("Slow calls.",), share=0.73, loss="slow launch call"),
+        Section("idle", "Idle time", ("One of 8 devices.",), share=0.11, loss="before first work"),
     ]
-    assert in_one_line(highlights([findings])[0]) == "Finding 0. Try: act 0."
+    # What the advice has first stays before what it has behind; what stands for no time, and is no advice, is last.
+    assert [line.sentence for line in highlights(sections)] == [
+        "busy_machine.",
+        "Slow calls.",
+        "host_bound.",
+        "contention.",
+        "One of 8 devices.",
+    ]
+    assert [line.sentence for line in highlights(sections[1:])] == [
+        "Slow calls.",
+        "One of 8 devices.",
+        "The path in short.",
+    ]
+    first = Section("findings", "What to try", findings=findings[:1])
+    assert in_one_line(highlights([first])[0]) == "busy_machine. Try: act."
     assert highlights([Section("steps", "Steps", lacking="none")]) == []
+
+
+def test_a_loss_of_one_device_and_one_of_all_are_on_one_scale():
+    # Of 8 devices, gpu:0 idles for 90 of 100 ps, a tenth of all their time; each of the others copies for 20 ps.
+    rows = [("gpu:0", "compute", 0, 10)]
+    for at in range(1, 8):
+        rows += [(f"gpu:{at}", "compute", 0, 80), (f"gpu:{at}", "memcpy", 80, 100, "copy", "H2D")]
+    report = analyse(trace(events(*rows)))
+    shares = {section.key: section.share for section in report.sections}
+    assert (shares["idle"], shares["offenders"]) == (90 / 800, 140 / 800)
+    first, second, *_ = highlights(report.sections)
+    assert (first.share, second.share) == (140 / 800, 90 / 800)
+    assert first.sentence.startswith("Copies, mostly H2D, were exposed for 17.5 % of the devices' time")
+    assert second.sentence.startswith("gpu:0 was idle for 90.0 % of the window")
+    offenders = next(section for section in report.sections if section.key == "offenders")
+    assert offenders.in_one_line == (
+        "Exposed H2D copy cost 140 ps summed over 7 devices (17.5 % of the devices' time), "
+        "most on gpu:1 (20.0 % of its window)."
+    )
 
 
 def test_what_is_lost_to_one_thing_is_one_entry():
@@ -150,9 +185,10 @@ def test_what_stands_for_less_than_a_thousandth_matters_only_where_nothing_is_la
     assert [line.sentence for line in highlights([small, path])] == ["The path."]
 
 
-def test_the_shares_of_what_matters_are_those_of_the_window():
+def test_the_shares_of_what_matters_are_those_of_the_time_of_all_devices():
     shares = {section.key: section.share for section in analyse(TURNS).sections}
-    assert (shares["offenders"], shares["collectives"], shares["critical_path"]) == (0.4, 0.2, None)
+    # gpu:0 idles for 40 of 100 ps, each device communicates for 20, and what the path waits for is not known for 80.
+    assert (shares["offenders"], shares["collectives"], shares["critical_path"]) == (40 / 200, 40 / 200, 0.8)
 
 
 def test_with_compared_phases_the_reasons_are_told_of_them_alone():

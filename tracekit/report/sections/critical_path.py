@@ -62,6 +62,7 @@ def section(result: CriticalPath) -> Section:
     if result.lacking:
         return Section("critical_path", "Critical path", lacking=result.lacking)
     at, step = _median(result)
+    loss, share = _loss(result, at)
     composition, savings = _composition(result, at, step), _savings(result, at, step)
     return Section(
         "critical_path",
@@ -75,7 +76,8 @@ def section(result: CriticalPath) -> Section:
         ),
         tables=tuple(_tables(result, at, step)),
         data=_data(result),
-        loss=_loss(result, at),
+        share=share,
+        loss=loss,
         result=" ".join([composition, *savings[:1]]),
     )
 
@@ -97,13 +99,18 @@ def largest_part(result: CriticalPath) -> LargestPart | None:
     return LargestPart(first["part"], first["ratio"], _name(result, step))
 
 
-def _loss(result: CriticalPath, at: int) -> str:
-    """What most of the path of the step at that place is, as Section has it; "" where that is compute."""
+def _loss(result: CriticalPath, at: int) -> tuple[str, float | None]:
+    """What most of the path of the step at that place is, as Section has it, "" where that is compute; and how much
+    shorter the step would be without one kind of work, or where that is not known the share of what it loses most to.
+    None if it loses to nothing that counts."""
     shares: dict[str, float] = {}
     for row in _parts(result, at):
         loss = _LOSSES.get(row["part"], "")
         shares[loss] = shares.get(loss, 0.0) + row["ratio"]
-    return max(shares, key=lambda loss: shares[loss], default="")
+    tried = [row["ratio"] for row in records(result.step_what_if) if row["at"] == at and row["what"] in _OF_KINDS]
+    saved = [1 - ratio for ratio in tried if pd.notna(ratio)]
+    most = max(saved or [share for loss, share in shares.items() if loss], default=0.0)
+    return max(shares, key=lambda loss: shares[loss], default=""), most if most >= _WORTH else None
 
 
 def _median(result: CriticalPath) -> tuple[int, dict[str, Any]]:

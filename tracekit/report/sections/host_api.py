@@ -42,7 +42,7 @@ def section(result: HostApi, windows_ps: Mapping[str, int] | None = None) -> Sec
 
 
 def _headline(result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[str, int]) -> tuple[str, float, str]:
-    """What of the calls is among what matters most, its share of the window, and what that was lost to: the wait that
+    """What of the calls is among what matters most, its share of all windows, and what that was lost to: the wait that
     costs most, or what the host did in the few gaps that are half of a device's idle time; "" if neither does."""
     found = [("", 0.0, "")]
     if waits and waits[0]["ratio"] >= _MATTERS:
@@ -51,9 +51,9 @@ def _headline(result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[
     if device := _most_idle(result):
         longest = records(result.longest)
         window_ps = windows_ps.get(device["device"], 0)
-        share = sum(gap["idle_ps"] for gap in _few(device, longest)) / window_ps if window_ps else 0.0
-        if share >= _MATTERS:
-            found.append((_spread(device, longest), share, ""))
+        idle_ps = sum(gap["idle_ps"] for gap in _few(device, longest))
+        if window_ps and idle_ps / window_ps >= _MATTERS:
+            found.append((_spread(device, longest), idle_ps / sum(windows_ps.values()), ""))
     return max(found, key=lambda line: line[1])
 
 

@@ -38,7 +38,7 @@ def section(result: Idle) -> Section:
         _sentences(result, devices),
         tables=_tables(result),
         data=_data(result),
-        share=devices[0]["ratio"] if devices else 0.0,
+        share=devices[0]["idle_ps"] / sum(map(int, result.devices["window_ps"])) if devices else 0.0,
         loss=devices[0]["cause"] if devices else "",
     )
 

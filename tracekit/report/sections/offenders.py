@@ -7,7 +7,7 @@ import pandas as pd
 from tracekit.analysis.offenders import IDLE, Offenders
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, Field, Section, Table, Unit, instant, plain, table_of
-from tracekit.units import percent, quantity, short, time
+from tracekit.units import device_time, percent, quantity, short, time
 
 # Characters of a name in a sentence.
 _NAME = 60
@@ -19,19 +19,21 @@ _NOUNS = {
 }
 
 
-def section(result: Offenders) -> Section:
-    """The first offender in two sentences, and a table of all."""
+def section(result: Offenders, windows_ps: int = 0) -> Section:
+    """The first offender in two sentences, and a table of all; `windows_ps` is the sum of the devices' windows."""
     if result.lacking:
         return Section("offenders", "Top offenders", lacking=result.lacking)
     rows = records(result.table)
+    most = _most(result)
     return Section(
         "offenders",
         "Top offenders",
         tuple(_first(rows[0])) if rows else ("No collective, copy or idle gap costs any time.",),
         tables=(_table(rows),),
         data=_data(result),
-        share=rows[0]["ratio"] if rows else 0.0,
-        loss=_loss(rows[0]) if rows else "",
+        share=most["cost_ps"] / windows_ps if most and windows_ps else 0.0,
+        loss=_loss(most) if most else "",
+        result=_in_all(most, result, windows_ps) if most and windows_ps else "",
     )
 
 
@@ -42,9 +44,38 @@ def _loss(row: dict[str, Any]) -> str:
     return "collectives" if row["kind"] == "collective" else "copies"
 
 
+def _most(result: Offenders) -> dict[str, Any] | None:
+    """What all devices together lose most to, with `cost_ps` of all of them, on how many `devices`, and the `ratio` of
+    its window that the `device` loses which loses most."""
+    most: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in records(result.by_device.sort_values("cost_ps", ascending=False, kind="stable")):
+        key = (row["what"], row["kind"], None if pd.isna(row["direction"]) else row["direction"])
+        so_far = most.setdefault(key, row | {"cost_ps": 0, "devices": 0})
+        so_far["cost_ps"] += row["cost_ps"]
+        so_far["devices"] += 1
+    return max(most.values(), key=lambda row: row["cost_ps"], default=None)
+
+
+def _in_all(most: dict[str, Any], result: Offenders, windows_ps: int) -> str:
+    """What the devices together lose most to, and which of them most."""
+    words, share = _loss_words(most), percent(most["cost_ps"], windows_ps)
+    what, its = f"{words[0].upper()}{words[1:]}", percent(most["ratio"])
+    if most["devices"] > 1:
+        cost = f"{device_time(most['cost_ps'], most['devices'])} ({share} of the devices' time)"
+        return f"{what} cost {cost}, most on {most['device']} ({its} of its window)."
+    of = "the window"
+    if len(result.totals) > 1:
+        of = f"its window, {share} of the devices' time"
+    return f"{what} cost {most['device']} {time(most['cost_ps'])} ({its} of {of})."
+
+
+def _loss_words(row: dict[str, Any]) -> str:
+    return f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
+
+
 def _first(row: dict[str, Any]) -> list[str]:
     """What costs most and how much, then the longest of it: where it is, and what held it up meanwhile."""
-    what = f"idle time ({row['what']})" if row["kind"] == IDLE else f"exposed {short(_what(row), _NAME)}"
+    what = _loss_words(row)
     cost = f"{time(row['cost_ps'])} ({percent(row['ratio'])} of the window)"
     sentences = [f"Largest loss: {what} on {row['device']}, {cost}.", _longest(row)]
     if pd.notna(row["wait_ps"]) and row["wait_ps"]:

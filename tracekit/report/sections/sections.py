@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from tracekit.analysis.advice import IDLE, Advice
 from tracekit.analysis.explain import Explanation
@@ -25,7 +26,6 @@ from tracekit.report.sections import (
 )
 
 MOST = 5
-_MOST_FINDINGS = 3
 # What stands for a smaller share of the window does not matter while anything else does.
 _LEAST = 0.001
 # What a rule's time is lost to, as Section has it.
@@ -34,7 +34,7 @@ _LOSSES = {
     **dict.fromkeys(("exposed_collectives", "late_peer"), "collectives"),
     **dict.fromkeys(("exposed_copies", "copies_in_compute_lane", "pageable_copies"), "copies"),
 }
-# Whose result matters most, once the costliest findings are told.
+# Whose results may matter most, in this order where they stand for no time.
 _FIRST = ("critical_path", "steps", "offenders", "host_api", "idle", "collectives")
 
 
@@ -55,16 +55,17 @@ class Highlight:
 def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
     """All sections, those that lack evidence among them; what is missing from the trace first, where anything is."""
     missing = completeness.section(why.completeness)
+    windows = _windows(why)
     return (
         *([missing] if missing else []),
         memory.beside(advice.section(what_to_try, why.devices, why.completeness.rows), why.memory),
         top_ops.section(why.top_ops),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
-        offenders.section(why.offenders),
-        collectives.section(why.collectives, sum(map(int, why.offenders.totals["window_ps"]))),
+        offenders.section(why.offenders, sum(windows.values())),
+        collectives.section(why.collectives, sum(windows.values())),
         idle.section(why.idle),
-        host_api.section(why.host_api, _windows(why)),
+        host_api.section(why.host_api, windows),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
         memory.section(why.memory, is_partial=bool(why.completeness.rows)),
@@ -77,9 +78,14 @@ def _windows(why: Explanation) -> dict[str, int]:
 
 
 def highlights(sections: Sequence[Section]) -> list[Highlight]:
-    """The MOST most important entries: the costliest findings, then what else matters most; fewer if there are fewer.
+    """The MOST most important entries, those that most time is lost to first, whether there is advice on it or not;
+    fewer if there are fewer.
 
-    What is lost to one thing is one entry, with the advice on it.
+    What is lost to one thing is one entry, with the advice on it. The scale is the share of all devices' time: device
+    time lost, summed over the devices that lose it, over the sum of the windows of all. What lengthens the critical
+    path of a step by a share of it costs every device that share of its time. A finding stands behind those that the
+    advice has before it. What stands for no time comes last, and a path that nothing explains, which says less than
+    where the idle time is.
     """
     by_key = {section.key: section for section in sections}
     findings = _by_loss(
@@ -87,17 +93,28 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
         for section in sections
         for finding in section.findings
     )
-    first = [
+    rest = [
         Highlight(key, its.in_one_line, "", its.share, its.loss)
         for key in _FIRST
         if (its := by_key.get(key)) and its.sentences
     ]
-    # A path that nothing explains says less than where the idle time is.
-    first.sort(key=lambda line: line.key == "critical_path" and line.loss == Cause.UNEXPLAINED)
-    lines = [*findings[:_MOST_FINDINGS], *first, *findings[_MOST_FINDINGS:]]
-    large = [line for line in lines if line.share is None or line.share >= _LEAST] or lines
-    losses = [line.loss for line in large]
-    return [line for at, line in enumerate(large) if not line.loss or line.loss not in losses[:at]][:MOST]
+    unexplained = [line for line in rest if line.key == "critical_path" and line.loss == Cause.UNEXPLAINED]
+    rest = [line for line in rest if line not in unexplained]
+    scaled = [*zip(findings, _falling(findings), strict=True), *((line, line.share or -1.0) for line in rest)]
+    scaled += [(line, -2.0) for line in unexplained]
+    large = [(line, size) for line, size in scaled if line.share is None or line.share >= _LEAST] or scaled
+    losses = [line.loss for line, _ in large]
+    distinct = [entry for at, entry in enumerate(large) if not entry[0].loss or entry[0].loss not in losses[:at]]
+    return [line for line, _ in sorted(distinct, key=lambda entry: -entry[1])[:MOST]]
+
+
+def _falling(findings: Sequence[Highlight]) -> list[float]:
+    """The share of each finding, no larger than that of those before it, which also stands for what is not known."""
+    shares, least = [], inf
+    for finding in findings:
+        least = least if finding.share is None else min(least, finding.share)
+        shares.append(least)
+    return shares
 
 
 def _by_loss(findings: Iterable[Highlight]) -> list[Highlight]:
