@@ -137,6 +137,22 @@ def test_the_story_stands_above_the_fold(open_report):
     assert bottoms[-1] <= 900
 
 
+def test_on_a_phone_the_timeline_begins_in_the_upper_two_thirds(open_report):
+    page = open_report("several", viewport={"width": 390, "height": 844})
+    page.wait_for_selector("#timeline[data-ready]")
+    box = "(at) => { const box = document.querySelector(at).getBoundingClientRect(); return [box.top, box.right]; }"
+    (title, _), (picture, _) = (page.evaluate(box, at) for at in ("#timeline", "#timeline .tl-frame"))
+    assert title <= 520
+    assert picture <= 844 * 2 / 3 + 60
+    # A long number does not reach over the words beside it.
+    sides = page.evaluate(
+        "[...document.querySelectorAll('.figures > div')].map((figure) => [figure.querySelector('b')"
+        ".getBoundingClientRect().right, figure.querySelector('dt').getBoundingClientRect().left])"
+    )
+    assert len(sides) >= 2
+    assert all(number < words for number, words in sides)
+
+
 def test_a_bar_tells_its_exact_times_on_focus_and_on_hover(open_shared):
     page = open_shared("phases")
     bar = page.locator("#time .hold").first
