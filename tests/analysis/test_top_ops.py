@@ -188,6 +188,27 @@ def test_rows_are_grouped_by_operator_and_source_line_and_those_without_stand_to
     assert result.reasons == {}
 
 
+@settings(max_examples=30)
+@given(st.data())
+def test_operators_and_source_lines_of_each_device_are_those_of_its_rows_alone(data):
+    rows = data.draw(some_rows())
+    ops = {"framework_op": ["aten::mm", "aten::add", "aten::mm"], "source": ["a.py:1", None, "b.py:2"]}
+    of_rows = [data.draw(st.sampled_from([0, 1, 2, None])) for _ in rows]
+    result = top_ops(linked(rows, ops, of_rows))
+    for device in {row[0] for row in rows}:
+        its = [(row, op) for row, op in zip(rows, of_rows, strict=True) if row[0] == device]
+        alone = top_ops(linked([row for row, _ in its], ops, [op for _, op in its]))
+        for column, of_all, of_each in (
+            ("operator", alone.by_operator, result.by_device_operator),
+            ("source", alone.by_source, result.by_device_source),
+        ):
+            if not len(of_all):  # alone, the device tells of none
+                assert of_each.loc[of_each["device"] == device, column].isna().all()
+                continue
+            columns = (column, "n", "time_ps", "ratio", "median_ps", "p95_ps")
+            assert values(of_each[of_each["device"] == device], *columns) == values(of_all, *columns)
+
+
 def test_a_kernel_of_several_operators_shows_the_one_with_most_of_its_time_and_counts_in_the_pattern_of_each():
     rows = [("gpu:0", "compute", 0, 10, "sgemm"), ("gpu:0", "compute", 10, 40, "sgemm")]
     result = top_ops(linked(rows, {"framework_op": ["aten::mm", "aten::conv2d"]}, [0, 1]))
@@ -198,7 +219,8 @@ def test_a_kernel_of_several_operators_shows_the_one_with_most_of_its_time_and_c
 def test_where_nothing_links_kernels_to_operators_or_lines_the_reason_is_given():
     result = top_ops(events(("gpu:0", "compute", 0, 10, "k")))
     assert (len(result.by_operator), len(result.by_source)) == (0, 0)
-    assert sorted(result.reasons) == ["by_operator", "by_source"]
+    assert (len(result.by_device_operator), len(result.by_device_source)) == (0, 0)
+    assert sorted(result.reasons) == ["by_device_operator", "by_device_source", "by_operator", "by_source"]
 
 
 def test_ops_of_one_name_in_two_programs_are_two():

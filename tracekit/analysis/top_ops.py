@@ -46,6 +46,8 @@ PATTERN_COLUMNS = {
 }
 OPERATOR_COLUMNS = {"operator": "str", **_TIMES}
 SOURCE_COLUMNS = {"source": "str", **_TIMES}
+DEVICE_OPERATOR_COLUMNS = {"device": "str", **OPERATOR_COLUMNS}
+DEVICE_SOURCE_COLUMNS = {"device": "str", **SOURCE_COLUMNS}
 TOTAL_COLUMNS = {"device": "str", "n": "int64", "time_ps": "int64", "busy_ps": "int64"}
 
 _NO_OPERATORS = "The trace links no kernel to an operator of a framework."
@@ -65,8 +67,10 @@ class TopOps(
     A name is that of a kernel or op, of one program and kind. `by_name` (NAME_COLUMNS): one row per name, over all
     devices; `by_device` (DEVICE_NAME_COLUMNS): one per device and name. `by_pattern` (PATTERN_COLUMNS), `by_operator`
     (OPERATOR_COLUMNS) and `by_source` (SOURCE_COLUMNS): the same rows by what they compute, by the framework's operator
-    and by the line of source code they come from, null for all those of which the trace does not tell it. `totals`
-    (TOTAL_COLUMNS): each device. `reasons` says by the name of a frame why it is empty, `lacking` why all are.
+    and by the line of source code they come from, null for all those of which the trace does not tell it;
+    `by_device_operator` (DEVICE_OPERATOR_COLUMNS) and `by_device_source` (DEVICE_SOURCE_COLUMNS): these of each device,
+    with its shares. `totals` (TOTAL_COLUMNS): each device. `reasons` says by the name of a frame why it is empty,
+    `lacking` why all are.
     """
 
     by_name: pd.DataFrame
@@ -74,6 +78,8 @@ class TopOps(
     by_pattern: pd.DataFrame
     by_operator: pd.DataFrame
     by_source: pd.DataFrame
+    by_device_operator: pd.DataFrame
+    by_device_source: pd.DataFrame
     totals: pd.DataFrame
     reasons: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
@@ -95,6 +101,8 @@ def top_ops(source: Source, windows: Windows | None = None) -> TopOps:
             frame(PATTERN_COLUMNS),
             frame(OPERATOR_COLUMNS),
             frame(SOURCE_COLUMNS),
+            frame(DEVICE_OPERATOR_COLUMNS),
+            frame(DEVICE_SOURCE_COLUMNS),
             frame(TOTAL_COLUMNS),
             lacking="The trace holds no work on a known device.",
         )
@@ -140,8 +148,8 @@ def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
     labels = {"name": work.names, "program": work.programs, "kind": work.kinds, **links.of_names()}
     totals = {"device": device_names, "n": np.bincount(work.device, minlength=devices)}
     totals |= {"time_ps": device_ps, "busy_ps": busy_ps}
-    reasons = {"by_operator": _NO_OPERATORS} if links.operator is None else {}
-    reasons |= {"by_source": _NO_SOURCES} if links.source is None else {}
+    reasons = dict.fromkeys(("by_operator", "by_device_operator"), _NO_OPERATORS) if links.operator is None else {}
+    reasons |= dict.fromkeys(("by_source", "by_device_source"), _NO_SOURCES) if links.source is None else {}
     return TopOps(
         _table(NAME_COLUMNS, labels | by_name, total_ps, all_busy_ps),
         _table(
@@ -153,6 +161,8 @@ def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
         _table(PATTERN_COLUMNS, by_pattern, total_ps, all_busy_ps),
         _by_label(OPERATOR_COLUMNS, "operator", links.operator, work, total_ps),
         _by_label(SOURCE_COLUMNS, "source", links.source, work, total_ps),
+        _by_device_and_label(DEVICE_OPERATOR_COLUMNS, "operator", links.operator, work, device_ps),
+        _by_device_and_label(DEVICE_SOURCE_COLUMNS, "source", links.source, work, device_ps),
         frame(TOTAL_COLUMNS, {key: column[totals["n"] > 0] for key, column in totals.items()}),
         reasons,
     )
@@ -242,6 +252,21 @@ def _by_label(
     labels, code = link
     group, number = numbered(code, len(labels))
     return _table(columns, {column: labels[number], **_times(group, work.duration, len(number))}, total_ps)
+
+
+def _by_device_and_label(
+    columns: Mapping[str, str], column: str, link: _Labelled | None, work: _Work, device_ps: Column
+) -> pd.DataFrame:
+    """The times of the rows by their device and label, those of a device without one together; the shares are those of
+    its own time, `device_ps` of each device."""
+    if link is None:
+        return frame(columns)
+    (labels, code), devices = link, len(device_ps)
+    group, number = numbered(code * devices + work.device, len(labels) * devices)
+    label, device = np.divmod(number, devices)
+    names = np.array(work.rows.devices, object)
+    data = {"device": names[device], column: labels[label], **_times(group, work.duration, len(number))}
+    return _table(columns, data, device_ps[device])
 
 
 def _times(group: Column, duration: Column, groups: int) -> dict[str, Any]:

@@ -64,5 +64,23 @@ def test_operators_are_named_and_what_has_none_says_why():
     assert tables(shown)["sources"].rows == ()
 
 
+def test_of_several_devices_operators_stand_by_device_with_shares_of_its_own_time():
+    whole = events(*ROWS).assign(op=pd.array([0, None, 0], "Int64"))
+    shown = section(top_ops(trace(whole, ops=frame(OP_COLUMNS, {"framework_op": ["aten::mm"]}))))
+    table = tables(shown)["device_operators"]
+    assert heads(table)[:4] == ["operator", "device", "n", "total"]
+    assert [(row[0], row[1], row[3], row[4]) for row in table.rows] == [
+        ("aten::mm", "gpu:0", 6 * MS, 0.6),
+        (Missing("the trace links no operator of a framework to it"), "gpu:0", 4 * MS, 0.4),
+        ("aten::mm", "gpu:1", 2 * MS, 1.0),
+    ]
+    assert [(row["device"], row["operator"]) for row in shown.data["by_device_operator"]] == [
+        ("gpu:0", "aten::mm"),
+        ("gpu:0", None),
+        ("gpu:1", "aten::mm"),
+    ]
+    assert (tables(shown)["device_sources"].rows, shown.data["by_device_source"]) == ((), [])
+
+
 def test_without_work_the_section_says_why():
     assert section(top_ops(events())).lacking == "The trace holds no work on a known device."

@@ -33,9 +33,10 @@ _ROWS = 12
 _VERDICTS = 3
 _WITH_PICTURE = ("time", "time.cells", "together", "concurrency", "steps.lengths", "steps.parts")
 _SHADED = ("hidden", "together")
-# Of these sections one table is shown at a time, chosen by the head of its first column. Of one of each device: where
+# Of these sections one table is shown at a time, chosen by the head of its first column. Of those of each device: where
 # the column of devices is. All others of them stand in the order of this column.
-_CHOICES, _OF_DEVICES, _ORDER = ("top_ops",), {"top_ops.devices": 1}, "total"
+_CHOICES, _ORDER = ("top_ops",), "total"
+_OF_DEVICES = dict.fromkeys(("top_ops.devices", "top_ops.device_operators", "top_ops.device_sources"), 1)
 # What every page runs, beside its timeline.
 _SCRIPTS = ("theme.js", "folds.js", "matcher.js", "tables.js")
 _SHORT = {

@@ -134,13 +134,14 @@
     show();
   }
 
-  /** Several tables on one question, by what they group its rows, and one of them for each device: one is shown. */
+  /** Several tables on one question, by what they group its rows, some of them of each device too: one is shown. */
   function choice(group, views) {
-    const ofDevices = views.find(({ box }) => box.dataset.column);
-    const ways = views.filter((view) => view !== ofDevices);
+    const ofDevices = views.filter(({ box }) => box.dataset.column);
+    const ways = views.filter(({ box }) => !box.dataset.column);
+    const ofEach = ({ box }) => ofDevices.find((view) => view.box.dataset.by === box.dataset.by);
     let way = ways[0];
     let device = "";
-    const current = () => (device && way.box.dataset.by === ofDevices.box.dataset.by ? ofDevices : way);
+    const current = () => (device && ofEach(way)) || way;
     const { bar, show } = tools(group.dataset.choice, current);
     const buttons = ways.map((each) => {
       const choose = () => {
@@ -155,14 +156,14 @@
       device = select.value;
       update();
     });
-    if (ofDevices) {
-      const column = Number(ofDevices.box.dataset.column);
-      for (const name of new Set(ofDevices.original.map((row) => words(row.cells[column])))) select.add(new Option(name));
-    }
+    const names = ofDevices.flatMap(({ box, original }) =>
+      original.map((row) => words(row.cells[Number(box.dataset.column)])),
+    );
+    for (const name of new Set(names)) select.add(new Option(name));
     function update() {
       for (const [at, each] of ways.entries()) buttons[at].setAttribute("aria-pressed", String(each === way));
-      select.hidden = way.box.dataset.by !== ofDevices?.box.dataset.by;
-      if (ofDevices) ofDevices.device = device;
+      select.hidden = !ofEach(way);
+      for (const view of ofDevices) view.device = device;
       for (const view of views) view.box.classList.toggle("off", view !== current());
       show();
     }

@@ -1,5 +1,6 @@
 """Kernels and ops by the time that they took, as the report shows them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,8 @@ _MOST, _MOST_OF_DEVICES, _BRIEF, _PATTERNS = 100, 160, 10, 4
 _LONGEST = 60
 # Durations that sum to so many times the busy time are worth a word.
 _OVERLAPPING = 1.05
-_LISTS = ("by_name", "by_device", "by_operator", "by_source")
+_LISTS = ("by_name", "by_operator", "by_source")
+_LISTS_OF_DEVICES = ("by_device", "by_device_operator", "by_device_source")
 _NO_OPERATOR = "the trace links no operator of a framework to it"
 _NO_SOURCE = "the trace links no line of source code to it"
 
@@ -30,7 +32,7 @@ def section(result: TopOps) -> Section:
         _by("operator", "Operators of the framework", result.by_operator, _NO_OPERATOR),
         _by("source", "Source lines", result.by_source, _NO_SOURCE),
         _patterns(result.by_pattern),
-        *([_devices(result)] if len(result.totals) > 1 else []),
+        *(_tables_of_devices(result) if len(result.totals) > 1 else []),
     )
     sentences = (_by_pattern(result), _by_operator(result.by_operator), _overlapping(result.totals))
     return Section("top_ops", title, tuple(filter(None, sentences)), tables=tables, data=_data(result))
@@ -122,31 +124,47 @@ def _names(result: TopOps) -> Table:
     return table_of(names.head(_MOST), "top_ops.names", "Top operations by total time", _fields(names), _BRIEF, about)
 
 
-def _of_each_device(result: TopOps) -> pd.DataFrame:
-    """The same number of names of each device, the longest, about _MOST_OF_DEVICES in all, at most _MOST of each."""
+def _of_each_device(result: TopOps, by_device: pd.DataFrame) -> pd.DataFrame:
+    """The same number of rows of each device, the longest, about _MOST_OF_DEVICES in all, at most _MOST of each."""
     each = min(max(_MOST_OF_DEVICES // max(len(result.totals), 1), _BRIEF), _MOST)
     order = {device: place for place, device in enumerate(result.totals["device"])}
-    first = result.by_device.groupby("device", sort=False).head(each)
-    return first.sort_values("device", key=lambda names: names.map(order), kind="stable")
+    first = by_device.groupby("device", sort=False).head(each)
+    return first.sort_values("device", key=lambda devices: devices.map(order), kind="stable")
 
 
-def _devices(result: TopOps) -> Table:
-    first, found = _of_each_device(result), len(result.by_device)
-    name, *others = _fields(first)
-    fields = [name, Field("device", Unit.DEVICE, "device"), *others]
+def _tables_of_devices(result: TopOps) -> list[Table]:
+    """Names, operators and source lines of each device, as far as the trace tells them."""
+    labels = (
+        ("operator", "Operators of each device", result.by_device_operator, _NO_OPERATOR),
+        ("source", "Source lines of each device", result.by_device_source, _NO_SOURCE),
+    )
+    name, *others = _fields(result.by_device)
+    return [
+        _of_devices(result, "devices", "Top operations of each device", result.by_device, name, others),
+        *(
+            _of_devices(result, f"device_{column}s", title, table, _label(column, reason), _times())
+            for column, title, table, reason in labels
+        ),
+    ]
+
+
+def _of_devices(
+    result: TopOps, key: str, title: str, by_device: pd.DataFrame, label: Field, others: Sequence[Field]
+) -> Table:
+    first, found = _of_each_device(result, by_device), len(by_device)
+    fields = [label, Field("device", Unit.DEVICE, "device"), *others]
     most = first.groupby("device").size().max()
     more = f" The first {most} of each device; frames/ beside the report has all." if found > len(first) else ""
     about = f"Shares are those of the device's own times.{more}"
-    return table_of(first, "top_ops.devices", "Top operations of each device", fields, 0, about)
+    return table_of(first, f"top_ops.{key}", title, fields, 0, about)
+
+
+def _label(column: str, reason: str) -> Field:
+    return Field(column, Unit.NAME, lambda row: or_missing(row[column], reason))
 
 
 def _by(column: str, title: str, table: pd.DataFrame, reason: str) -> Table:
-    def label(row: dict[str, Any]) -> Any:
-        return or_missing(row[column], reason)
-
-    return table_of(
-        table.head(_MOST), f"top_ops.{column}s", title, [Field(column, Unit.NAME, label), *_times()], _BRIEF
-    )
+    return table_of(table.head(_MOST), f"top_ops.{column}s", title, [_label(column, reason), *_times()], _BRIEF)
 
 
 def _patterns(patterns: pd.DataFrame) -> Table:
@@ -169,8 +187,8 @@ def _patterns(patterns: pd.DataFrame) -> Table:
 
 def _data(result: TopOps) -> dict[str, Any]:
     lists = {name: plain(getattr(result, name).head(_MOST)) for name in _LISTS}
-    lists["by_device"] = plain(_of_each_device(result))
-    found = {f"{name}_found": len(getattr(result, name)) for name in _LISTS}
+    lists |= {name: plain(_of_each_device(result, getattr(result, name))) for name in _LISTS_OF_DEVICES}
+    found = {f"{name}_found": len(getattr(result, name)) for name in (*_LISTS, *_LISTS_OF_DEVICES)}
     return {
         **lists,
         **found,
