@@ -95,7 +95,8 @@ def test_what_means_the_same_has_the_same_name_in_every_function():
     parameters = {function.__name__: inspect.signature(function).parameters for function in functions}
     assert {name: sorted(FORMER & {*of}) for name, of in parameters.items() if FORMER & {*of}} == {}
     first = {name: next(iter(of), None) for name, of in parameters.items()}
-    assert {name for name in parameters if first[name] != "source"} == {"capture", "doctor", "load", "phase"}
+    others = {name for name in parameters if first[name] != "source"}
+    assert others == {"capture", "doctor", "load", "phase", "unrecorded"}
 
 
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tracekit.analysis.top_ops import TopOps, top_ops
     from tracekit.capture.capture import Captured
     from tracekit.capture.phase import PhaseTimes
-    from tracekit.capture.stretch import Stretch
+    from tracekit.capture.stretch import Stretch, unrecorded
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, NotMeasurable, TraceError, TracekitError, ViewError
@@ -78,7 +78,7 @@ _NAMES = {
     "analysis.top_ops": "TopOps top_ops",
     "capture.capture": "Captured",
     "capture.phase": "PhaseTimes",
-    "capture.stretch": "Stretch",
+    "capture.stretch": "Stretch unrecorded",
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
     "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
@@ -175,6 +175,7 @@ __all__ = [
     "report",
     "timeline_of",
     "top_ops",
+    "unrecorded",
     "view",
 ]
 

@@ -10,7 +10,8 @@ import pytest
 
 import tracekit
 from tests.programs import python
-from tracekit import CaptureError, Stretch
+from tracekit import CaptureError, Stretch, unrecorded
+from tracekit.capture import session
 from tracekit.capture.stretch import StepCounter, counting_annotation, counting_compiler
 
 
@@ -175,14 +176,58 @@ def test_what_is_no_stretch_is_one_sentence(stretch, message):
         Stretch(**stretch)
 
 
+@pytest.fixture
+def unstarted(tmp_path, monkeypatch):
+    """Make the session of a capture with a stretch, whose profile only notes when it begins."""
+
+    def session_of(stretch):
+        profile = session.Session(tmp_path, "run", None, 2, False, stretch, {})
+        profile.begun = []
+        monkeypatch.setattr(profile, "_begin_when_idle", lambda: profile.begun.append("after"))
+        monkeypatch.setattr(profile, "_start", lambda: profile.begun.append("at once"))
+        monkeypatch.setattr(session.stretches, "postponed", profile._postponed)
+        return profile
+
+    return session_of
+
+
+def use_a_device(profile):
+    profile._is_initialised = True
+    profile._start_unless_later()
+
+
+def test_a_profile_begins_after_unrecorded_blocks(unstarted):
+    profile = unstarted(None)
+    with unrecorded():
+        pass  # no device is in use: the first is still to come
+    with unrecorded():
+        use_a_device(profile)
+        with unrecorded():
+            assert profile.unreached.startswith("ended inside tracekit.unrecorded()")
+        assert profile.begun == []
+    assert (profile.begun, profile.unreached) == (["after"], "")
+
+
+def test_a_given_stretch_goes_before_unrecorded_blocks(unstarted):
+    profile = unstarted(Stretch(for_s=60))
+    with unrecorded():
+        use_a_device(profile)
+        assert profile.begun == ["at once"]
+    profile._timer.cancel()
+
+
 SCRIPT = """
     import sys, time
     import jax
+    import tracekit
     step = jax.jit(lambda x: x + 1)
 
     @jax.jit
     def update(x):
         return x * 2
+
+    with tracekit.unrecorded():
+        pass
 
     for number in range(6):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
@@ -196,7 +241,8 @@ OUTER = """
     told = {}
     for name, args, stretch in json.load(open("stretches.json")):
         try:
-            captured = tracekit.capture("s.py", args, out="t", stretch=tracekit.Stretch(**stretch))
+            stretch = stretch and tracekit.Stretch(**stretch)
+            captured = tracekit.capture("s.py", args, out="t", stretch=stretch)
             told[name] = str(captured.run)
         except tracekit.CaptureError as error:
             told[name] = str(error)
@@ -210,6 +256,7 @@ STRETCHES = [
     ("seconds", ["sleep"], {"after_s": 0.1, "for_s": 0.1}),
     ("too late", [], {"after_s": 600}),
     ("long", [], {"for_s": 600}),
+    ("all", [], None),
 ]
 
 
@@ -262,10 +309,16 @@ def test_a_script_that_ends_before_its_seconds_are_over_says_so(told):
     assert len(re.findall(r"of the stretch\.", told[2])) == 1
 
 
+def test_an_unrecorded_block_after_the_first_use_of_a_device_says_so_and_changes_nothing(told):
+    _, steps, _ = trace_of(told, "all")
+    assert steps == list(range(6))
+    assert len(re.findall(r"unrecorded\(\) came after the first use of a device", told[2])) == 1
+
+
 def test_a_stretch_that_never_came_leaves_no_directory(told):
     at, answers, _ = told
     assert answers["never"] == (
         "nothing was captured: s.py made 6 steps, the last is number 5, and none is number 60 or later."
     )
     assert answers["too late"].endswith("s, and the stretch begins after 600 s.")
-    assert len(list(at.glob("t/plugins/profile/*"))) == 5
+    assert len(list(at.glob("t/plugins/profile/*"))) == 6

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +18,7 @@ from typing import Any
 
 from tracekit import units
 from tracekit.capture import processes
+from tracekit.capture import stretch as stretches
 from tracekit.capture.machine import MachineLoad
 from tracekit.capture.stretch import StepCounter, Stretch, counting_annotation, counting_compiler
 from tracekit.errors import CaptureError
@@ -52,9 +53,10 @@ class Session:
         self._stopped = threading.Event()
         self.counter: StepCounter | None = None
         if stretch is not None and stretch.by_steps:
-            self.counter = StepCounter(stretch, self._begin, self._end)
+            self.counter = StepCounter(stretch, self._begin_when_idle, self._end)
         self._begun = time.monotonic()
         self._is_initialised = False
+        self._postponing = 0  # blocks of `tracekit.unrecorded` that the script is in
         self._load = MachineLoad(family=processes.family())
         self._timer: threading.Timer | None = None
         self._pid = os.getpid()
@@ -76,6 +78,8 @@ class Session:
     @property
     def unreached(self) -> str:
         """Why the script never came to the stretch: the end of a sentence about it; empty where that is not so."""
+        if self._postponing and self._is_initialised:
+            return "ended inside tracekit.unrecorded(), which keeps what it runs out of the trace"
         if self.stretch is None or not self._is_initialised:
             return ""
         if self.counter is not None:
@@ -106,6 +110,7 @@ class Session:
             actions |= dict.fromkeys(("jax._src.api", "jax._src.pmap"), self._hook_compilers)
         finder = _AfterImport(actions)
         sys.meta_path.insert(0, finder)
+        stretches.postponed = self._postponed
         try:
             for module_name, action in actions.items():
                 if module_name in sys.modules:
@@ -113,6 +118,7 @@ class Session:
             self._start_now_if_initialised()
             yield
         finally:
+            stretches.postponed = nullcontext
             with suppress(ValueError):  # the script may have rebuilt the list
                 sys.meta_path.remove(finder)
             while self._undo:
@@ -192,18 +198,44 @@ class Session:
                         return
 
     def _begin(self) -> None:
-        """Begin the profile of a stretch, with nothing of what came before still on the devices."""
+        """Begin the profile of a stretch."""
         with self._lock:
             if self.facts is None and self.problem is None:
-                if self.counter is not None:
-                    import jax
-
-                    jax.devices()
-                    with suppress(Exception):  # jax reports the script's failed work itself
-                        self._wait_for_work(float("inf"))
                 self._start()
                 if self.stretch is not None and self.stretch.for_s is not None:
                     self._later(self.stretch.for_s, self._end)
+
+    def _begin_when_idle(self) -> None:
+        """Begin the profile with nothing of what came before still on the devices."""
+        import jax
+
+        with self._lock:
+            if self.facts is None and self.problem is None:
+                jax.devices()
+                with suppress(Exception):  # jax reports the script's failed work itself
+                    self._wait_for_work(float("inf"))
+                self._begin()
+
+    @contextmanager
+    def _postponed(self) -> Iterator[None]:
+        """Keep the profile from beginning with the first backend; it begins when the last such block ends."""
+        if self.stretch is not None or os.getpid() != self._pid:
+            yield
+            return
+        if self._is_initialised and not self._postponing:
+            say(
+                "tracekit.unrecorded() came after the first use of a device, where the profile began: it goes on. Put "
+                "that inside the block."
+            )
+            yield
+            return
+        self._postponing += 1
+        try:
+            yield
+        finally:
+            self._postponing -= 1
+            if self._is_initialised and not self._postponing:
+                self._begin_when_idle()
 
     def _end(self) -> None:
         """End the profile of a stretch; the script goes on."""
@@ -334,6 +366,8 @@ class Session:
             config.update("jax_num_cpu_devices", self.devices)
 
     def _start_unless_later(self) -> None:
+        if self._postponing:
+            return
         if self.stretch is None or (self.stretch.after_s is None and self.stretch.for_s is not None):
             self._start()
             if self.stretch is not None and self.stretch.for_s is not None:

@@ -4,7 +4,8 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
@@ -43,6 +44,21 @@ class Stretch:
     def by_steps(self) -> bool:
         """Whether steps of the script begin or end it."""
         return any(given is not None for given in (self.start_step, self.steps, self.step_function))
+
+
+postponed: Callable[[], AbstractContextManager[None]] = nullcontext  # of the capture that runs in this process
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Under `tracekit capture`, begin the profile at the end of this block, once the devices have done its work.
+
+    For what a script does before the part that is worth a trace: whole epochs, of which a few steps are recorded
+    afterwards. Put the first use of a device inside: a profile that runs already goes on, which is said. A capture that
+    is given a stretch keeps to that, and without a capture the block is like any other.
+    """
+    with postponed():
+        yield
 
 
 class StepCounter:
