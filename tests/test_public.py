@@ -19,7 +19,7 @@ PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__ver
 # What modules import only for type checkers.
 NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Check": tracekit.Check}
 # A command whose function is what others are made of, and the other way round: none.
-COMMANDS = {"capture", "read", "report", "figure", "export", "view", "doctor"}
+COMMANDS = {"capture", "check", "read", "report", "figure", "export", "view", "doctor"}
 
 
 def classes(hint: object) -> set[type]:
@@ -119,10 +119,14 @@ def test_what_asks_something_of_a_trace_takes_it_first_and_in_any_form(name):
 
 TRACE = "stepped-cpu.xplane.pb.gz"
 # What a function of each name asks of the test beside its source.
-OPTIONS = {"export": {"to": "csv"}, "view": {"port": 0, "browser": False}}
+OPTIONS = {
+    "check": {"rules": [tracekit.Rule("idle", most=0.1)]},
+    "export": {"to": "csv"},
+    "view": {"port": 0, "browser": False},
+}
 ANSWERS = {
-    "analyse", "annotations", "concurrency", "device_pairs", "explain", "export", "figure", "memory", "overlap",
-    "partition", "phases", "report", "timeline_of", "top_ops",
+    "analyse", "annotations", "check", "concurrency", "device_pairs", "explain", "export", "figure", "memory",
+    "overlap", "partition", "phases", "report", "timeline_of", "top_ops",
 }  # fmt: skip
 FORMS = {
     "a path as text": lambda: str(traces.path(TRACE)),

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, NotMeasurable, TraceError, TracekitError, ViewError
+    from tracekit.gate.check import CheckResult, Outcome, RuleResult, check
+    from tracekit.gate.rules import Rule
     from tracekit.readers import read
     from tracekit.report.build import analyse
     from tracekit.report.figures.drawing import Drawing
@@ -82,6 +84,8 @@ _NAMES = {
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
     "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
+    "gate.check": "CheckResult Outcome RuleResult check",
+    "gate.rules": "Rule",
     "readers": "read",
     "report.build": "analyse",
     "report.figures.drawing": "Drawing",
@@ -110,6 +114,7 @@ __all__ = [
     "CaptureError",
     "Captured",
     "Check",
+    "CheckResult",
     "CollectiveInstances",
     "Collectives",
     "Column",
@@ -133,12 +138,15 @@ __all__ = [
     "NotMeasurable",
     "Offenders",
     "Origin",
+    "Outcome",
     "PhaseTimes",
     "Phases",
     "Program",
     "Recommendation",
     "Report",
     "Rows",
+    "Rule",
+    "RuleResult",
     "Section",
     "Source",
     "StepBoundaries",
@@ -159,6 +167,7 @@ __all__ = [
     "analyse",
     "annotations",
     "capture",
+    "check",
     "concurrency",
     "device_pairs",
     "doctor",

@@ -50,6 +50,8 @@ _To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="Only up t
 _Devices = Annotated[
     list[str] | None, typer.Option("--device", metavar="NAME", help="Only this device, such as gpu:0 (repeatable).")
 ]
+_Checked = Annotated[Path, typer.Argument(readable=False, help="A trace, or the directory of a saved report.")]
+
 _Kinds = Annotated[Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")]
 
 app = typer.Typer(
@@ -268,6 +270,69 @@ def report(
     if out or not saved:
         directory = out or default_directory(source, part.name if part else "")
         print(f"Wrote {directory}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
+
+
+@app.command()
+def check(
+    source: _Checked,
+    rules: Annotated[Path | None, typer.Option(help="TOML file with rules.")] = None,
+    min_overlap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT=SHARE",
+            help="Overlap of devices, of two as gpu:0,gpu:1, or of collective, copy, H2D, … with compute (repeatable).",
+        ),
+    ] = None,
+    max_idle: Annotated[
+        str | None, typer.Option(metavar="BOUND", help="Idle share or time, such as 10% or 5ms.")
+    ] = None,
+    min_busy: Annotated[str | None, typer.Option(metavar="BOUND", help="Busy share or time, such as 80%.")] = None,
+    max_exposed_collective: Annotated[
+        str | None, typer.Option(metavar="BOUND", help="Collectives beside no compute, such as 2ms or 5%.")
+    ] = None,
+    max_exposed_copy: Annotated[
+        str | None, typer.Option(metavar="BOUND", help="Copies beside no other work, likewise.")
+    ] = None,
+    max_wall: Annotated[str | None, typer.Option(metavar="BOUND", help="Length of the scope, such as 1.5s.")] = None,
+    max_step_time: Annotated[
+        str | None, typer.Option(metavar="BOUND", help="Median time of the steps that count.")
+    ] = None,
+    min_speedup: Annotated[str | None, typer.Option(metavar="BOUND", help="Speedup of --phase, such as 1.5.")] = None,
+    phase: Annotated[str | None, typer.Option(help="The bounds are for this phase; whole is the whole trace.")] = None,
+    step: Annotated[str | None, typer.Option(help="The bounds are for a step: its number, median or worst.")] = None,
+    device: Annotated[str | None, typer.Option(help="The bounds are for this device, such as gpu:0.")] = None,
+    as_phase: Annotated[
+        list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Also write the results as JUnit XML to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    run: _Run = None,
+    kinds: _Kinds = None,
+) -> None:
+    """Check rules on a trace: exit 0 if they hold, 3 if not.
+
+    4: the trace cannot tell; 5: inconclusive. In GitHub Actions the results are also annotations and a summary.
+    """
+    from tracekit import console
+    from tracekit.gate.faces import publish
+    from tracekit.gate.rules import from_options
+
+    bounds = {
+        "min-overlap": min_overlap,
+        "max-idle": max_idle,
+        "min-busy": min_busy,
+        "max-exposed-collective": max_exposed_collective,
+        "max-exposed-copy": max_exposed_copy,
+        "max-wall": max_wall,
+        "max-step-time": max_step_time,
+        "min-speedup": min_speedup,
+    }
+    todo = from_options(rules, bounds, phase=phase, step=step, device=device)
+    with console.progress(["checking"]) as progress:
+        progress("checking")
+        result = tracekit.check(source, todo, phases=as_phase or [], run=run, kinds=kinds)
+    publish(result, junit, as_json)
+    raise typer.Exit(result.exit_code)
 
 
 @app.command()

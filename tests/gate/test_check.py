@@ -1,0 +1,182 @@
+"""Rules held against reports: what holds, what is broken, what the trace cannot tell; on screen and for CI systems."""
+
+import json
+import re
+from datetime import datetime
+from xml.etree import ElementTree
+
+import pytest
+
+import tracekit
+from tests import traces
+from tests.docs.blocks import ROOT, page_blocks
+from tests.frames import events, spans
+from tests.frames import trace as make_trace
+from tracekit import Outcome, Rule, Unit
+from tracekit.cli import main
+from tracekit.gate.check import CheckResult, RuleResult
+from tracekit.gate.faces import lines, publish
+from tracekit.gate.github import annotations, step_summary
+from tracekit.gate.junit import junit
+
+STEPPED = str(traces.path("stepped-cpu.xplane.pb.gz"))
+# 80 of 100 ps busy on one GPU, 60 on the other, 50 at once.
+ROWS = events(("gpu:0", "compute", 0, 80), ("gpu:1", "compute", 30, 90), ("gpu:1", "collective", 90, 100))
+OVERLAP, IDLE, COPIES = (
+    Rule("overlap", 0.7, None, Unit.RATIO, "devices"),
+    Rule("idle", None, 0.2, Unit.RATIO),
+    Rule("exposed-copy", None, 10, Unit.TIME),
+)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return tracekit.analyse(make_trace(ROWS, spans(("late", 80, 100))))
+
+
+def test_each_rule_holds_or_not_with_the_value_that_was_measured(report):
+    result = tracekit.check(report, [OVERLAP, IDLE, COPIES])
+    assert [str(each.outcome) for each in result.results] == ["holds", "broken", "cannot be told"]
+    assert [each.text for each in result.results] == [
+        "overlap of devices at least 70.0 %: 71.4 % (gpu:0 and gpu:1, whole trace)",
+        "idle at most 20.0 %: 30.0 % (gpu:1, whole trace)",
+        "exposed copy at most 10 ps: No copies ran in the whole trace, or the trace does not record them.",
+    ]
+    assert result.headline == "Of 3 rules: 1 broken, 1 cannot be told, 1 holds."
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ("holds holds", 0),
+        ("holds broken", 3),
+        ("holds cannot-be-told", 4),
+        ("inconclusive holds", 5),
+        ("inconclusive cannot-be-told", 4),
+        ("inconclusive cannot-be-told broken", 3),
+    ],
+)
+def test_the_worst_outcome_decides_the_exit_code(outcomes, code):
+    results = [RuleResult("", Outcome(outcome.replace("-", " ")), "") for outcome in outcomes.split()]
+    assert CheckResult("", tuple(results)).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "outcome"), [(0.2, 0.2, "holds"), (0.21, None, "broken"), (None, 0.19, "broken")]
+)
+def test_a_bound_itself_is_kept(report, least, most, outcome):
+    (result,) = tracekit.check(report, [Rule("idle", least, most, Unit.RATIO, device="gpu:0")]).results
+    assert (result.outcome, result.measure.value) == (outcome, 0.2)
+
+
+def test_a_value_that_rounds_to_its_bound_says_on_which_side_it_is(report):
+    (result,) = tracekit.check(report, [Rule("overlap", 0.7143, None, Unit.RATIO, "devices")]).results
+    assert result.text == "overlap of devices at least 71.4 %: just below 71.4 % (gpu:0 and gpu:1, whole trace)"
+
+
+def test_a_scope_that_the_trace_lacks_does_not_hold(report):
+    result = tracekit.check(report, [Rule("idle", None, 1.0, Unit.RATIO, phase="early")])
+    assert result.exit_code == 4
+    assert result.results[0].found == "The trace has no phase 'early'. Its phases are late."
+
+
+def test_a_saved_report_is_checked_as_its_trace_is(tmp_path):
+    rules = [Rule("idle", None, 0.5, Unit.RATIO, step="median"), Rule("overlap", 0.5, None, Unit.RATIO, "collective")]
+    saved = tracekit.analyse(STEPPED).save(tmp_path)
+    of_trace = tracekit.check(STEPPED, rules)
+    assert tracekit.check(saved, rules).results == of_trace.results
+    assert tracekit.check(saved / "summary.json", rules).results == of_trace.results
+    with pytest.raises(tracekit.TracekitError, match="saved report, to which run cannot be applied"):
+        tracekit.check(saved, rules, run="newest")
+
+
+def run(monkeypatch, capsys, *words):
+    monkeypatch.setattr("sys.argv", ["tracekit", "check", *map(str, words)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code, capsys.readouterr()
+
+
+def test_the_command_exits_with_what_the_rules_came_to(monkeypatch, capsys, tmp_path):
+    saved = tracekit.analyse(STEPPED).save(tmp_path)
+    code, output = run(monkeypatch, capsys, saved, "--min-overlap", "devices=0.9", "--max-step-time", "1s")
+    assert code == 0
+    assert output.out == (
+        "holds           overlap of devices at least 90.0 %: 96.4 % (cpu:0 and cpu:1, steady steps)\n"
+        "holds           step time at most 1.00 s: 3.33 ms (median of 7 steps (train))\n"
+        "2 rules hold.\n"
+    )
+    assert run(monkeypatch, capsys, saved, "--max-idle", "1%")[0] == 3
+    assert run(monkeypatch, capsys, saved, "--max-exposed-copy", "1ms")[0] == 4
+    assert run(monkeypatch, capsys, saved, "--max-exposed-copy", "1ms", "--max-idle", "1%")[0] == 3
+    assert run(monkeypatch, capsys, saved)[0] == 1
+    code, output = run(monkeypatch, capsys, saved, "--max-idle", "1%", "--json")
+    assert json.loads(output.out)["rules"][0]["value"] == pytest.approx(0.9348, abs=1e-4)
+
+
+RESULT = CheckResult(
+    "traces/a|b",
+    (
+        RuleResult("idle at most 10.0 %", Outcome.HOLDS, "5.0 % (gpu:0, whole trace)"),
+        RuleResult("idle <b> at most 10.0 %", Outcome.BROKEN, "50,0 %: too\nmuch\x1b"),
+        RuleResult("exposed copy at most 2.00 ms", Outcome.UNKNOWN, "No copies ran."),
+        RuleResult("step time", Outcome.INCONCLUSIVE, "within 3 % of it"),
+    ),
+)
+
+
+def test_junit_xml_has_what_both_schemas_require_in_their_order():
+    root = ElementTree.fromstring(junit(RESULT, datetime(2026, 1, 2, 3, 4, 5)))
+    (suite,) = root
+    assert [element.tag for element in suite] == ["properties", *["testcase"] * 4, "system-out", "system-err"]
+    assert dict(suite.attrib) == {
+        "name": "tracekit check", "package": "tracekit", "id": "0", "tests": "4", "failures": "1", "errors": "2",
+        "time": "0", "timestamp": "2026-01-02T03:04:05", "hostname": "localhost",
+    }  # fmt: skip
+    cases = suite.findall("testcase")
+    assert all({*case.attrib} == {"name", "classname", "time"} for case in cases)
+    assert [[(each.tag, each.attrib["type"]) for each in case] for case in cases] == [
+        [],
+        [("failure", "broken")],
+        [("error", "cannot be told")],
+        [("error", "inconclusive")],
+    ]
+    assert cases[1][0].attrib["message"] == "50,0 %: too\nmuch\ufffd"
+
+
+def test_github_shows_what_does_not_hold_and_a_table_of_all():
+    assert annotations(RESULT) == [
+        "::error title=tracekit check%3A broken::idle <b> at most 10.0 %25: 50,0 %25: too%0Amuch\x1b",
+        "::error title=tracekit check%3A cannot be told::exposed copy at most 2.00 ms: No copies ran.",
+        "::warning title=tracekit check%3A inconclusive::step time: within 3 %25 of it",
+    ]
+    table = step_summary(RESULT).splitlines()
+    assert table[0] == "### tracekit check: traces/a\\|b"
+    assert table[4:7] == [
+        "| | rule | measured |",
+        "|---|---|---|",
+        "| :white_check_mark: holds | idle at most 10.0 % | 5.0 % (gpu:0, whole trace) |",
+    ]
+    assert table[7] == "| :x: broken | idle &lt;b> at most 10.0 % | 50,0 %: too much\x1b |"
+
+
+def test_annotations_and_a_summary_are_written_in_github_actions_only(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    publish(RESULT)
+    assert capsys.readouterr().out == "\n".join(lines(RESULT)) + "\n"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    (tmp_path / "summary.md").write_text("before\n")
+    publish(RESULT, tmp_path / "new" / "junit.xml")
+    assert capsys.readouterr().out == "\n".join([*lines(RESULT), *annotations(RESULT)]) + "\n"
+    assert (tmp_path / "summary.md").read_text() == "before\n" + step_summary(RESULT)
+    assert ElementTree.parse(tmp_path / "new" / "junit.xml").getroot().tag == "testsuites"
+
+
+def test_the_commands_of_the_example_workflow_are_those_that_its_page_runs():
+    of_page = page_blocks(ROOT / "docs" / "howto" / "ci.md")
+    (workflow,) = [block.text for block in of_page if block.language == "yaml"]
+    shell = "".join(block.text for block in of_page if block.language == "bash")
+    steps = re.findall(r"- run: (.*)", workflow)
+    assert [step for step in steps if step not in shell] == ["pip install tracekit-jax", "tracekit report traces/train"]
+    assert steps[1:3] == shell.splitlines()
