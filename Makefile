@@ -9,13 +9,14 @@ VENV := .venv
 JOBS := 2
 BIN := $(VENV)/bin
 
-.PHONY: help demo test docs gallery release clean
+.PHONY: help demo test docs gallery gpu-day release clean
 
 help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
 	@echo "make docs     build the documentation into site/"
 	@echo "make gallery  capture the workloads and build their reports in reports/gallery"
+	@echo "make gpu-day  on a machine with GPUs: run everything for ten minutes, and pack what was found to send home"
 	@echo "make release  build wheel and sdist in dist/ and check them; uploads nothing"
 	@echo "make clean    remove $(VENV) and what building left"
 
@@ -44,6 +45,15 @@ docs: $(VENV)/.dev
 
 gallery: $(VENV)/.workloads
 	$(BIN)/python docs/gallery.py
+
+# In the Python that is named, as one that has jax with CUDA: make gpu-day PYTHON=/path/to/python. Else in $(VENV).
+ifneq ($(filter command environment,$(origin PYTHON)),)
+gpu-day:
+	$(PYTHON) benchmarks/gpu_day/gpu_day.py
+else
+gpu-day: $(VENV)/.workloads
+	$(BIN)/python benchmarks/gpu_day/gpu_day.py
+endif
 
 release: $(VENV)/.dev
 	$(BIN)/python .ci/distributions.py --release dist

@@ -91,8 +91,8 @@ def check_shell(block: Block) -> None:
         elif program in ("python", "python3"):
             check_script(words, block.where)
         elif program == "make":
-            targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-            if unknown := set(words) - set(targets):
+            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+            if unknown := {word for word in words if "=" not in word} - set(targets):
                 raise WrongDocsError(f"{block.where}: the Makefile has no {', '.join(sorted(unknown))}")
         elif program not in OTHERS | SHELL:
             raise WrongDocsError(f"{block.where}: nobody knows the program {program}")
