@@ -24,6 +24,9 @@ from tracekit.errors import TracekitError
 SHORT = {
     "workloads/concurrent.py": ["--size", "128", "--products", "200"],
     "workloads/copy_overlap.py": ["--size", "200", "--products", "4"],
+    "workloads/independent_ops.py": ["--size", "32", "--wide", "64", "--products", "8"],
+    "workloads/scheduling.py": ["--size", "64", "--products", "50"],
+    "workloads/collectives.py": ["--sizes", "4096"],
     "workloads/training.py": ["--steps", "1"],
     "workloads/autoparallel.py": ["--steps", "2", "--batch", "256"],
 }
