@@ -120,6 +120,43 @@ def test_each_tool_is_counted_without_tracekit(modules, name):
 def test_every_workload_has_its_part(modules):
     workloads = {path.stem for path in (ROOT / "workloads").glob("*.py")} - {"common"}
     assert set(modules[1].WORKLOADS) == workloads
+    for name, workload in modules[1].WORKLOADS.items():
+        source = (ROOT / "workloads" / f"{name}.py").read_text("utf-8")
+        for options in (workload.cpu, workload.gpu, workload.tight or ""):
+            for option in re.findall(r"--[a-z-]+", options):
+                assert f'"{option}"' in source, f"{name}.py has no {option}"
+
+
+def test_a_gpu_gets_what_it_can_show_in_the_memory_that_it_has(modules, tmp_path):
+    gpu_day = modules[1]
+    layout = gpu_day.Layout(tmp_path)
+
+    def machine(*memory_bytes):
+        found = {
+            "platform": "gpu",
+            "kinds": ["H100"] * len(memory_bytes),
+            "memory_bytes": memory_bytes,
+            "jax": "0.12.0",
+        }
+        layout.devices.write_text(json.dumps(found))
+        return gpu_day.machine_of(layout.devices)
+
+    one_small, two_large = machine(6 << 30), machine(60 << 30, 60 << 30)
+    small, large = ({part.name: part for part in gpu_day.workload_parts(layout, at)} for at in (one_small, two_large))
+    assert "--width" in small["strategies"].command
+    assert "--width" not in large["strategies"].command
+    assert "one process a GPU" in small["multiprocess"].missing
+    assert not large["multiprocess"].missing
+    alone, both = (
+        {part.name: part.missing for part in gpu_day.small_parts(layout, at)} for at in (one_small, two_large)
+    )
+    assert alone["small-all-reduce"]
+    assert not any(both.values())
+    # On a GPU, nsys records what the program asks for, and that alone.
+    (nsys,) = [part for part in gpu_day.compare_parts(layout, two_large) if part.name == "compare jax nsys"]
+    assert "--capture-range=cudaProfilerApi" in nsys.command
+    assert nsys.command[-2:] == ["--profiler", "nsys"]
+    assert gpu_day.lacking(two_large, "gpu") == []
 
 
 def test_a_rehearsal_leaves_a_folder_and_an_archive(tmp_path, monkeypatch):
