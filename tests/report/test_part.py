@@ -112,3 +112,8 @@ def test_a_part_in_which_a_device_does_nothing_has_one_share_of_exposed_collecti
     report = analyse(trace(events(*rows)), start=50, end=100)
     assert {figure.key: figure.value for figure in report.key_figures}["exposed"] == 2 / 3
     assert [finding.share for finding in report.advice.findings] == [2 / 3]
+    # The time beside the share is summed over the devices that the share is of; and so are those of all sections.
+    (finding,) = next(section for section in report.sections if section.key == "findings").findings
+    assert "66.7 % of the devices' time (100 ps summed over 3 devices)" in finding.sentence
+    shares = {section.key: section.share for section in report.sections}
+    assert (shares["collectives"], shares["offenders"]) == (2 / 3, 2 / 3)

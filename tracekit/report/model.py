@@ -154,7 +154,10 @@ class Report:
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """The explanation and the advice as the report shows them, those without evidence among them."""
-        return sections(self.explanation, self.advice)
+        table = self.judged.partition
+        windows = dict(zip(table["device"], map(int, table["window_ps"]), strict=True))
+        # Of compared phases only the devices count that do anything in them.
+        return sections(self.explanation, self.advice, None if self.compared else windows)
 
     @cached_property
     def overview(self) -> tuple[Section, ...]:

@@ -163,12 +163,12 @@ def test_the_time_of_one_device_is_no_sum():
 @pytest.mark.parametrize(
     ("host", "framework", "what", "remedy"),
     [
-        ("after_wait", "", "after it had waited for the device", "do not wait for results inside the loop: fetch"),
+        ("after_wait", "", "after it had waited for the device", "where the next work does not need the results, wait"),
         (
             "after_wait",
             "PyTorch",
             "after it had waited for the device",
-            "do not wait for results inside the loop (.item()",
+            "where the next work does not need the results, wait for them later (.item(), .cpu()), and launch it",
         ),
         ("launching", "", "from one launch to the next", "launch more with each call: larger kernels or CUDA graphs"),
         (

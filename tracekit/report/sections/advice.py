@@ -216,9 +216,9 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
     """What helps against late launches, by what the host did instead; both where that is not told."""
     match evidence.get("host"):
         case "after_wait":
+            waits = _in_words_of(_WAITS, result)
             later = (
-                f"do not wait for results inside the loop{_in_words_of(_WAITS, result)}: fetch them a step later, so "
-                "that the next step is launched meanwhile"
+                f"where the next work does not need the results, wait for them later{waits}, and launch it meanwhile"
             )
             call = evidence.get("call", "")
             blocks = f"; {call} blocks on pageable memory: {_in_words_of(_PAGEABLE, result)}"
@@ -229,7 +229,7 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
                 "launches would not help"
             )
     more = _larger_launches(result)
-    return more if evidence.get("host") else f"{more}, and do not wait for results inside the loop"
+    return more if evidence.get("host") else f"{more}, and wait for results only where they are needed"
 
 
 def _larger_launches(result: advice.Advice) -> str:

@@ -47,7 +47,8 @@ def _headline(result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[
     found = [("", 0.0, "")]
     if waits and waits[0]["ratio"] >= _MATTERS:
         is_host = waits[0]["host_bound_ps"] >= _HUGE * waits[0]["idle_ps"]
-        found.append((_after_wait(result, waits[0]), waits[0]["ratio"], Cause.HOST if is_host else ""))
+        share = waits[0]["idle_ps"] / sum(windows_ps.values()) if windows_ps else waits[0]["ratio"]
+        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else ""))
     if device := _most_idle(result):
         longest = records(result.longest)
         window_ps = windows_ps.get(device["device"], 0)

@@ -27,8 +27,9 @@ _MEANING = {
 }
 
 
-def section(result: Idle) -> Section:
-    """The idlest device in a sentence, then causes, devices and gaps."""
+def section(result: Idle, windows_ps: int = 0) -> Section:
+    """The idlest device in a sentence, then causes, devices and gaps; `windows_ps` is the sum of the devices' windows,
+    by default of those that worked."""
     if result.lacking:
         return Section("idle", "Idle time", lacking=result.lacking)
     devices = sorted((row for row in records(result.devices) if row["idle_ps"]), key=lambda row: -row["ratio"])
@@ -38,7 +39,7 @@ def section(result: Idle) -> Section:
         _sentences(result, devices),
         tables=_tables(result),
         data=_data(result),
-        share=devices[0]["idle_ps"] / sum(map(int, result.devices["window_ps"])) if devices else 0.0,
+        share=devices[0]["idle_ps"] / (windows_ps or sum(map(int, result.devices["window_ps"]))) if devices else 0.0,
         loss=devices[0]["cause"] if devices else "",
     )
 

@@ -1,6 +1,6 @@
 """The sections of a report in their order, and the few lines of them that matter most."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -52,19 +52,24 @@ class Highlight:
     loss: str = ""
 
 
-def sections(why: Explanation, what_to_try: Advice) -> tuple[Section, ...]:
-    """All sections, those that lack evidence among them; what is missing from the trace first, where anything is."""
+def sections(why: Explanation, what_to_try: Advice, windows: Mapping[str, int] | None = None) -> tuple[Section, ...]:
+    """All sections, those that lack evidence among them; what is missing from the trace first, where anything is.
+
+    `windows` are the windows in ps of the devices whose time counts, by default of those that worked: what all shares
+    of time are of.
+    """
     missing = completeness.section(why.completeness)
-    windows = _windows(why)
+    windows = _windows(why) if windows is None else windows
+    all_ps = sum(windows.values())
     return (
         *([missing] if missing else []),
-        memory.beside(advice.section(what_to_try, why.devices, why.completeness.rows), why.memory),
+        memory.beside(advice.section(what_to_try, len(windows) or why.devices, why.completeness.rows), why.memory),
         top_ops.section(why.top_ops),
         critical_path.section(why.critical_path),
         steps.section(why.steps),
-        offenders.section(why.offenders, sum(windows.values())),
-        collectives.section(why.collectives, sum(windows.values())),
-        idle.section(why.idle),
+        offenders.section(why.offenders, all_ps),
+        collectives.section(why.collectives, all_ps),
+        idle.section(why.idle, all_ps),
         host_api.section(why.host_api, windows),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
