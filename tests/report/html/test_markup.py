@@ -130,6 +130,15 @@ def test_the_column_in_whose_order_the_rows_stand_is_marked():
     assert '<th scope="col" class="n">a</th><th scope="col" class="n" aria-sort="descending">b</th>' in result
 
 
+def test_a_name_in_a_table_breaks_between_its_words_and_only_long_ones_within():
+    columns = [Column("operation", Unit.NAME)]
+    rows = [("convolution_fusion.63",), ("aten::copy_",), ("CppNode<SplitLookupFunction>",)]
+    shown = table(section.table("t", "T", columns, rows), TimelineLinks(TimeZero({}, {})))
+    assert "<bdi>convolution_<wbr>fusion.<wbr>63</bdi>" in shown
+    assert "<bdi>aten::<wbr>copy_</bdi>" in shown
+    assert '<bdi class="long">CppNode&lt;<wbr>SplitLookupFunction&gt;</bdi>' in shown
+
+
 def test_names_of_a_column_keep_what_differs():
     names = [
         f"vectorized_elementwise_kernel<4, {'x' * 20}, {word}Functor<{'y' * 20}, float>>" for word in ("Add", "Mul")

@@ -24,6 +24,9 @@ _VOID = frozenset({"br", "meta"})
 _FEW_MORE = 3
 # Letters of a name that are shown.
 _LONGEST = 48
+# Where a name in a table may go on in the next line; and letters of a word that is left whole on paper.
+_BREAKS = re.compile(r"(?<=[_./:,<>()-])(?=\w)")
+_MOST_WHOLE = 16
 
 
 class Markup(str):
@@ -103,6 +106,15 @@ def _full(words: str) -> str:
 
 def _name(full: str, short: str) -> Markup:
     return tag("bdi", short, title=full if short != full else None)
+
+
+def _in_pieces(full: str, short: str) -> Markup:
+    """A name in a narrow column, which may go on in the next line behind the signs between its words, and inside of a
+    word only where that is long."""
+    pieces = _BREAKS.split(short)
+    is_long = max(map(len, pieces)) > _MOST_WHOLE
+    content = join(map(text, pieces), Markup("<wbr>"))
+    return tag("bdi", content, title=full if short != full else None, class_="long" if is_long else None)
 
 
 @dataclass(frozen=True)
@@ -192,7 +204,7 @@ def _cell(
         return links.button(cell, next((words for words in row if isinstance(words, str)), "it"))
     if isinstance(cell, str):
         if unit == Unit.NAME:
-            return _name(_full(cell), names[_full(cell)])
+            return _in_pieces(_full(cell), names[_full(cell)])
         return name(cell) if unit == Unit.DEVICE else text(cell)
     value = figure(FORMATS[unit](cell), cell, f"{cell:,} ps" if unit == Unit.TIME else None)
     if shaded and unit == Unit.RATIO:
