@@ -24,6 +24,11 @@ TEMPLATES = [
     for functor in ("CUDAFunctor_add", "MulFunctor")
     for n in (2, 3)
 ]
+# All of the same words, which stand in other places or more often.
+NUMBERED = [
+    f"void cutlass::device_kernel<cutlass::gemm::GemmUniversal<tuple<{tile}>, float>, cute::Shape<_64, {tile}>>(int)"
+    for tile in ("1, 128, 1", "2, 128, 1", "1, 128, 2", "128, 1, 1")
+]
 PIECES = [
     *(
         "void ",
@@ -75,6 +80,12 @@ def test_kernels_of_one_template_are_told_apart(room):
     assert len(set(labels(TEMPLATES, room))) == len(TEMPLATES)
 
 
+@pytest.mark.parametrize("room", [16, 20, 24, 48, 60])
+def test_kernels_of_the_same_words_are_told_apart_by_where_these_stand(room):
+    for names in (NUMBERED[:2], [*NUMBERED[:2], KERNELS[0]], NUMBERED):
+        assert len(set(labels(names, room))) == len(names)
+
+
 @pytest.mark.parametrize("case", traces.cases("kineto/dlrm-8xV100", "nsys/mfu_2gpu_before-2xH100"))
 def test_no_two_top_operations_of_a_real_trace_read_alike(case):
     names = top_ops(traces.timeline(case)).by_name["name"].head(10).tolist()
@@ -120,5 +131,5 @@ def shown_by(page, calls):
 @settings(max_examples=10)
 @given(st.lists(st.tuples(NAMES, st.integers(2, 70)), min_size=30, max_size=60))
 def test_the_page_shortens_names_like_every_other_face(page, calls):
-    calls = [*calls, *((names, room) for names in (KERNELS, TEMPLATES) for room in (8, 14, 16, 24, 40))]
+    calls = [*calls, *((names, room) for names in (KERNELS, TEMPLATES, NUMBERED) for room in (8, 14, 16, 24, 40))]
     assert shown_by(page, calls) == [labels(names, room) for names, room in calls]

@@ -68,16 +68,34 @@ class _Telling:
 
     def of(self, name: str) -> list[_Word]:
         """The word of `name` that fewest names have, none if all have the same; and where several have it, one that
-        tells it from these."""
-        first = _rarest(_words(name), self.count, len(self.names))
+        tells it from these, or where all of it does not, one that stands where theirs are others."""
+        words = _words(name)
+        first = _rarest(words, self.count, len(self.names))
+        alike = [(other, its) for other, its in self.names if other != name and (first is None or first.text in its)]
         if first is None:
-            return []
-        alike = [words for other, words in self.names if first.text in words and other != name]
+            placed, _ = _placed(words, [other for other, _ in alike])
+            return [] if placed is None else [placed]
         if not alike:
             return [first]
-        count = Counter(word for words in [*alike, {word.text for word in _words(name)}] for word in words)
-        second = _rarest(_words(name), count, len(alike) + 1)
-        return [first] if second is None else [first, second]
+        count = Counter(word for its in [*(its for _, its in alike), {word.text for word in words}] for word in its)
+        second = _rarest(words, count, len(alike) + 1)
+        left = len(alike) if second is None else count[second.text] - 1
+        placed, left_by_place = _placed(words, [other for other, _ in alike]) if left else (None, 0)
+        if placed is not None and left_by_place < left:
+            second = placed
+        return [first] if second is None or second == first else [first, second]
+
+
+def _placed(words: Sequence[_Word], alike: Sequence[str]) -> tuple[_Word | None, int]:
+    """The word at whose place fewest of the names that are `alike` have the same one, the first of equals, and how many
+    these are; None where all have all."""
+    best, fewest = None, len(alike)
+    others = [_words(other) for other in alike]
+    for at, word in enumerate(words):
+        same = sum(at < len(its) and its[at].text == word.text for its in others)
+        if same < fewest:
+            best, fewest = word, same
+    return best, fewest
 
 
 @lru_cache(2**12)

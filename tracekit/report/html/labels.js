@@ -39,20 +39,43 @@
     return best;
   }
 
+  /** The word of a name at whose place fewest of those that are `alike` have the same one, and how many; null if all. */
+  function placed(name, alike) {
+    const others = alike.map((other) => other.match(WORDS) ?? []);
+    let best = null;
+    let at = 0;
+    for (const { 0: text, index } of name.matchAll(WORDS)) {
+      const same = others.filter((words) => words[at] === text).length;
+      if (same < (best?.same ?? alike.length)) best = { text, from: index, to: index + text.length, same };
+      at++;
+    }
+    return best;
+  }
+
   /**
    * A function of a name: the word of it that fewest names have, none if all have the same; and where several have it, one
-   * that tells it from these.
+   * that tells it from these, or where all of it does not, one that stands where theirs are others.
    */
   function telling(names) {
     const sets = names.map((name) => new Set(name.match(WORDS)));
     const count = occurrences(sets);
     return (name) => {
       const first = rarest(name, count, names.length);
-      if (!first) return [];
-      const alike = sets.filter((words, at) => words.has(first.text) && names[at] !== name);
+      const alike = names.flatMap((other, at) =>
+        other !== name && (!first || sets[at].has(first.text)) ? [[other, sets[at]]] : [],
+      );
+      const others = alike.map(([other]) => other);
+      if (!first) {
+        const place = placed(name, others);
+        return place ? [place] : [];
+      }
       if (!alike.length) return [first];
-      const second = rarest(name, occurrences([...alike, new Set(name.match(WORDS))]), alike.length + 1);
-      return second ? [first, second] : [first];
+      const among = occurrences([...alike.map(([, words]) => words), new Set(name.match(WORDS))]);
+      let second = rarest(name, among, alike.length + 1);
+      const left = second ? among.get(second.text) - 1 : alike.length;
+      const place = left ? placed(name, others) : null;
+      if (place && place.same < left) second = place;
+      return second && second.from !== first.from ? [first, second] : [first];
     };
   }
 
