@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pandas.api.types import union_categoricals
 
 from tests.frames import events
 from tracekit.columns import by_label, categorical, check, concat, constant, distinct, frame, records
@@ -121,6 +122,27 @@ def test_concat_unites_categories_and_keeps_the_order_of_rows():
     assert both["device"].tolist() == ["gpu:0", "gpu:0", "tpu:1"]
     assert both["direction"].astype(object).where(both["direction"].notna(), None).tolist() == [None, "H2D", None]
     Trace(events=both)
+
+
+WORDS = st.lists(st.none() | st.sampled_from("abc"), max_size=4)
+
+
+@given(st.lists(st.tuples(WORDS, st.lists(st.sampled_from("abcde"), unique=True)), min_size=1, max_size=4))
+def test_concat_gives_what_pandas_does(parts):
+    """Against union_categoricals and pandas.concat, with categories in any order, some of them without a row."""
+    columns = {"word": "category", "n": "Int64", "at": "int64", "text": "str", "ratio": "Float64", "late": "bool"}
+    tables = []
+    for words, further in parts:
+        categories = pd.Index(list(dict.fromkeys([*further, *filter(None, words)])), dtype="str")
+        at = np.arange(len(words))
+        n = pd.array([None if word is None else ord(word) for word in words], "Int64")
+        data = {"n": n, "at": at, "text": words, "ratio": n * 0.5, "late": at > 1}
+        tables.append(frame(columns, data | {"word": pd.Categorical(words, categories=categories)}))
+    kept = [table for table in tables if len(table)]
+    if kept:
+        expected = pd.concat(kept, ignore_index=True)
+        expected["word"] = union_categoricals([table["word"] for table in kept])
+        pd.testing.assert_frame_equal(concat(columns, tables), expected.astype(columns))
 
 
 def test_small_frames_become_dicts():
