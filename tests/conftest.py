@@ -59,6 +59,7 @@ def pytest_sessionstart() -> None:
     # program that a test starts to send it such a signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    gc.disable()  # nothing that is imported or collected is garbage
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,5 +71,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    # What has been imported and collected by now stays: looking through it for garbage took 8 % of all time.
+    # What has been imported and collected by now stays: looking through it for garbage took 8 % of all time. Looking
+    # through what tests make as often as Python does took 9 % of the rest.
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
