@@ -15,7 +15,7 @@ help:
 	@echo "make demo     capture workloads/concurrent.py and report what ran in parallel, with a timeline"
 	@echo "make test     lint, types, import rules and tests"
 	@echo "make docs     build the documentation into site/"
-	@echo "make gallery  capture the workloads and build their reports in reports/gallery"
+	@echo "make gallery  capture all workloads, build their reports in reports/gallery, and compare them on one page"
 	@echo "make gpu-day  on a machine with GPUs: run everything for ten minutes, and pack what was found to send home"
 	@echo "make release  build wheel and sdist in dist/ and check them; uploads nothing"
 	@echo "make clean    remove $(VENV) and what building left"
@@ -45,6 +45,7 @@ docs: $(VENV)/.dev
 
 gallery: $(VENV)/.workloads
 	$(BIN)/python docs/gallery.py
+	@echo "The page, offline: $(CURDIR)/reports/gallery/index.html"
 
 # In the Python that is named, as one that has jax with CUDA: make gpu-day PYTHON=/path/to/python. Else in $(VENV).
 ifneq ($(filter command environment,$(origin PYTHON)),)

@@ -1,16 +1,19 @@
-"""The committed part of the gallery is whole and small, its page quotes its own results, its commands are commands."""
+"""The gallery names every workload; what is committed of it is whole, small and quotes its own results; a failure is
+said and stops no other."""
 
 import html
 import importlib.util
 import json
 import re
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import typer
 
-from tests.frames import events
+from tests.frames import events, spans
 from tests.frames import trace as make_trace
 from tracekit.cli import app
 from tracekit.report.build import analyse
@@ -22,87 +25,140 @@ spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "galler
 gallery = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(gallery)
 
-ENTRIES = pytest.mark.parametrize("entry", gallery.ENTRIES, ids=lambda entry: entry.name)
-COMMITTED = ["results.json", *(f"{entry.name}.png" for entry in gallery.ENTRIES)]
+EACH = pytest.mark.parametrize("each", gallery.EXPERIMENTS, ids=lambda each: each.name)
+NAMES = [each.name for each in gallery.EXPERIMENTS]
 # A report's own files, where `make gallery` has built them.
-BUILT = [
-    path
-    for entry in gallery.ENTRIES
-    for path in (GALLERY / entry.name).glob("*")
-    if path.is_file() and path.suffix != ".parquet"
-]
+BUILT = [path for name in NAMES for path in (GALLERY / name).glob("*") if path.is_file() and path.suffix != ".parquet"]
+PAGES = [ROOT / "reports" / "README.md", ROOT / "docs" / "gallery.md"]
 
 
 def page() -> str:
-    return (ROOT / "reports" / "README.md").read_text("utf-8")
+    return PAGES[0].read_text("utf-8")
 
 
 def results() -> dict:
     return json.loads(gallery.RESULTS.read_text("utf-8"))
 
 
-def test_a_picture_and_a_result_of_each_report_are_committed_and_nothing_else():
-    files = {path.name for path in GALLERY.iterdir() if path.is_file()}
-    assert files == set(COMMITTED)
-    assert list(results()["reports"]) == [entry.name for entry in gallery.ENTRIES]
-    for entry in gallery.ENTRIES:
-        assert (GALLERY / f"{entry.name}.png").read_bytes().startswith(b"\x89PNG")
+def test_the_gallery_the_table_of_workloads_and_their_files_name_the_same():
+    table = (ROOT / "workloads" / "README.md").read_text("utf-8")
+    assert re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \|", table, re.MULTILINE) == NAMES
+    files = {path.stem for path in (ROOT / "workloads").glob("*.py")}
+    assert files == {*NAMES, "common"}
+
+
+def test_a_picture_and_a_result_of_each_experiment_are_committed_and_nothing_else():
+    assert list(results()) == NAMES
+    assert {path.stem for path in gallery.PICTURES.iterdir()} == {*NAMES}
+    assert {path.name for path in GALLERY.iterdir() if path.is_file()} <= {"results.json", "index.html"}
+    for name in NAMES:
+        assert (gallery.PICTURES / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_a_build_adds_is_ignored():
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone")
     names = ["report.html", "report.md", "summary.json", "gantt.png", "intervals.parquet"]
-    paths = [f"reports/gallery/{entry.name}/{name}" for entry in gallery.ENTRIES for name in names]
-    committed = [f"reports/gallery/{name}" for name in COMMITTED]
+    paths = [f"reports/gallery/{each}/{name}" for each in NAMES for name in names] + ["reports/gallery/index.html"]
+    committed = ["reports/gallery/results.json", *(f"docs/images/gallery/{name}.png" for name in NAMES)]
     process = subprocess.run(
         ["git", "check-ignore", "--no-index", *paths, *committed], cwd=ROOT, capture_output=True, text=True
     )
     assert process.stdout.split() == paths
 
 
-def test_the_page_is_what_the_script_writes_from_the_results_beside_it():
-    assert gallery.readme(results()) == page()
+def test_the_pages_are_what_the_script_writes_from_the_results_beside_them():
+    assert [path.read_text("utf-8") for path in PAGES] == [gallery.readme(results()), gallery.comparison(results())]
 
 
-@ENTRIES
-def test_the_page_quotes_the_verdicts_of_the_report(entry):
-    text = html.unescape(" ".join(page().split()))
-    verdicts = results()["reports"][entry.name]["verdicts"]
-    assert list(verdicts) == list(entry.phases)
-    for name, verdict in verdicts.items():
-        assert f"* **{name}**: {verdict}" in text
+@EACH
+def test_the_pages_quote_the_verdicts_and_the_proof_of_the_report(each):
+    own = results()[each.name]
+    assert list(own["verdicts"]) == list(each.phases)
+    readme, docs = (html.unescape(" ".join(path.read_text("utf-8").split())) for path in PAGES)
+    for name, verdict in own["verdicts"].items():
+        assert f"* **{name}**: {verdict}" in readme
+    assert f"**Proof.** {own['proved']}" in docs
+    # All words around the figures are those of the experiment; no figure is typed by hand.
+    words = re.split(r"\{\w+\[[^]]+\]\}", each.proved)
+    assert re.fullmatch(".+?".join(map(re.escape, words)), own["proved"])
 
 
-def test_the_results_are_those_of_the_reports_that_are_built(tmp_path, monkeypatch):
-    assert {"headline", "verdicts"} <= analyse(make_trace(events(("gpu:0", "compute", 0, 10)))).summary().keys()
-    summary = {
-        "headline": "h",
-        "verdicts": {name: f"v {name}" for name in gallery.ENTRIES[0].phases} | {"other": "o"},
+@EACH
+def test_the_docs_say_where_a_promise_comes_from_and_what_is_not_claimed(each):
+    docs = " ".join(PAGES[1].read_text("utf-8").split())
+    assert re.fullmatch(r"\[[^]]+\]\(https://[^)]+\)", each.source)
+    assert f"**Promise.** {each.promise} {each.source}" in docs
+    assert f"**Only on accelerators, and not claimed here.** {each.accelerator}" in docs
+
+
+def test_figures_are_those_of_the_phases_of_a_summary():
+    # cpu:0 computes 6 of 10 ps, and alone as long; cpu:1 collects 5, of which 3 beside it, and computes 2.
+    rows = events(("cpu:0", "compute", 0, 6), ("cpu:1", "collective", 3, 8), ("cpu:1", "compute", 8, 10))
+    marks = spans(("alone", 0, 2), ("both", 0, 10, None, "alone"))
+    summary = analyse(make_trace(rows, marks)).summary()
+    texts = gallery.figures(summary["phases"])
+    assert {name: by_phase["both"] for name, by_phase in texts.items()} == {
+        "wall": "10 ps",
+        "speedup": "0.60x",
+        "overlap": "50.0 %",
+        "idle": "35.0 %",
+        "collectives": "0 %",
+        "copies": "unknown",
     }
+    assert texts["speedup"]["alone"] == "unknown"
+
+
+def test_a_failure_is_said_does_not_stop_the_others_and_fails_the_whole(tmp_path, monkeypatch, capsys):
+    def build(each):
+        if each.name == "small_ops":
+            raise subprocess.CalledProcessError(3, [sys.executable, "-m", "tracekit", "capture"])
+        if each.name == "scheduling":
+            raise subprocess.TimeoutExpired([sys.executable, "-m", "tracekit", "report"], 1)
+
+    monkeypatch.setattr(gallery, "ROOT", tmp_path)
     monkeypatch.setattr(gallery, "GALLERY", tmp_path)
-    monkeypatch.setattr(gallery, "ENTRIES", gallery.ENTRIES[:1])
-    monkeypatch.setattr(gallery, "machine", lambda: "Captured on …")
-    (tmp_path / "concurrent").mkdir()
-    (tmp_path / "concurrent" / "summary.json").write_text(json.dumps(summary))
-    verdicts = {"both": "v both", "both wide": "v both wide"}
-    assert gallery.results() == {
-        "machine": "Captured on …",
-        "reports": {"concurrent": {"headline": "h", "verdicts": verdicts}},
-    }
+    monkeypatch.setattr(gallery, "INDEX", tmp_path / "index.html")
+    monkeypatch.setattr(gallery, "build", build)
+    assert gallery.main(["concurrent", "small_ops", "scheduling", "training"]) == 1
+    said = capsys.readouterr().err
+    assert "small_ops FAILED: tracekit capture ended with exit code 3\n" in said
+    assert f"scheduling FAILED: tracekit report took too long ({gallery.LIMIT_S} s in all)\n" in said
+    assert "Wrote training/report.html\n" in said
+    assert said.endswith("2 of 4 experiments failed: small_ops, scheduling\n")
+    assert "<b>small_ops failed</b>" in (tmp_path / "index.html").read_text("utf-8")
 
 
-@ENTRIES
-def test_the_commands_are_commands_of_tracekit_and_of_the_workload(entry):
+def test_a_command_that_takes_too_long_ends_with_all_that_it_started(tmp_path):
+    child = f"import time, pathlib; time.sleep(1.5); pathlib.Path({str(tmp_path / 'late')!r}).touch()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(subprocess.TimeoutExpired):
+        gallery.run([sys.executable, "-c", parent], 0.5)
+    with pytest.raises(subprocess.CalledProcessError):
+        gallery.run([sys.executable, "-c", "raise SystemExit(2)"], 60)
+    time.sleep(1.5)
+    assert not (tmp_path / "late").exists()
+
+
+def test_the_page_of_the_reports_that_are_built_needs_no_network():
+    text = gallery.index(results(), {})
+    assert re.findall(r'(?:src|link href)="(?!\w+/picture\.png")[^"]*"', text) == []
+    for each in gallery.EXPERIMENTS:
+        assert f'<a href="{each.name}/report.html">' in text
+        assert f'<h2 id="{each.name}">' in text
+
+
+@EACH
+def test_the_commands_are_commands_of_tracekit_and_of_the_workload(each):
     group = typer.main.get_command(app)
-    for command in entry.commands:
+    for command in each.commands:
         assert f"    {command}\n" in page()
         program, name, *words = command.split()
         assert program == "tracekit"
         with group.commands[name].make_context(name, words):
             pass
-    script = (ROOT / "workloads" / entry.script).read_text("utf-8")
-    assert [option for option in entry.arguments.split()[::2] if f'"{option}"' not in script] == []
+    script = (ROOT / "workloads" / f"{each.name}.py").read_text("utf-8")
+    assert [option for option in each.arguments.split()[::2] if f'"{option}"' not in script] == []
 
 
 @pytest.mark.parametrize(
@@ -113,10 +169,17 @@ def test_no_report_names_a_directory_of_the_machine_that_made_it(path):
     assert re.findall(r"""["'`(\s>]/(?:home|root|tmp|usr|var|opt|mnt|work)/[\w./-]*""", text) == []
 
 
-def test_links_of_the_page_lead_somewhere():
-    for target in re.findall(r'\]\(([^)]+)\)|src="([^"]+)"', page()):
-        assert (ROOT / "reports" / "".join(target)).exists(), target
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_of_the_pages_lead_somewhere(path):
+    text = path.read_text("utf-8")
+    headings = {gallery._anchor(heading) for heading in re.findall("^##+ (.+)$", text, re.MULTILINE)}
+    for target in map("".join, re.findall(r'\]\(([^)]+)\)|src="([^"]+)"', text)):
+        if target.startswith("#"):
+            assert target[1:] in headings, target
+        elif not target.startswith("https://"):
+            assert (path.parent / target).exists(), target
 
 
 def test_what_is_committed_is_small():
-    assert sum((GALLERY / name).stat().st_size for name in COMMITTED) < 1_000_000
+    pictures = [gallery.PICTURES / f"{name}.png" for name in NAMES]
+    assert sum(path.stat().st_size for path in (gallery.RESULTS, *pictures)) < 1_000_000

@@ -18,7 +18,9 @@ Virtual CPU devices exchange through memory and share the cores: bandwidth there
 """
 
 import argparse
+import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,21 +124,26 @@ def print_table(rows: list[Measured]) -> None:
 
 
 def draw(rows: list[Measured], path: Path) -> None:
-    """Write bus bandwidth over message size, one line an operation, as an image."""
-    import matplotlib
+    """Write both bandwidths over message size, one line an operation, as an image."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    for name in OPERATIONS:
-        own = [row for row in rows if row.operation == name]
-        axes.loglog([row.size for row in own], [row.bus / 1e9 for row in own], "o-", label=name, base=2)
-    axes.set(xlabel="message (bytes)", ylabel="bus bandwidth (GB/s)")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    plots = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, title in zip(plots, ("algorithm bandwidth", "bus bandwidth"), strict=True):
+        for name in OPERATIONS:
+            own = [row for row in rows if row.operation == name]
+            rates = [row.bus if title.startswith("bus") else row.algorithm for row in own]
+            axes.loglog([row.size for row in own], [rate / 1e9 for rate in rates], "o-", label=name, markersize=4)
+        axes.set_xscale("log", base=2)
+        axes.set(title=title, xlabel="message size")
+        axes.set_xticks(sizes := sorted({row.size for row in rows}), [shown(size) for size in sizes], rotation=30)
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.grid(alpha=0.3)
+    plots[0].set_ylabel("GB/s")
+    plots[1].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
 
 
 def ring_against_psum(mesh: Mesh, size: int) -> None:
@@ -167,8 +174,12 @@ def main() -> None:
     """Measure all operations and sizes, then the ring and the placements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", metavar="BYTES", help="[4 KiB to 256 MiB; on CPU to 4 MiB]")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw bus bandwidth over size (needs matplotlib)")
+    parser.add_argument(
+        "--plot", type=Path, metavar="PNG", help="draw both bandwidths over message size (needs matplotlib)"
+    )
     options = parser.parse_args()
+    if options.plot and not importlib.util.find_spec("matplotlib"):
+        sys.exit("collectives.py: --plot needs matplotlib, which is not installed: pip install matplotlib")
     devices: list[Any] = common.devices(at_most=8, cpu=2)
     if len(devices) < 2:
         print("One device: a collective needs two. Showing what it costs over one, which is a copy at most.")

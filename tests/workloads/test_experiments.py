@@ -1,7 +1,12 @@
 """The experiments, captured at a small size: the trace holds what each docstring says must and must not overlap."""
 
+import importlib.util
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from statistics import median
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -10,13 +15,14 @@ import pytest
 import tracekit
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
+PROGRAMS = ("stage_forward", "error", "stage_backward")  # of a pipeline: what a micro-batch goes through
 
 
 class Traced:
     """One capture: what the program printed, and its device rows within each round of each phase."""
 
     def __init__(self, printed: str, path: Path) -> None:
-        self.printed, self.trace = printed, tracekit.read(path)
+        self.printed, self.directory, self.trace = printed, path.parent, tracekit.read(path)
 
     def rounds(self, phase: str) -> list[pd.DataFrame]:
         """Of each round of a phase, the rows that began in it."""
@@ -48,6 +54,26 @@ class Traced:
             device for rows in self.rounds(phase) for device in rows.loc[rows["kind"] == "compute", "device"].unique()
         }
 
+    def bubbles(self, phase: str) -> list[float]:
+        """Of each round of the phase, which share of the time in which any device computed the devices were idle."""
+        return [_bubble(rows[rows["kind"] == "compute"]) for rows in self.rounds(phase)]
+
+    def runs(self, phase: str) -> dict[str, list[tuple[str, float]]]:
+        """By device what the last round of the phase ran, in order: programs, and how long each takes in the median."""
+        rows = self.rounds(phase)[-1]
+        runs = (
+            rows[rows["kind"] == "compute"]
+            .groupby(["device", "run_id"], observed=True)
+            .agg(program=("hlo_module", "first"), start=("start_ps", "min"), end=("end_ps", "max"))
+        )
+        runs["program"] = runs["program"].astype("str").str.removeprefix("jit_")
+        lengths = (runs["end"] - runs["start"]).groupby(runs["program"]).median()
+        runs = runs.sort_values("start")
+        return {
+            device: [(program, float(lengths[program])) for program in own["program"]]
+            for device, own in runs.groupby("device", observed=True)
+        }
+
     def together_ps(self, phase: str, a: str, b: str) -> int:
         """For how long the computing of two devices coincided in all rounds of the phase."""
         return sum(_together(rows[rows["kind"] == "compute"], a, b) for rows in self.rounds(phase))
@@ -57,6 +83,41 @@ def _together(rows: pd.DataFrame, a: str, b: str) -> int:
     """The common time of the rows of two devices, by brute force over all pairs of their rows' union."""
     ones, others = (_union(rows[rows["device"] == device]) for device in (a, b))
     return sum(max(0, min(e1, e2) - max(s1, s2)) for s1, e1 in ones for s2, e2 in others)
+
+
+def _bubble(rows: pd.DataFrame) -> float:
+    """The idle share of two devices while any of them computes."""
+    both = _together(rows, "cpu:0", "cpu:1")
+    any_ps = sum(end - start for start, end in _union(rows))
+    return 1 - (any_ps + both) / (2 * any_ps)
+
+
+def _replayed_bubble(runs: dict[str, list[tuple[str, float]]]) -> float:
+    """The idle share of a pipeline of two stages whose programs run in the order given, each as soon as it can.
+
+    The k-th forward pass of the second stage needs the k-th of the first, and back likewise; all else follows from the
+    order on each device.
+    """
+    first, second = ([run for run in runs[device] if "stage" in run[0] or run[0] == "error"] for device in sorted(runs))
+    ends: dict[tuple[int, str, int], float] = {}
+    places, free = [0, 0], [0.0, 0.0]
+    while places != [len(first), len(second)]:
+        before = list(places)
+        for device, own in enumerate((first, second)):
+            if places[device] == len(own):
+                continue
+            program, length = own[places[device]]
+            count = sum(name == program for name, _ in own[: places[device]])
+            other = (1 - device, program, count)
+            waits = (device == 1 and program == "stage_forward") or (device == 0 and program == "stage_backward")
+            if waits and other not in ends:
+                continue
+            free[device] = max(free[device], ends[other] if waits else 0) + length
+            ends[device, program, count] = free[device]
+            places[device] += 1
+        assert places != before, "the order of the stages waits for itself"
+    busy = sum(length for own in (first, second) for _, length in own)
+    return 1 - busy / (2 * max(free))
 
 
 def _union(rows: pd.DataFrame) -> list[tuple[int, int]]:
@@ -69,17 +130,25 @@ def _union(rows: pd.DataFrame) -> list[tuple[int, int]]:
     return union
 
 
+def capture(python: Callable, directory: Path, script: str, *arguments: str) -> Traced:
+    """What a workload leaves in a directory, which it also runs in."""
+    words = "-m", "tracekit", "capture", "--out", "trace", str(WORKLOADS / script), *arguments
+    process = python(*words, cwd=directory)
+    assert process.returncode == 0, process.stderr
+    return Traced(process.stdout, directory / "trace")
+
+
 @pytest.fixture
 def captured(python, tmp_path):
     """Capture a workload with arguments."""
+    return lambda script, *arguments: capture(python, tmp_path, script, *arguments)
 
-    def capture(script: str, *arguments: str, **env: str) -> Traced:
-        words = "-m", "tracekit", "capture", "--out", "trace", str(WORKLOADS / script), *arguments
-        process = python(*words, cwd=tmp_path, **env)
-        assert process.returncode == 0, process.stderr
-        return Traced(process.stdout, tmp_path / "trace")
 
-    return capture
+@pytest.fixture(scope="module")
+def strategies(python, tmp_path_factory) -> Traced:
+    """All strategies, with 8 micro-batches long enough to outlast their dispatch."""
+    size = "--rows", "1024", "--width", "128", "--blocks", "4", "--micro-batches", "8"
+    return capture(python, tmp_path_factory.mktemp("strategies"), "strategies.py", *size)
 
 
 def test_independent_products_are_eight_programs_or_one(captured):
@@ -128,7 +197,8 @@ def test_branches_are_on_the_devices_where_they_were_placed(captured):
 
 
 def test_collectives_are_what_their_phases_are_called(captured):
-    traced = captured("collectives.py", "--sizes", "4096", "65536")
+    traced = captured("collectives.py", "--sizes", "4096", "65536", "--plot", "plots/bandwidth.png")
+    assert (traced.directory / "plots" / "bandwidth.png").read_bytes().startswith(b"\x89PNG")
     for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"):
         for size in ("4 KiB", "64 KiB"):
             assert traced.count(f"{name} {size}", kind="collective") == {2 * 5}  # on two devices, five times
@@ -143,11 +213,32 @@ def test_collectives_are_what_their_phases_are_called(captured):
         assert float(bus) == pytest.approx(float(algorithm) * factor, abs=0.011)
 
 
-def test_strategies_use_the_collectives_that_they_are_known_for(captured):
-    blocks = 4
-    size = "--rows", "64", "--width", "32", "--blocks", str(blocks), "--micro-batches", "4"
-    traced = captured("strategies.py", *size)
-    assert "bubble 1/5 = 20%" in traced.printed
+def test_a_plot_without_matplotlib_is_a_sentence_before_anything_runs(monkeypatch):
+    spec = importlib.util.spec_from_file_location("collectives_workload", WORKLOADS / "collectives.py")
+    workload = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "common", ModuleType("common"))  # it has no devices to ask for
+    spec.loader.exec_module(workload)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(sys, "argv", ["collectives.py", "--plot", "a.png"])
+    with pytest.raises(SystemExit, match="--plot needs matplotlib, which is not installed: pip install matplotlib"):
+        workload.main()
+
+
+def test_the_bubble_of_a_pipeline_is_that_of_its_formula(strategies):
+    # GPipe (Huang et al. 2019): p stages and m micro-batches idle for (p-1)/(m+p-1) of their time. Replayed in the
+    # order of the trace, each program as long as its median: 0.113 to 0.116 for 8 micro-batches on a busy machine.
+    for phase, m in (("pipeline", 1), ("pipeline micro-batches", 8)):
+        assert _replayed_bubble(strategies.runs(phase)) == pytest.approx(1 / (m + 1), abs=0.03)
+    # As it ran, the devices without micro-batches take turns but for the update. With them, on a machine that others
+    # use, a stage waits longer: 0.27 to 0.35 was seen where four programs ran for each core.
+    assert median(strategies.bubbles("pipeline")) == pytest.approx(1 / 2, abs=0.05)
+    assert 1 / 9 - 0.03 < min(strategies.bubbles("pipeline micro-batches")) < 1 / 9 + 0.3
+    assert median(strategies.bubbles("pipeline micro-batches")) < median(strategies.bubbles("pipeline"))
+
+
+def test_strategies_use_the_collectives_that_they_are_known_for(strategies):
+    traced = strategies
+    assert "bubble 1/9 = 11%" in traced.printed
     for name in ("pipeline", "pipeline micro-batches"):
         assert traced.busy(name) == {"cpu:0", "cpu:1"}
         assert traced.count(name, kind="collective") == {0}

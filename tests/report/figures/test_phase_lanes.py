@@ -46,6 +46,13 @@ def test_wall_time_and_idle_share_stand_beside_each_phase():
     assert "test · Phases on one scale of time, from the first phase to the last" in texts
 
 
+def test_copies_of_an_unknown_device_have_a_lane_and_no_idle_time():
+    rows = events(("cpu:0", "compute", 0, 8 * MS), ("cpu:?", "memcpy", 0, MS), ("cpu:?", "memcpy", 20 * MS, 30 * MS))
+    drawn = figure(trace(rows, spans(("a", 0, 10 * MS), ("away", 20 * MS, 30 * MS))), "phases")
+    assert tracks(drawn) == {"a | cpu:0": 10, "a | cpu:?": 10, "away | cpu:?": 10}
+    assert [text for text in words(drawn) if text.startswith("10.00 ms")] == ["10.00 ms · 20.0 % idle", "10.00 ms"]
+
+
 def test_a_column_of_a_paper_has_the_names_and_the_walls_too():
     texts = words(figure(GIVEN, "phases", width=3.3))
     assert [text for text in texts if text in ("alone", "both")] == ["alone", "both"]

@@ -1,6 +1,6 @@
 """The phases of an experiment under each other on one scale of time, each with a lane for every device that worked."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,14 +47,17 @@ def draw(selection: Selection, on: Sheet) -> Drawing:
     phases, the figure says why there is nothing to see.
     """
     rounds = median_rounds(selection) if selection.aligned and not selection.lacking else {}
-    groups = [_lanes_of(selection, name, chosen) for name, chosen in rounds.items()]
-    groups = [group for group in groups if group.lanes]
+    groups, shares = [], {}
+    for name, chosen in rounds.items():
+        working = _working(selection, chosen)
+        if working:
+            groups.append(_as_one(name, working))
+            shares[name] = units.time(chosen.length_ps), "" if selection.partial else _idle(working, chosen)
     if not groups:
         return on.blank(_lacking(selection, rounds))
     walls = {name: chosen.length_ps for name, chosen in rounds.items()}
-    shares = {group.name: (units.time(walls[group.name]), _idle(selection, group, walls)) for group in groups}
     sheet = layout(groups, shares, on, heads=Heads("phase", "device", "wall"))
-    longest = max(walls[group.name] for group in groups)
+    longest = max(walls[name] for name in shares)
     colours: dict[Hashable, str] = {kind: on.colours[kind] for kind in Kind}
     edges = iv.even_edges((0, longest), sheet.place.width)
     crowded = any(is_crowded(lane.layers, edges) for lane in sheet.lanes)
@@ -86,23 +89,28 @@ def median_rounds(selection: Selection) -> dict[str, Round]:
     return rounds
 
 
-def _lanes_of(selection: Selection, name: str, chosen: Round) -> Device:
-    """The phase as a group of lanes, one for each device that worked in it."""
+def _working(selection: Selection, chosen: Round) -> list[Device]:
+    """The devices that did something in a round, each with one lane."""
     rows = selection.timeline.whole.rows
     devices = devices_in(rows, {chosen.clock: chosen.window}, np.ones(len(rows.devices), bool))
-    working = [device for device in devices if len(device.busy)]
-    labels = drawing.short_names([device.name for device in working])
-    lanes = [(label, layers) for label, device in zip(labels, working, strict=True) for _, layers in device.lanes]
-    return Device(name, True, lanes, iv.union(*(device.busy for device in working)))
+    return [device for device in devices if len(device.busy)]
 
 
-def _idle(selection: Selection, group: Device, walls: Mapping[str, int]) -> str:
-    """The share of the phase that its devices were idle, as it stands behind the wall time; "" where it is unknown."""
-    if selection.partial:
-        return ""
-    busy = sum(iv.total(layer.intervals) for _, layers in group.lanes for layer in layers)
-    whole = len(group.lanes) * walls[group.name]
-    return f"· {units.percent(whole - busy, whole)} idle"
+def _as_one(name: str, devices: Sequence[Device]) -> Device:
+    """A phase as a group of lanes, which are those of `devices`."""
+    labels = drawing.short_names([device.name for device in devices])
+    lanes = [(label, layers) for label, device in zip(labels, devices, strict=True) for _, layers in device.lanes]
+    return Device(name, True, lanes, iv.union(*(device.busy for device in devices)))
+
+
+def _idle(devices: Sequence[Device], chosen: Round) -> str:
+    """The share of a round that its devices were idle, as it stands behind the wall time.
+
+    An unknown device is idle nowhere; "" where there are only such.
+    """
+    placed = [device for device in devices if device.placed]
+    whole = len(placed) * chosen.length_ps
+    return f"· {units.percent(whole - sum(iv.total(device.busy) for device in placed), whole)} idle" if placed else ""
 
 
 def _lacking(selection: Selection, rounds: Mapping[str, Round]) -> str:
