@@ -24,6 +24,7 @@ SLOW = (
     "test_gpu_day.py",
     "test_missing_packages.py",
     "test_no_network.py",
+    "test_pytest_plugin.py",
     "view",
     "workloads",
 )

@@ -1,0 +1,58 @@
+"""Capture the calls of a function in this process: what tests and notebooks have at hand instead of a script."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tracekit import cores
+from tracekit.capture.session import Session
+from tracekit.errors import CaptureError
+
+
+def capture_calls(
+    function: Callable[..., Any],
+    args: Sequence[Any] = (),
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    out: Path,
+    repeats: int = 5,
+    warmup: int = 1,
+) -> Path:
+    """Profile `repeats` calls of `function` as steps, after `warmup` calls without a profile; gives `out`, where the
+    trace is then.
+
+    Each call ends when all that it returned is ready. Raises CaptureError where the profile does not start, as inside
+    another one.
+    """
+    import jax
+
+    if repeats < 1 or warmup < 0:
+        raise CaptureError(f"at least 1 call is captured after 0 or more, not {repeats} after {warmup}.")
+    keywords = keywords or {}
+    for _ in range(warmup):
+        jax.block_until_ready(function(*args, **keywords))
+    jax.devices()  # the profile begins at once where jax has its devices, which without warm-up it may not have
+    started = datetime.now().astimezone()
+    name = getattr(function, "__name__", type(function).__name__)
+    about = {
+        "schema": 1,
+        "command": ["tracekit_capture", name],
+        "started": started.isoformat(timespec="milliseconds"),
+        "usable_cores": cores.usable(),
+    }
+    profile = Session(
+        out.absolute(), f"{started:%Y_%m_%d_%H_%M_%S}-{secrets.token_hex(3)}", None, 2, False, None, about
+    )
+    with profile.hooked():
+        if profile.facts is None:
+            raise CaptureError(f"nothing was captured: {profile.problem}")
+        try:
+            for number in range(repeats):
+                with jax.profiler.StepTraceAnnotation(name, step_num=number):
+                    jax.block_until_ready(function(*args, **keywords))
+            profile.wait_for_work()
+        finally:
+            profile.stop(exit_code=0)
+    return out
