@@ -105,3 +105,35 @@ def test_processes_that_one_has_started_are_one_program_to_each_of_them(tmp_path
     monkeypatch.setenv("TRACEKIT_PROCESS", "0/2 127.0.0.1:40000")
     joined = sample(root, processes.family())["own_s"]
     assert (alone, joined) == (pytest.approx(10 / TICK), pytest.approx(613 / TICK))
+
+
+RANK = {"OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "prterun-node-7@1"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "own_ticks"),
+    [
+        # This rank and its sibling below mpirun; then one of the same job that another process has started.
+        (RANK, 3 + 10 + 600 + 50),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 3 + 10 + 600),
+        # One task of a job step: a shell in it, and what else runs there, is no part of the program.
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}, 10),
+        ({}, 10),
+    ],
+    ids=["job", "launcher", "alone in a step", "no launcher"],
+)
+def test_the_ranks_of_a_job_on_this_machine_are_one_program(tmp_path, monkeypatch, variables, own_ticks):
+    for name in ("SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_SIZE", *RANK):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    shell, own = 70_000_001, os.getpid()
+    files = process(5, 1, 3, 0, 0, 0) | process(shell, 5, 0, 0, 0, 0) | process(own, shell, 10, 0, 0, 0)
+    files["proc/5/stat"] = files["proc/5/stat"].replace("(a) b (c)", "(mpirun)")
+    files |= process(8, 5, 600, 0, 0, 0) | process(9, 1, 50, 0, 0, 0) | process(10, 1, 1000, 0, 0, 0)
+    environment = [f"{name}={value}" for name, value in {**RANK, "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}.items()]
+    files["proc/9/environ"] = "\0".join(["HOME=/", *environment, ""])
+    files["proc/10/environ"] = "PMIX_NAMESPACE=prterun-node-8@1\0"
+    root = write_files(tmp_path, files)
+    told = sample(root, processes.family(root), processes.job())
+    assert told["own_s"] == pytest.approx(own_ticks / TICK)

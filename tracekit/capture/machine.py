@@ -24,11 +24,13 @@ _MOST_FREQUENCIES = 16
 class MachineLoad:
     """Samples of the machine's load from `start` to `stop`, for capture.json; `root` is where /proc and /sys stand.
 
-    The process `family` and its descendants are what is captured.
+    The process `family` and its descendants are what is captured, and other processes that have all variables of the
+    `job`, with theirs.
     """
 
     root: Path = Path("/")
     family: int = field(default_factory=os.getpid)
+    job: frozenset[str] = frozenset()
     samples: list[dict[str, Any]] = field(default_factory=list)
     _every: int = 1
     _done: threading.Event = field(default_factory=threading.Event)
@@ -38,7 +40,7 @@ class MachineLoad:
     def start(self) -> None:
         """Take a sample, and go on in a thread of its own."""
         self._throttled = cores.throttling(self.root)
-        self.samples.append(sample(self.root, self.family))
+        self.samples.append(sample(self.root, self.family, self.job))
         self._thread = threading.Thread(target=self._go_on, name="tracekit load", daemon=True)
         self._thread.start()
 
@@ -48,7 +50,7 @@ class MachineLoad:
             return
         self._done.set()
         self._thread.join()
-        self.samples.append(sample(self.root, self.family))
+        self.samples.append(sample(self.root, self.family, self.job))
 
     def facts(self) -> dict[str, Any]:
         """What was measured, or in `lacking` why not; CPU times in seconds since the first sample."""
@@ -92,21 +94,21 @@ class MachineLoad:
         while not self._done.wait(pause * self._every):
             before = time.perf_counter()
             with suppress(OSError, ValueError, IndexError):
-                self.samples.append(sample(self.root, self.family))
+                self.samples.append(sample(self.root, self.family, self.job))
             if len(self.samples) >= _MOST_SAMPLES:
                 self.samples[:] = self.samples[::2]
                 self._every *= 2
             pause = max(PERIOD_S, _PAUSES * (time.perf_counter() - before))
 
 
-def sample(root: Path = Path("/"), family: int | None = None) -> dict[str, Any]:
-    """The CPU time in seconds so far, of the process `family` (this one) with its descendants and of the cores that
-    this process may use; their mean frequency in MHz, and the load average of the last minute. None where the system
-    does not tell it."""
+def sample(root: Path = Path("/"), family: int | None = None, job: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The CPU time in seconds so far, of the process `family` (this one) and the others of the `job` with their
+    descendants, and of the cores that this process may use; the mean frequency of these in MHz, and the load average of
+    the last minute. None where the system does not tell it."""
     busy_s, stolen_s, total_s = cores.times(root)
     return {
         "unix_ns": time.time_ns(),
-        "own_s": _own(root, os.getpid() if family is None else family),
+        "own_s": _own(root, os.getpid() if family is None else family, job),
         "busy_s": busy_s,
         "stolen_s": stolen_s,
         "total_s": total_s,
@@ -115,8 +117,9 @@ def sample(root: Path = Path("/"), family: int | None = None) -> dict[str, Any]:
     }
 
 
-def _own(root: Path, family: int) -> float:
-    """The CPU time of a process and its descendants, those that they have waited for included."""
+def _own(root: Path, family: int, job: frozenset[str]) -> float:
+    """The CPU time of a process, of all that have the variables of the `job`, and of the descendants of both, those
+    that they have waited for included."""
     children: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     with suppress(OSError):
@@ -126,12 +129,17 @@ def _own(root: Path, family: int) -> float:
             if len(fields) > 14:
                 children.setdefault(int(fields[1]), []).append(int(name))
                 used[int(name)] = sum(map(int, fields[11:15]))
-    ticks, pids = 0, [family]
+    ticks, pids = 0, [family, *(pid for pid in used if job and _is_of(job, root, pid))]
     while pids:
         pid = pids.pop()
         ticks += used.pop(pid, 0)
         pids += children.pop(pid, [])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _is_of(job: frozenset[str], root: Path, pid: int) -> bool:
+    """Whether a process has all variables of a job; those of other users cannot be read."""
+    return job.issubset(cores.text(root / f"proc/{pid}/environ").split("\0"))
 
 
 def _frequency(root: Path) -> float | None:

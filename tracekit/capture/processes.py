@@ -12,10 +12,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tracekit import cores
+
 if TYPE_CHECKING:  # they would cost every command 10 ms
     import subprocess
 
 _VARIABLE = "TRACEKIT_PROCESS"  # "1/2 127.0.0.1:40000": this process's number, how many there are, their coordinator
+# How many ranks a job or a step of one has; what all of them have alike; and what starts those of a machine
+# (https://docs.open-mpi.org, https://slurm.schedmd.com/srun.html, https://github.com/pmodels/mpich).
+_RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+_JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("OMPI_MCA_ess_base_jobid",), ("PMI_JOBID",))
+_LAUNCHERS = frozenset(
+    ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "orted", "prterun", "prte", "prted", "hydra_pmi_proxy")
+) | {"slurmstepd"}
 _KEY, _MACHINES = "tracekit/run", "tracekit/machine/"
 _AGREE_S = 20  # process 0 says the name of its run as soon as its profile starts, which is seconds after jax does
 _OTHERS_S = 45.0  # for the traces of the others, once one has failed; gloo waits 30 s for one that does not come
@@ -50,9 +59,37 @@ def is_started() -> bool:
     return _VARIABLE in os.environ
 
 
-def family() -> int:
-    """The process whose descendants make up this program: the one that has started its processes, or this one."""
-    return os.getppid() if is_started() else os.getpid()
+def family(root: Path = Path("/")) -> int:
+    """The process whose descendants make up this program: the one that has started its processes, `start` or a launcher
+    of MPI or SLURM, or this one. `root` is where /proc stands."""
+    if is_started():
+        return os.getppid()
+    return _launcher(root) if _is_rank() else os.getpid()
+
+
+def job() -> frozenset[str]:
+    """The variables that all ranks of the job have, as `NAME=value`, where this is one of several; else none."""
+    for names in _JOBS:
+        if _is_rank() and all(name in os.environ for name in names):
+            return frozenset(f"{name}={os.environ[name]}" for name in names)
+    return frozenset()
+
+
+def _is_rank() -> bool:
+    """Whether a launcher has started this process as one of several."""
+    counts = [os.environ.get(name, "") for name in _RANKS]
+    return any(count.isdigit() and int(count) > 1 for count in counts)
+
+
+def _launcher(root: Path) -> int:
+    """The nearest launcher of which this process descends; itself if it descends from none."""
+    pid = os.getpid()
+    while pid > 1:
+        name, _, fields = cores.text(root / f"proc/{pid}/stat").partition("(")[2].rpartition(")")
+        if name in _LAUNCHERS:
+            return pid
+        pid = int(fields.split()[1]) if fields.split()[1:] else 0
+    return os.getpid()
 
 
 def add_cluster(clusters: ModuleType) -> None:

@@ -57,7 +57,7 @@ class Session:
         self._begun = time.monotonic()
         self._is_initialised = False
         self._postponing = 0  # blocks of `tracekit.unrecorded` that the script is in
-        self._load = MachineLoad(family=processes.family())
+        self._load = MachineLoad(family=processes.family(), job=processes.job())
         self._timer: threading.Timer | None = None
         self._pid = os.getpid()
         self._lock = threading.RLock()
