@@ -74,7 +74,7 @@ def _machine(timeline: Timeline, record: Any) -> Machine:
         for name, windows in timeline.windows.groupby("name", sort=False):
             at = windows[["start_ps", "end_ps"]].to_numpy(np.int64) // 1000 + int(origins[0])
             rows.append(_row(str(name), np.clip(at, times[0], times[-1]), times, samples))
-    devices = sum(type_of(name) == "cpu" for name in timeline.unions.devices)
+    devices = sum(type_of(name) == "cpu" and len(its.busy) > 0 for name, its in timeline.unions.devices.items())
     needed = max(1, min(devices, cores))
     load = pd.DataFrame([row for row in rows if row]).assign(cores=cores, needed_cores=needed)
     taken = (load["other_cores"] + load["stolen_cores"]).astype("Float64")

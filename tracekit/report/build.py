@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -111,6 +111,7 @@ def analyse(
             cores,
             busy.get(row["name"]),
             holds,
+            None if row["name"] in busy else _busy_alone(timeline, phase_results, row),
         )
         for row in records(phase_results.table)
     }
@@ -145,6 +146,20 @@ def analyse(
         steady=judged,
         first_work_ps=whole_timeline.first_work,
     )
+
+
+def _busy_alone(timeline: Timeline, phase_results: Phases, row: dict[str, Any]) -> dict[str, Any] | None:
+    """The machine's load in the first of the phases that one is compared with in which other processes took cores that
+    it needed; None in none."""
+    if pd.isna(row["speedup"]) or not (timeline.trace.capture or {}).get("machine"):
+        return None
+    for name in str(row["compared_with"]).split(", "):  # phase names hold no comma
+        # Apart from the others: each needs the cores of its own devices.
+        if (rounds := compared_rounds(phase_results, (name,))) is not None:
+            load = machine(timeline.inside(rounds)).during(name)
+            if load is not None:
+                return load
+    return None
 
 
 def headline(whole_timeline: Timeline, part: Part) -> str:

@@ -74,7 +74,8 @@ def test_of_a_compared_phase_they_end_with_the_speedup():
 )
 def test_a_speedup_says_beside_its_number_that_other_processes_left_too_few_cores_for_it(other_cpu_s, label):
     # One sample a second: others used both cores in the solo phases already, which need one core each.
-    rows = events(("cpu:0", "compute", 0, S), ("cpu:1", "compute", S, 2 * S), ("cpu:1", "compute", 2 * S, 4 * S))
+    both = [(f"cpu:{at}", "compute", 2 * S, 4 * S) for at in (0, 1)]
+    rows = events(("cpu:0", "compute", 0, S), ("cpu:1", "compute", S, 2 * S), *both)
     marks = spans(("a", 0, S), ("b", S, 2 * S), ("both", 2 * S, 4 * S, "a;b"))
     series = {"other_cpu_s": other_cpu_s, "own_cpu_s": [0.0] * 3, "stolen_cpu_s": [0.0] * 3, "frequency_mhz": None}
     samples = {"unix_ns": [ORIGIN_NS + at * 10**9 for at in (0, 2, 4)], **series}
@@ -84,6 +85,30 @@ def test_a_speedup_says_beside_its_number_that_other_processes_left_too_few_core
     assert (report.key_figures[-1].key, report.key_figures[-1].label) == ("speedup", label)
     assert (" on a busy machine" in report.headline) is ("busy" in label)
     assert f"* **1.00x** {label} over a, b, one after the other\n" in markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("other_cpu_s", "words"),
+    [
+        # Both cores of two in a; one, which leaves a the other; in both phases too.
+        ([0.0, 2.0, 2.1, 2.1], "Other processes used 2.00 of 2 cores during a, not during both: on a quiet machine"),
+        ([0.0, 0.9, 0.9, 0.9], ""),
+        ([0.0, 2.0, 4.0, 8.0], "Other processes used 2.00 of 2 cores meanwhile"),
+    ],
+)
+def test_load_in_a_phase_alone_is_told_beside_the_speedup_that_it_inflates(other_cpu_s, words):
+    rows = events(
+        *[("cpu:0", "compute", 0, S), ("cpu:1", "compute", S, 2 * S)],
+        *[(f"cpu:{at}", "compute", 2 * S, 4 * S) for at in (0, 1)],
+    )
+    marks = spans(("a", 0, S), ("b", S, 2 * S), ("both", 2 * S, 4 * S, "a;b"))
+    series = {"other_cpu_s": other_cpu_s, "own_cpu_s": [0.0] * 4, "stolen_cpu_s": [0.0] * 4, "frequency_mhz": None}
+    samples = {"unix_ns": [ORIGIN_NS + at * 10**9 for at in (0, 1, 2, 4)], **series}
+    load = {"cores": 2, "load_average": [], "throttled": None, "samples": samples, "lacking": {}}
+    hosts = frame(HOST_COLUMNS, {"host": ["h"], "origin_ns": [ORIGIN_NS], "source": ["h"]})
+    verdict_on_both = analyse(trace(rows, marks, capture={"machine": load}, hosts=hosts)).verdicts["both"]
+    assert words in verdict_on_both
+    assert ("Other processes" in verdict_on_both) is bool(words)
 
 
 def test_the_longest_of_the_compared_phases_is_the_main_one():

@@ -56,17 +56,19 @@ def phase(
     cores: float | None = None,
     busy: dict[str, Any] | None = None,
     holds: str = "",
+    busy_alone: dict[str, Any] | None = None,
 ) -> str:
     """The verdict on one phase: `row` of the phases table, what ran `inside`, and its rows of the stretch table.
 
     `cores` is given where fewer cores than CPU devices did the work, `busy` where other processes took cores that the
-    phase needed: its row of the machine's load. `holds` is what the trace holds, where that is one device or rank.
+    phase needed: its row of the machine's load; `busy_alone` is that of a phase that it is compared with, where that is
+    so of this one alone. `holds` is what the trace holds, where that is one device or rank.
     """
     if inside.lacking:
         return PARTIAL
     parts = [_devices(inside, cores, holds), *_copies(inside)]
     if pd.notna(row["speedup"]):
-        parts += [_gain(row), *_of_the_machine(row, busy), *_elsewhere(inside)]
+        parts += [_gain(row), *_of_the_machine(row, busy, busy_alone), *_elsewhere(inside)]
     parts += _contention(row, stretch, busy)
     if row["unfinished_ps"] > EDGE * row["wall_ps"]:
         parts.append(
@@ -287,11 +289,15 @@ def _gain(row: dict[str, Any]) -> str:
     return f"Slower than {other} ({factor(speedup)})"
 
 
-def _of_the_machine(row: dict[str, Any], busy: dict[str, Any] | None) -> list[str]:
-    """What other processes mean for the speedup, where they took cores that the phase needed."""
-    if busy is None:
-        return []
+def _of_the_machine(row: dict[str, Any], busy: dict[str, Any] | None, busy_alone: dict[str, Any] | None) -> list[str]:
+    """What other processes mean for the speedup, where they took cores that the phase needed, or one of those that it
+    is compared with."""
     speedup = factor(row["speedup"])
+    if busy is None:
+        if busy_alone is None:
+            return []
+        during = f"{machine.taken(busy_alone)} during {busy_alone['phase']}, not during {row['name']}"
+        return [f"{during}: on a quiet machine the speedup may be less than {speedup}"]
     if row["speedup"] < GAIN:
         return [f"{machine.taken(busy)} meanwhile: the speedup of {speedup} measures the machine, not the program"]
     return [f"{machine.taken(busy)} meanwhile: on a quiet machine the speedup may differ from {speedup}"]
