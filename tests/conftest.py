@@ -30,6 +30,7 @@ SLOW = (
 )
 
 chromium = pytest.fixture(scope="session", name="chromium")(browser.launch_chromium)
+tabs = pytest.fixture(scope="session", name="tabs")(browser.no_tabs)
 open_page = pytest.fixture(name="open_page")(browser.serve_pages)
 
 
