@@ -52,6 +52,15 @@ def test_phases_come_by_their_start_then_steps_then_annotations_by_their_time():
     ]
 
 
+def test_the_calls_of_an_operator_that_emit_nvtx_numbered_are_one_annotation_and_one_phase():
+    names = "aten::mm, op_id = 7", "aten::mm, seq = 3, op_id = 8", "load, batch"
+    marks = spans_of(*((name, None, at * 20, at * 20 + 9) for at, name in enumerate(names)))
+    made = Trace(ROWS, marks, source="job.sqlite", format="nsys")
+    assert rows_of(made) == [("annotation", "aten::mm", 2, 18, 9), ("annotation", "load, batch", 1, 9, 9)]
+    times = {name: choose(timeline_of(made), phase=name).windows[""].tolist() for name in ("aten::mm", *names)}
+    assert [len(rounds) for rounds in times.values()] == [2, 1, 1, 1]
+
+
 def test_host_and_thread_are_null_where_there_are_several():
     marks = join(
         [

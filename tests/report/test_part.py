@@ -44,6 +44,20 @@ def test_some_devices_keep_their_figures_and_the_window_of_all():
     assert one.part == "on gpu:1"
 
 
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ({"start": 20, "end": "50ps"}, "the range from 20 ps to 50 ps"),
+        ({"start": 20, "devices": ["gpu:0"]}, "the range from 20 ps to 100 ps"),
+        ({"devices": ["gpu:0"]}, "the trace"),
+        ({"phase": "both"}, "both"),
+    ],
+)
+def test_a_part_has_a_name_that_stands_after_in(part, name):
+    timeline = timeline_of(trace(ROWS, PHASES))
+    assert set(choose(timeline, **part).of(timeline).windows["name"]) == {name}
+
+
 def test_steps_in_which_no_known_device_worked_have_a_report():
     marks = frame(SPAN_COLUMNS, {
         "host": ["h"] * 3, "thread": ["python"] * 3, "name": ["train"] * 3, "step": [0, 1, 2],

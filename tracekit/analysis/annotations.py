@@ -5,10 +5,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tracekit import intervals as iv
-from tracekit.columns import frame
+from tracekit.columns import categorical, frame
 from tracekit.readers import formats
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
-from tracekit.vocabulary.host_calls import Activity, activity_of, names_runtime, serves_runtime
+from tracekit.vocabulary.host_calls import Activity, activity_of, names_runtime, of_any_call, serves_runtime
 from tracekit.vocabulary.step_names import series
 
 PHASE, STEP, ANNOTATION, RUNTIME = KINDS = ("phase", "step", "annotation", "runtime")
@@ -37,7 +37,8 @@ def annotations(source: Source) -> pd.DataFrame:
     did. `count` spans took `total_ps` together, which counts what overlaps as often as it does, and `median_ps` in the
     median; of steps that is their wall time. `host` and `thread` are where they stand, null where they stand on several
     (`threads` counts them, 0 of steps that nothing on the host marks). Phases come in the order of their first starts,
-    then steps, then annotations and the runtime's by total time. The names are what `--phase` and `--as-phase` take.
+    then steps, then annotations and the runtime's by total time. The names are what `--phase` and `--as-phase` take: of
+    an operator without what PyTorch's emit_nvtx adds to every call of it (`aten::mm` of `aten::mm, op_id = 7`).
     """
     timeline = timeline_of(source)
     steps = timeline.steps.table
@@ -92,6 +93,8 @@ def _inside_compiler(spans: pd.DataFrame) -> NDArray[np.bool_]:
 
 def _by_name(spans: pd.DataFrame) -> pd.DataFrame:
     """Spans with their kind and length by kind and name, as ANNOTATION_COLUMNS but with `first_ps`."""
+    names = [of_any_call(str(name)) for name in spans["name"].cat.categories]
+    spans = spans.assign(name=categorical(names, spans["name"].cat.codes.to_numpy().astype(np.int64)))
     spans = spans.assign(thread_code=spans.groupby(_THREAD, observed=True, dropna=False, sort=False).ngroup())
     by_name = spans.groupby(["kind", "name"], observed=True, sort=False)
     table = by_name.agg(

@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from tracekit import intervals as iv
-from tracekit.columns import frame
+from tracekit.columns import categorical, frame
 from tracekit.intervals import Intervals
 from tracekit.timeline.rows import Rows, clock_of_hosts
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.trace import KIND_DTYPE
+from tracekit.vocabulary.host_calls import of_any_call
 
 PHASE_COLUMNS = {
     "name": "str",
@@ -122,10 +123,15 @@ def phase_marks(
 ) -> pd.DataFrame:
     """The spans that are phases: columns host, name, start_ps, end_ps, alone (tuple of names), baseline, by start.
 
-    `tracekit.phase` marks its own. `extra` names annotations to take as phases too; `alone` or `baseline` then say what
-    the last of them is compared with.
+    `tracekit.phase` marks its own. `extra` names annotations to take as phases too, all calls of an operator by its
+    name alone (`aten::mm` of `aten::mm, op_id = 7`); `alone` or `baseline` then say what the last of them is compared
+    with.
     """
     is_phase = (spans["tracekit"] == "phase").to_numpy(bool)
+    if extra:
+        plain = {name: of_any_call(name) for name in map(str, spans["name"].cat.categories)}
+        called = [its if name not in extra and its in extra else name for name, its in plain.items()]
+        spans = spans.assign(name=categorical(called, spans["name"].cat.codes.to_numpy().astype(np.int64)))
     is_named = spans["name"].isin(list(extra)).to_numpy(bool)
     phase_spans = spans[is_phase | is_named].sort_values("start_ps", kind="stable")
     names = phase_spans["name"].astype("str")

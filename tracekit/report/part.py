@@ -36,8 +36,8 @@ class Part:
 
     `windows` are by clock its intervals in ps, None for all of the trace, and `devices` the only ones that count, None
     for all. `name` is what files are named after, "" for the whole; `where` says which part it is, `phase` which phase,
-    if it is one. `own_axis` is what time counts from in a figure where several windows have no common time. `notes` say
-    where it is not what was asked for.
+    if it is one. `inside` is what a sentence calls it after "in", where that is not its name. `own_axis` is what time
+    counts from in a figure where several windows have no common time. `notes` say where it is not what was asked for.
     """
 
     phases: Phases
@@ -46,6 +46,7 @@ class Part:
     name: str = ""
     where: str = ""
     phase: str | None = None
+    inside: str = ""
     own_axis: str = ""
     notes: tuple[str, ...] = ()
 
@@ -59,7 +60,11 @@ class Part:
         if self.is_whole:
             return timeline
         windows = timeline.recorded.unions.windows if self.windows is None else self.windows
-        rows = [(clock, self.phase or self.name, a, b) for clock, of in windows.items() for a, b in of.tolist()]
+        rows = [
+            (clock, self.phase or self.inside or self.name, a, b)
+            for clock, of in windows.items()
+            for a, b in of.tolist()
+        ]
         table = pd.DataFrame(rows, columns=["clock", "name", "start_ps", "end_ps"])
         return timeline.narrowed(table.astype({"start_ps": "int64", "end_ps": "int64"}), self.devices)
 
@@ -92,7 +97,7 @@ def choose(
     elif start_ps is not None or end_ps is not None:
         part = _range(whole, start_ps, end_ps)
     else:
-        part = Part(marked)
+        part = Part(marked, inside="the trace")
     if not devices:
         return part
     chosen = tuple(name for name in sorted({*devices}, key=known_first))
@@ -257,4 +262,4 @@ def _range(whole: _Whole, start_ps: int | None, end_ps: int | None) -> Part:
         for clock, extent in extents.items()
     }
     where = f"from {exact(start)} to {exact(end)}"
-    return Part(whole.phases, windows, name=where, where=where, notes=cut)
+    return Part(whole.phases, windows, name=where, where=where, inside=f"the range {where}", notes=cut)
