@@ -124,8 +124,9 @@ def test_what_is_folded_is_printed(open_report):
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#idle table").first.is_visible()
+    assert page.locator("#time details table").first.is_visible()
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details.part[open]").count() == 0
+    assert page.locator("details.part[open], #time details[open]").count() == 0
 
 
 def test_the_story_stands_above_the_fold(open_report):

@@ -30,7 +30,7 @@
 
   let closed = [];
   window.addEventListener("beforeprint", () => {
-    closed = folds.filter((fold) => !fold.open);
+    closed = [...document.querySelectorAll("main details:not(.again, [open])")];
     for (const fold of closed) fold.open = true;
   });
   window.addEventListener("afterprint", () => {

@@ -356,6 +356,11 @@ def _bars(bars: Sequence[Markup], label: str, first: Sequence[int] = ()) -> Mark
         [
             tag("p", which, class_="about") if which else None,
             tag("ul", *some, class_="bars", aria_label=f"{label}: {which or 'the first'}"),
-            tag("details", tag("summary", f"All {len(bars)}"), tag("ul", *bars, class_="bars", aria_label=label)),
+            tag(
+                "details",
+                tag("summary", f"All {len(bars)}"),
+                tag("ul", *bars, class_="bars", aria_label=label),
+                class_="again",
+            ),
         ]
     )

@@ -159,10 +159,10 @@
   /** Says which part of the trace is shown at first, with buttons for all of it and for more height. */
   function caption(app) {
     const { element } = tracekit.elements;
-    const { data, whole, opening } = app;
+    const { data, opening } = app;
     const time = (from, to) => tracekit.units.time((to - from) * data.unitPs);
     const text = opening
-      ? `Opens on ${opening.words}: ${time(opening.from, opening.to)} of ${time(whole.from, whole.to)}.`
+      ? `Opens on ${opening.words}: ${time(opening.from, opening.to)}.`
       : "";
     const taller = element("button", { type: "button", text: "Taller", "aria-pressed": "false" });
     taller.addEventListener("click", () => {
