@@ -149,7 +149,12 @@ class Report:
     @property
     def labelled_verdicts(self) -> list[tuple[str, str]]:
         """What each verdict is on, and the verdict: the whole trace first, if it has one, then the phases."""
-        return [*([(self.whole.label, self.verdict)] if self.verdict is not None else []), *self.verdicts.items()]
+        return [*([(self.whole.label, self.verdict)] if self.verdict is not None else []), *self.phase_verdicts]
+
+    @property
+    def phase_verdicts(self) -> list[tuple[str, str]]:
+        """The phases and their verdicts: those that are compared with others first, else as they ran."""
+        return sorted(self.verdicts.items(), key=lambda verdict: verdict[0] not in self.compared)
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

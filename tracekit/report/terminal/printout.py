@@ -115,18 +115,17 @@ def _important(report: Report, entries: Sequence[Highlight], on: Console) -> Non
 
 
 def _verdicts(report: Report, on: Console, full: bool) -> None:
-    names = sorted(report.verdicts, key=lambda name: name not in report.compared)
-    first = set(names if full else names[:MAX_VERDICTS])
+    verdicts = report.phase_verdicts
+    first = verdicts if full else (verdicts[: len(report.compared)] or verdicts)[:MAX_VERDICTS]
     if report.verdict is not None:
         label = "" if report.part or report.steady else f"{report.whole.label}: "
         _sentence(f"{only(report.part)}{label}{report.verdict}", on)
     elif report.part:
         _sentence(only(report.part).rstrip(), on)
-    for name, verdict in report.verdicts.items():
-        if name in first:
-            _sentence(f"{name}: {verdict}", on)
-    if len(names) > len(first):
-        _sentence(f"… and {quantity(len(names) - len(first), 'more verdict')}: --full prints them.", on)
+    for name, verdict in first:
+        _sentence(f"{name}: {verdict}", on)
+    if len(verdicts) > len(first):
+        _sentence(f"… and {quantity(len(verdicts) - len(first), 'more verdict')}: --full prints them.", on)
 
 
 def _heading(title: str, on: Console) -> None:
