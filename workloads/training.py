@@ -1,6 +1,7 @@
 """Train LeNet on Fashion-MNIST by data-parallel SGD, on one device and then on two, on the same global batches.
 
-Parameters are replicated, each device computes the gradients of its part of the batch, one all-reduce averages them.
+Parameters are replicated, each device computes the gradients of its part of the batch, one all-reduce averages them
+(Dive into Deep Learning, "Training on Multiple GPUs", is the experiment).
 
 Must overlap: in phase "2 devices" both devices compute at the same time, each on half of the batch.
 Must not: the update needs the averaged gradients, so nothing hides the end of the all-reduce and the update.
@@ -10,18 +11,36 @@ contribution of the second device: on CPU two batches of 128 cost less than one 
 (docs/training.md has the figures).
 A batch of 256 images is little work for an accelerator, where two devices may be slower than one.
 
-By default it runs a few steps of each, which is what to capture; `--epochs N` trains whole epochs instead and prints
-the test accuracy. Do not capture whole epochs: a step records 7,000 events on CPU, where each convolution is split into
-many small tasks, and ten epochs on one and on two devices would record 33 million.
+`--forms` adds the same steps on two devices in the other forms that tutorials have (data_parallel.py), which must give
+the same parameters, and prints what an all-reduce does to the values of each device:
 
-On 2 CPU cores it takes 12 to 15 s, most of it imports and compilation, and within that spread under capture (140,000
-to 170,000 events).
+* "pmap": like "2 devices", whose form is `shard_map`: jax builds the one from the other. Both devices must overlap.
+* "by hand": a program a device, dispatched by a loop over the devices. Both must compute their gradients at the same
+  time. There is no collective: the sum is made of copies, 16 a step (8 gradients to the first device, 8 sums back).
+  Must not overlap: the sum needs the gradients of both, and each update needs the sum; on accelerators too.
+
+`--loaders` adds steps on one device that are fed by loaders (loaders.py) which augment every image in Python, in the
+host. The loss of each step is read, as the loops of tutorials do to print it, so that the host waits for the step:
+
+* "plain in step", and with PyTorch or Grain installed "DataLoader in step" and "Grain in step": the batch is loaded and
+  copied when the step before is done. Nothing may overlap: the device is idle while its batch is loaded, and the report
+  calls that the input pipeline.
+* "... prefetched": a thread loads and copies the next batch during the step. Must overlap, but for the first batch. On
+  accelerators the gap is gone if loading takes less than a step; on CPU the loader takes cores from the step, too.
+* "plain unread": as in the step, but no loss is read before the end. Dispatch does not wait, so that the host loads
+  while the device computes: must overlap, without a thread.
+
+By default it runs a few steps of each, which is what to capture. `--epochs N` trains whole epochs before, prints the
+test accuracy and the seconds of each, and `--runs R` repeats that with other seeds; `--curve` draws both. Under capture
+the epochs are left out of the trace (`tracekit.unrecorded`), and the steps after them tell what an epoch is made of: a
+step records some 80 kB on CPU, where each convolution is split into many small tasks, and ten epochs on one and on two
+devices would record 370 MB.
+
+On 2 CPU cores it takes 12 to 15 s, most of it imports and compilation, which are not in the trace (1.3 MB).
 """
 
 import argparse
-import gzip
 import itertools
-import os
 import statistics
 import sys
 import time
@@ -29,31 +48,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import common
 import jax
-import jax.numpy as jnp
+import lenet
 import numpy as np
-import numpy.typing as npt
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from data_parallel import Form, form_by_hand, pmap_form, shard_map_form, show_allreduce
+from fashion_mnist import DEBIAN_DIR, Batch, Data, batches, load, synthetic
+from lenet import LEARNING_RATE, Params, correct
+from loaders import Images, Loader, available, in_step, plain, prefetched
 
 import tracekit
 
-BATCH = 256
-LEARNING_RATE = 0.2
-AXIS = "batch"
 AHEAD = 16  # steps queued before waiting: with 32, the CPU client of jax 0.10 can deadlock in one device's launch
-DEBIAN_DIR = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
-
-Params = dict[str, tuple[jax.Array, jax.Array]]
-Bytes = npt.NDArray[np.uint8]
-
-
-class Data(NamedTuple):
-    """Images (n, 28, 28) and labels (n,), bytes both, for training and for the test."""
-
-    images: Bytes
-    labels: Bytes
-    test_images: Bytes
-    test_labels: Bytes
 
 
 class Epoch(NamedTuple):
@@ -63,215 +69,192 @@ class Epoch(NamedTuple):
     seconds: float
 
 
-# --- data
+Curves = dict[str, list[list[Epoch]]]  # by number of devices, each run's epochs
 
 
-def read_idx(path: Path) -> Bytes:
-    """Read one IDX file of unsigned bytes, plain or gzipped: 0, 0, 8, ndim, then ndim big-endian sizes, then the bytes.
-
-    Raises ValueError, naming the file, if it is anything else or its length is not what its header says.
-    """
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, OSError) as error:
-            raise ValueError(f"{path} is a broken gzip file ({error}); fetch it again.") from error
-    ndim = raw[3] if raw[:3] == b"\x00\x00\x08" and len(raw) > 3 else 0
-    shape = np.frombuffer(raw, ">u4", count=ndim, offset=4).tolist() if len(raw) >= 4 + 4 * ndim else []
-    if not shape or len(raw) != 4 + 4 * ndim + int(np.prod(shape)):
-        raise ValueError(f"{path} is not a whole IDX file of unsigned bytes; fetch it again.")
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * ndim).reshape(shape)
+# --- steps
 
 
-def load(directory: Path) -> Data:
-    """Read the four files of Fashion-MNIST, each plain or `.gz`, from one directory; ValueError if one is missing."""
-    arrays = []
-    for stem in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        paths = [path for path in (directory / f"{stem}-ubyte", directory / f"{stem}-ubyte.gz") if path.is_file()]
-        if not paths:
-            raise ValueError(
-                f"{directory} holds no {stem}-ubyte[.gz]; --data wants the directory of the four IDX files."
-            )
-        arrays.append(read_idx(paths[0]))
-    data = Data(*arrays)
-    for images, labels in ((data.images, data.labels), (data.test_images, data.test_labels)):
-        if images.shape != (len(labels), 28, 28) or labels.ndim != 1:
-            raise ValueError(f"{directory}: images {images.shape} do not go with labels {labels.shape}.")
-    return data
-
-
-def synthetic(seed: int) -> Data:
-    """Noise in the sizes of Fashion-MNIST: good for timing, useless for accuracy."""
-    rng = np.random.default_rng(seed)
-    images = [rng.integers(0, 256, (n, 28, 28), dtype=np.uint8) for n in (60_000, 10_000)]
-    labels = [rng.integers(0, 10, len(of), dtype=np.uint8) for of in images]
-    return Data(images[0], labels[0], images[1], labels[1])
-
-
-def batches(data: Data, rng: np.random.Generator) -> Iterator[tuple[Bytes, Bytes]]:
-    """Yield the shuffled training set once, in whole batches; the rest is dropped, so that one shape is compiled."""
-    order = rng.permutation(len(data.labels))
-    for start in range(0, len(order) - BATCH + 1, BATCH):
-        rows = order[start : start + BATCH]
-        yield data.images[rows], data.labels[rows]
-
-
-# --- model
-
-
-def init(key: jax.Array) -> Params:
-    """Draw the weights (He, for relu) and zero biases: conv 3x3x20, conv 5x5x50, dense 800-128, dense 128-10."""
-    shapes = {"conv1": (3, 3, 1, 20), "conv2": (5, 5, 20, 50), "dense1": (800, 128), "dense2": (128, 10)}
-    draw = jax.nn.initializers.he_normal()
-    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-    return {name: (draw(keys[name], shape, jnp.float32), jnp.zeros(shape[-1])) for name, shape in shapes.items()}
-
-
-def logits(params: Params, images: jax.Array) -> jax.Array:
-    """LeNet: (n, 28, 28) bytes to (n, 10) logits."""
-    x = images[..., None].astype(jnp.float32) / 255
-    for name in ("conv1", "conv2"):
-        weight, bias = params[name]
-        x = jax.lax.conv_general_dilated(x, weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        x = jax.nn.relu(x + bias)
-        x = jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4  # average pooling
-    x = x.reshape(len(x), -1)
-    x = jax.nn.relu(x @ params["dense1"][0] + params["dense1"][1])
-    return x @ params["dense2"][0] + params["dense2"][1]
-
-
-def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """Mean cross-entropy of a batch."""
-    log_p = jax.nn.log_softmax(logits(params, images))
-    return -jnp.take_along_axis(log_p, labels[:, None].astype(jnp.int32), axis=1).mean()
-
-
-# --- what every device runs on its part of a batch
-
-
-def gradients(params: Params, images: jax.Array, labels: jax.Array) -> Params:
-    """Gradients of the mean loss over the whole batch: the mean over devices, whose parts are of one size."""
-    # Without the cast, shard_map sums the gradients of replicated parameters itself, and the all-reduce stands nowhere.
-    own = jax.lax.pcast(params, AXIS, to="varying")
-    averaged: Params = jax.lax.pmean(jax.grad(loss)(own, images, labels), AXIS)
-    return averaged
-
-
-def sgd(params: Params, images: jax.Array, labels: jax.Array) -> Params:
-    """One step of plain SGD."""
-    updated: Params = jax.tree.map(lambda p, g: p - LEARNING_RATE * g, params, gradients(params, images, labels))
-    return updated
-
-
-def correct(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
-    """How many images of the whole batch get their label."""
-    hits: jax.Array = jax.lax.psum((logits(params, images).argmax(axis=1) == labels).sum(), AXIS)
-    return hits
-
-
-# --- meshes
-
-
-def on_mesh(function: Callable[..., Any], mesh: Mesh) -> Callable[..., Any]:
-    """Compile `function(params, images, labels)` for replicated parameters, a split batch and a replicated result."""
-    # out_specs without an axis: shard_map refuses to trace a result that could differ between devices.
-    specs = (PartitionSpec(), PartitionSpec(AXIS), PartitionSpec(AXIS))
-    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=PartitionSpec()))
-
-
-def place(batch: tuple[Bytes, Bytes], mesh: Mesh) -> tuple[jax.Array, jax.Array]:
-    """Copy a batch to the devices, split over them."""
-    images, labels = jax.device_put(batch, NamedSharding(mesh, PartitionSpec(AXIS)))
-    return images, labels
-
-
-def replicate(params: Params, mesh: Mesh) -> Params:
-    """Copy the parameters to every device."""
-    copies: Params = jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
-    return copies
-
-
-def check_replicas(params: Params) -> None:
-    """Raise RuntimeError unless every device holds the same bits."""
-    for path, leaf in jax.tree.leaves_with_path(params):
-        if len({np.asarray(shard.data).tobytes() for shard in leaf.addressable_shards}) != 1:
-            raise RuntimeError(f"the replicas of {jax.tree_util.keystr(path)} differ: the all-reduce is broken.")
-
-
-def gradients_apart(meshes: list[Mesh], params: Params, batch: tuple[Bytes, Bytes]) -> float:
-    """Compare the gradients of one batch on two meshes: the largest relative distance (2-norm) of any parameter."""
-    trees = [on_mesh(gradients, mesh)(replicate(params, mesh), *place(batch, mesh)) for mesh in meshes]
-    pairs = zip(*([np.asarray(leaf) for leaf in jax.tree.leaves(tree)] for tree in trees), strict=True)
-    return max(float(np.linalg.norm(a - b) / np.linalg.norm(a)) for a, b in pairs)
-
-
-# --- the two experiments
-
-
-def compiled_step(mesh: Mesh, params: Params, data: Data) -> Callable[..., Any]:
-    """Compile one SGD step and run it once for nothing, so that neither counts in what is measured."""
-    step = on_mesh(sgd, mesh)
-    jax.block_until_ready(step(params, *place((data.images[:BATCH], data.labels[:BATCH]), mesh)))
-    return step
-
-
-def train(
-    step: Callable[..., Any], params: Params, feed: Iterator[tuple[Bytes, Bytes]], mesh: Mesh, numbers: Iterable[int]
-) -> Params:
+def train(form: Form, params: Any, feed: Iterator[Batch], numbers: Iterable[int]) -> Any:
     """Run a step per batch while there are numbers to mark them with; return the parameters when they are ready."""
     for number, batch in zip(numbers, feed, strict=False):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            params = step(params, *place(batch, mesh))
+            params = form.step(params, *form.split(batch))
         if number % AHEAD == AHEAD - 1:
             jax.block_until_ready(params)
-    jax.block_until_ready(params)
-    return params
+    return jax.block_until_ready(params)
 
 
-def train_steps(mesh: Mesh, params: Params, data: Data, numbers: range, seed: int, **phase: str) -> Params:
-    """Run a few SGD steps inside one `tracekit.phase(**phase)` and return the parameters; `numbers` mark the steps."""
-    params = replicate(params, mesh)
-    step = compiled_step(mesh, params, data)
-    feed = batches(data, np.random.default_rng(seed))
-    with tracekit.phase(**phase):
-        return train(step, params, feed, mesh, numbers)
+def check_replicas(copies: list[Params]) -> None:
+    """Raise RuntimeError unless every device holds the same bits; `copies` are the parameters of each."""
+    for path, leaf in jax.tree.leaves_with_path(copies[0]):
+        if any(dict(jax.tree.leaves_with_path(copy))[path].tobytes() != leaf.tobytes() for copy in copies[1:]):
+            raise RuntimeError(f"the replicas of {jax.tree_util.keystr(path)} differ: the all-reduce is broken.")
 
 
-def train_epochs(mesh: Mesh, params: Params, data: Data, epochs: int, seed: int) -> Iterator[Epoch]:
-    """Train whole epochs, yielding each as it ends; the shuffle is that of `train_steps`."""
-    params = replicate(params, mesh)
-    step = compiled_step(mesh, params, data)
-    count = on_mesh(correct, mesh)
+def distance(tree: Params, other: Params) -> float:
+    """The largest relative distance (2-norm) of any parameter of two trees."""
+    pairs = zip(*([np.asarray(leaf) for leaf in jax.tree.leaves(of)] for of in (tree, other)), strict=True)
+    return max(float(np.linalg.norm(a - b) / np.linalg.norm(a)) for a, b in pairs)
+
+
+def prepare(forms: dict[str, Form], params: Params, batch: Batch) -> dict[str, Any]:
+    """Put the parameters on the devices of each form, and run one step for nothing, which compiles it.
+
+    Raises RuntimeError unless that step gives the same parameters in all forms, but for float32 sums in another order.
+    """
+    placed = {name: form.replicate(params) for name, form in forms.items()}
+    stepped = [form.copies(form.step(placed[name], *form.split(batch))) for name, form in forms.items()]
+    for name, copies in zip(forms, stepped, strict=True):
+        check_replicas(copies)
+        if (away := distance(stepped[0][0], copies[0])) > 1e-5:
+            raise RuntimeError(f"a step of {name} ends {away:.0e} away from the first form's (relative).")
+    return placed
+
+
+def run_steps(forms: dict[str, Form], placed: dict[str, Any], data: Data, args: argparse.Namespace) -> dict[str, float]:
+    """Run a few steps of each form in a phase that is compared with the first; the seconds of each."""
+    first, seconds = next(iter(forms)), {}
+    for index, (name, form) in enumerate(forms.items()):
+        feed = batches(data, args.batch, np.random.default_rng(args.seed))
+        numbers = range(index * args.steps, (index + 1) * args.steps)
+        with tracekit.phase(name, baseline=first if index else None) as times:
+            params = train(form, placed[name], feed, numbers)
+        seconds[name] = times.wall_ps / 10**12
+        check_replicas(form.copies(params))
+    print("replicas hold the same bits")
+    return seconds
+
+
+# --- loaders
+
+
+@jax.jit
+def step_and_loss(params: Params, images: jax.Array, labels: jax.Array) -> tuple[Params, jax.Array]:
+    """One step of SGD on one device, and the loss before it."""
+    value, gradients = jax.value_and_grad(lenet.loss)(params, images, labels)
+    return lenet.descend(params, gradients), value
+
+
+def losses(params: Params, feed: Iterator[Any], read: Callable[[jax.Array], Any], numbers: range) -> list[float]:
+    """Take a step for each number, its batch the next of `feed`; `read` waits for the loss, or does not."""
+    values = []
+    for number in numbers:
+        with jax.profiler.StepTraceAnnotation("train", step_num=number):
+            params, value = step_and_loss(params, *next(feed))
+            values.append(read(value))
+    return [float(value) for value in values]
+
+
+def run_loaders(ways: dict[str, Loader], images: Images, params: Params, start: int, args: argparse.Namespace) -> None:
+    """Take the same steps, numbered from `start`, in a phase for each loader and use of it; all must give the same
+    losses. The parameters are on the one device that takes them."""
+    (device,) = jax.tree.leaves(params)[0].devices()
+    phases: dict[str, tuple[Loader, Callable[..., Iterator[Any]], Callable[[jax.Array], Any]]] = {}
+    for name, loader in ways.items():
+        phases[f"{name} in step"] = loader, in_step, float
+        phases[f"{name} prefetched"] = loader, prefetched, float
+    phases["plain unread"] = plain, in_step, lambda value: value
+    results = []
+    for index, (phase, (loader, feed, read)) in enumerate(phases.items()):
+        numbers = range(start + index * args.steps, start + (index + 1) * args.steps)
+        first = f"{phase.split()[0]} in step"
+        with tracekit.phase(phase, alone=() if phase == first else first):
+            results.append(losses(params, feed(loader(images, args.batch), device), read, numbers))
+    if not all(np.allclose(result, results[0], rtol=1e-3) for result in results):
+        raise RuntimeError(f"the loaders gave other batches: losses {results}.")
+
+
+# --- epochs
+
+
+def epochs(form: Form, params: Params, data: Data, seed: int, args: argparse.Namespace) -> Iterator[Epoch]:
+    """Train whole epochs, yielding each as it ends; its seconds leave out compiling and the test."""
+    placed = prepare({"epochs": form}, params, (data.images[: args.batch], data.labels[: args.batch]))["epochs"]
     rng = np.random.default_rng(seed)
-    for _ in range(epochs):
+    parts = [slice(first, first + 1000) for first in range(0, len(data.test_labels), 1000)]
+    for _ in range(args.epochs):
         start = time.perf_counter()
-        params = train(step, params, batches(data, rng), mesh, itertools.count())
+        placed = train(form, placed, batches(data, args.batch, rng), itertools.count())
         seconds = time.perf_counter() - start
-        check_replicas(params)
-        parts = [slice(first, first + 1000) for first in range(0, len(data.test_labels), 1000)]
-        hits = [int(count(params, *place((data.test_images[p], data.test_labels[p]), mesh))) for p in parts]
+        copies = form.copies(placed)
+        check_replicas(copies)
+        hits = [int(correct(copies[0], data.test_images[part], data.test_labels[part])) for part in parts]
         yield Epoch(sum(hits) / len(data.test_labels), seconds)
 
 
-def draw_curves(curves: dict[str, list[Epoch]], path: Path) -> None:
-    """Write the test accuracy per epoch, one line per mesh, as an image."""
+def run_epochs(forms: dict[str, Form], data: Data, args: argparse.Namespace) -> Curves:
+    """Train with each form in turn, as often as there are runs, each with a seed of its own; print every epoch."""
+    curves: Curves = {name: [] for name in forms}
+    for run in range(args.runs):
+        seed = args.seed + run
+        for name, form in forms.items():
+            trained: list[Epoch] = []
+            curves[name].append(trained)
+            for epoch in epochs(form, lenet.init(jax.random.key(seed)), data, seed, args):
+                trained.append(epoch)
+                words = f"{name}, " + (f"run {run + 1}, " if args.runs > 1 else "") + f"epoch {len(trained)}"
+                print(f"{words}: test accuracy {epoch.accuracy:.4f}, {epoch.seconds:.2f} s", flush=True)
+    for name, runs in curves.items():
+        last, seconds = [run[-1].accuracy for run in runs], [epoch.seconds for run in runs for epoch in run]
+        of = f"{len(runs)} runs of {args.epochs}" if len(runs) > 1 else f"{args.epochs}"
+        of += " epochs" if args.epochs > 1 else " epoch"
+        accuracy, time_s = _spread(last, ".4f"), _spread(seconds, ".2f")
+        print(f"{name}: {of}, test accuracy {accuracy}, median {time_s} s per epoch")
+    return curves
+
+
+def _spread(values: list[float], form: str) -> str:
+    """The median, and between which the values lie if there are several."""
+    middle = format(statistics.median(values), form)
+    return f"{middle} ({min(values):{form}} to {max(values):{form}})" if len(values) > 1 else middle
+
+
+def compare_with_epochs(seconds: dict[str, float], curves: Curves, data: Data, args: argparse.Namespace) -> None:
+    """Print what an epoch of the steps in the trace would take, beside what the epochs took."""
+    steps = len(data.labels) // args.batch
+    for name, runs in curves.items():
+        whole = statistics.median(epoch.seconds for run in runs for epoch in run)
+        made = seconds[name] / args.steps * steps
+        print(f"{name}: an epoch of {steps} steps took {whole:.2f} s; at the pace of the phase it takes {made:.2f} s")
+
+
+def draw_curves(curves: Curves, path: Path) -> None:
+    """Write the test accuracy and the seconds of the epochs as an image: medians, and the range of the runs."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
-    from matplotlib.ticker import MaxNLocator
 
-    figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    for (name, curve), style in zip(curves.items(), ("o-", "s--"), strict=False):
-        axes.plot(range(1, len(curve) + 1), [epoch.accuracy for epoch in curve], style, label=name)
-    axes.set(xlabel="epoch", ylabel="test accuracy", title="LeNet on Fashion-MNIST, data-parallel SGD")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.3)
-    axes.legend()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), width_ratios=(3, 2), layout="constrained")
+    runs = max(map(len, curves.values()))
+    for (place, (name, trained)), style in zip(enumerate(curves.items()), ("o-", "s--"), strict=False):
+        accuracy = np.array([[epoch.accuracy for epoch in run] for run in trained])  # runs, epochs
+        median, numbers = np.median(accuracy, axis=0), np.arange(1, accuracy.shape[1] + 1)
+        around = abs(np.array([accuracy.min(axis=0), accuracy.max(axis=0)]) - median)
+        drawn = left.errorbar(numbers + 0.06 * place, median, around, fmt=style, capsize=3, label=name)
+        color = drawn.lines[0].get_color()
+        for run, epochs_of_run in enumerate(trained):
+            seconds = [epoch.seconds for epoch in epochs_of_run]
+            right.plot(
+                [place + (run + 1) / (runs + 1) / 2 - 0.25] * len(seconds), seconds, style[0], color=color, alpha=0.6
+            )
+        middle = statistics.median(epoch.seconds for run in trained for epoch in run)
+        right.hlines(middle, place - 0.3, place + 0.3, colors=color)
+        right.annotate(f" {middle:.3g} s", (place + 0.3, middle), va="center")
+    title = "Accuracy" + (f", median and range of {runs} runs" if runs > 1 else "")
+    left.set(xlabel="epoch", ylabel="test accuracy", title=title, xticks=numbers, xlim=(0.5, len(numbers) + 0.6))
+    left.grid(alpha=0.3)
+    left.legend(loc="lower right")
+    columns = "each epoch, a column for each run; the median" if runs > 1 else "each epoch, and the median"
+    right.set(xticks=range(len(curves)), xticklabels=curves, xlim=(-0.6, len(curves) - 0.1), xlabel=columns)
+    right.set_title("Seconds per epoch")
+    right.set_ylim(bottom=0)
+    right.grid(axis="y", alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     plt.close(figure)
+    print(f"Wrote {path}")
 
 
 # --- command line
@@ -289,12 +272,21 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Data-parallel LeNet on one and on two devices.")
     add = parser.add_argument
     add("--data", type=Path, metavar="DIR", help=f"directory of the IDX files (default: {DEBIAN_DIR})")
-    add("--steps", type=positive, default=8, metavar="N", help="steps on each number of devices (default: 8)")
-    add("--epochs", type=positive, metavar="N", help="train N whole epochs instead; not for capture")
+    add("--batch", type=positive, default=256, metavar="N", help="images in a batch of all devices (default: 256)")
+    add("--steps", type=positive, default=8, metavar="N", help="steps in each phase (default: 8)")
+    add("--forms", action="store_true", help="also take the steps by pmap, and by hand")
+    add("--loaders", action="store_true", help="also take steps whose images are loaded in the step, or ahead")
+    add("--epochs", type=positive, metavar="N", help="train N whole epochs before, which a capture leaves out")
+    add("--runs", type=positive, default=1, metavar="N", help="with --epochs: as often, with other seeds (default: 1)")
+    add("--curve", type=Path, metavar="PNG", help="with --epochs: draw accuracy and seconds (needs matplotlib)")
     add("--train-images", type=positive, metavar="N", help="train on the first N images only")
     add("--seed", type=int, default=0, help="of the weights and of the order of images (default: 0)")
-    add("--curve", type=Path, metavar="PNG", help="with --epochs: draw the accuracy curves (needs matplotlib)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.batch % 2:
+        parser.error(f"--batch {args.batch} cannot be split over two devices")
+    if not args.epochs and (args.curve or args.runs > 1):
+        parser.error("--runs and --curve need --epochs")
+    return args
 
 
 def data_set(args: argparse.Namespace) -> Data:
@@ -309,57 +301,51 @@ def data_set(args: argparse.Namespace) -> Data:
     except (ValueError, OSError) as error:
         sys.exit(f"training.py: {error}")
     data = data._replace(images=data.images[: args.train_images], labels=data.labels[: args.train_images])
-    available = len(data.labels) // BATCH
-    if available < (1 if args.epochs else args.steps):
-        sys.exit(f"training.py: {len(data.labels)} training images make {available} batches of {BATCH}; ask for less.")
+    if (available := len(data.labels) // args.batch) < args.steps:
+        sys.exit(
+            f"training.py: {len(data.labels)} training images make {available} batches of {args.batch}; ask for less."
+        )
     return data
 
 
-def run_steps(names: list[str], meshes: list[Mesh], params: Params, data: Data, args: argparse.Namespace) -> None:
-    """Run the phases, then check that one and two devices agree."""
-    for index, (name, mesh) in enumerate(zip(names, meshes, strict=True)):
-        phase = {"name": name, "baseline": names[0]} if index else {"name": name}
-        numbers = range(index * args.steps, (index + 1) * args.steps)
-        trained = train_steps(mesh, params, data, numbers, args.seed, **phase)
-        check_replicas(trained)
-    if len(meshes) == 2:
-        apart = gradients_apart(meshes, params, (data.images[:BATCH], data.labels[:BATCH]))
-        print(f"replicas hold the same bits; gradients on 1 and 2 devices are {apart:.0e} apart (relative, float32)")
-
-
-def run_epochs(names: list[str], meshes: list[Mesh], params: Params, data: Data, args: argparse.Namespace) -> None:
-    """Train on each mesh in turn, print every epoch, and draw the curves where asked."""
-    curves: dict[str, list[Epoch]] = {name: [] for name in names}
-    for name, mesh in zip(names, meshes, strict=True):
-        for number, epoch in enumerate(train_epochs(mesh, params, data, args.epochs, args.seed), 1):
-            print(f"{name}, epoch {number}: test accuracy {epoch.accuracy:.4f}, {epoch.seconds:.2f} s", flush=True)
-            curves[name].append(epoch)
-    for name, curve in curves.items():
-        seconds = statistics.median(epoch.seconds for epoch in curve)
-        print(f"{name}: {len(curve)} epochs, test accuracy {curve[-1].accuracy:.4f}, median {seconds:.2f} s per epoch")
-    if args.curve:
-        draw_curves(curves, args.curve)
-        print(f"Wrote {args.curve}")
+def other_forms(devices: list[Any]) -> dict[str, Form]:
+    """The forms beside `shard_map`; one line for `pmap` where this jax has it no more."""
+    if not hasattr(jax, "pmap"):
+        print(f"jax {jax.__version__} has no jax.pmap: that form is left out.")
+        return {"by hand": form_by_hand(devices)}
+    return {"pmap": pmap_form(devices), "by hand": form_by_hand(devices)}
 
 
 def main() -> None:
-    """Run the steps, or the epochs, on one device and on two."""
+    """Run what the arguments ask for; the trace holds the phases alone."""
     args = arguments()
     data = data_set(args)
-    config: Any = jax.config  # its flags are attributes that no type checker sees in every jax
-    if config.jax_num_cpu_devices < 0 and "host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-        config.update("jax_num_cpu_devices", 2)  # counts only where there is no accelerator
-    devices = jax.devices()
-    meshes = [
-        jax.make_mesh((n,), (AXIS,), axis_types=(AxisType.Auto,), devices=devices[:n])
-        for n in (1, 2)
-        if n <= len(devices)
-    ]
-    names = ["1 device", "2 devices"][: len(meshes)]
-    print(f"{len(data.labels)} training images, batch {BATCH}, lr {LEARNING_RATE}, on {devices[0].device_kind}")
-    run = run_epochs if args.epochs else run_steps
-    run(names, meshes, init(jax.random.key(args.seed)), data, args)
-    if len(meshes) < 2:
+    curves: Curves = {}
+    with tracekit.unrecorded():
+        devices = common.devices(at_most=2)
+        print(
+            f"{len(data.labels)} training images, batch {args.batch}, lr {LEARNING_RATE}, on {devices[0].device_kind}"
+        )
+        forms = {name: shard_map_form(devices[:n]) for n, name in ((1, "1 device"), (2, "2 devices"))[: len(devices)]}
+        if args.epochs:
+            curves = run_epochs(forms, data, args)
+            if args.curve:
+                draw_curves(curves, args.curve)
+        if args.forms and len(devices) > 1:
+            show_allreduce(devices)
+            forms |= other_forms(devices)
+        params = lenet.init(jax.random.key(args.seed))
+        placed = prepare(forms, params, (data.images[: args.batch], data.labels[: args.batch]))
+        if args.loaders:
+            images, own = Images(data, args.seed), jax.device_put(params, devices[0])
+            ways = available()
+            for loader in ways.values():  # imports and compiles
+                jax.block_until_ready(step_and_loss(own, *next(in_step(loader(images, args.batch), devices[0]))))
+    seconds = run_steps(forms, placed, data, args)
+    compare_with_epochs(seconds, curves, data, args)
+    if args.loaders:
+        run_loaders(ways, images, own, len(forms) * args.steps, args)
+    if len(devices) < 2:
         print(f'Phase "2 devices" needs two devices, and there is one ({devices[0]}); what one can do is above.')
         print("On CPU: tracekit capture --devices 2, or unset JAX_NUM_CPU_DEVICES and XLA_FLAGS.")
 
