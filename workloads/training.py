@@ -160,7 +160,8 @@ def run_loaders(ways: dict[str, Loader], images: Images, params: Params, start: 
         numbers = range(start + index * args.steps, start + (index + 1) * args.steps)
         first = f"{phase.split()[0]} in step"
         with tracekit.phase(phase, alone=() if phase == first else first):
-            results.append(losses(params, feed(loader(images, args.batch), device), read, numbers))
+            own = itertools.islice(loader(images, args.batch), args.steps)
+            results.append(losses(params, feed(own, device), read, numbers))
     if not all(np.allclose(result, results[0], rtol=1e-3) for result in results):
         raise RuntimeError(f"the loaders gave other batches: losses {results}.")
 
