@@ -47,6 +47,7 @@ class Experiment:
     """One experiment of docs/gallery.toml, which says what its fields mean."""
 
     name: str
+    tutorial: str
     title: str
     phases: tuple[str, ...]
     promise: str
@@ -205,7 +206,8 @@ def comparison(results: Mapping[str, Any]) -> str:
             f"**Only on accelerators, and not claimed here.** {each.accelerator}",
         ]
         image = f"[![{_plain(own['headline'])}]({picture})]({picture})"
-        parts += [f"## {each.title}", f"`workloads/{each.name}.py`", image, *map(_wrap, facts)]
+        where = f"`workloads/{each.name}.py`, [step by step](tutorial/{each.tutorial}.md)"
+        parts += [f"## {each.title}", where, image, *map(_wrap, facts)]
     return "\n\n".join([*parts, _TAIL]) + "\n"
 
 

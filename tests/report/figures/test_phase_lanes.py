@@ -53,6 +53,12 @@ def test_copies_of_an_unknown_device_have_a_lane_and_no_idle_time():
     assert [text for text in words(drawn) if text.startswith("10.00 ms")] == ["10.00 ms · 20.0 % idle", "10.00 ms"]
 
 
+def test_a_device_that_began_with_the_next_phase_did_not_work_in_the_one_before():
+    rows = events(("gpu:0", "compute", 0, 14 * MS), ("gpu:1", "compute", 10 * MS, 20 * MS))
+    drawn = figure(trace(rows, spans(("a", 0, 10 * MS), ("b", 10 * MS, 20 * MS))), "phases")
+    assert tracks(drawn) == {"a | gpu:0": 14, "b | gpu:0": 10, "b | gpu:1": 10}
+
+
 def test_a_column_of_a_paper_has_the_names_and_the_walls_too():
     texts = words(figure(GIVEN, "phases", width=3.3))
     assert [text for text in texts if text in ("alone", "both")] == ["alone", "both"]

@@ -17,11 +17,15 @@ from tracekit.vocabulary.kinds import Kind
 
 
 class Round(NamedTuple):
-    """The round of a phase that is drawn, of `n`: its window in ps, shape (1, 2), on its clock."""
+    """The round of a phase that is drawn, of `n`: its window in ps, shape (1, 2), on its clock.
+
+    Its span ended `begun_ps` after its start: what begins later is of another phase.
+    """
 
     window: iv.Intervals
     clock: str
     n: int
+    begun_ps: int
 
     @property
     def length_ps(self) -> int:
@@ -85,15 +89,17 @@ def median_rounds(selection: Selection) -> dict[str, Round]:
     for name, by_clock in windows.items():
         ((clock, of),) = by_clock.items()
         middle = np.argsort(of[:, 1] - of[:, 0], kind="stable")[(len(of) - 1) // 2]
-        rounds[name] = Round(of[middle : middle + 1], clock, len(of))
+        start, end = of[middle].tolist()
+        spans = marked.rounds[(marked.rounds["name"] == name) & (marked.rounds["start_ps"] == start)]
+        rounds[name] = Round(of[[middle]], clock, len(of), max(spans["end_ps"], default=end) - start)
     return rounds
 
 
 def _working(selection: Selection, chosen: Round) -> list[Device]:
-    """The devices that did something in a round, each with one lane."""
+    """The devices on which work of a round began, each with one lane."""
     rows = selection.timeline.whole.rows
     devices = devices_in(rows, {chosen.clock: chosen.window}, np.ones(len(rows.devices), bool))
-    return [device for device in devices if len(device.busy)]
+    return [device for device in devices if len(iv.clip(device.busy, (0, chosen.begun_ps)))]
 
 
 def _as_one(name: str, devices: Sequence[Device]) -> Device:
