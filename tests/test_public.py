@@ -19,7 +19,7 @@ PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__ver
 # What modules import only for type checkers.
 NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Check": tracekit.Check}
 # A command whose function is what others are made of, and the other way round: none.
-COMMANDS = {"capture", "check", "read", "report", "figure", "export", "view", "doctor"}
+COMMANDS = {"capture", "check", "compare", "read", "report", "figure", "export", "view", "doctor"}
 
 
 def classes(hint: object) -> set[type]:
@@ -74,8 +74,9 @@ def test_a_command_calls_the_function_of_its_name(name, monkeypatch, capsys):
     function = getattr(tracekit, name)
     monkeypatch.setattr(tracekit, name, called)
     monkeypatch.setattr(sys.modules[function.__module__], name, called)
-    trace = [] if name == "doctor" else [str(ROOT / "tests" / "data" / "kineto-rank1.pt.trace.json")]
-    monkeypatch.setattr("sys.argv", ["tracekit", name, *trace])
+    trace = str(ROOT / "tests" / "data" / "kineto-rank1.pt.trace.json")
+    traces = {"doctor": [], "compare": [trace, trace]}.get(name, [trace])
+    monkeypatch.setattr("sys.argv", ["tracekit", name, *traces])
     with pytest.raises(SystemExit, match="1"):
         main()
     assert capsys.readouterr().err == f"tracekit: {name} was called\n"
@@ -96,7 +97,7 @@ def test_what_means_the_same_has_the_same_name_in_every_function():
     assert {name: sorted(FORMER & {*of}) for name, of in parameters.items() if FORMER & {*of}} == {}
     first = {name: next(iter(of), None) for name, of in parameters.items()}
     others = {name for name in parameters if first[name] != "source"}
-    assert others == {"capture", "doctor", "load", "phase", "unrecorded"}
+    assert others == {"capture", "compare", "doctor", "load", "phase", "unrecorded"}
 
 
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from tracekit.capture.capture import Captured
     from tracekit.capture.phase import PhaseTimes
     from tracekit.capture.stretch import Stretch, unrecorded
+    from tracekit.comparison.comparability import Caution
+    from tracekit.comparison.comparison import compare
+    from tracekit.comparison.model import Comparison, ScopeComparison, Side
+    from tracekit.comparison.operations import Operations
+    from tracekit.comparison.sides import Capture
+    from tracekit.comparison.statistics import Modes
+    from tracekit.comparison.verdict import Change, Verdict
     from tracekit.doctor.checks import Check
     from tracekit.doctor.doctor import Diagnosis
     from tracekit.errors import CaptureError, NotMeasurable, TraceError, TracekitError, ViewError
@@ -81,6 +88,13 @@ _NAMES = {
     "capture.capture": "Captured",
     "capture.phase": "PhaseTimes",
     "capture.stretch": "Stretch unrecorded",
+    "comparison.comparability": "Caution",
+    "comparison.comparison": "compare",
+    "comparison.model": "Comparison ScopeComparison Side",
+    "comparison.operations": "Operations",
+    "comparison.sides": "Capture",
+    "comparison.statistics": "Modes",
+    "comparison.verdict": "Change Verdict",
     "doctor.checks": "Check",
     "doctor.doctor": "Diagnosis",
     "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
@@ -111,13 +125,17 @@ __all__ = [
     "AtLeast",
     "Bandwidth",
     "Breakdown",
+    "Capture",
     "CaptureError",
     "Captured",
+    "Caution",
+    "Change",
     "Check",
     "CheckResult",
     "CollectiveInstances",
     "Collectives",
     "Column",
+    "Comparison",
     "Completeness",
     "CriticalPath",
     "DeviceUnions",
@@ -135,8 +153,10 @@ __all__ = [
     "Measure",
     "Memory",
     "Missing",
+    "Modes",
     "NotMeasurable",
     "Offenders",
+    "Operations",
     "Origin",
     "Outcome",
     "PhaseTimes",
@@ -147,7 +167,9 @@ __all__ = [
     "Rows",
     "Rule",
     "RuleResult",
+    "ScopeComparison",
     "Section",
+    "Side",
     "Source",
     "StepBoundaries",
     "Steps",
@@ -161,6 +183,7 @@ __all__ = [
     "TracekitError",
     "Unions",
     "Unit",
+    "Verdict",
     "ViewError",
     "Windows",
     "__version__",
@@ -168,6 +191,7 @@ __all__ = [
     "annotations",
     "capture",
     "check",
+    "compare",
     "concurrency",
     "device_pairs",
     "doctor",

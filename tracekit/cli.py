@@ -272,6 +272,95 @@ def report(
         print(f"Wrote {directory}/ ({', '.join(file_names(timeline))})", file=sys.stderr)
 
 
+class _CompareCommand(TyperCommand):
+    """A command whose --a and --b take all words up to the next option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words with the option before each of its values."""
+        words, option = [], None
+        for word in args:
+            if word in ("--a", "--b"):
+                option = word
+            elif word.startswith("-") or option is None:
+                option = None
+                words.append(word)
+            else:
+                words += [option, word]
+        return super().parse_args(ctx, words)
+
+
+def _share(text: str, option: str) -> float:
+    """The share that `2%`, `2 %` or `0.02` is."""
+    number = text.strip().removesuffix("%")
+    try:
+        return float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        raise TracekitError(f"{option} {text!r} is not a share: give a percentage, such as 2%.") from None
+
+
+@app.command(cls=_CompareCommand)
+def compare(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            readable=False,
+            metavar="A B [C]...",
+            help="Traces, saved reports or directories of several captures; A is what the others are compared with.",
+        ),
+    ] = None,
+    a: Annotated[
+        list[Path] | None,
+        typer.Option("--a", metavar="CAPTURES...", help="Several captures of A; then --b, those of B."),
+    ] = None,
+    b: Annotated[list[Path] | None, typer.Option("--b", metavar="CAPTURES...", help="Several captures of B.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for page, picture, Markdown and comparison.json.")] = None,
+    floor: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
+    ] = None,
+    margin: Annotated[
+        str, typer.Option(metavar="SHARE", help="What is called no difference is no larger than this.")
+    ] = "5%",
+    full: Annotated[bool, typer.Option("--full", help="Print every scope and table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print comparison.json instead of tables.")] = False,
+) -> None:
+    """Compare two variants of a program: did the change help?
+
+    With three captures of each, a verdict; with one of each, what differs within these runs.
+    """
+    from tracekit import console
+    from tracekit.comparison.faces import show
+    from tracekit.comparison.write import write_comparison
+
+    pairs = _sides(sources or [], a or [], b or [])
+    floor_share, margin_share = None if floor is None else _share(floor, "--floor"), _share(margin, "--margin")
+    results = []
+    for first, second in pairs:
+        with console.progress(["comparing"]) as progress:
+            progress("comparing")
+            result = tracekit.compare(first, second, floor=floor_share, margin=margin_share)
+        results.append(result)
+        if not as_json:
+            show(result, console.console(), full)
+        if out is not None:
+            place = out if len(pairs) == 1 else out / f"{len(results)}"
+            files = write_comparison(result, place)
+            print(f"Wrote {place}/ ({', '.join(files)})", file=sys.stderr)
+    if as_json:
+        found = [result.summary() for result in results]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+
+
+def _sides(sources: Sequence[Path], a: Sequence[Path], b: Sequence[Path]) -> list[tuple[list[Path], list[Path]]]:
+    """The captures of each two sides that are compared."""
+    if a or b:
+        if sources or not (a and b):
+            raise TracekitError("Give either A and B, or the captures of both: --a RUN... --b RUN...")
+        return [([*a], [*b])]
+    if len(sources) < 2:
+        raise TracekitError("A comparison takes two sides: tracekit compare A B.")
+    return [([sources[0]], [source]) for source in sources[1:]]
+
+
 @app.command()
 def check(
     source: _Checked,

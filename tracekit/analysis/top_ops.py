@@ -12,7 +12,7 @@ from tracekit import intervals as iv
 from tracekit import notebook
 from tracekit.columns import frame, numbered
 from tracekit.timeline.rows import CODE, Rows
-from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
+from tracekit.timeline.timeline import Source, Timeline, Windows, begins_inside, timeline_of
 from tracekit.timeline.unions import COLLECTIVE, COMPUTE, first_coverage, union_lengths
 from tracekit.vocabulary.kinds import Kind
 from tracekit.vocabulary.patterns import pattern
@@ -49,6 +49,21 @@ SOURCE_COLUMNS = {"source": "str", **_TIMES}
 DEVICE_OPERATOR_COLUMNS = {"device": "str", **OPERATOR_COLUMNS}
 DEVICE_SOURCE_COLUMNS = {"device": "str", **SOURCE_COLUMNS}
 TOTAL_COLUMNS = {"device": "str", "n": "int64", "time_ps": "int64", "busy_ps": "int64"}
+OPERATION_COLUMNS = {
+    "scope": "str",
+    "part": "str",
+    "device": "str",
+    "name": "str",
+    "program": "str",
+    "kind": "str",
+    "pattern": "str",
+    "operator": "str",
+    "source": "str",
+    "n": "int64",
+    "time_ps": "int64",
+}
+WHOLE, STEP, PHASE = "whole", "step", "phase"
+"""What operations are summed over: all of the trace, the steps of one name that count, the rounds of a phase."""
 
 _NO_OPERATORS = "The trace links no kernel to an operator of a framework."
 _NO_SOURCES = "The trace links no kernel to a line of source code."
@@ -166,6 +181,71 @@ def _top_ops(timeline: Timeline, work: _Work) -> TopOps:
         frame(TOTAL_COLUMNS, {key: column[totals["n"] > 0] for key, column in totals.items()}),
         reasons,
     )
+
+
+def operations(
+    timeline: Timeline, steps: pd.DataFrame, phases: Mapping[str, Mapping[str, iv.Intervals]]
+) -> pd.DataFrame:
+    """How often each operation ran, and for how long, in each part that two reports can be compared in.
+
+    One row (OPERATION_COLUMNS) per `scope` (WHOLE, STEP, PHASE), `part` ("", the name of the steps, of the phase),
+    `device`, `name`, `program`, `kind`, `operator` and `source` line: `n` rows, and `time_ps`, the sum of their whole
+    durations. Of the `steps` (STEP_COLUMNS, those of the timeline) only those count that are not left out, and of each
+    the rows that belong to it; of `phases`, windows by name and clock, the rows that begin in them. Rows on unknown
+    devices count nowhere.
+    """
+    rows = timeline.rows
+    places = np.flatnonzero(np.array(rows.placed, bool)[rows.device]) if len(rows) else np.zeros(0, np.int64)
+    if not len(places):
+        return frame(OPERATION_COLUMNS)
+    work = _Work(rows, places)
+    links = _Links(work, timeline.trace.ops)
+    labels, line = links.source or (np.array([None], object), np.zeros(len(places), np.int64))
+    devices = len(rows.devices)
+    key, number = numbered(links.group * len(labels) + line, len(links.name) * len(labels))
+    group, line_of = np.divmod(number, len(labels))
+    on_device, number = numbered(key * devices + work.device, len(number) * devices)
+    operation, device = np.divmod(number, devices)
+    group, line_of = group[operation], line_of[operation]
+    name = links.name[group]
+    about = {
+        "device": np.array(rows.devices, object)[device],
+        "name": work.names[name],
+        "program": work.programs[name],
+        "kind": work.kinds[name],
+        "pattern": links.patterns[group],
+        "operator": links.operators[group],
+        "source": labels[line_of],
+    }
+    tables = []
+    for scope, part, is_inside in _scopes(timeline, places, steps, phases):
+        inside = slice(None) if is_inside is None else is_inside
+        n = np.bincount(on_device[inside], minlength=len(number))
+        there = n > 0
+        columns = {column: values[there] for column, values in about.items()}
+        columns |= {"n": n[there], "time_ps": _sums(work.duration[inside], on_device[inside], len(number))[there]}
+        size = int(there.sum())
+        tables.append({"scope": np.full(size, scope, object), "part": np.full(size, part, object), **columns})
+    return frame(OPERATION_COLUMNS, {column: np.concatenate([it[column] for it in tables]) for column in tables[0]})
+
+
+def _scopes(
+    timeline: Timeline, places: Column, steps: pd.DataFrame, phases: Mapping[str, Mapping[str, iv.Intervals]]
+) -> list[tuple[str, str, NDArray[np.bool_] | None]]:
+    """Each scope and part with rows, and which of the rows at `places` lie in it; None for all."""
+    scopes: list[tuple[str, str, NDArray[np.bool_] | None]] = [(WHOLE, "", None)]
+    if len(steps):
+        step_of = timeline.steps.step_of[places]
+        counts = steps["left_out"].isna().to_numpy(bool)
+        names = steps["name"].to_numpy(object)
+        for name in dict.fromkeys(names[counts].tolist()):
+            is_of = np.append(counts & (names == name), False)  # the last is that of rows in no step
+            scopes.append((STEP, str(name), is_of[step_of]))
+    rows = timeline.rows
+    clocks = np.array(rows.clocks, object)[rows.device[places]]
+    for name, windows in phases.items():
+        scopes.append((PHASE, name, begins_inside(rows.start[places], clocks, windows)))
+    return scopes
 
 
 # Labels, the last of them None, and which of them each row has.

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ from tracekit.analysis.overlap import Breakdown, breakdown
 from tracekit.analysis.phases import Phases
 from tracekit.analysis.phases import phases as phases_of
 from tracekit.analysis.steady import compiled_outside, counted_steps, steady
+from tracekit.analysis.steps import Steps
+from tracekit.analysis.top_ops import STEP, operations
 from tracekit.columns import frame, records
 from tracekit.devices import type_of
 from tracekit.errors import TracekitError
@@ -92,6 +94,7 @@ def analyse(
             ),
             Task("known_by", lambda: known_by(timeline)),
             Task("guessed", lambda: guessed(timeline)),
+            Task("operations", partial(_operations, timeline, looked_at, is_steady, phase_results), ("steps",)),
         ]
     )
     whole, inside, why = results["whole"], results["inside"], explanation(looked_at, results)
@@ -145,6 +148,18 @@ def analyse(
         compared=compared,
         steady=judged,
         first_work_ps=whole_timeline.first_work,
+        operations=results["operations"][:0] if why.completeness.shares else results["operations"],
+    )
+
+
+def _operations(timeline: Timeline, looked_at: Timeline, is_steady: bool, marked: Phases, steps: Steps) -> pd.DataFrame:
+    """The operations of the whole `timeline`, of its phases, and of the `steps`, which are those of what is looked at
+    unless that is steady."""
+    if is_steady or looked_at is timeline:
+        return operations(timeline, steps.table, marked.windows)
+    of_steps = operations(looked_at, steps.table, {})
+    return pd.concat(
+        [operations(timeline, steps.table[:0], marked.windows), of_steps[of_steps["scope"] == STEP]], ignore_index=True
     )
 
 

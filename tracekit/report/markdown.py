@@ -17,51 +17,52 @@ def markdown(report: Report, figure: str | None = None) -> str:
     if report.missing and report.missing.sentences:
         lines += _section(report.missing, zero)
     if report.key_figures:
-        lines += [f"* **{figure.text}** {figure.label} {_escaped(figure.of)}" for figure in report.key_figures] + [""]
+        lines += [f"* **{figure.text}** {figure.label} {escaped(figure.of)}" for figure in report.key_figures] + [""]
     rest = (report.verdict or "").removeprefix(report.finding).strip()
-    lines += [_escaped(rest), ""] if rest else []
-    lines += [f"* **{_escaped(name)}**: {_escaped(verdict)}" for name, verdict in report.phase_verdicts]
+    lines += [escaped(rest), ""] if rest else []
+    lines += [f"* **{escaped(name)}**: {escaped(verdict)}" for name, verdict in report.phase_verdicts]
     lines += [""] if report.verdicts else []
-    lines += [f"![{_escaped(report.timeline_title())}]({figure})", ""] if figure else []
+    lines += [f"![{escaped(report.timeline_title())}]({figure})", ""] if figure else []
     if first := highlights(report.sections):
         numbered = [f"{number}. {_advice(line.sentence, line.action)}" for number, line in enumerate(first, 1)]
-        scope = [f"Here, {_escaped(report.scope)}", ""] if report.scope else []
+        scope = [f"Here, {escaped(report.scope)}", ""] if report.scope else []
         lines += ["## What matters most", "", *scope, *numbered, ""]
     for section in report.overview:
-        lines += [line for table in section.tables for line in _table(table, "##", zero)]
+        lines += [line for table in section.tables for line in table_lines(table, "##", zero)]
     if report.scope:
-        lines += [f"From here on, {_escaped(report.scope)}", ""]
+        lines += [f"From here on, {escaped(report.scope)}", ""]
     for section in report.evidence:
         lines += _section(section, zero)
     lines += ["Tables are cut to a few rows; report.html has more of them.", ""]
     if report.lacking:
-        reasons = [f"* {titles}: {_escaped(reason)}" for titles, reason in report.lacking]
+        reasons = [f"* {titles}: {escaped(reason)}" for titles, reason in report.lacking]
         lines += ["## Not in this report", "", *reasons, ""]
     if report.notes:
-        lines += ["## Notes", "", *(f"* {_escaped(note)}" for note in report.notes), ""]
+        lines += ["## Notes", "", *(f"* {escaped(note)}" for note in report.notes), ""]
     return "\n".join(lines)
 
 
 def _section(section: Section, zero: TimeZero) -> list[str]:
     findings = [f"* {_advice(finding.sentence, finding.action)}" for finding in section.findings]
-    sentences = [f"* {_escaped(sentence)}" for sentence in section.sentences]
-    tables = [line for table in section.tables for line in _table(table, "###", zero)]
+    sentences = [f"* {escaped(sentence)}" for sentence in section.sentences]
+    tables = [line for table in section.tables for line in table_lines(table, "###", zero)]
     return [f"## {section.title}", "", *findings, *sentences, "", *tables]
 
 
 def _advice(sentence: str, action: str) -> str:
-    return f"{_escaped(sentence)} **Try:** {_escaped(action)}" if action else _escaped(sentence)
+    return f"{escaped(sentence)} **Try:** {escaped(action)}" if action else escaped(sentence)
 
 
-def _table(table: Table, level: str, zero: TimeZero) -> list[str]:
+def table_lines(table: Table, level: str, zero: TimeZero) -> list[str]:
+    """A table under a title of a `level` such as "##"; nothing where it has no brief rows."""
     if not table.brief:
         return []
     head, *rows = brief_text(table, _NAME, zero.since)
     lines = [f"{level} {table.title}", "", "| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(map(_escaped, row)) + " |" for row in rows]
-    return [*lines, "", *([_escaped(table.extract), ""] if table.extract else [])]
+    lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    return [*lines, "", *([escaped(table.extract), ""] if table.extract else [])]
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """`text` with what Markdown would take for its own made harmless."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from tracekit.analysis.advice import Advice
 from tracekit.analysis.explain import Explanation
 from tracekit.analysis.overlap import Breakdown
 from tracekit.analysis.phases import Phases
-from tracekit.columns import records
+from tracekit.analysis.top_ops import OPERATION_COLUMNS
+from tracekit.columns import frame, records
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.measures import Measure, Measures
@@ -71,7 +72,9 @@ class Report:
     Breakdown of the steady steps: then verdict, key figures, explanation and advice are of these, but for what
     OF_WHOLE (analysis.explain) names. `cores` are the usable ones, where more CPU devices share
     them. `part` says which part of the trace all of this is of, "" for all of it; its windows then stand for those of
-    the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace.
+    the whole trace. `first_work_ps` is by clock the first start of any device row of all of the trace. `operations`
+    (OPERATION_COLUMNS of analysis.top_ops) are those of the whole, of the steps and of each phase, by device: what a
+    comparison pairs.
     """
 
     trace: Origin
@@ -94,6 +97,7 @@ class Report:
     part: str = ""
     steady: Breakdown | None = None
     first_work_ps: Mapping[str, int] = field(default_factory=dict)
+    operations: pd.DataFrame = field(default_factory=partial(frame, OPERATION_COLUMNS))
 
     def timeline_title(self, clock: str = "") -> str:
         """What the timeline is called on every face, or that of one of several clocks."""

@@ -63,16 +63,16 @@ def page(report: Report, timeline: Timeline | None = None) -> str:
     `timeline` is the Timeline of its trace; without it, as for a report that was loaded, the page has no timeline, and
     nothing leads into it.
     """
-    scripts, styles, data = [*map(_read, _SCRIPTS)], [_colours(), _read("page.css")], None
+    scripts, styles, data = [*map(read, _SCRIPTS)], [colours(), read("page.css")], None
     if timeline is not None:
         data = Markup(payload(report, timeline))
-        scripts += map(_read, SCRIPTS)
-        styles += map(_read, STYLES)
+        scripts += map(read, SCRIPTS)
+        styles += map(read, STYLES)
     parts = _parts(report, data)
     places = [tag("li", tag("a", _SHORT.get(part.key, part.title), href=f"#{part.key}")) for part in parts]
-    return Template(_read("page.html")).substitute(
+    return Template(read("page.html")).substitute(
         title=tag("title", f"tracekit: {report.headline}"),
-        policy=_policy(scripts),
+        policy=policy(scripts),
         style=tag("style", Markup("\n".join(styles))),
         navigation=tag("ul", *places),
         header=_header(report),
@@ -309,15 +309,15 @@ def _others(runs: tuple[str, ...]) -> list[object]:
     return [f"; not read: {len(runs) - 1} more, ", join(map(name, runs[1:4]), ", ")] if len(runs) > 1 else []
 
 
-def _policy(scripts: list[str]) -> Markup:
+def policy(scripts: list[str]) -> Markup:
     """Nothing is loaded from anywhere, and no script runs but these, whatever a name may hold."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    hashes = " ".join(f"'sha256-{digest}'" for digest in digests)
+    hashes = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
     return tag("meta", http_equiv="Content-Security-Policy", content=f"{rules}; base-uri 'none'; form-action 'none'")
 
 
-def _colours() -> str:
+def colours() -> str:
     """The palette as custom properties, dark where the reader or the system asks for it, never on paper."""
     light, dark = (_properties(theme) for theme in (palette.LIGHT, palette.DARK))
     return (
@@ -332,5 +332,6 @@ def _properties(theme: Mapping[str, str]) -> str:
 
 
 @cache
-def _read(file: str) -> str:
+def read(file: str) -> str:
+    """A style, script or template of the page."""
     return (resources.files(__package__) / file).read_text("utf-8")

@@ -35,7 +35,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         if full:
             _section(missing, time_zero(report), on)
         else:
-            _sentence(f"{missing.title}: {missing.in_one_line or missing.sentences[0]}", on)
+            sentence(f"{missing.title}: {missing.in_one_line or missing.sentences[0]}", on)
             on.print()
     _verdicts(report, on, full)
     on.print()
@@ -45,7 +45,7 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
         on.print(line_of_timeline, soft_wrap=True)
     zero = time_zero(report)
     if full and report.windows and not lines:
-        _sentence(zero.sentence, on)
+        sentence(zero.sentence, on)
     if lines or (full and report.windows):
         on.print()
     first = highlights(report.sections)
@@ -56,32 +56,32 @@ def show(report: Report, on: Console, full: bool = False, timeline: Timeline | N
     _important(report, first if full else first[:most], on)
     if full:
         for section in report.overview:
-            _tables(section.tables, zero, on)
+            tables(section.tables, zero, on)
         if report.scope:
-            _sentence(f"From here on, {report.scope}", on)
+            sentence(f"From here on, {report.scope}", on)
             on.print()
         for section in report.evidence:
             _section(section, zero, on)
         _lacking(report, on)
         for note in report.notes:
-            _sentence(f"Note: {note}", on)
+            sentence(f"Note: {note}", on)
         if any(len(table.brief) < len(table.rows) for section in report.evidence for table in section.tables):
-            _sentence("Tables are cut to a few rows; report.html has more of them.", on)
+            sentence("Tables are cut to a few rows; report.html has more of them.", on)
         return
-    _tables(phases, zero, on)
+    tables(phases, zero, on)
     for section in report.evidence:
         if section.key == _TOP and not report.verdicts:
-            _tables(section.tables[:1], zero, on, MAX_TOP)
-            _sentence(section.sentences[0], on)
+            tables(section.tables[:1], zero, on, MAX_TOP)
+            sentence(section.sentences[0], on)
             on.print()
     more = [quantity(len(first) - most, "more loss", "more losses")] if len(first) > most else []
     more += [quantity(len(report.notes), "note")] if report.notes else []
     held = [section for section in (*report.overview, *report.evidence) if not section.lacking]
     more += [quantity(len(held), "section")] if held else []
     if more:
-        _sentence(f"--full prints the rest: {', '.join(more)}; report.md and report.html have it too.", on)
+        sentence(f"--full prints the rest: {', '.join(more)}; report.md and report.html have it too.", on)
     if report.lacking:
-        _sentence(f"Not in this report (--full says why): {', '.join(titles for titles, _ in report.lacking)}.", on)
+        sentence(f"Not in this report (--full says why): {', '.join(titles for titles, _ in report.lacking)}.", on)
 
 
 def _key_figures(figures: Sequence[KeyFigure], on: Console) -> None:
@@ -106,11 +106,11 @@ def _key_figures(figures: Sequence[KeyFigure], on: Console) -> None:
 def _important(report: Report, entries: Sequence[Highlight], on: Console) -> None:
     if not entries:
         return
-    _heading("What matters most", on)
+    heading("What matters most", on)
     if report.scope:
-        _sentence(f"Here, {report.scope}", on)
+        sentence(f"Here, {report.scope}", on)
     for number, line in enumerate(entries, 1):
-        _sentence(in_one_line(line), on, f"{number}. ")
+        sentence(in_one_line(line), on, f"{number}. ")
     on.print()
 
 
@@ -119,43 +119,46 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
     first = verdicts if full else (verdicts[: len(report.compared)] or verdicts)[:MAX_VERDICTS]
     if report.verdict is not None:
         label = "" if report.part or report.steady else f"{report.whole.label}: "
-        _sentence(f"{only(report.part)}{label}{report.verdict}", on)
+        sentence(f"{only(report.part)}{label}{report.verdict}", on)
     elif report.part:
-        _sentence(only(report.part).rstrip(), on)
+        sentence(only(report.part).rstrip(), on)
     for name, verdict in first:
-        _sentence(f"{name}: {verdict}", on)
+        sentence(f"{name}: {verdict}", on)
     if len(verdicts) > len(first):
-        _sentence(f"… and {quantity(len(verdicts) - len(first), 'more verdict')}: --full prints them.", on)
+        sentence(f"… and {quantity(len(verdicts) - len(first), 'more verdict')}: --full prints them.", on)
 
 
-def _heading(title: str, on: Console) -> None:
+def heading(title: str, on: Console) -> None:
+    """Print a title."""
     on.print(Text(terminal.printable(title, on), style="bold"))
 
 
-def _sentence(sentence: str, on: Console, mark: str = "") -> None:
-    for line in terminal.wrapped(sentence, on, mark):
+def sentence(words: str, on: Console, mark: str = "") -> None:
+    """Print a sentence in lines that fit, after a `mark`."""
+    for line in terminal.wrapped(words, on, mark):
         on.print(Text(line), soft_wrap=True)
 
 
 def _section(section: Section, zero: TimeZero, on: Console) -> None:
-    _heading(section.title, on)
+    heading(section.title, on)
     lines = [*map(in_one_line, section.findings), *section.sentences]
     for line in lines:
-        _sentence(line, on, "* " if len(lines) > 1 else "")
+        sentence(line, on, "* " if len(lines) > 1 else "")
     on.print()
-    _tables(section.tables, zero, on)
+    tables(section.tables, zero, on)
 
 
 def _lacking(report: Report, on: Console) -> None:
     if report.lacking:
-        _heading("Not in this report", on)
+        heading("Not in this report", on)
         for titles, reason in report.lacking:
-            _sentence(f"{titles}: {reason}", on, "* ")
+            sentence(f"{titles}: {reason}", on, "* ")
         on.print()
 
 
-def _tables(tables: Sequence[Table], zero: TimeZero, on: Console, most: int | None = None) -> None:
-    for table in tables:
+def tables(every: Sequence[Table], zero: TimeZero, on: Console, most: int | None = None) -> None:
+    """Print tables, of each the rows that it shows where there is little room, or the first `most` of these."""
+    for table in every:
         if table.brief:
             _table(table, zero, on, most)
 
@@ -175,9 +178,9 @@ def _table(table: Table, zero: TimeZero, on: Console, most: int | None) -> None:
         grid.add_row(*map(Text, row))
     on.print(grid)
     if table.extract:
-        _sentence(table.extract, on)
+        sentence(table.extract, on)
     if hidden:
-        _sentence(f"… and {quantity(hidden, 'more row')}: --full prints them.", on)
+        sentence(f"… and {quantity(hidden, 'more row')}: --full prints them.", on)
     on.print()
 
 

@@ -1,0 +1,221 @@
+"""What a side did in each scope that can be compared: the whole window, the steps that count, the rounds of a phase."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tracekit import intervals as iv
+from tracekit.analysis.idle import Cause
+from tracekit.analysis.steps import PARTS
+from tracekit.analysis.top_ops import PHASE, STEP, WHOLE
+from tracekit.intervals import Intervals
+from tracekit.report.model import Report
+from tracekit.timeline import unions
+
+CELLS = [*unions.CELLS]
+UNITS = {WHOLE: "window", STEP: "step", PHASE: "round"}
+"""What one of the units of each scope is called."""
+NOT_ASKED = "cause not known"
+"""What idle time is called whose cause no analysis looked for."""
+_HIDDEN = {
+    "collective": [cell for cell in CELLS if "collective" in cell and "compute" in cell],
+    "memory": [cell for cell in CELLS if "memory" in cell and "compute" in cell],
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """A scope of one capture, times in ps.
+
+    `walls_ps` (n,) is how long each unit took. `cells` has one row per device, its `device` and the CELLS summed over
+    the units; `parts`, where each unit is known by itself, one row per unit and a column for each of PARTS, summed over
+    the devices, else None. `idle` is the idle time by cause, summed over units and devices, None where it was not
+    looked at. `operations` (OPERATION_COLUMNS) are those of the units. `path` is the critical path by part, summed over
+    the units. `rows` is how many device events the units have. `is_trimmed`: the only step, told from its first to its
+    last device work.
+    """
+
+    walls_ps: NDArray[np.int64]
+    cells: pd.DataFrame
+    parts: pd.DataFrame | None
+    idle: Mapping[str, int] | None
+    operations: pd.DataFrame
+    path: Mapping[str, int]
+    rows: int
+    is_trimmed: bool = False
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return len(self.walls_ps)
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices that worked in it, in their order."""
+        return self.cells["device"].tolist()
+
+    @property
+    def total_ps(self) -> int:
+        """The time of all units on all devices, to which all cells sum."""
+        return iv.sum_exactly(self.cells[CELLS].to_numpy(np.int64).ravel())
+
+    def part_ps(self, part: str) -> int:
+        """The time of one of PARTS, summed over units and devices."""
+        return iv.sum_exactly(self.cells[PARTS[part]].to_numpy(np.int64).ravel())
+
+    def hidden_ps(self, what: str) -> tuple[int, int]:
+        """How long `what` ("collective", "memory") ran behind compute, and how long it ran at all."""
+        every = [cell for cell in CELLS if what in cell]
+        hidden, total = (int(self.cells[cells].to_numpy().sum()) for cells in (_HIDDEN[what], every))
+        return hidden, total
+
+
+def scopes(report: Report) -> dict[tuple[str, str], Figures]:
+    """The scopes of a report by kind (WHOLE, STEP, PHASE) and name: those with a known wall."""
+    found: dict[tuple[str, str], Figures] = {}
+    if report.windows and not report.whole.lacking:
+        found[WHOLE, ""] = _whole(report)
+    table = report.explanation.steps.table
+    counted = table[table["left_out"].isna()]
+    for name in dict.fromkeys(counted["name"].tolist()):
+        found[STEP, str(name)] = _steps(report, str(name), counted[counted["name"] == name])
+    for name, windows in report.phases.windows.items():
+        breakdown = report.inside.get(name)
+        if breakdown is not None and not breakdown.lacking:
+            found[PHASE, name] = _phase(report, name, windows, breakdown.partition)
+    return found
+
+
+def _whole(report: Report) -> Figures:
+    longest = max(map(iv.total, report.windows.values()))
+    walls = np.array([longest], np.int64)
+    return _figures(report, WHOLE, "", walls, report.whole.partition, report.windows, {})
+
+
+def _phase(report: Report, name: str, windows: Mapping[str, Intervals], partition: pd.DataFrame) -> Figures:
+    by_clock = [rounds[:, 1] - rounds[:, 0] for rounds in windows.values()]
+    same = all(len(walls) == len(by_clock[0]) for walls in by_clock)
+    walls = np.max(by_clock, axis=0) if same else by_clock[0]
+    return _figures(report, PHASE, name, walls, partition, windows, {})
+
+
+def _steps(report: Report, name: str, counted: pd.DataFrame) -> Figures:
+    """The steps of one name that count; on several clocks a step takes as long as on the slowest of them."""
+    explanation = report.explanation
+    by_clock = [its for _, its in counted.groupby("clock", sort=False)]
+    walls = [its["wall_ps"].to_numpy(np.int64) for its in by_clock]
+    same = all(len(its) == len(walls[0]) for its in walls)
+    number = {int(place): unit for its in by_clock for unit, place in enumerate(its.index)}
+    device_steps = explanation.steps.by_device
+    device_steps = device_steps[device_steps["place"].isin(counted.index)]
+    windows = {str(its["clock"].iloc[0]): its[["start_ps", "end_ps"]].to_numpy(np.int64) for its in by_clock}
+    path = explanation.critical_path
+    of_name = path.steps["name"] == name if "name" in path.steps else pd.Series(dtype=bool)
+    composition = path.composition[path.composition["at"].isin(np.flatnonzero(of_name))] if len(path.steps) else None
+    by_part: dict[str, int] = {}
+    if composition is not None:
+        by_part = {str(part): int(its.sum()) for part, its in composition.groupby("part", sort=False)["time_ps"]}
+    figures = partial(_figures, report, STEP, name, path=by_part)
+    if len(counted) == 1 and counted["device_start_ps"].notna().all():
+        start, end = (int(counted[column].iloc[0]) for column in ("device_start_ps", "device_end_ps"))
+        around = int(counted["wall_ps"].iloc[0]) - (end - start)
+        trimmed = device_steps.assign(idle=device_steps["idle"] - around)
+        if (trimmed["idle"] >= 0).all():
+            its = {clock: np.array([[start, end]], np.int64) for clock in windows}
+            walls_ps = np.array([end - start], np.int64)
+            return figures(walls_ps, trimmed, its, by_unit=trimmed.assign(unit=0), is_trimmed=True)
+    by_unit = device_steps.assign(unit=device_steps["place"].map(number)) if same else None
+    walls_ps = np.max(walls, axis=0) if same else walls[0]
+    return figures(walls_ps, device_steps, windows, by_unit=by_unit)
+
+
+def _figures(
+    report: Report,
+    kind: str,
+    name: str,
+    walls: NDArray[np.int64],
+    partition: pd.DataFrame,
+    windows: Mapping[str, Intervals],
+    path: Mapping[str, int],
+    by_unit: pd.DataFrame | None = None,
+    is_trimmed: bool = False,
+) -> Figures:
+    cells = partition.groupby("device", sort=False)[CELLS].sum().reset_index()
+    parts = None
+    if by_unit is not None:
+        summed = by_unit.groupby("unit")[CELLS].sum()
+        parts = pd.DataFrame({part: summed[of].sum(axis=1) for part, of in PARTS.items()})
+    every = report.operations
+    operations = every[(every["scope"] == kind) & (every["part"] == name)]
+    idle = _idle(report, windows, cells)
+    rows = int(operations["n"].sum())
+    return Figures(walls, cells, parts, idle, operations, path, rows, is_trimmed)
+
+
+def _idle(report: Report, windows: Mapping[str, Intervals], cells: pd.DataFrame) -> dict[str, int] | None:
+    """The idle time inside `windows` by cause, as far as a cause was looked for: idle time of devices elsewhere, and
+    that outside of what the report looked at, is NOT_ASKED."""
+    explained = report.explanation.idle
+    if explained.lacking:
+        return None
+    causes: dict[str, int] = {}
+    for (device, cause), gaps in explained.gaps.groupby(["device", "cause"], observed=True):
+        spans = iv.union(windows.get(report.clock_of.get(str(device), ""), iv.EMPTY))
+        inside = iv.within(iv.intervals(gaps["start_ps"], gaps["end_ps"]), spans)
+        causes[str(cause)] = causes.get(str(cause), 0) + iv.sum_exactly(inside)
+    for device in cells["device"]:
+        for cause, time in _beyond(report, str(device), windows).items():
+            causes[cause] = causes.get(cause, 0) + time
+    total = iv.sum_exactly(cells["idle"].to_numpy(np.int64))
+    rest = total - sum(causes.values())
+    if rest < 0:  # windows of rounds that overlap count their gaps once, the partition too
+        return None
+    return {str(cause): time for cause, time in (causes | {NOT_ASKED: rest}).items() if time}
+
+
+def _beyond(report: Report, device: str, windows: Mapping[str, Intervals]) -> dict[str, int]:
+    """How much of `windows` lies before the first and after the last work of all devices on the clock of one."""
+    clock = report.clock_of.get(device, "")
+    spans, known = iv.union(windows.get(clock, iv.EMPTY)), report.windows.get(clock, iv.EMPTY)
+    if not len(known):
+        return {}
+    start, end = int(known[0, 0]), int(known[-1, 1])
+    before = np.minimum(spans[:, 1], start) - np.minimum(spans[:, 0], start)
+    after = np.maximum(spans[:, 1], end) - np.maximum(spans[:, 0], end)
+    return {Cause.BEFORE: int(before.sum()), Cause.AFTER: int(after.sum())}
+
+
+def pooled(parts: Sequence[Figures]) -> Figures:
+    """The units of several captures of one variant together; their devices by place, as names may differ."""
+    if len(parts) == 1:
+        return parts[0]
+    same = all(len(part.cells) == len(parts[0].cells) for part in parts)
+    renamed = [part.cells.assign(device=parts[0].devices) if same else part.cells for part in parts]
+    cells = pd.concat(renamed).groupby("device", sort=False)[CELLS].sum().reset_index()
+    names = parts[0].devices
+    operations = [
+        part.operations.assign(device=part.operations["device"].map(dict(zip(part.devices, names, strict=True))))
+        if same
+        else part.operations
+        for part in parts
+    ]
+    known = [part.parts for part in parts if part.parts is not None]
+    return Figures(
+        np.concatenate([part.walls_ps for part in parts]),
+        cells,
+        pd.concat(known, ignore_index=True) if len(known) == len(parts) else None,
+        None if any(part.idle is None for part in parts) else _added([part.idle or {} for part in parts]),
+        pd.concat(operations, ignore_index=True),
+        _added([part.path for part in parts]),
+        sum(part.rows for part in parts),
+        any(part.is_trimmed for part in parts),
+    )
+
+
+def _added(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    keys = dict.fromkeys(key for part in each for key in part)
+    return {key: sum(part.get(key, 0) for part in each) for key in keys}

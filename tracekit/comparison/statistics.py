@@ -1,0 +1,187 @@
+"""How sure a difference of times is: within two runs by resampling their units, between captures by Student's t.
+
+Units of one run (steps, rounds) follow each other, so whole blocks of them are resampled; captures are independent.
+Nothing here is random: the same times give the same interval.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Times = NDArray[np.float64]
+
+LEVEL = 0.95
+FEWEST_UNITS = 4
+"""Of fewer units no interval is given."""
+_DRAWS, _MOST_DRAWN, _SEED = 4000, 4_000_000, 20_240_229
+# A mode holds so many of the units, and lies so far from the other: over the lower one, and over the spread of both.
+_FEWEST_IN_MODE, _LEAST_SHARE, _APART, _SPREADS = 3, 0.15, 0.2, 3.0
+# Values further than so many deviations from the middle of their mode are brought back to there.
+_CLIP, _MAD = 3.0, 1.4826
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Two modes of times that lie apart.
+
+    `low_ps` and `high_ps` are the medians of the modes, `low_units` and `high_units` how many units each has, and
+    `changes` how often the units change between them.
+    """
+
+    low_ps: int
+    high_ps: int
+    low_units: int
+    high_units: int
+    changes: int
+
+
+def modes(times: Times) -> Modes | None:
+    """The two modes of times in their order, None where they have one, or are too few to tell."""
+    is_high = _is_high(times)
+    if is_high is None:
+        return None
+    low, high = times[~is_high], times[is_high]
+    changes = int((is_high[1:] != is_high[:-1]).sum())
+    return Modes(round(float(np.median(low))), round(float(np.median(high))), len(low), len(high), changes)
+
+
+def _is_high(times: Times) -> NDArray[np.bool_] | None:
+    ordered = np.sort(times)
+    least = max(_FEWEST_IN_MODE, math.ceil(_LEAST_SHARE * len(times)))
+    if len(times) < 2 * least:
+        return None
+    gaps = np.diff(ordered)[least - 1 : len(times) - least]
+    at = least + int(np.argmax(gaps))
+    low, high, gap = ordered[:at], ordered[at:], float(gaps.max())
+    spread = max(float(np.subtract(*np.quantile(part, [0.75, 0.25]))) for part in (low, high))
+    is_apart = gap > _APART * float(np.median(low)) and gap > _SPREADS * spread
+    return times >= ordered[at] if is_apart else None
+
+
+def typical(times: Times, of_modes: bool = False) -> float:
+    """The median, or with `of_modes` the mean without the outliers of each mode: where two modes alternate, the median
+    lies in either by chance."""
+    return float(np.mean(_clipped(times))) if of_modes else float(np.median(times))
+
+
+def _clipped(times: Times) -> Times:
+    is_high = _is_high(times)
+    clipped = times.astype(float)
+    for part in [np.ones(len(times), bool)] if is_high is None else [is_high, ~is_high]:
+        middle = np.median(clipped[part])
+        reach = _CLIP * _MAD * np.median(np.abs(clipped[part] - middle))
+        clipped[part] = np.clip(clipped[part], middle - reach, middle + reach)
+    return clipped
+
+
+def block_length(times: Times) -> int:
+    """How many units follow each other in a resampled block: Carlstein's rule for an autoregressive series of order 1
+    (Annals of Statistics 14, 1986), at least 2 and at most a third of the units."""
+    centred = times - times.mean()
+    power = float((centred**2).sum())
+    rho = min(max(float((centred[1:] * centred[:-1]).sum()) / power, 0.0), 0.97) if power else 0.0
+    length = math.ceil(float((2 * rho / (1 - rho**2)) ** (2 / 3)) * float(len(times) ** (1 / 3)))
+    return min(max(length, 2), max(len(times) // 3, 2))
+
+
+def resampled(times: Times, statistic: Callable[[Times], Times], seed: int = 0) -> Times:
+    """`statistic` of each circular block resample of n times, which takes (draws, n) and gives (draws,)."""
+    n, length = len(times), block_length(times)
+    draws = min(max(_MOST_DRAWN // n, 200), _DRAWS)
+    blocks = np.random.default_rng(_SEED + seed).integers(0, n, (draws, -(-n // length)))
+    places = ((blocks[:, :, None] + np.arange(length)) % n).reshape(draws, -1)[:, :n]
+    return statistic(times[places])
+
+
+def medians(drawn: Times) -> Times:
+    """The median of each row."""
+    return np.asarray(np.median(drawn, axis=1), float)
+
+
+def means(drawn: Times) -> Times:
+    """The mean of each row."""
+    return np.asarray(drawn.mean(axis=1), float)
+
+
+def typical_resampled(times: Times, of_modes: bool, seed: int = 0) -> Times:
+    """`typical` of each resample."""
+    return resampled(_clipped(times), means, seed) if of_modes else resampled(times.astype(float), medians, seed)
+
+
+def within_runs(a: Times, b: Times, of_modes: bool) -> tuple[float, float] | None:
+    """The 95 % interval of the ratio of the typical times of b over a, each resampled for itself: what the units of
+    these two runs say, and nothing about other runs. None with fewer than FEWEST_UNITS on a side."""
+    if min(len(a), len(b)) < FEWEST_UNITS:
+        return None
+    ratios = typical_resampled(b, of_modes, 1) / typical_resampled(a, of_modes, 0)
+    low, high = np.quantile(ratios, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def difference_of_means(a: Times, b: Times) -> tuple[float, float] | None:
+    """The 95 % interval of the difference of means of b and a within two runs; None with too few units."""
+    if min(len(a), len(b)) < FEWEST_UNITS:
+        return None
+    differences = resampled(b, means, 1) - resampled(a, means, 0)
+    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def between_captures(
+    a: Sequence[Times], b: Sequence[Times], of_modes: bool, level: float = LEVEL
+) -> tuple[float, float, float]:
+    """The ratio of b over a of captures, each with the times of its units, and its interval at `level`.
+
+    Welch's interval on the logarithms of each capture's typical time, so that a capture counts once however many units
+    it has. The variance of a side is that between its captures, and no less than that which its units have within
+    them: three captures may agree by chance. With three a side no test by ranks or permutations could say anything at
+    95 % (2 of 20 arrangements are as extreme), which is why the captures are taken to scatter like a normal variable.
+    """
+    logs = [np.log([typical(times, of_modes) for times in side]) for side in (a, b)]
+    shares, freedom = [], []
+    for its, side in zip(logs, (a, b), strict=True):
+        between = float(np.var(its, ddof=1))
+        shares.append(max(between, _within(side, of_modes)) / len(its))
+        freedom.append(len(its) - 1)
+    difference = float(logs[1].mean() - logs[0].mean())
+    total = sum(shares)
+    if total == 0:
+        return math.exp(difference), math.exp(difference), math.exp(difference)
+    degrees = total**2 / sum(share**2 / free for share, free in zip(shares, freedom, strict=True))
+    reach = student_t(level, degrees) * math.sqrt(total)
+    return math.exp(difference), math.exp(difference - reach), math.exp(difference + reach)
+
+
+def _within(side: Sequence[Times], of_modes: bool) -> float:
+    """The mean variance of the logarithm of a capture's typical time, as its units tell it."""
+    enough = [times for times in side if len(times) >= FEWEST_UNITS]
+    drawn = [np.var(np.log(typical_resampled(_one_mode(times), of_modes))) for times in enough]
+    return float(np.mean(drawn)) if drawn else 0.0
+
+
+def _one_mode(times: Times) -> Times:
+    """Times with the distance between their modes taken out: resampling would change how many units are of each, which
+    the program decides; where it does not, captures differ in it."""
+    is_high = _is_high(times)
+    if is_high is None:
+        return times
+    middles = np.where(is_high, np.median(times[is_high]), np.median(times[~is_high]))
+    same: Times = times - middles + middles.mean()
+    return same
+
+
+@cache
+def student_t(level: float, degrees: float) -> float:
+    """The t that a variable of Student's distribution exceeds on neither side with probability `level`.
+
+    With t = sqrt(degrees) tan u, that probability is the integral of cos(u)^(degrees - 1) from 0 over that up to pi/2.
+    """
+    edges = np.linspace(0, math.pi / 2, 20_001)
+    heights = np.cos(edges) ** (degrees - 1)
+    area = np.append(0.0, np.cumsum((heights[1:] + heights[:-1]) / 2))
+    angle = float(np.interp(level, area / area[-1], edges))
+    return math.sqrt(degrees) * math.tan(angle)

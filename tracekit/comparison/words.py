@@ -1,0 +1,289 @@
+"""What a comparison says in sentences and tables, which every face shows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracekit.analysis.top_ops import PHASE, STEP
+from tracekit.columns import records
+from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison, Side
+from tracekit.comparison.operations import BOTH, CAME
+from tracekit.comparison.verdict import Change, Verdict
+from tracekit.report.section import Column, Missing, Table, Unit, table
+from tracekit.units import change, percent, quantity, time
+
+# A part of the time is worth a sentence from this share of the difference on, or of the wall of a.
+_OF_DIFFERENCE, _OF_WALL = 0.1, 0.02
+_MOST_OPERATIONS = 3
+# Half of what is rounded away: a difference smaller than this is none that a reader could see.
+_TINY = 0.0005
+_ROWS = {"cells": 12, "waterfall": 20, "operations": 8, "devices": 8, "path": 8}
+
+
+def headline(scope: ScopeComparison | None, is_same: bool) -> str:
+    """The result in one sentence, of the scope that the verdict is on."""
+    if scope is None:
+        return "Nothing can be compared: the sides share no window, steps or phases whose time is known."
+    if is_same:
+        return "The same trace is on both sides: there is nothing to compare."
+    if scope.verdict is None:
+        return f"The {scope.label} cannot be judged: a unit of it took no time."
+    return _judged(scope, scope.verdict)
+
+
+def _judged(scope: ScopeComparison, its: Verdict) -> str:
+    what = _typical(scope, its)
+    times = f"{time(its.b_ps)} instead of {time(its.a_ps)}, {signed(its.ratio)}"
+    interval = interval_words(its, scope.unit)
+    match its.outcome:
+        case Change.FASTER | Change.SLOWER:
+            return f"B is {its.outcome.value} than A: {what} takes {times}{interval}."
+        case Change.NO_DIFFERENCE:
+            largest = percent(its.no_larger_than)
+            return f"No difference larger than {largest} between A and B: {what} takes {times}{interval}."
+        case Change.INCONCLUSIVE:
+            return f"Inconclusive: {what} of B takes {times}{interval}."
+    runs = "Within these two runs" if its.captures == (1, 1) else "Within these runs"
+    if its.low is None or its.high is None:
+        return f"{runs}, {what} takes {times}: too few {scope.unit}s for an interval, and nothing is said of noise."
+    if its.low <= 1 <= its.high:
+        return f"{runs}, no difference is certain: {what} of B takes {times}{interval}."
+    return f"{runs}, {what} of B takes {times}{interval}; that is no verdict on the change."
+
+
+def _typical(scope: ScopeComparison, its: Verdict) -> str:
+    noun = {STEP: "step", PHASE: f"round of phase {scope.name}"}.get(scope.kind, "window")
+    if max(scope.units) == max(its.captures):  # one a capture
+        return f"the {noun}"
+    return f"the {'mean' if its.statistic != 'median' else 'median'} {noun}"
+
+
+def signed(ratio: float) -> str:
+    """What b over a is as a change: -44.4 %, +0.1 %, no change."""
+    return "no change" if ratio == 1 else f"{100 * (ratio - 1):+.1f} %"
+
+
+def interval_words(its: Verdict, unit: str) -> str:
+    """The interval in brackets, and what it rests on; "" without one."""
+    if its.low is None or its.high is None:
+        return ""
+    bounds = f"{100 * its.level:.3g} % interval {signed(its.low)} to {signed(its.high)}"
+    basis = f"over the {unit}s of each run" if its.within else f"{its.captures[0]} and {its.captures[1]} captures"
+    return f" ({bounds}, {basis})"
+
+
+def sources(side: Side) -> str:
+    """The captures of a side, by name."""
+    named = ", ".join(side.sources[:4]) + (f" and {len(side.sources) - 4} more" if len(side.sources) > 4 else "")
+    return named if len(side.sources) < 2 else f"{quantity(len(side.sources), 'capture')}: {named}"
+
+
+def sentences(scope: ScopeComparison, with_operations: bool = True) -> list[str]:
+    """What changed in a scope: the reason of the verdict, where the difference went, and which operations changed."""
+    its = scope.verdict
+    said = []
+    if its is not None:
+        if its.reason and its.outcome != Change.FASTER and its.outcome != Change.SLOWER:
+            said.append(its.reason)
+        said += _modes(its)
+    said += _went(scope)
+    said += _operations(scope) if with_operations else []
+    return said
+
+
+def _modes(its: Verdict) -> list[str]:
+    said = []
+    for name, found in zip("AB", its.modes, strict=True):
+        if found:
+            how = "alternate between" if found.changes > 2 else "change once from one to the other of"
+            said.append(
+                f"The times of {name} {how} two modes, {time(found.low_ps)} ({found.low_units}) and "
+                f"{time(found.high_ps)} ({found.high_units}): means are compared, not medians."
+            )
+    return said
+
+
+def _went(scope: ScopeComparison) -> list[str]:
+    """Where the difference of the mean wall went: the parts that are much of it, and always compute."""
+    wall = scope.cell("wall")
+    unit = scope.unit
+    if abs(wall["diff_ps"]) <= _TINY * max(wall["a_ps"], 1):
+        return [f"The mean {unit} is as long on both sides: {time(wall['b_ps'])}."]
+    difference = wall["diff_ps"]
+    times = f"{time(wall['b_ps'])} instead of {time(wall['a_ps'])}, {_signed_time(difference)}"
+    said = [f"The mean {unit} takes {times}. Of that:"]
+    parts = [scope.cell(word) for word in ("idle", "busy", "exposed collectives", "exposed copies")]
+    worth = [
+        row
+        for row in sorted(parts, key=lambda row: -abs(row["diff_ps"]))
+        if row["cell"] == "busy"
+        or abs(row["diff_ps"]) >= _OF_DIFFERENCE * abs(difference)
+        or abs(row["diff_ps"]) >= _OF_WALL * wall["a_ps"]
+    ]
+    compute = scope.cell("compute")
+    words = [
+        f"{row['cell']} {_signed_time(row['diff_ps'])}{_relative(row)}"
+        + (f", compute {_signed_time(compute['diff_ps'])}{_relative(compute)}" if row["cell"] == "busy" else "")
+        for row in worth
+    ]
+    said[0] += f" {'; '.join(words)}."
+    causes = [row for row in records(scope.waterfall) if row["part"].startswith(IDLE)]
+    idle = scope.cell("idle")["diff_ps"]
+    causes = [row for row in causes if row["diff_ps"] * idle > 0]
+    largest = max(causes, key=lambda row: abs(row["diff_ps"]), default=None)
+    if largest and idle and abs(largest["diff_ps"]) >= _OF_DIFFERENCE * abs(difference):
+        cause = largest["part"].removeprefix(IDLE)
+        how = "fell" if idle < 0 else "grew"
+        said.append(
+            f"Of idle time, {cause} {how} most: {time(largest['b_ps'])} instead of {time(largest['a_ps'])} a {unit}."
+        )
+    return said
+
+
+def _ratio(row: dict[str, Any]) -> float | Missing:
+    return row["b_ps"] / row["a_ps"] if row["a_ps"] else Missing("none in A")
+
+
+def _signed_time(ps: int) -> str:
+    return f"{'+' if ps > 0 else ''}{time(ps)}"
+
+
+def _relative(row: dict[str, Any]) -> str:
+    if not row["a_ps"]:
+        return " (none in A)" if row["b_ps"] else ""
+    return f" ({change(row['b_ps'] / row['a_ps'])})" if row["diff_ps"] else ""
+
+
+def _operations(scope: ScopeComparison) -> list[str]:
+    """The operations that changed most, each way."""
+    rows = records(scope.operations.table)
+    total = sum(row["a_ps"] for row in rows)
+    said = []
+    for word, sign in (("shrank", -1), ("grew", 1)):
+        its = [row for row in rows if row["diff_ps"] * sign > 0.001 * total][:_MOST_OPERATIONS]
+        if its:
+            listed = "; ".join(f"{short_operation(row['operation'])} {_signed_time(row['diff_ps'])}" for row in its)
+            said.append(f"Operations that {word} most, a {scope.unit}: {listed}.")
+    return said
+
+
+def short_operation(name: str) -> str:
+    """A kernel's name in a sentence."""
+    from tracekit.labels import labels
+
+    return labels([name], 48)[0]
+
+
+def cells(scope: ScopeComparison) -> Table:
+    """The wall and its parts on both sides."""
+    has_bounds = scope.cells["low_ps"].notna().any()
+    columns = [
+        Column("", Unit.TEXT), Column("A", Unit.TIME), Column("B", Unit.TIME), Column("difference", Unit.TIME),
+        Column("change", Unit.CHANGE),
+    ]  # fmt: skip
+    columns += [Column("from", Unit.TIME), Column("to", Unit.TIME)] if has_bounds else []
+    rows = [
+        [
+            row["cell"], row["a_ps"], row["b_ps"], row["diff_ps"], _ratio(row),
+            *([row["low_ps"], row["high_ps"]] if has_bounds else []),
+        ]
+        for row in records(scope.cells)
+        if row["a_ps"] or row["b_ps"]
+    ]  # fmt: skip
+    about = "Means over units and devices."
+    about += " From, to: the 95 % interval of the difference, over the units of these runs only." if has_bounds else ""
+    return table(f"cells.{scope.label}", f"A mean {scope.unit}", columns, rows, _ROWS["cells"], about, about)
+
+
+def waterfall(scope: ScopeComparison) -> Table:
+    """Where the difference went; the parts sum to it."""
+    columns = [
+        Column("part", Unit.TEXT), Column("A", Unit.TIME), Column("B", Unit.TIME), Column("difference", Unit.TIME),
+    ]  # fmt: skip
+    rows = [[row["part"], row["a_ps"], row["b_ps"], row["diff_ps"]] for row in records(scope.waterfall)]
+    rows.sort(key=lambda row: -abs(int(row[3] or 0)))
+    wall = scope.cell("wall")
+    rows.append(["sum", wall["a_ps"], wall["b_ps"], wall["diff_ps"]])
+    return table(f"waterfall.{scope.label}", "Where the difference went", columns, rows, _ROWS["waterfall"])
+
+
+def operations(scope: ScopeComparison, most: int = _ROWS["operations"]) -> Table:
+    """The operations that changed most, by time and by calls."""
+    columns = [
+        Column("operation", Unit.NAME), Column("A", Unit.TIME), Column("B", Unit.TIME),
+        Column("difference", Unit.TIME), Column("calls A", Unit.MEAN), Column("calls B", Unit.MEAN),
+        Column("call A", Unit.TIME), Column("call B", Unit.TIME),
+    ]  # fmt: skip
+    states = {BOTH: "", CAME: "only in B", "went": "only in A"}
+    rows = [
+        [
+            row["operation"],
+            row["a_ps"] if row["a_n"] else Missing(states[row["state"]]),
+            row["b_ps"] if row["b_n"] else Missing(states[row["state"]]),
+            row["diff_ps"], row["a_n"], row["b_n"],
+            row["a_call_ps"], row["b_call_ps"],
+        ]
+        for row in records(scope.operations.table)
+    ]  # fmt: skip
+    title = f"Operations that changed most, a {scope.unit}"
+    return table(f"operations.{scope.label}", title, columns, rows, most, scope.operations.why, scope.operations.why)
+
+
+def ratios(scope: ScopeComparison) -> Table:
+    """What part of the time was busy, and what part of collectives and copies ran behind compute."""
+    columns = [Column("share", Unit.TEXT), Column("A", Unit.RATIO), Column("B", Unit.RATIO)]
+    rows = [[row["ratio"], row["a"], row["b"]] for row in records(scope.ratios)]
+    return table(f"ratios.{scope.label}", "Overlap", columns, rows)
+
+
+def devices(scope: ScopeComparison) -> Table | None:
+    """Each device beside the one of the same place on the other side; None for one device."""
+    if len(scope.devices) < 2:
+        return None
+    columns = [Column("A", Unit.DEVICE), Column("B", Unit.DEVICE)]
+    columns += [Column(f"{PART_WORDS[part]} {side}", Unit.TIME) for part in PART_WORDS for side in "AB"]
+    rows = [
+        [row["a"], row["b"], *(row[f"{side}_{part}_ps"] for part in PART_WORDS for side in "ab")]
+        for row in records(scope.devices)
+    ]
+    return table(f"devices.{scope.label}", f"By device, a {scope.unit}", columns, rows, _ROWS["devices"])
+
+
+def path(scope: ScopeComparison) -> Table | None:
+    """The critical path of a step by part; None where a side has none."""
+    if scope.path.empty:
+        return None
+    columns = [
+        Column("part", Unit.TEXT), Column("A", Unit.TIME), Column("B", Unit.TIME), Column("difference", Unit.TIME),
+    ]  # fmt: skip
+    rows = [[row["part"], row["a_ps"], row["b_ps"], row["diff_ps"]] for row in records(scope.path)]
+    return table(f"path.{scope.label}", "Critical path of a step", columns, rows, _ROWS["path"])
+
+
+def verdicts(scopes: Sequence[ScopeComparison]) -> Table | None:
+    """The verdict on each scope; None for a single one."""
+    judged = [scope for scope in scopes if scope.verdict]
+    if len(judged) < 2:
+        return None
+    columns = [
+        Column("scope", Unit.NAME), Column("A", Unit.TIME), Column("B", Unit.TIME), Column("change", Unit.CHANGE),
+        Column("from", Unit.CHANGE), Column("to", Unit.CHANGE), Column("verdict", Unit.TEXT),
+    ]  # fmt: skip
+    rows = [
+        [scope.label, its.a_ps, its.b_ps, its.ratio, its.low, its.high, its.outcome.value]
+        for scope in judged
+        if (its := scope.verdict)
+    ]
+    about = "Each scope by itself; the 5 % of false alarms are shared between the phases."
+    return table("verdicts", "Each scope", columns, rows, 8, about)
+
+
+def tables(scope: ScopeComparison) -> list[Table]:
+    """The tables of a scope, in order."""
+    every = [cells(scope), waterfall(scope), ratios(scope), operations(scope), devices(scope), path(scope)]
+    return [each for each in every if each is not None and each.rows]
+
+
+def counted(scope: ScopeComparison) -> str:
+    """How many units of each side are compared."""
+    a, b = scope.units
+    return f"{quantity(a, scope.unit)} of A and {b} of B"
