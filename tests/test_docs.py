@@ -13,7 +13,7 @@ import tracekit
 from tracekit.cli import app
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = ("capture", "read", "report", "compare", "check", "figure", "export", "view", "doctor")
+COMMANDS = ("capture", "read", "report", "compare", "check", "baseline", "figure", "export", "view", "doctor")
 
 
 ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
@@ -31,7 +31,7 @@ def help_of(*words: str) -> str:
 def page() -> str:
     completion = "`tracekit --install-completion` completes commands, options, paths and runs in bash, zsh and fish."
     parts = [f"# The commands\n\n{completion}\n\nGenerated from `--help` by `python tests/test_docs.py`.\n"]
-    for words in ((), *((name,) for name in COMMANDS)):
+    for words in ((), *((name,) for name in COMMANDS), *(("baseline", name) for name in ("save", "list"))):
         text = "\n".join(f"    {line}".rstrip() for line in help_of(*words).splitlines())
         parts.append(f"## tracekit {' '.join(words)}".rstrip() + f"\n\n{text}\n")
     return "\n".join(parts)

@@ -54,6 +54,11 @@ _Checked = Annotated[Path, typer.Argument(readable=False, help="A trace, or the 
 
 _Kinds = Annotated[Path | None, typer.Option(help="TOML file with rules for what is compute, a collective or a copy.")]
 
+_Folder = Annotated[Path, typer.Option("--baselines", help="The folder of baselines.")]
+_Floor = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
+]
+
 app = typer.Typer(
     name="tracekit",
     no_args_is_help=True,
@@ -314,9 +319,7 @@ def compare(
     ] = None,
     b: Annotated[list[Path] | None, typer.Option("--b", metavar="CAPTURES...", help="Several captures of B.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for page, picture, Markdown and comparison.json.")] = None,
-    floor: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="By how much two captures of one program differ, such as 2%.")
-    ] = None,
+    floor: _Floor = None,
     margin: Annotated[
         str, typer.Option(metavar="SHARE", help="What is called no difference is no larger than this.")
     ] = "5%",
@@ -393,6 +396,9 @@ def check(
     as_phase: Annotated[
         list[str] | None, typer.Option(help="Also treat this annotation as a phase (repeatable).")
     ] = None,
+    baseline: Annotated[str | None, typer.Option(help="Also be no slower than this baseline.")] = None,
+    folder: _Folder = Path("baselines"),
+    floor: _Floor = None,
     junit: Annotated[Path | None, typer.Option(help="Also write the results as JUnit XML to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     run: _Run = None,
@@ -403,6 +409,7 @@ def check(
     4: the trace cannot tell; 5: inconclusive. In GitHub Actions the results are also annotations and a summary.
     """
     from tracekit import console
+    from tracekit.gate.baselines import find
     from tracekit.gate.faces import publish
     from tracekit.gate.rules import from_options
 
@@ -419,9 +426,47 @@ def check(
     todo = from_options(rules, bounds, phase=phase, step=step, device=device)
     with console.progress(["checking"]) as progress:
         progress("checking")
-        result = tracekit.check(source, todo, phases=as_phase or [], run=run, kinds=kinds)
+        result = tracekit.check(
+            source,
+            todo,
+            baseline=None if baseline is None else find(baseline, folder),
+            floor=None if floor is None else _share(floor, "--floor"),
+            phases=as_phase or [],
+            run=run,
+            kinds=kinds,
+        )
     publish(result, junit, as_json)
     raise typer.Exit(result.exit_code)
+
+
+_baselines = typer.Typer(no_args_is_help=True, help="Save reports as named baselines, and list them.")
+app.add_typer(_baselines, name="baseline")
+
+
+@_baselines.command("save")
+def baseline_save(
+    name: Annotated[str, typer.Argument(help="The name of the baseline, in place of one that has it.")],
+    sources: Annotated[list[Path], typer.Argument(readable=False, help="Saved reports or traces, one a capture.")],
+    folder: _Folder = Path("baselines"),
+) -> None:
+    """Save reports as a baseline, small enough for a repository."""
+    from tracekit import console
+    from tracekit.gate.baselines import save
+
+    with console.progress(["saving"]) as progress:
+        progress("saving")
+        baseline = save(name, sources, folder)
+    print(baseline.text)
+    print(f"Wrote {baseline.path}/", file=sys.stderr)
+
+
+@_baselines.command("list")
+def baseline_list(folder: _Folder = Path("baselines")) -> None:
+    """List the baselines."""
+    from tracekit.gate.baselines import baselines
+
+    for baseline in baselines(folder):
+        print(baseline.text)
 
 
 @app.command()

@@ -7,6 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from tracekit.comparison.comparison import compare
+from tracekit.comparison.sides import Compared
+from tracekit.comparison.verdict import Change
 from tracekit.errors import NotMeasurable, TracekitError
 from tracekit.files import SUMMARY, is_saved_report
 from tracekit.gate import rules as _rules
@@ -31,6 +34,14 @@ class Outcome(StrEnum):
 
 # The exit codes of `tracekit check`, what is worst first; 1 and 2 are errors of the user's.
 EXIT_CODES = {Outcome.BROKEN: 3, Outcome.UNKNOWN: 4, Outcome.INCONCLUSIVE: 5, Outcome.HOLDS: 0}
+
+_OF_CHANGE = {
+    Change.FASTER: Outcome.HOLDS,
+    Change.NO_DIFFERENCE: Outcome.HOLDS,
+    Change.SLOWER: Outcome.BROKEN,
+    Change.INCONCLUSIVE: Outcome.INCONCLUSIVE,
+    Change.NOT_TESTED: Outcome.INCONCLUSIVE,
+}
 
 
 @dataclass(frozen=True)
@@ -106,25 +117,35 @@ class CheckResult:
 
 def check(
     source: Source | Report,
-    rules: str | os.PathLike[str] | Sequence[Rule],
+    rules: str | os.PathLike[str] | Sequence[Rule] = (),
     *,
+    baseline: Compared | None = None,
+    floor: float | None = None,
     phases: Sequence[str] = (),
     run: str | None = None,
     kinds: str | os.PathLike[str] | None = None,
 ) -> CheckResult:
     """Hold a trace, a Report or the directory of a saved one against rules, those of a TOML file or a list of them.
 
-    `phases` names annotations of a trace to take as phases too; `run` and `kinds` are as `tracekit.read` takes them. A
-    rule whose measure the trace cannot tell does not hold. Raises TracekitError where a rule is none, or without any.
+    With a `baseline` it is also to be no slower than that, by the verdict of `tracekit.compare`, which takes both sides
+    in the same forms, and `floor`; a directory of several runs is several captures. `phases` names annotations of a
+    trace to take as phases too; `run` and `kinds` are as `tracekit.read` takes them. A rule whose measure the trace
+    cannot tell does not hold. Raises TracekitError where a rule is none, or without any.
     """
     todo = _rules.read(rules) if isinstance(rules, str | os.PathLike) else tuple(rules)
-    if not todo:
+    if not todo and baseline is None:
         raise TracekitError(
             "There is no rule to check. Give a file with --rules, or a bound, such as --max-idle 0.1 or --min-overlap "
-            "devices=0.8."
+            "devices=0.8, or a --baseline."
         )
-    report = report_of(source, phases=phases, run=run, kinds=kinds)
-    return CheckResult(report.trace.source, tuple(of_rule(report, rule) for rule in todo))
+    options = {"phases": phases, "run": run, "kinds": kinds}
+    report = report_of(source, **options) if todo or any(options.values()) else None
+    results = [of_rule(report, rule) for rule in todo] if report else []
+    if baseline is not None:
+        is_path = isinstance(source, str | os.PathLike) and not any(options.values())
+        results.append(of_baseline(baseline, source if is_path or report is None else report, floor))
+    name = report.trace.source if report else str(getattr(source, "source", source))
+    return CheckResult(name, tuple(results))
 
 
 def report_of(source: Source | Report, **options: Any) -> Report:
@@ -141,6 +162,16 @@ def report_of(source: Source | Report, **options: Any) -> Report:
                 )
             return load(place)
     return analyse(source, **options)
+
+
+def of_baseline(baseline: Compared, source: Source | Report, floor: float | None = None) -> RuleResult:
+    """Whether a source is no slower than a baseline, which the found text calls B and A."""
+    name = Path(baseline).name if isinstance(baseline, str | os.PathLike) else "given"
+    comparison = compare(baseline, source, floor=floor)
+    verdict = comparison.verdict
+    outcome = Outcome.UNKNOWN if verdict is None or comparison.is_same else _OF_CHANGE[verdict.outcome]
+    reason = f" {verdict.reason}" if verdict and outcome == Outcome.INCONCLUSIVE else ""
+    return RuleResult(f"B no slower than A, the baseline {name}", outcome, f"{comparison.headline}{reason}")
 
 
 def of_rule(report: Report, rule: Rule) -> RuleResult:
