@@ -275,6 +275,8 @@ def test_what_the_only_thread_that_calls_jitted_functions_does_counts_for_the_th
     assert [piece[2] for piece in pieces(idle(events, launches, host_spans(*loading, *dispatch)))] == [
         *("host-bound", "input pipeline", "host-bound", "launch latency"),
     ]
+    by_cause = idle(events, launches, host_spans(*loading, *dispatch)).by_cause
+    assert by_cause.loc[by_cause["cause"] == "host-bound", "gaps"].tolist() == [1]  # two pieces of one gap
     two = [*dispatch, ("PjitFunction(eval)", 0, 10 * US, "evaluation")]
     assert "input pipeline" not in idle(events, launches, host_spans(*loading, *two)).by_cause["cause"].tolist()
 

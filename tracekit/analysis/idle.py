@@ -95,10 +95,11 @@ class Idle(
 
     `gaps` (GAP_COLUMNS): pieces of idle intervals, by device and start, each with one cause; pieces with one `interval`
     number make up one idle interval, and `next` is the place in `events` of the row that ends it, null after the last.
-    `by_device` (BY_DEVICE_COLUMNS): pieces and time by device and cause, `ratio` of the device's idle time, the largest
-    first. `by_cause` (BY_CAUSE_COLUMNS): the same over all devices. `devices` (DEVICE_COLUMNS): window and idle time,
-    `ratio` of the window, and the cause of most of it with its share. `largest` (LARGEST_COLUMNS): the longest
-    intervals, with the cause of most of each. `lacking`: why nothing is explained, "" if something is.
+    `by_device` (BY_DEVICE_COLUMNS): by device and cause the number of intervals with such pieces, the time of these and
+    its `ratio` of the device's idle time, the largest first. `by_cause` (BY_CAUSE_COLUMNS): the same over all devices.
+    `devices` (DEVICE_COLUMNS): window and idle time, `ratio` of the window, and the cause of most of it with its share.
+    `largest` (LARGEST_COLUMNS): the longest intervals, with the cause of most of each. `lacking`: why nothing is
+    explained, "" if something is.
     """
 
     gaps: pd.DataFrame
@@ -424,7 +425,7 @@ def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_devic
     length = pieces.end - pieces.start
     key = of_device * len(CAUSES) + pieces.label
     groups = len(devices) * len(CAUSES)
-    times, counts = iv.sums(length, key, groups), np.bincount(key, minlength=groups).tolist()
+    times, counts = iv.sums(length, key, groups), _intervals_with(pieces, key, groups)
     idle_of = [sum(times[offset : offset + len(CAUSES)]) for offset in range(0, groups, len(CAUSES))]
     by_device, by_cause, device_table = [], [], []
     for number, name in enumerate(names):
@@ -466,6 +467,13 @@ def _result(timeline: Timeline, devices: Sequence[int], pieces: Pieces, of_devic
         _largest(rows, names, of_device, pieces, next_row),
         lacking,
     )
+
+
+def _intervals_with(pieces: Pieces, key: NDArray[np.int64], groups: int) -> list[int]:
+    """How many intervals hold pieces of each key, of a device and a cause (`groups` keys): a cause may have several
+    pieces in one."""
+    _, first = np.unique(pieces.interval * len(CAUSES) + pieces.label, return_index=True)
+    return [int(number) for number in np.bincount(key[first], minlength=groups)]
 
 
 def _largest(

@@ -121,7 +121,8 @@ class Section:
     `sentences` and `findings` stand before the `tables`. `result` is the answer in one line: by default the first
     finding or sentence. `share` is the part of the sum of the devices' windows for which it stands, None where it
     stands for no time, and `loss` what that time was lost to ("collectives", "copies", a cause of idle time), "" for
-    none of these. `lacking` says why the trace has no evidence for it, and then there is nothing else.
+    none of these; `detail` is what more it says of that loss, for the entry that says how much is lost. `lacking` says
+    why the trace has no evidence for it, and then there is nothing else.
     """
 
     key: str
@@ -133,6 +134,7 @@ class Section:
     lacking: str = ""
     share: float | None = None
     loss: str = ""
+    detail: str = ""
     result: str = ""
 
     @property

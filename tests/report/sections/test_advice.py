@@ -180,8 +180,18 @@ def test_the_time_of_one_device_is_no_sum():
         ("launching", "JAX", "from one launch to the next", "give each call more to do: one jit for the whole step"),
         ("launching", "TensorFlow", "from one launch to the next", "launch more with each call: tf.function(jit_comp"),
         ("launching", "MXNet", "from one launch to the next", "launch more with each call: hybridize(static_alloc"),
-        ("working", "PyTorch", "in other work of its own", "do that work (Python, data, logging) in other threads"),
-        ("working", "JAX", "in other work of its own", "do that work (Python, data, logging) in other threads"),
+        (
+            "working",
+            "PyTorch",
+            "while the host neither launched nor waited",
+            "do what it does then (Python, data, logging) in other threads",
+        ),
+        (
+            "working",
+            "JAX",
+            "while the host neither launched nor waited",
+            "do what it does then (Python, data, logging) in other threads",
+        ),
     ],
 )
 def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, framework, what, remedy):

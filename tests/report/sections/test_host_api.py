@@ -8,6 +8,7 @@ import pytest
 from tests.frames import events
 from tracekit.analysis.explain import explain
 from tracekit.analysis.host_api import CALL_COLUMNS, DEVICE_COLUMNS, PLACE_COLUMNS
+from tracekit.analysis.idle import LARGEST_COLUMNS
 from tracekit.analysis.idle_gaps import LONGEST_COLUMNS
 from tracekit.columns import frame
 from tracekit.report.sections.host_api import section
@@ -90,10 +91,19 @@ def test_what_matters_most_is_the_costliest_wait_or_the_long_gap(ratio, window_u
         LONGEST_COLUMNS,
         [[{"device": "gpu:0", "idle_ps": 570 * US}.get(name, 0 if "int" in kind else None) for name, kind in LONGEST]],
     )
-    waits = WAIT.assign(ratio=ratio)
+    idle_ps = round(ratio * window_us) * US
+    waits = WAIT.assign(ratio=ratio, idle_ps=idle_ps, host_bound_ps=idle_ps)
     shown = section(replace(EMPTY, by_call=waits, by_device=ONE, longest=longest), {"gpu:0": window_us * US})
     assert (shown.result[: len(begins)] if begins else shown.result, shown.loss) == (begins, loss)
     assert (shown.share == 0.0) == (not begins)
+
+
+def test_a_long_gap_adds_to_the_entry_of_its_cause():
+    largest = frame(LARGEST_COLUMNS, [("gpu:0", 0, 570 * US, 570 * US, "compiling", 0.9, None, None)])
+    shown = section(replace(EMPTY, by_device=ONE, longest=gaps(gap())), {"gpu:0": 600 * US}, largest)
+    assert (shown.loss, shown.detail) == ("compiling", shown.result)
+    elsewhere = largest.assign(device="gpu:1")
+    assert section(replace(EMPTY, by_device=ONE, longest=gaps(gap())), {"gpu:0": 600 * US}, elsewhere).loss == ""
 
 
 def test_waits_that_cost_next_to_nothing_are_told_so():
@@ -149,6 +159,15 @@ def gaps(*rows):
             gap(host_bound=0, launched=-4),
             "; what ended it had been launched before it began: the host, which spent 70.0 % of it in load, did not "
             "hold it up.",
+        ),
+        (
+            gap(doing="hipLaunchKernel", host_bound=0, launched=4),
+            "; what ended it was launched 4.00 µs after it began, and the host spent 70.0 % of it in hipLaunchKernel.",
+        ),
+        (
+            gap(doing="cudaDeviceSynchronize", host_bound=0, launched=4),
+            "; what ended it was launched 4.00 µs after it began: the host, which spent 70.0 % of it in "
+            "cudaDeviceSynchronize, did not hold it up.",
         ),
         (
             gap(doing=None, doing_ps=0, unrecorded=570, host_bound=0, launched=4),

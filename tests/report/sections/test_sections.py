@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -154,6 +155,17 @@ def test_what_is_lost_to_one_thing_is_one_entry():
         Section("collectives", "Collectives", ("Exposed.",), share=0.3, loss="collectives"),
     ]
     assert [line.sentence for line in highlights(sections)] == ["Late launches.", "Mainly compiling.", "Exposed."]
+
+
+def test_what_more_is_known_of_a_loss_joins_its_entry():
+    gap = Section("host_api", "Host calls", ("One gap.",), share=0.3, loss="compiling", detail="One gap.")
+    sections = [Section("offenders", "Top offenders", ("Idle.",), share=0.4, loss="compiling"), gap]
+    assert [line.sentence for line in highlights(sections)] == ["Idle. One gap."]
+    assert [line.sentence for line in highlights([gap])] == ["One gap."]
+    assert [line.sentence for line in highlights([replace(sections[0], loss="host-bound"), gap])] == [
+        "Idle.",
+        "One gap.",
+    ]
 
 
 def test_a_path_that_nothing_explains_gives_way_to_where_the_idle_time_is():

@@ -197,7 +197,7 @@ _NAME = 40
 _HOST = {
     "after_wait": "after it had waited for the device",
     "launching": "from one launch to the next",
-    "working": "in other work of its own",
+    "working": "while the host neither launched nor waited",
 }
 
 
@@ -225,7 +225,7 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
             return f"{later}{blocks if copies_asynchronously(call) else ''}"
         case "working":
             return (
-                "do that work (Python, data, logging) in other threads or processes, or a step ahead: fewer or larger "
+                "do what it does then (Python, data, logging) in other threads, or a step ahead: fewer or larger "
                 "launches would not help"
             )
     more = _larger_launches(result)

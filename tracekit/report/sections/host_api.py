@@ -10,6 +10,7 @@ from tracekit.analysis.idle import Cause
 from tracekit.columns import records
 from tracekit.report.section import MOST_DATA, MOST_ROWS, Field, Section, Table, Unit, instant, plain, table_of
 from tracekit.units import count, device_time, percent, quantity, short, time
+from tracekit.vocabulary.host_calls import calls_runtime, says_waiting
 
 # Shares below this are not worth a sentence.
 _WORTH = 0.01
@@ -23,12 +24,15 @@ _LONG = 10
 _NAME = 60
 
 
-def section(result: HostApi, windows_ps: Mapping[str, int] | None = None) -> Section:
-    """The wait that costs most, how the idle time is spread, and the call that takes most; `windows_ps` by device."""
+def section(
+    result: HostApi, windows_ps: Mapping[str, int] | None = None, largest: pd.DataFrame | None = None
+) -> Section:
+    """The wait that costs most, how the idle time is spread, and the call that takes most; `windows_ps` by device, and
+    the `largest` idle intervals with their causes (analysis.idle.LARGEST_COLUMNS)."""
     if result.lacking:
         return Section("host_api", "Host calls", lacking=result.lacking)
     waits = _waits(result)
-    headline, share, loss = _headline(result, waits, windows_ps or {})
+    headline, share, loss, detail = _headline(result, waits, windows_ps or {}, largest)
     return Section(
         "host_api",
         "Host calls",
@@ -37,25 +41,38 @@ def section(result: HostApi, windows_ps: Mapping[str, int] | None = None) -> Sec
         data=_data(result),
         share=share,
         loss=loss,
+        detail=detail,
         result=headline,
     )
 
 
-def _headline(result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[str, int]) -> tuple[str, float, str]:
-    """What of the calls is among what matters most, its share of all windows, and what that was lost to: the wait that
-    costs most, or what the host did in the few gaps that are half of a device's idle time; "" if neither does."""
-    found = [("", 0.0, "")]
+def _headline(
+    result: HostApi, waits: list[dict[str, Any]], windows_ps: Mapping[str, int], largest: pd.DataFrame | None
+) -> tuple[str, float, str, str]:
+    """What of the calls is among what matters most, its share of all windows, what that was lost to, and what it adds
+    to another entry of that: the wait that costs most, or what the host did in the few gaps that are half of a device's
+    idle time; "" if neither does."""
+    found = [("", 0.0, "", "")]
     if waits and waits[0]["ratio"] >= _MATTERS:
         is_host = waits[0]["host_bound_ps"] >= _HUGE * waits[0]["idle_ps"]
         share = waits[0]["idle_ps"] / sum(windows_ps.values()) if windows_ps else waits[0]["ratio"]
-        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else ""))
+        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else "", ""))
     if device := _most_idle(result):
         longest = records(result.longest)
         window_ps = windows_ps.get(device["device"], 0)
-        idle_ps = sum(gap["idle_ps"] for gap in _few(device, longest))
+        few = _few(device, longest)
+        idle_ps = sum(gap["idle_ps"] for gap in few)
         if window_ps and idle_ps / window_ps >= _MATTERS:
-            found.append((_spread(device, longest), idle_ps / sum(windows_ps.values()), ""))
+            sentence, cause = _spread(device, longest), _cause(few, largest)
+            found.append((sentence, idle_ps / sum(windows_ps.values()), cause, sentence))
     return max(found, key=lambda line: line[1])
+
+
+def _cause(gaps: list[dict[str, Any]], largest: pd.DataFrame | None) -> str:
+    """The cause of most of each of some gaps, if it is the same of all and they are among the `largest` intervals."""
+    known = {} if largest is None else {(row["device"], row["start_ps"]): row["cause"] for row in records(largest)}
+    causes = {known.get((gap["device"], gap["start_ps"]), "") for gap in gaps}
+    return causes.pop() if len(causes) == 1 else ""
 
 
 def _waits(result: HostApi) -> list[dict[str, Any]]:
@@ -152,12 +169,15 @@ def _spread(device: dict[str, Any], longest: list[dict[str, Any]]) -> str:
 
 
 def _host_did(gap: dict[str, Any]) -> str:
-    """What the host did most in a gap, and that it did not hold it up, where what ended it was launched early."""
+    """What the host did most in a gap, and that it did not hold it up, where what ended it was launched early and the
+    host was not in a call of the runtime since, which may itself be what took so long."""
     at = "" if pd.isna(gap["source"]) else f" at {short(gap['source'], _NAME)}"
     silent = _is_silent(gap)
     is_known = pd.notna(gap["doing"]) and not silent
     spent = f"{percent(gap['doing_ps'], gap['idle_ps'])} of it in {short(gap['doing'], _NAME)}{at}" if is_known else ""
     if launched := _launched_early(gap):
+        if is_known and gap["launched_ps"] > 0 and calls_runtime(gap["doing"]) and not says_waiting(gap["doing"]):
+            return f"; {launched}, and the host spent {spent}"
         return f"; {launched}{f': the host, which spent {spent}, did not hold it up' if spent else ''}"
     if silent:
         return f"; for {percent(gap['unrecorded_ps'], gap['idle_ps'])} of it nothing of the host is recorded"

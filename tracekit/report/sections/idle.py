@@ -107,5 +107,5 @@ def _data(result: Idle) -> dict[str, object]:
         "by_cause": plain(result.by_cause),
         "by_device": plain(result.by_device),
         "largest": plain(result.largest[:MOST_DATA]),
-        "pieces": int(result.by_cause["gaps"].sum()),
+        "pieces": len(result.gaps),
     }

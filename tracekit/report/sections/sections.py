@@ -42,7 +42,7 @@ _FIRST = ("critical_path", "steps", "offenders", "host_api", "idle", "collective
 class Highlight:
     """An entry of what matters most: of which section, what is so, and what to try about it, "" for nothing.
 
-    `share` and `loss` are as a Section has them.
+    `share`, `loss` and `detail` are as a Section has them.
     """
 
     key: str
@@ -50,6 +50,7 @@ class Highlight:
     action: str = ""
     share: float | None = None
     loss: str = ""
+    detail: str = ""
 
 
 def sections(why: Explanation, what_to_try: Advice, windows: Mapping[str, int] | None = None) -> tuple[Section, ...]:
@@ -70,7 +71,7 @@ def sections(why: Explanation, what_to_try: Advice, windows: Mapping[str, int] |
         offenders.section(why.offenders, all_ps),
         collectives.section(why.collectives, all_ps),
         idle.section(why.idle, all_ps),
-        host_api.section(why.host_api, windows),
+        host_api.section(why.host_api, windows, why.idle.largest),
         launches.section(why.launches),
         bandwidth.section(why.bandwidth),
         memory.section(why.memory, is_partial=bool(why.completeness.rows)),
@@ -86,11 +87,11 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
     """The MOST most important entries, those that most time is lost to first, whether there is advice on it or not;
     fewer if there are fewer.
 
-    What is lost to one thing is one entry, with the advice on it. The scale is the share of all devices' time: device
-    time lost, summed over the devices that lose it, over the sum of the windows of all. What lengthens the critical
-    path of a step by a share of it costs every device that share of its time. A finding stands behind those that the
-    advice has before it. What stands for no time comes last, and a path that nothing explains, which says less than
-    where the idle time is.
+    What is lost to one thing is one entry, with the advice on it and what more other sections say of it. The scale is
+    the share of all devices' time: device time lost, summed over the devices that lose it, over the sum of the windows
+    of all. What lengthens the critical path of a step by a share of it costs every device that share of its time. A
+    finding stands behind those that the advice has before it. What stands for no time comes last, and a path that
+    nothing explains, which says less than where the idle time is.
     """
     by_key = {section.key: section for section in sections}
     findings = _by_loss(
@@ -99,7 +100,7 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
         for finding in section.findings
     )
     rest = [
-        Highlight(key, its.in_one_line, "", its.share, its.loss)
+        Highlight(key, its.in_one_line, "", its.share, its.loss, its.detail)
         for key in _FIRST
         if (its := by_key.get(key)) and its.sentences
     ]
@@ -108,9 +109,21 @@ def highlights(sections: Sequence[Section]) -> list[Highlight]:
     scaled = [*zip(findings, _falling(findings), strict=True), *((line, line.share or -1.0) for line in rest)]
     scaled += [(line, -2.0) for line in unexplained]
     large = [(line, size) for line, size in scaled if line.share is None or line.share >= _LEAST] or scaled
-    losses = [line.loss for line, _ in large]
-    distinct = [entry for at, entry in enumerate(large) if not entry[0].loss or entry[0].loss not in losses[:at]]
-    return [line for line, _ in sorted(distinct, key=lambda entry: -entry[1])[:MOST]]
+    return [line for line, _ in sorted(_distinct(large), key=lambda entry: -entry[1])[:MOST]]
+
+
+def _distinct(entries: Sequence[tuple[Highlight, float]]) -> list[tuple[Highlight, float]]:
+    """The first entry of each loss, with the details that later ones have of it."""
+    losses = [line.loss for line, _ in entries]
+    return [
+        (replace(line, sentence=" ".join([line.sentence, *_details(line, entries[at + 1 :])])), size)
+        for at, (line, size) in enumerate(entries)
+        if not line.loss or line.loss not in losses[:at]
+    ]
+
+
+def _details(line: Highlight, later: Sequence[tuple[Highlight, float]]) -> list[str]:
+    return [other.detail for other, _ in later if line.loss and other.loss == line.loss and other.detail]
 
 
 def _falling(findings: Sequence[Highlight]) -> list[float]:
