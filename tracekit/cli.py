@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -136,6 +137,9 @@ def capture(
     processes: Annotated[
         int, typer.Option(min=1, help="Processes to start, joined by jax.distributed over loopback.")
     ] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Capture so many times, one run each: a side of tracekit compare.")
+    ] = 1,
     python_tracer: Annotated[bool, typer.Option("--python-tracer", help="Also record Python calls (slow).")] = False,
     host_level: Annotated[int, typer.Option(min=0, max=3, help="Detail of host events, 0 to 3.")] = 2,
     start_step: Annotated[int | None, typer.Option(min=0, help="Profile from the step of this number on.")] = None,
@@ -177,9 +181,13 @@ def capture(
         python_tracer=python_tracer,
         stretch=stretch,
         processes=processes,
+        repeat=repeat,
         restore=False,
     )
-    say_written(captured)
+    if repeat > 1:  # each has said where it is
+        print(f"Next: tracekit compare {shlex.quote(str(captured.path))} OTHER", file=sys.stderr, flush=True)
+    else:
+        say_written(captured)
     if captured.unfinished:  # jax's own clean-up would wait for the work that the user has just given up
         sys.stdout.flush()
         os._exit(captured.exit_code)

@@ -71,6 +71,31 @@ def test_processes_that_do_not_join_are_said_to_leave_runs_of_their_own(tmp_path
     assert "the 2 processes were not joined, and left 2 runs" in err
 
 
+MATMUL = """
+    import sys, jax, jax.numpy as jnp
+    f = jax.jit(lambda x: x @ x)
+    f(jnp.ones((64, 64))).block_until_ready()
+    sys.exit(3 if "--fail" in sys.argv else 0)
+"""
+
+
+def test_a_script_captured_several_times_leaves_a_run_each_which_are_one_side_of_a_comparison(tmp_path):
+    script = write(tmp_path, "matmul.py", MATMUL)
+    code, _, err = capture(tmp_path, "--repeat", "2", "--out", "trace", script)
+    assert code == 0, err
+    runs = sorted((tmp_path / "trace" / "plugins" / "profile").iterdir())
+    assert len(runs) == 2
+    wrote = re.findall("^Wrote (.*)$", err, re.MULTILINE)
+    assert sorted(wrote) == [str(run.relative_to(tmp_path)) for run in runs]
+    assert re.findall("^Next: (.*)$", err, re.MULTILINE) == ["tracekit compare trace OTHER"]
+    its = tracekit.compare(tmp_path / "trace", runs[0])
+    assert [len(side.captures) for side in (its.a, its.b)] == [2, 1]
+    assert its.is_same  # one run is on both sides
+    code, _, err = capture(tmp_path, "--repeat", "2", "--out", "failed", script, "--fail")
+    assert code == 3, err
+    assert len(re.findall("^Wrote ", err, re.MULTILINE)) == 1
+
+
 @pytest.mark.parametrize("processes", ["0", "two"])
 def test_a_number_of_processes_that_is_none_is_one_sentence(tmp_path, processes):
     code, _, err = capture(tmp_path, "--processes", processes, "x.py")

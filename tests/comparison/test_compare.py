@@ -122,7 +122,7 @@ def test_two_vendors_are_paired_by_operator_and_nothing_is_said_of_noise(vendors
     for figure in ("49.65", "47.09", "memsets"):  # the whole file holds the tail of another iteration
         assert figure not in said
     assert "too few steps for an interval, and nothing is said of noise" in vendors.headline
-    assert "33 of 45 kernel names are on one side only" in said
+    assert "33 of 45 names are on one side only" in said
 
 
 @needs_pairs
@@ -223,6 +223,19 @@ def test_renumbered_fusions_are_one_family_of_their_operator():
         ["fusion (add)", 10, 8, 1, 1, "both"],
         ["dot", 15, 15, 1, 2, "both"],
         ["fusion (mul)", 5, 5, 1, 1, "both"],
+    ]
+
+
+def test_an_operation_is_the_same_in_another_function():
+    a = operations(("fusion.1", "jit_layer", "jit(layer)/dot_general", 60, 600))
+    b = operations(
+        ("fusion.3", "jit_whole", "jit(whole)/while/body/dot_general", 60, 300),
+        ("add.1", "jit_whole", "jit(whole)/add", 6, 6),
+    )
+    found = pair(a, b, 6, 6).table
+    assert found[["operation", "a_ps", "b_ps", "state"]].to_numpy().tolist() == [
+        ["fusion (dot_general)", 100, 50, "both"],
+        ["add (add)", 0, 1, "came"],
     ]
 
 

@@ -23,6 +23,7 @@ from tracekit.capture.stretch import Stretch
 from tracekit.errors import CaptureError, TracekitError
 from tracekit.files import refuse_unwritable
 
+_REPEATED = "TRACEKIT_REPEATED"  # set for each of several captures
 _LAST_WAIT_S = 2.0  # for work that an interrupted script left behind
 
 
@@ -62,6 +63,7 @@ def capture(
     python_tracer: bool = False,
     stretch: Stretch | None = None,
     processes: int = 1,
+    repeat: int = 1,
     restore: bool = True,
 ) -> Captured:
     """Run `script` in this process under jax.profiler and return where its trace lies.
@@ -74,13 +76,17 @@ def capture(
     the script goes on. `out` may hold runs already: one is added. Processes that jax.distributed has joined, each
     captured into the same `out`, add one run, in which each has a file of its own. With `processes` that many are
     started as children and joined over loopback, where the script calls `jax.distributed.initialize()` without
-    arguments. `sys.argv`, `sys.path`, `__main__` and the environment are restored afterwards, unless `restore` is
-    False, for a process that ends right after; imported modules stay. Where the script ends the process with
+    arguments. With `repeat` the script is captured so many times, each in a process of its own, into as many runs of
+    `out`, the last of which is returned: `tracekit.compare` takes that directory as one side. `sys.argv`, `sys.path`,
+    `__main__` and the environment are restored afterwards, unless `restore` is False, for a process that ends right
+    after; imported modules stay. Where the script ends the process with
     `os._exit` or replaces it with `os.exec…`, the trace is written first. Raises NothingCapturedError if no backend was
     used or the stretch never came, CaptureError if the capture cannot start.
     """
     if devices is not None and devices < 1:
         raise CaptureError(f"the number of devices must be at least 1, not {devices}.")
+    if repeat < 1:
+        raise CaptureError(f"the number of captures must be at least 1, not {repeat}.")
     if processes < 1:
         raise CaptureError(f"the number of processes must be at least 1, not {processes}.")
     if host_level not in range(4):
@@ -98,8 +104,11 @@ def capture(
         refuse_unwritable(out, "a trace")
     except TracekitError as error:
         raise CaptureError(str(error)) from None
-    if processes > 1:
+    if repeat > 1 or processes > 1:
         words = _options(devices, host_level, python_tracer, stretch) + (["--module"] if module else [])
+        if repeat > 1:
+            joined = [f"--processes={processes}"] if processes > 1 else []
+            return _repeated(repeat, out, [*joined, *words, script, *args])
         return _several(processes, out, [*words, script, *args])
     about = {
         "schema": 1,
@@ -144,6 +153,24 @@ def _options(devices: int | None, host_level: int, python_tracer: bool, stretch:
     return given + (["--python-tracer"] if python_tracer else [])
 
 
+def _repeated(count: int, out: Path, words: Sequence[str]) -> Captured:
+    """Capture `count` times, one after the other and each in a process of its own, into as many new runs of `out`;
+    `words` are the command line after `--out`. The first that fails is the last."""
+    import subprocess
+
+    runs, exit_code = out / "plugins" / "profile", 0
+    before = set(runs.iterdir()) if runs.is_dir() else set()
+    for _ in range(count):
+        command = [sys.executable, "-m", "tracekit", "capture", "--out", str(out), *words]
+        exit_code = subprocess.call(command, env={**os.environ, _REPEATED: "1"})
+        if exit_code:
+            break
+    new = sorted(path for path in runs.iterdir() if path not in before) if runs.is_dir() else []
+    if not new:
+        raise NothingCapturedError("the script left no trace; what it said is above.", exit_code)
+    return Captured(out, new[-1], exit_code)
+
+
 def _several(count: int, out: Path, words: Sequence[str]) -> Captured:
     """Capture `count` processes into one new run of `out`; `words` are the command line after `--out`."""
     runs = out / "plugins" / "profile"
@@ -165,6 +192,8 @@ def say_written(captured: Captured) -> None:
     if _processes.is_started():  # who started it says so for all
         return
     print(f"Wrote {captured.run}", file=sys.stderr)
+    if _REPEATED in os.environ:  # who repeats it says what comes next
+        return
     print(f"Next: tracekit report {shlex.quote(str(captured.path))}", file=sys.stderr, flush=True)
 
 

@@ -50,36 +50,34 @@ class Operations:
 def pair(a: pd.DataFrame, b: pd.DataFrame, a_units: int, b_units: int) -> Operations:
     """Pair the operations (OPERATION_COLUMNS) of both sides, whose sums are of so many units, each on every device."""
     sides = [_labelled(side) for side in (a, b)]
-    shared = [set(side["name"]) for side in sides]
-    both = shared[0] & shared[1]
-    times = [int(side["time_ps"].sum()) for side in sides]
-    share = min(
-        (int(side.loc[side["name"].isin(both), "time_ps"].sum()) / time if time else 1.0)
-        for side, time in zip(sides, times, strict=True)
-    )
-    names = len(shared[0] | shared[1])
-    only = names - len(both)
-    if share < _SHARED and _has_operators(sides):
-        keys = [_by_operator(side) for side in sides]
-        paired_by = OPERATOR
+    names = [side["name"] for side in sides]
+    every, both = set(names[0]) | set(names[1]), set(names[0]) & set(names[1])
+    only = f"{len(every - both)} of {quantity(len(every), 'name')} are on one side only"
+    keys, paired_by = names, NAME
+    why = f"{len(both)} of {quantity(len(every), 'name')} are on both sides: operations are paired by name."
+    if _numbered(sides):
+        keys, paired_by = _by_family(sides), FAMILY
+        why = f"The compiler numbers its operations anew, and {only}: those that differ in that number alone are one."
+    share = _shared(sides, keys)
+    if share < _SHARED and _has_operators(sides) and _shared(sides, by_operator := _by_operator(sides)) > share:
+        keys, paired_by = by_operator, OPERATOR
         why = (
-            f"{only} of {quantity(names, 'kernel name')} are on one side only, and {percent(share)} of the time has a "
-            "name that both sides have: operations are paired by the framework's operator."
+            f"{only}, and {percent(share)} of the time has a name that both sides have: operations are paired by the "
+            "framework's operator."
         )
-    elif _numbered(sides):
-        keys = [_by_family(side) for side in sides]
-        paired_by = FAMILY
-        why = (
-            f"The compiler numbers its operations, and {only} of {quantity(names, 'name')} are on one side only: those "
-            "of one operator that differ only in that number are one family."
-        )
-    else:
-        keys = [side["name"] for side in sides]
-        paired_by = NAME
-        why = f"{len(both)} of {quantity(names, 'name')} are on both sides: operations are paired by name."
     units = a_units, b_units
     summed = [_summed(side, key, of) for side, key, of in zip(sides, keys, units, strict=True)]
     return Operations(_joined(*summed), paired_by, why)
+
+
+def _shared(sides: list[pd.DataFrame], keys: list[pd.Series]) -> float:
+    """The share of the time whose key both sides have, of the side with less of it."""
+    both = set(keys[0]) & set(keys[1])
+    times = [
+        (int(side.loc[key.isin(both), "time_ps"].sum()), int(side["time_ps"].sum()))
+        for side, key in zip(sides, keys, strict=True)
+    ]
+    return min(inside / total if total else 1.0 for inside, total in times)
 
 
 def _labelled(side: pd.DataFrame) -> pd.DataFrame:
@@ -103,16 +101,28 @@ def _numbered(sides: list[pd.DataFrame]) -> bool:
     return a != b
 
 
-def _by_operator(side: pd.DataFrame) -> pd.Series:
-    """Its operator, of what has none what it computes."""
-    return side["operator"].astype(object).where(side["operator"].notna(), side["pattern"].map(_NO_OPERATOR.format))
+def _by_operator(sides: list[pd.DataFrame]) -> list[pd.Series]:
+    """Its operator, of what has none what it computes; of an operator that one side lacks the last part of its path."""
+    operators = [side["operator"].astype(object) for side in sides]
+    both = set(operators[0].dropna()) & set(operators[1].dropna())
+    last = [its.where(its.isin(both), its.str.rpartition("/")[2]) for its in operators]
+    return [
+        its.where(its.notna(), side["pattern"].map(_NO_OPERATOR.format)) for its, side in zip(last, sides, strict=True)
+    ]
 
 
-def _by_family(side: pd.DataFrame) -> pd.Series:
+def _by_family(sides: list[pd.DataFrame]) -> list[pd.Series]:
     """Its name without the compiler's number, and the framework's operator, which recompiling leaves as it is; of
-    operations of no program, such as copies, the name."""
+    operations of no program, such as copies, the name. Where a side lacks such a family, as the function around it is
+    another, its operator is the last part of its path: `dot_general` of `jit(f)/while/body/dot_general`."""
+    whole = [_family(side, side["operator"].astype(object)) for side in sides]
+    last = [_family(side, side["operator"].astype(object).str.rpartition("/")[2]) for side in sides]
+    both = set(whole[0]) & set(whole[1])
+    return [its.where(its.isin(both), coarse) for its, coarse in zip(whole, last, strict=True)]
+
+
+def _family(side: pd.DataFrame, operator: pd.Series) -> pd.Series:
     family = side["name"].map(stem).where(side["program"].notna(), side["name"])
-    operator = side["operator"].astype(object)
     return family.where(operator.isna() | side["program"].isna(), family + " (" + operator.fillna("") + ")")
 
 

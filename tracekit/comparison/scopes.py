@@ -167,11 +167,14 @@ def _idle(report: Report, windows: Mapping[str, Intervals], cells: pd.DataFrame)
         spans = iv.union(windows.get(report.clock_of.get(str(device), ""), iv.EMPTY))
         inside = iv.within(iv.intervals(gaps["start_ps"], gaps["end_ps"]), spans)
         causes[str(cause)] = causes.get(str(cause), 0) + iv.sum_exactly(inside)
-    for device in cells["device"]:
-        for cause, time in _beyond(report, str(device), windows).items():
-            causes[cause] = causes.get(cause, 0) + time
     total = iv.sum_exactly(cells["idle"].to_numpy(np.int64))
     rest = total - sum(causes.values())
+    beyond = [_beyond(report, str(device), windows) for device in cells["device"]]
+    outside = sum(sum(its.values()) for its in beyond)
+    if outside <= rest:  # else it is among the gaps, as where only steady steps were looked at
+        for cause, time in ((cause, time) for its in beyond for cause, time in its.items()):
+            causes[cause] = causes.get(cause, 0) + time
+        rest -= outside
     if rest < 0:  # windows of rounds that overlap count their gaps once, the partition too
         return None
     return {str(cause): time for cause, time in (causes | {NOT_ASKED: rest}).items() if time}
