@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tracekit.analysis.idle import Cause
 from tracekit.analysis.top_ops import PHASE, STEP
 from tracekit.columns import records
 from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison, Side
@@ -133,6 +134,8 @@ def _went(scope: ScopeComparison) -> list[str]:
     if largest and idle and abs(largest["diff_ps"]) >= _OF_DIFFERENCE * abs(difference):
         cause = largest["part"].removeprefix(IDLE)
         how = "fell" if idle < 0 else "grew"
+        if cause == Cause.UNEXPLAINED:
+            return [*said, f"For most of the change of idle time a {unit} the trace proves no cause."]
         said.append(
             f"Of idle time, {cause} {how} most: {time(largest['b_ps'])} instead of {time(largest['a_ps'])} a {unit}."
         )
