@@ -13,7 +13,19 @@ import tracekit
 from tracekit.cli import app
 
 DOCS = Path(__file__).parent.parent / "docs"
-COMMANDS = ("capture", "read", "report", "compare", "check", "baseline", "figure", "export", "view", "doctor")
+COMMANDS = (
+    "capture",
+    "read",
+    "report",
+    "compare",
+    "check",
+    "baseline",
+    "history",
+    "figure",
+    "export",
+    "view",
+    "doctor",
+)
 
 
 ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}

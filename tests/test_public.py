@@ -19,7 +19,7 @@ PUBLIC = [getattr(tracekit, name) for name in tracekit.__all__ if name != "__ver
 # What modules import only for type checkers.
 NAMES = {"Source": Source, "Timeline": Timeline, "Report": tracekit.Report, "Check": tracekit.Check}
 # A command whose function is what others are made of, and the other way round: none.
-COMMANDS = {"capture", "check", "compare", "read", "report", "figure", "export", "view", "doctor"}
+COMMANDS = {"capture", "check", "compare", "read", "report", "figure", "export", "view", "doctor", "history"}
 
 
 def classes(hint: object) -> set[type]:
@@ -97,7 +97,7 @@ def test_what_means_the_same_has_the_same_name_in_every_function():
     assert {name: sorted(FORMER & {*of}) for name, of in parameters.items() if FORMER & {*of}} == {}
     first = {name: next(iter(of), None) for name, of in parameters.items()}
     others = {name for name in parameters if first[name] != "source"}
-    assert others == {"capture", "compare", "doctor", "load", "phase", "unrecorded"}
+    assert others == {"capture", "compare", "doctor", "history", "load", "phase", "unrecorded"}
 
 
 @pytest.mark.parametrize("name", ["analyse", "export", "figure", "report", "timeline_of"])

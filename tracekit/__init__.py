@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tracekit.timeline.timeline import Source, Timeline, Windows, timeline_of
     from tracekit.timeline.unions import DeviceUnions, Unions
     from tracekit.trace import Trace
+    from tracekit.trends.history import History, history
     from tracekit.vocabulary.kinds import Kind
 
 # Module -> public names. Loaded on first use, so that `tracekit --help` imports neither jax, numpy nor pandas.
@@ -100,6 +101,7 @@ _NAMES = {
     "errors": "CaptureError NotMeasurable TraceError TracekitError ViewError",
     "gate.check": "CheckResult Outcome RuleResult check",
     "gate.rules": "Rule",
+    "trends.history": "History history",
     "readers": "read",
     "report.build": "analyse",
     "report.figures.drawing": "Drawing",
@@ -143,6 +145,7 @@ __all__ = [
     "Drawing",
     "Explanation",
     "Finding",
+    "History",
     "HostApi",
     "Idle",
     "Instant",
@@ -198,6 +201,7 @@ __all__ = [
     "explain",
     "export",
     "figure",
+    "history",
     "load",
     "memory",
     "overlap",

@@ -478,6 +478,30 @@ def baseline_list(folder: _Folder = Path("baselines")) -> None:
 
 
 @app.command()
+def history(
+    source: Annotated[Path, typer.Argument(metavar="DIR", readable=False, help="A directory of saved reports.")],
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help='A measure to follow, as idle or "overlap devices" (repeatable).'),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the measures of all runs to this Parquet file.")] = None,
+) -> None:
+    """Follow measures over many saved reports: where did they change?
+
+    Reports are in the order of their captures. A change is told where chance gives its like in 1 % of series.
+    """
+    from tracekit import console
+    from tracekit.trends.history import FOLLOWED, lines
+
+    with console.progress(["reading"]) as progress:
+        progress("reading")
+        result = tracekit.history(source, measure or FOLLOWED)
+    print("\n".join(lines(result)))
+    if out is not None:
+        print(f"Wrote {result.save(out)}", file=sys.stderr)
+
+
+@app.command()
 def figure(
     source: _Trace,
     what: Annotated[

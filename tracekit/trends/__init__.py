@@ -1,0 +1,1 @@
+"""How the measures of a program moved over many saved reports."""
