@@ -139,6 +139,26 @@ def test_halves_of_one_trace_have_no_certain_difference(name):
         assert its.verdict.low <= 1 <= its.verdict.high
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("generated/gpu.xplane.pb", "generated/tpu.xplane.pb"),
+        ("generated/gpu.sqlite", "generated/gpu.trace.json.gz"),
+        ("two-cpu-devices-jax0.10.2.xplane.pb", "two-cpu-devices-jax0.12.0.xplane.pb"),
+        ("report-schema-1/training", "report-schema-1/concurrent"),
+    ],
+)
+def test_traces_of_all_formats_can_be_compared_and_their_parts_sum(a, b):
+    its = tracekit.compare(traces.DATA / a, traces.DATA / b)
+    for scope in its.scopes:
+        wall = scope.cell("wall")
+        assert scope.waterfall["diff_ps"].sum() == wall["diff_ps"]
+        rows = scope.operations.table
+        assert (rows["b_ps"] - rows["a_ps"] == rows["diff_ps"]).all()
+    assert markdown(its).startswith(f"# {its.headline}")
+    assert (a.startswith("report")) == any("holds no operations" in caution.sentence for caution in its.cautions)
+
+
 def test_a_trace_against_itself_is_said_to_be_the_same():
     one = traces.trace("stepped-cpu.xplane.pb.gz")
     its = tracekit.compare(one, one)

@@ -106,6 +106,11 @@ def _facts(a: Sequence[Capture], b: Sequence[Capture]) -> list[Caution]:
         if any(its.shares or its.rows for its in partial):
             reason = next(its.shares or its.rows for its in partial if its.shares or its.rows)
             found.append(Caution("completeness", side, "", f"The trace of {side} is not complete: {reason}"))
+        if any(its.report.operations.empty and its.report.devices for its in captures):
+            sentence = (
+                f"The saved report of {side} holds no operations: make it again from its trace (tracekit report TRACE)."
+            )
+            found.append(Caution("operations", side, "", sentence))
         busy = [capture.report.explanation.machine for capture in captures]
         loads = [load for machine in busy for load in machine.load["is_busy"].tolist()[:1] if len(machine.load)]
         if any(loads):

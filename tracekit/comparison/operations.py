@@ -105,7 +105,7 @@ def _by_operator(sides: list[pd.DataFrame]) -> list[pd.Series]:
     """Its operator, of what has none what it computes; of an operator that one side lacks the last part of its path."""
     operators = [side["operator"].astype(object) for side in sides]
     both = set(operators[0].dropna()) & set(operators[1].dropna())
-    last = [its.where(its.isin(both), its.str.rpartition("/")[2]) for its in operators]
+    last = [its.where(its.isin(both), _last_part(its)) for its in operators]
     return [
         its.where(its.notna(), side["pattern"].map(_NO_OPERATOR.format)) for its, side in zip(last, sides, strict=True)
     ]
@@ -116,9 +116,14 @@ def _by_family(sides: list[pd.DataFrame]) -> list[pd.Series]:
     operations of no program, such as copies, the name. Where a side lacks such a family, as the function around it is
     another, its operator is the last part of its path: `dot_general` of `jit(f)/while/body/dot_general`."""
     whole = [_family(side, side["operator"].astype(object)) for side in sides]
-    last = [_family(side, side["operator"].astype(object).str.rpartition("/")[2]) for side in sides]
+    last = [_family(side, _last_part(side["operator"])) for side in sides]
     both = set(whole[0]) & set(whole[1])
     return [its.where(its.isin(both), coarse) for its, coarse in zip(whole, last, strict=True)]
+
+
+def _last_part(operators: pd.Series) -> pd.Series:
+    """The last part of the path of each operator; null stays null."""
+    return operators.astype(object).map(lambda path: path.rpartition("/")[2], na_action="ignore").astype(object)
 
 
 def _family(side: pd.DataFrame, operator: pd.Series) -> pd.Series:
