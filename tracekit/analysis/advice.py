@@ -129,8 +129,9 @@ def advice(
         exposed_collectives(cells, why.collectives, why_unseen(timeline)),
         late_peer(cells, why.collectives),
         exposed_copies(timeline, cells),
-        copies_in_compute_lane(timeline, cells),
+        # Before streams: on any stream, copies of pageable memory block the host.
         pageable_copies(timeline, cells),
+        copies_in_compute_lane(timeline, cells),
         *idle_causes(timeline, cells, why.idle, why.host_api),
         busy_machine(why.machine),
         *contention(phases, inside, why.machine),

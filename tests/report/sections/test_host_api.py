@@ -106,6 +106,14 @@ def test_a_long_gap_adds_to_the_entry_of_its_cause():
     assert section(replace(EMPTY, by_device=ONE, longest=gaps(gap())), {"gpu:0": 600 * US}, elsewhere).loss == ""
 
 
+def test_a_wait_that_costs_most_is_told_with_the_long_gap_after_it():
+    largest = frame(LARGEST_COLUMNS, [("gpu:0", 0, 570 * US, 570 * US, "host-bound", 0.9, None, None)])
+    waits = WAIT.assign(ratio=0.95, idle_ps=580 * US, host_bound_ps=580 * US)
+    shown = section(replace(EMPTY, by_call=waits, by_device=ONE, longest=gaps(gap())), {"gpu:0": 600 * US}, largest)
+    assert shown.result.startswith("gpu:0 fell idle in cudaDeviceSynchronize")
+    assert shown.detail.startswith("One gap of 570")
+
+
 def test_waits_that_cost_next_to_nothing_are_told_so():
     little = calls(("cudaDeviceSynchronize", 2, 9, 0, 1, 5, 5, 0.001))
     result = section(replace(EMPTY, by_call=little))

@@ -4,6 +4,7 @@ import io
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -188,6 +189,15 @@ def test_two_findings_on_one_loss_are_one_entry_with_the_advice_of_both():
     first, second = highlights([Section("findings", "What to try", findings=findings)])
     assert in_one_line(first) == ("Copies were exposed. They were pageable. Try: copy earlier; or pin the memory.")
     assert second.sentence == "Late launches."
+
+
+def test_of_pageable_copies_on_streams_of_kernels_the_memory_is_told_first():
+    pageable = [("gpu:0", "memcpy", at, at + 20, "Memcpy HtoD (Pageable -> Device)", "H2D") for at in (60, 80)]
+    table = events(("gpu:0", "compute", 0, 60), *pageable).assign(lane=pd.Categorical(["s", "s", "s"]))
+    rules = [finding.rule for finding in analyse(trace(table)).advice.findings]
+    assert [rule for rule in rules if "copies" in rule] == [
+        "exposed_copies", "pageable_copies", "copies_in_compute_lane",
+    ]  # fmt: skip
 
 
 def test_what_stands_for_less_than_a_thousandth_matters_only_where_nothing_is_larger():

@@ -1,6 +1,7 @@
 """The top operations as a report shows them."""
 
 import pandas as pd
+import pytest
 
 from tests.frames import events, trace
 from tracekit.analysis.top_ops import top_ops
@@ -62,6 +63,14 @@ def test_operators_are_named_and_what_has_none_says_why():
     labels = [row[0] for row in tables(shown)["operators"].rows]
     assert labels == [Missing("the trace links no operator of a framework to it"), "aten::mm"]
     assert tables(shown)["sources"].rows == ()
+
+
+@pytest.mark.parametrize(("numbered", "first"), [(True, "operators"), (False, "names")])
+def test_operators_stand_before_names_that_are_each_one_of_many_alike(numbered, first):
+    rows = [("tpu:0", "compute", at * MS, (at + 1) * MS, f"fusion.{at}" if numbered else "dot") for at in range(40)]
+    table = events(*rows).assign(op=pd.array([0] * 40, "Int64"))
+    shown = section(top_ops(trace(table, ops=frame(OP_COLUMNS, {"framework_op": ["jit(f)/dot_general"]}))))
+    assert next(iter(tables(shown))) == first
 
 
 def test_of_several_devices_operators_stand_by_device_with_shares_of_its_own_time():

@@ -52,20 +52,23 @@ def _headline(
     """What of the calls is among what matters most, its share of all windows, what that was lost to, and what it adds
     to another entry of that: the wait that costs most, or what the host did in the few gaps that are half of a device's
     idle time; "" if neither does."""
-    found = [("", 0.0, "", "")]
+    found = [("", 0.0, "")]
+    few, spread, cause = [], "", ""
+    if device := _most_idle(result):
+        longest = records(result.longest)
+        few, spread = _few(device, longest), _spread(device, longest)
+        cause = _cause(few, largest)
     if waits and waits[0]["ratio"] >= _MATTERS:
         is_host = waits[0]["host_bound_ps"] >= _HUGE * waits[0]["idle_ps"]
         share = waits[0]["idle_ps"] / sum(windows_ps.values()) if windows_ps else waits[0]["ratio"]
-        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else "", ""))
-    if device := _most_idle(result):
-        longest = records(result.longest)
-        window_ps = windows_ps.get(device["device"], 0)
-        few = _few(device, longest)
-        idle_ps = sum(gap["idle_ps"] for gap in few)
-        if window_ps and idle_ps / window_ps >= _MATTERS:
-            sentence, cause = _spread(device, longest), _cause(few, largest)
-            found.append((sentence, idle_ps / sum(windows_ps.values()), cause, sentence))
-    return max(found, key=lambda line: line[1])
+        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else ""))
+    window_ps = windows_ps.get(device["device"], 0) if device else 0
+    idle_ps = sum(gap["idle_ps"] for gap in few)
+    matters = window_ps > 0 and idle_ps / window_ps >= _MATTERS
+    if matters:
+        found.append((spread, idle_ps / sum(windows_ps.values()), cause))
+    headline, share, loss = max(found, key=lambda line: line[1])
+    return headline, share, loss, spread if matters and cause == loss else ""
 
 
 def _cause(gaps: list[dict[str, Any]], largest: pd.DataFrame | None) -> str:

@@ -14,6 +14,9 @@ from tracekit.units import factor, percent, quantity, short, time
 # patterns in a sentence.
 _MOST, _MOST_OF_DEVICES, _BRIEF, _PATTERNS = 100, 160, 10, 4
 _LONGEST = 60
+# Operators stand before names where their first few hold so many times the time of the first names: 30 times in
+# two traces of vLLM on TPU, at most 1.6 times in 18 others.
+_FEW, _FAR_MORE = 5, 4
 # Durations that sum to so many times the busy time are worth a word.
 _OVERLAPPING = 1.05
 _LISTS = ("by_name", "by_operator", "by_source")
@@ -27,15 +30,23 @@ def section(result: TopOps) -> Section:
     title = "Top operations"
     if result.lacking:
         return Section("top_ops", title, lacking=result.lacking)
+    names = _names(result)
+    operators = _by("operator", "Operators of the framework", result.by_operator, _NO_OPERATOR)
     tables = (
-        _names(result),
-        _by("operator", "Operators of the framework", result.by_operator, _NO_OPERATOR),
+        *((operators, names) if _says_more(result.by_operator, result.by_name) else (names, operators)),
         _by("source", "Source lines", result.by_source, _NO_SOURCE),
         _patterns(result.by_pattern),
         *(_tables_of_devices(result) if len(result.totals) > 1 else []),
     )
     sentences = (_by_pattern(result), _by_operator(result.by_operator), _overlapping(result.totals))
     return Section("top_ops", title, tuple(filter(None, sentences)), tables=tables, data=_data(result))
+
+
+def _says_more(operators: pd.DataFrame, names: pd.DataFrame) -> bool:
+    """Whether the first known operators hold far more of the time than the first names: where XLA numbers its ops, a
+    name may be one of many alike."""
+    known = operators[operators["operator"].notna()]
+    return float(known["ratio"].head(_FEW).sum()) >= _FAR_MORE * float(names["ratio"].head(_FEW).sum())
 
 
 def _by_pattern(result: TopOps) -> str:
