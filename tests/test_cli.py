@@ -15,7 +15,10 @@ from tracekit.export import FORMATS
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "jaxlib", "numpy", "pandas", "numba", "matplotlib", "pyarrow", "xprof", "tensorboard")
-COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands)
+COMMANDS = sorted(
+    [command.name or command.callback.__name__ for command in app.registered_commands]
+    + [str(group.name) for group in app.registered_groups]
+)
 
 # Runs one command line after the other, each with words and an environment of its own; of each it tells the exit code,
 # what it printed, and which heavy packages it imported that none before it had.
