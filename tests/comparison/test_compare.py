@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import tracekit
@@ -74,6 +75,9 @@ def test_more_workers_of_a_loader_shorten_the_step_by_idle_time_alone(workers, t
         spread = max(abs(figures["ci95_diff"][1] - figures["ci95_diff"][0]), 50)
         assert cell["low_ps"] / 10**6 == pytest.approx(figures["ci95_diff"][0], abs=0.15 * spread)
         assert cell["high_ps"] / 10**6 == pytest.approx(figures["ci95_diff"][1], abs=0.15 * spread)
+    idle = main.waterfall.set_index("part")[["a_ps", "b_ps"]] / MS
+    assert idle.loc["idle: input pipeline"].tolist() == pytest.approx([47, 0], abs=0.1)
+    assert -np.subtract(*idle.loc["idle: host-bound"]) == pytest.approx(-43, abs=0.5)
     said = text(workers)
     assert "117.8 ms instead of 211.8 ms, -44.4 %" in said
     assert "idle -90.47 ms (-84.6 %)" in said

@@ -44,7 +44,9 @@ from tracekit.trace import (
     Trace,
 )
 from tracekit.vocabulary.host_calls import (
+    Activity,
     SyncCall,
+    activity_of,
     asks_if_done,
     operator,
     reads_back,
@@ -123,7 +125,7 @@ def read(document: Document, path: Path) -> Trace:
     named_ops, step = np.flatnonzero(valid & document.of(*_HOST_OPS)), _steps(document)
     frames = np.flatnonzero(valid & document.of(*_FRAMES))
     ops, op = _operators(document, launch, named_ops[step[named_ops] < 0], frames)
-    marks = np.concatenate([annotations, named_ops[step[named_ops] >= 0]])
+    marks = np.concatenate([annotations, named_ops[(step[named_ops] >= 0) | _loads(document, named_ops)]])
     of_host = np.concatenate([named_ops[step[named_ops] < 0], frames])
     threads = _threads(document, np.concatenate([marks, calls, of_host]))
     call_table = frame(LAUNCH_COLUMNS, {**_host_columns(document, host, calls, threads), "correlation_id": ids})
@@ -268,6 +270,11 @@ def _host_columns(document: Document, host: str, rows: Rows, threads: Threads) -
 def _steps(document: Document) -> Rows:
     """The number in the name of every event that is a step of the profiler, -1 for the others."""
     return by_label(document.name, lambda name: -1 if (number := step_number(name)) is None else number, -1)
+
+
+def _loads(document: Document, rows: Rows) -> NDArray[np.bool_]:
+    """Which events load data by their name: older files write these annotations among the ops too."""
+    return by_label(document.name[rows], lambda name: activity_of(name) is Activity.LOADING)
 
 
 def _spans(document: Document, host: str, rows: Rows, step: Rows, threads: Threads) -> pd.DataFrame:
