@@ -1,6 +1,7 @@
 """Collectives over all devices: bandwidth over message sizes as nccl-tests prints it, and a ring by hand against psum.
 
-For each operation and size the program is run a few times, each waited for, and the median time gives
+For each operation and size the program is run a few times, each waited for, and the median time gives (after runs that
+warm up, as in nccl-tests: on CPU the first ten or so of 4 MiB take three times as long, in memory never touched before)
 
 * algorithm bandwidth: bytes / time, where bytes is what nccl-tests calls size: of the whole array for all-gather and
   reduce-scatter, of one device's array for all-reduce, all-to-all and permute;
@@ -34,6 +35,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import tracekit
 
 AXIS = "devices"
+WARM_UP = 10
 ROUNDS = 5
 
 
@@ -99,7 +101,8 @@ def measure(mesh: Mesh, name: str, size: int) -> Measured:
     each = size // 4 if name != "all-gather" else size // 4 // n
     x = jax.device_put(np.ones(max(each // n, 1) * n * n, np.float32), NamedSharding(mesh, PartitionSpec(AXIS)))
     program = on_mesh(mesh, operation.run)
-    program(x).block_until_ready()  # compiles, outside the phase
+    for _ in range(WARM_UP):  # outside the phase; the first compiles
+        program(x).block_until_ready()
     seconds = []
     with tracekit.phase(f"{name} {shown(size)}"):
         for _ in range(ROUNDS):

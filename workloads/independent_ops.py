@@ -2,7 +2,8 @@
 
 A framework that sees the whole graph knows that the products do not depend on each other, and could run them at once.
 Whether that gains anything is another question: one large product uses the whole device already (Dive into Deep
-Learning, 13.3, Automatic Parallelism: on one device parallel operators are "not quite so relevant").
+Learning, Automatic Parallelism: "not quite so useful for single-device computers", while operators small enough "can
+help even on a single CPU or GPU", which its exercises ask to verify).
 
 * "one by one": each product is waited for before the next is dispatched. Nothing may overlap.
 * "queued": all are dispatched, then all waited for. An accelerator works through its queue in order, one product at a

@@ -4,11 +4,12 @@
 
 Each process holds its own devices, computes "compute" on them, and takes part in "all-reduce" over the devices of all
 processes (gloo on CPU, the vendor's library elsewhere). Each leaves a trace file of its own, both in one run, which are
-read as one trace: their clocks are aligned by the all-reduces that they share.
+read as one trace. The capture notes that both ran on one machine, so their clock is one and nothing is shifted. Without
+that note, as across machines, clocks are aligned by the all-reduces that they share.
 
 Must overlap: both processes' products in "compute", and each all-reduce on all devices. Must not: an all-reduce cannot
-end anywhere before the last device has begun it. That holds the alignment to account: both processes run on one
-machine and one clock, so the true offset between their files is zero.
+end anywhere before the last device has begun it. That holds the alignment to account: read without the note, the files
+must be shifted by zero but for the residual that is stated (the test does so).
 On CPU the processes share the cores: with one product at a time in each of two processes, two cores do twice the work.
 
 Run by plain python, it starts its processes itself. Where a cluster starts them (SLURM, Open MPI, Kubernetes, TPU pods)

@@ -11,7 +11,7 @@ the updated weights of one SGD step, which must be those of one device (asserted
   Megatron); an all-reduce a block. Must overlap.
 * "data parallel": the batch split, weights copied, gradients all-reduced. Must overlap.
 * "fully sharded": the batch and the weights split; weights are all-gathered block by block, gradients reduce-scattered
-  (FSDP, ZeRO-3). Must overlap.
+  (FSDP, ZeRO-3, which also forget the gathered weights and gather them again for the backward pass). Must overlap.
 * "experts": a layer of one expert a device, whose rows travel to their expert and back by all-to-all (mixture of
   experts, every row to one expert), against the same layer on one device, "all experts on one". Must overlap.
 
@@ -95,6 +95,33 @@ def sharded(
     compiled = jax.jit(step, out_shardings=(NamedSharding(mesh, PartitionSpec()), shardings))
     inputs = place(x, batch), place(y, batch)
     return lambda: compiled(placed, *inputs)
+
+
+# --- fully sharded
+
+
+def fully_sharded(mesh: Mesh, weights: Weights, x: Any, y: Any) -> Step:
+    """Every device holds a part of each weight and of the batch; a block's weights are gathered when it needs them.
+
+    Written out, because of the shardings alone a compiler may make other collectives (XLA on CPU: an all-reduce of all
+    gradients). The derivative of an all-gather is a reduce-scatter.
+    """
+
+    def gathered_block(x: jax.Array, own: tuple[jax.Array, jax.Array]) -> jax.Array:
+        up, down = (jax.lax.all_gather(w, AXIS, tiled=True) for w in own)
+        return block(x, (up, down))
+
+    def part(own: Weights, x: jax.Array, y: jax.Array) -> Stepped:
+        def share(own: Weights) -> jax.Array:
+            return jnp.mean((functools.reduce(gathered_block, own, x) - y) ** 2) / mesh.size
+
+        value, gradients = jax.value_and_grad(share)(own)
+        return jax.lax.psum(value, AXIS), updated(own, gradients)
+
+    split, copies = PartitionSpec(AXIS), PartitionSpec()
+    inputs = jax.device_put((weights, x, y), NamedSharding(mesh, split))
+    compiled = jax.jit(jax.shard_map(part, mesh=mesh, in_specs=(split, split, split), out_specs=(copies, split)))
+    return lambda: compiled(*inputs)
 
 
 # --- pipeline
@@ -231,7 +258,7 @@ def steps(devices: list[Any], options: argparse.Namespace) -> dict[str, tuple[St
             "pipeline micro-batches": (pipeline(devices, options.micro_batches, *model), one),
             "tensor parallel": (sharded(mesh, sgd, columns, rows_split, whole, *model), one),
             "data parallel": (sharded(mesh, sgd, whole, whole, rows_split, *model), one),
-            "fully sharded": (sharded(mesh, sgd, rows_split, rows_split, rows_split, *model), one),
+            "fully sharded": (fully_sharded(mesh, *model), one),
             "all experts on one": (alone, ""),
             "experts": (together, "all experts on one"),
         }

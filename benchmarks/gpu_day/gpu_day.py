@@ -61,7 +61,7 @@ WORKLOADS = {
     "collectives": Workload("--sizes 4096", "", "--sizes 4096 65536 1048576 16777216"),
     "training": Workload("--steps 1"),
     "independent_ops": Workload("--size 32 --wide 64 --products 8"),
-    "small_ops": Workload("--length 16 --operations 20"),
+    "small_ops": Workload("--length 16 --operations 20 --lengths 16"),
     "scheduling": Workload("--size 64 --products 50"),
     # Half the sizes: one of its phases computes everything on the CPU.
     "heterogeneous": Workload("--rows 128 --size 128", "--rows 4096 --size 4096"),

@@ -168,10 +168,23 @@ def test_independent_products_are_eight_programs_or_one(captured):
 
 
 def test_small_operations_are_a_thousand_programs_or_one(captured):
-    traced = captured("small_ops.py", "--length", "16", "--operations", "20")
+    traced = captured("small_ops.py", "--length", "16", "--operations", "20", "--lengths", "16", "64")
     assert traced.programs("eager") == {40}  # a product and a sum for each
     for name in ("scan", "unrolled", "fused"):
         assert traced.programs(name) == {1}
+    # Kept apart and merged: an event for each operation, and one for all.
+    assert traced.count("eager", kind="compute") == {40}
+    assert traced.count("unrolled", kind="compute") == {20}
+    assert traced.count("fused", kind="compute") == {1}
+    # The table is printed first; its runs are not in the trace.
+    events = traced.trace.events
+    assert events.loc[events["hlo_module"] == "jit_fused", "run_id"].nunique() == 2 + 3  # once a device, and in rounds
+    cost = r" +([\d.]+) us" * 4
+    costs = re.findall(rf"^ +(16|64){cost}$", traced.printed, re.MULTILINE)
+    assert [length for length, *_ in costs] == ["16", "64"]
+    launch = float(costs[0][1]) - float(costs[0][2])
+    (said,) = re.findall(r"^Launching an operation .* costs (\d+) us; computing it takes longer", traced.printed, re.M)
+    assert float(said) == pytest.approx(launch, abs=1)
     assert traced.busy("eager") == traced.busy("fused") == {"cpu:0"}
     assert traced.busy("eager on both") == traced.busy("scan on both") == {"cpu:0", "cpu:1"}
 
@@ -247,7 +260,10 @@ def test_strategies_use_the_collectives_that_they_are_known_for(strategies):
         for name in ("tensor parallel", "data parallel", "fully sharded", "experts")
     }
     assert kinds["tensor parallel"] == kinds["data parallel"] == {"all-reduce"}
-    assert "all-gather" in kinds["fully sharded"]
+    blocks, devices = 4, 2
+    for category, count in (("all-gather", 2 * blocks), ("reduce-scatter", 2 * blocks), ("all-reduce", 1)):
+        assert traced.count("fully sharded", category=category) == {count * devices}
+    assert kinds["fully sharded"] == {"all-gather", "reduce-scatter", "all-reduce"}  # the last is that of the loss
     assert "all-to-all" in kinds["experts"]
     assert traced.busy("one device") == traced.busy("all experts on one") == {"cpu:0"}
 
@@ -271,7 +287,7 @@ def test_gradients_are_reduced_at_the_end_or_block_by_block(captured):
 @pytest.mark.parametrize(
     ("script", "size"),
     [
-        ("small_ops.py", ("--operations", "2")),
+        ("small_ops.py", ("--operations", "2", "--lengths", "16")),
         ("scheduling.py", ("--size", "8", "--products", "2")),
         ("collectives.py", ("--sizes", "4096")),
         ("strategies.py", ("--rows", "8", "--width", "8", "--blocks", "2")),
