@@ -5,7 +5,7 @@ import random
 import pandas as pd
 import pytest
 
-from tests.frames import events, trace
+from tests.frames import events, spans, trace
 from tests.report.two_gpus import PHASES, ROWS
 from tracekit.analysis.overlap import breakdown
 from tracekit.columns import concat, frame
@@ -42,6 +42,15 @@ def test_some_devices_keep_their_figures_and_the_window_of_all():
     rows = whole.whole.partition
     assert one.whole.partition.equals(rows[rows["device"] == "gpu:1"].reset_index(drop=True))
     assert one.part == "on gpu:1"
+
+
+def test_a_step_says_from_when_to_when_in_as_many_digits_as_its_length_calls_for():
+    first, at, length = 5, 88_565_084_796_500, 784_124_626_250
+    whole = trace(
+        events(("gpu:0", "compute", first, first + 1), ("gpu:0", "compute", at, at + length)),
+        spans(("train", at, at + length)).assign(step=pd.array([3], "Int64")),
+    )
+    assert analyse(whole, step=3).part == "step 3 (train), from 88.5651 s to 89.3492 s"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import tracekit
 from tests.frames import events, spans, trace
 from tests.readers.xspaces import write as write_xspace
 from tests.report.html import pages
+from tests.stepped import annotations, work
 from tracekit import cli
 from tracekit.columns import concat
 from tracekit.errors import TracekitError
@@ -162,6 +163,15 @@ def test_a_phase_with_nothing_but_unplaced_copies_says_so():
     rows = events(("cpu:0", "compute", 0, 5), ("cpu:?", "memcpy", 10, 19, "copy", "P2P"))
     verdict = analyse(trace(rows, spans(("copy", 10, 20)))).verdicts["copy"]
     assert verdict == "Only copies ran (9 ps), no compute."
+
+
+@pytest.mark.parametrize(
+    ("end", "more"), [(1_500, "; that work spans 1.1 % of the step's 1.41 ns"), (150, "")], ids=["long", "short"]
+)
+def test_work_that_spans_little_of_its_step_is_not_told_as_if_it_were_all_of_it(end, more):
+    rows, launches = work(("gpu:0", "compute", 100, 115, 95))
+    report = analyse(trace(rows, annotations(("train", 0, 90, end)), launches=launches))
+    assert report.headline == f"gpu:0 was busy 100 % of 15 ps (the trace holds one device){more}."
 
 
 def test_a_trace_without_phases_gets_one_verdict_for_the_whole():

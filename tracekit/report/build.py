@@ -33,6 +33,7 @@ from tracekit.report.part import Part, choose, listed, only
 from tracekit.report.sections import verdict
 from tracekit.report.sections.steady import STEADY, aside_words, steady_words
 from tracekit.report.trace_contents import no_device_work, one_rank
+from tracekit.timeline.step_boundaries import StepBoundaries
 from tracekit.timeline.timeline import Source, Timeline, timeline_of
 from tracekit.timeline.unions import Unions
 from tracekit.trace import EVENT_COLUMNS, Trace
@@ -216,6 +217,10 @@ class _Reasons:
     @cached_property
     def idle(self) -> Idle:
         return withheld(self.completeness.rows, idle, self.timeline)
+
+    @property
+    def steps(self) -> StepBoundaries:
+        return self.timeline.steps
 
 
 class _Scope(NamedTuple):

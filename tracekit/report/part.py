@@ -173,13 +173,21 @@ def _phase(whole: _Whole, name: str) -> Part:
         own_axis = "time within the rounds of the phase"
     elif len(windows) == 1 and whole.origin:
         ((clock, window),) = windows.items()
-        where += f", {_span(whole, clock, window[0])}"
+        where += f", {_about(whole, clock, window[0])}"
     return Part(marked, windows, name=f"phase {name}", where=where, phase=name, own_axis=own_axis)
 
 
 def _span(whole: _Whole, clock: str, window: Sequence[int]) -> str:
     """From when to when, as an axis of the whole counts."""
     start, end = (int(edge) - whole.origin.get(clock, 0) for edge in window)
+    return f"from {exact(start)} to {exact(end)}"
+
+
+def _about(whole: _Whole, clock: str, window: Sequence[int]) -> str:
+    """The same to a thousandth of its length or finer, which more digits would hide."""
+    digit = 10 ** max(len(str(int(window[1] - window[0]))) - 4, 0)
+    origin = whole.origin.get(clock, 0)
+    start, end = ((2 * (int(edge) - origin) + digit) // (2 * digit) * digit for edge in window)
     return f"from {exact(start)} to {exact(end)}"
 
 
@@ -222,7 +230,7 @@ def _step(whole: _Whole, step: int) -> Part:
     where = f"step {step} ({table['name'].iloc[0]})"
     if len(windows) == 1:
         ((clock, window),) = windows.items()
-        where += f", {_span(whole, clock, window[0])}"
+        where += f", {_about(whole, clock, window[0])}"
     own_axis = "time since the start of the step"
     return Part(whole.phases, windows, name=f"step {step}", where=where, own_axis=own_axis)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tracekit.analysis.completeness import Completeness
     from tracekit.analysis.idle import Idle
     from tracekit.analysis.overlap import Breakdown
+    from tracekit.analysis.steps import Steps
+    from tracekit.timeline.step_boundaries import StepBoundaries
 
 # A device that takes a quarter longer than alone shares something that counts.
 CONTENTION = 1.25
@@ -27,6 +29,8 @@ WORTH_TELLING = 0.05
 PARTIAL = "The trace holds too little of what ran: no shares of time are known."
 # More than this share is most of it.
 MOST = 0.5
+# Work that spans a smaller part of the steps says little of them.
+SPANS_LITTLE = 0.5
 # What people call several devices of a type.
 _TYPES = {"gpu": "GPU", "tpu": "TPU", "cpu": "CPU device"}
 # A smaller share of a phase is its edges: a CPU device closes a copy a little after it is done.
@@ -47,6 +51,10 @@ class Reasons(Protocol):
     @property
     def idle(self) -> "Idle":
         """Why the devices were idle."""
+
+    @property
+    def steps(self) -> "Steps | StepBoundaries":
+        """The steps of the program."""
 
 
 def phase(
@@ -135,7 +143,24 @@ def _busy(breakdown: "Breakdown", why: Reasons | None, holds: str) -> str:
         parts.append(f"{percent(copies / window)} exposed copies")
     if idle / window >= WORTH_TELLING:
         parts.append(f"{percent(idle / window)} idle{_mostly_idle(why, window)}")
+    parts += _of_steps(table, why)
     return "; ".join(parts)
+
+
+def _of_steps(partition: pd.DataFrame, why: Reasons | None) -> list[str]:
+    """That the work of the devices spans a small part of the annotated steps, where it does: then the host's time is
+    outside of the windows, which last from the first to the last of that work."""
+    if why is None or why.steps.lacking:
+        return []
+    table = why.steps.table
+    steps = table[(table["marked_by"] == "annotation") & (table["rows"] > 0)]
+    spans = steps.groupby("clock", dropna=False).agg({"start_ps": "min", "end_ps": "max"})
+    wall, window = (
+        int((spans["end_ps"] - spans["start_ps"]).max() if len(spans) else 0),
+        int(partition["window_ps"].max()),
+    )
+    whose = "the step's" if len(steps) == 1 else "the steps'"
+    return [f"that work spans {percent(window, wall)} of {whose} {time(wall)}"] if window < SPANS_LITTLE * wall else []
 
 
 def devices_words(partition: pd.DataFrame) -> str:
