@@ -166,7 +166,7 @@ def test_a_phase_with_nothing_but_unplaced_copies_says_so():
 
 
 @pytest.mark.parametrize(
-    ("end", "more"), [(1_500, "; that work spans 1.1 % of the step's 1.41 ns"), (150, "")], ids=["long", "short"]
+    ("end", "more"), [(1_500, "; that work spans 1.1 % of the step's 1.41 ns"), (115, "")], ids=["long", "short"]
 )
 def test_work_that_spans_little_of_its_step_is_not_told_as_if_it_were_all_of_it(end, more):
     rows, launches = work(("gpu:0", "compute", 100, 115, 95))

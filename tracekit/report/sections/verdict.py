@@ -143,7 +143,7 @@ def _busy(breakdown: "Breakdown", why: Reasons | None, holds: str) -> str:
         parts.append(f"{percent(copies / window)} exposed copies")
     if idle / window >= WORTH_TELLING:
         parts.append(f"{percent(idle / window)} idle{_mostly_idle(why, window)}")
-    parts += _of_steps(table, why)
+    parts += [] if breakdown.name else _of_steps(table, why)
     return "; ".join(parts)
 
 
