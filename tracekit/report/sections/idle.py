@@ -107,5 +107,6 @@ def _data(result: Idle) -> dict[str, object]:
         "by_cause": plain(result.by_cause),
         "by_device": plain(result.by_device),
         "largest": plain(result.largest[:MOST_DATA]),
-        "pieces": len(result.gaps),
+        # A summary of schema 1 holds no pieces, but has their numbers by cause.
+        "pieces": len(result.gaps) or int(result.by_cause["gaps"].sum()),
     }
