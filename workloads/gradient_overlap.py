@@ -156,9 +156,7 @@ def train(mesh: Mesh, steps: int, weights: list[Any], x: Any, y: Any) -> None:
         state = run(step, placed(mesh, weights), 2)
         trained[name] = jax.block_until_ready(descend(state[0], reduced(state[1])))
     for name, got in trained.items():
-        for mine, original in zip(jax.tree.leaves(got), jax.tree.leaves(trained["at the end"]), strict=True):
-            if not np.allclose(mine, original, rtol=1e-2, atol=1e-4):
-                raise RuntimeError(f"{name!r} trains something else than reducing at the end.")
+        common.check_change(name, got, trained["at the end"], weights)
     for _ in range(ROUNDS):
         for name, step in compiled.items():
             state = jax.block_until_ready(placed(mesh, weights))
@@ -203,7 +201,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=8, help="of the model [8]")
     parser.add_argument("--steps", type=int, default=4, help="in each phase [4]")
     options = parser.parse_args()
-    devices = common.devices(at_most=8, cpu=2)
+    devices = common.halvable(common.devices(at_most=8, cpu=2))
     rows = options.rows or common.by_device(devices[0], 512, 16384)
     width = options.width or common.by_device(devices[0], 256, 2048)
     rng = np.random.default_rng(0)

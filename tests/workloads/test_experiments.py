@@ -300,6 +300,26 @@ def test_one_device_says_what_it_lacks(python, script, size):
     assert process.stdout.startswith("One device: ")
 
 
+def test_the_strategies_compute_the_same_on_four_devices_and_three_are_used_as_two(python):
+    size = "--rows", "32", "--width", "8", "--blocks", "4"
+    for devices, line in (("4", "A pipeline of 4 stages"), ("3", "3 devices: 2 of them are used")):
+        process = python(WORKLOADS / "strategies.py", *size, JAX_NUM_CPU_DEVICES=devices)
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.startswith(line)
+
+
+def test_a_step_that_changes_the_weights_twice_as_much_is_not_the_same():
+    spec = importlib.util.spec_from_file_location("common_of_workloads", WORKLOADS / "common.py")
+    common = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(common)
+    before = np.linspace(-1, 1, 100, dtype=np.float32)
+    change = np.float32(1e-5) * before[::-1]
+    common.check_change("close", [before + change * np.float32(1.01)], [before + change], [before])
+    for wrong in (before, before + 2 * change):
+        with pytest.raises(RuntimeError, match="'wrong' changes the weights in another way"):
+            common.check_change("wrong", [wrong], [before + change], [before])
+
+
 def test_two_devices_are_too_few_for_three_parts(python):
     process = python(WORKLOADS / "heterogeneous.py", JAX_NUM_CPU_DEVICES="2")
     assert (process.returncode, process.stderr) == (0, "")
