@@ -247,7 +247,7 @@ def draw_curves(curves: Curves, path: Path) -> None:
     left.set(xlabel="epoch", ylabel="test accuracy", title=title, xticks=numbers, xlim=(0.5, len(numbers) + 0.6))
     left.grid(alpha=0.3)
     left.legend(loc="lower right")
-    columns = "each epoch, a column for each run; the median" if runs > 1 else "each epoch, and the median"
+    columns = "each epoch, a column for each run;\nthe median" if runs > 1 else "each epoch, and the median"
     right.set(xticks=range(len(curves)), xticklabels=curves, xlim=(-0.6, len(curves) - 0.1), xlabel=columns)
     right.set_title("Seconds per epoch")
     right.set_ylim(bottom=0)
