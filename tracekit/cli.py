@@ -484,7 +484,12 @@ def history(
         list[str] | None,
         typer.Option(metavar="NAME", help='A measure to follow, as idle or "overlap devices" (repeatable).'),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the measures of all runs to this Parquet file.")] = None,
+    phase: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Follow the measures in this phase too (repeatable)."),
+    ] = None,
+    phases: Annotated[bool, typer.Option("--phases", help="Follow them in every phase that all reports have.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Directory for page, picture and Parquet tables.")] = None,
 ) -> None:
     """Follow measures over many saved reports: where did they change?
 
@@ -492,13 +497,17 @@ def history(
     """
     from tracekit import console
     from tracekit.trends.history import FOLLOWED, lines
+    from tracekit.trends.write import write_history
 
+    if phase and phases:
+        raise TracekitError("Give --phase or --phases: the one names phases, the other takes all that are shared.")
     with console.progress(["reading"]) as progress:
         progress("reading")
-        result = tracekit.history(source, measure or FOLLOWED)
+        result = tracekit.history(source, measure or FOLLOWED, None if phases else phase or ())
     print("\n".join(lines(result)))
     if out is not None:
-        print(f"Wrote {result.save(out)}", file=sys.stderr)
+        files = write_history(result, source, out)
+        print(f"Wrote {out}/ ({', '.join(files)})", file=sys.stderr)
 
 
 @app.command()

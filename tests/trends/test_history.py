@@ -1,15 +1,25 @@
 """Histories: runs in order, their measures, and where one changed its level; chance is no change."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.frames import events
+from tests.analysis.test_steady import THREE
+from tests.docs.blocks import ROOT, page_blocks
+from tests.frames import events, spans
 from tests.frames import trace as make_trace
+from tests.stepped import annotations
 from tracekit import TracekitError
+from tracekit.columns import records
 from tracekit.report.build import analyse
-from tracekit.trends.change_points import LEVEL, change_points
-from tracekit.trends.history import history, lines
+from tracekit.report.load import load
+from tracekit.trends.change_points import LEVEL, change_points, shift_interval
+from tracekit.trends.figure import figure
+from tracekit.trends.history import history, lines, series_of
+from tracekit.trends.page import page
+from tracekit.trends.write import write_history
 
 
 def noise(seed, n=20):
@@ -36,6 +46,20 @@ def test_a_change_that_was_undone_is_two_changes_and_an_outlier_is_none():
     assert change_points(np.full(30, 7.0)) == ()
 
 
+def test_the_interval_of_a_shift_holds_the_true_one_as_often_as_it_says():
+    for n, m in ((6, 6), (4, 20), (30, 50)):
+        rng = np.random.default_rng(n)
+        bounds = [shift_interval(rng.standard_t(3, n), rng.standard_t(3, m) + 1) for _ in range(400)]
+        assert 0.92 <= np.mean([low <= 1 <= high for low, high in bounds]) <= 0.99
+
+
+def test_the_interval_of_a_shift_is_between_differences_of_pairs_and_of_too_few_values_there_is_none():
+    before, after = np.array([1.0, 2, 3, 4]), np.array([11.0, 12, 13, 14])
+    differences = sorted(b - a for a, b in product(before, after))
+    assert shift_interval(before, after) == (differences[0], differences[-1])
+    assert shift_interval(before[:3], after) is None
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """Twelve runs, of which the last six are idle for longer."""
@@ -43,7 +67,8 @@ def saved(tmp_path_factory):
     for number in range(12):
         idle = 10 + number % 3 if number < 6 else 40 + number % 3
         rows = events(("gpu:0", "compute", 0, 50), ("gpu:0", "compute", 50 + idle, 100 + idle))
-        analyse(make_trace(rows)).save(directory / f"run-{number}")
+        marks = [("early", 0, 55), ("late", 55, 100 + idle)][: 1 if number == 3 else 2]
+        analyse(make_trace(rows, spans(*marks))).save(directory / f"run-{number}")
     return directory
 
 
@@ -60,9 +85,33 @@ def test_a_history_has_the_measures_of_all_runs_in_order(saved, tmp_path):
 
 def test_a_change_is_told_with_its_run_and_how_sure_it_is(saved):
     result = history(saved, ["wall"])
-    assert result.sentences[0].startswith("wall changed with run-6: 141 ps instead of 111 ps, +27.0 % (p = 0.00")
+    assert result.sentences[0].startswith(
+        "wall changed with run-6: 141 ps instead of 111 ps, +27.0 % [+26.1 %, +27.9 %] (p = 0.00"
+    )
     assert result.sentences[0].endswith(", 6 runs before and 6 after).")
     assert lines(result)[:2] == ["run       wall", "run-0   110 ps"]
+
+
+def test_a_phase_is_followed_where_it_is_asked_for_or_where_every_report_has_it(saved):
+    every = history(saved, ["step-time", "wall"], phases=None)
+    assert [each.title for each in series_of(every)] == ["step-time", "wall", "wall of early"]
+    assert {*series_of(every)[2].rows["value"]} == {55}
+    late = history(saved, ["wall", "speedup"], phases=["late"])
+    assert [each.title for each in series_of(late)] == ["wall", "wall of late", "speedup of late"]
+    walls = series_of(late)[1].rows
+    expected = [idle + 45 for idle in (10, 11, 12, None, 11, 12, 40, 41, 42, 40, 41, 42) if idle]
+    assert list(walls["value"].dropna()) == expected
+    assert list(walls["reason"].dropna()) == ["The trace has no phase 'late'. Its phases are early."]
+    assert [(row["run"], row["phase"]) for row in records(series_of(late)[1].changes)] == [("run-6", "late")]
+    assert "phase late" in lines(late)
+
+
+def test_runs_measured_in_steady_steps_and_in_the_whole_trace_are_said_to_be(saved, tmp_path):
+    assert history(saved, ["wall"]).notes == ()
+    load(saved / "run-0").save(tmp_path / "whole")
+    analyse(THREE).save(tmp_path / "steady")
+    (note,) = history(tmp_path, ["wall"]).notes
+    assert note.startswith("Measured in their steady steps: 1 run, such as steady; in the whole trace, ")
 
 
 def test_what_is_no_history_is_refused_in_a_sentence(tmp_path):
@@ -72,3 +121,65 @@ def test_what_is_no_history_is_refused_in_a_sentence(tmp_path):
         history(tmp_path, ["wal"])
     with pytest.raises(TracekitError, match="There is no measure 'overlap'"):
         history(tmp_path, ["overlap"])
+
+
+def test_a_phase_that_no_report_has_is_refused(saved):
+    with pytest.raises(TracekitError, match="No report has a phase 'earl'; did you mean 'early'"):
+        history(saved, ["wall"], phases=["earl"])
+    with pytest.raises(TracekitError, match="A speedup is that of a phase"):
+        history(saved, ["speedup"])
+
+
+def test_a_picture_has_a_panel_for_each_series_and_words_for_each_change(saved):
+    drawing = figure(history(saved, ["wall", "idle", "overlap devices"]))
+    words = [text.get_text() for text in drawing.texts]
+    assert {"wall", "idle"} <= {*words}
+    assert sum(word.startswith("run-6: 111 ps → 141 ps, +27.0 % [+26.1 %, +27.9 %], p = 0.00") for word in words) == 1
+    assert "No run has a value of overlap devices." in words
+    levels = [line.get_ydata()[0] for line in drawing.axes[0].lines if line.get_linewidth() == 1.6]
+    assert levels[:2] == [111, 141]
+
+
+def test_of_a_value_far_from_all_others_a_triangle_stands_at_the_edge(saved):
+    result = history(saved, ["wall"])
+    table = result.table.assign(value=[*result.table["value"][:-1], 5000.0])
+    drawing = figure(type(result)(table, result.changes))
+    assert drawing.axes[0].get_ylim()[1] < 200
+    drawn = [len(marks.get_offsets()) for marks in drawing.axes[0].collections]
+    assert drawn == [11, 1, 0]
+
+
+def test_a_page_needs_nothing_else_and_holds_changes_runs_and_reasons(saved, tmp_path):
+    result = history(saved, ["wall", "overlap devices"])
+    assert write_history(result, saved, tmp_path) == (
+        "history.html", "history.png", "history.parquet", "changes.parquet",
+    )  # fmt: skip
+    text = (tmp_path / "history.html").read_text("utf-8")
+    assert "Content-Security-Policy" in text
+    assert "<script" not in text
+    assert text.count("data:image/svg+xml;base64,") == 2
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    for words in ("12 runs: 1 change of level", "run-<wbr>6", "one device only"):
+        assert words in text
+    assert "<img" not in page(result, "x<y")
+    assert "x&lt;y" in page(result, "x<y")
+    kept = records(pd.read_parquet(tmp_path / "changes.parquet"))
+    assert [(row["run"], row["before"], row["after"]) for row in kept] == [("run-6", 111, 141)]
+
+
+def test_the_query_of_the_docs_gives_the_step_times_since_the_last_change(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("duckdb", reason="duckdb is not installed here")
+    times = [10, 11, 12, 10, 11, 12, 20, 21, 22, 20, 21, 22]
+    for number, length in enumerate(times):
+        steps = range(0, 4 * length, length)
+        rows = events(*(("gpu:0", "compute", start * 10**9, (start + 5) * 10**9) for start in steps))
+        marks = annotations(*(("train", at, start * 10**9, (start + length) * 10**9) for at, start in enumerate(steps)))
+        analyse(make_trace(rows, marks)).save(tmp_path / "runs" / f"run-{number:02}")
+    write_history(history(tmp_path / "runs", phases=None), "runs", tmp_path / "trend")
+    (query,) = [b for b in page_blocks(ROOT / "docs/howto/ci.md") if b.comment == "file: ask_history.py"]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(query.text, query.where, "exec"), {})
+    printed = capsys.readouterr().out
+    said = [line.split("│")[1:3] for line in printed.splitlines() if "run-" in line]
+    expected = [(f"run-{number:02}", float(times[number])) for number in range(6, 12)]
+    assert [(run.strip(), float(value)) for run, value in said] == expected

@@ -4,6 +4,7 @@ The stretch is that of circular binary segmentation (Olshen et al. 2004, https:/
 """
 
 from itertools import pairwise
+from math import comb, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ _SEGMENT, FEWEST = 3, 10
 # Chance gives so many series without a change one, and is tried so often; the same numbers each time.
 LEVEL = 0.01
 _PERMUTATIONS, _SEED = 999, 0
+# Of the interval of a shift.
+COVERAGE, _Z = 0.95, 1.96
 
 Series = NDArray[np.float64]
 
@@ -31,6 +34,20 @@ def change_points(values: Series) -> tuple[ChangePoint, ...]:
     Ranks are compared, so that single outliers are no change. Deterministic. In fewer than FEWEST values none is found.
     """
     return tuple(sorted(_parted(np.asarray(values, float), 0)))
+
+
+def shift_interval(before: Series, after: Series) -> tuple[float, float] | None:
+    """By how much the level of `after` (m,) lies above that of `before` (n,), with a confidence of COVERAGE.
+
+    From the ranks of the differences of all pairs (Hodges and Lehmann 1963, https://doi.org/10.1214/aoms/1177704172),
+    so that outliers do not widen it. None where so few values, as three and four, have no such interval.
+    """
+    n, m = len(before), len(after)
+    if 2 / comb(n + m, n) > 1 - COVERAGE:
+        return None
+    differences = np.sort(np.subtract.outer(after, before), axis=None)
+    outside = max(int(n * m / 2 - _Z * sqrt(n * m * (n + m + 1) / 12)), 1)
+    return float(differences[outside - 1]), float(differences[-outside])
 
 
 def _parted(values: Series, first: int) -> list[ChangePoint]:

@@ -1,9 +1,10 @@
 """What `tracekit history` does: the measures of many saved reports in order, and where one changed its level."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,13 +17,15 @@ from tracekit.report.load import load
 from tracekit.report.measures import MEASURES, OVERLAPS, nearest
 from tracekit.report.model import Report
 from tracekit.report.section import FORMATS, Unit
-from tracekit.trends.change_points import FEWEST, change_points
-from tracekit.units import change, number, quantity
+from tracekit.trends.change_points import FEWEST, LEVEL, change_points, shift_interval
+from tracekit.units import change, number, quantity, whole_percent
 
 HISTORY_COLUMNS = {
+    "place": "int64",
     "run": "str",
     "started_ns": "Int64",
     "measure": "str",
+    "phase": "str",
     "value": "Float64",
     "unit": "str",
     "where": "str",
@@ -30,9 +33,13 @@ HISTORY_COLUMNS = {
 }
 CHANGE_COLUMNS = {
     "measure": "str",
+    "phase": "str",
+    "place": "int64",
     "run": "str",
     "before": "float64",
     "after": "float64",
+    "low": "Float64",
+    "high": "Float64",
     "unit": "str",
     "runs_before": "int64",
     "runs_after": "int64",
@@ -42,32 +49,75 @@ CHANGE_COLUMNS = {
 FOLLOWED = ("step-time", "wall", "idle", "overlap devices", "overlap collective", "exposed-collective", "exposed-copy")
 
 
+# Measures that only the whole trace has, and those that only a phase has.
+_OF_WHOLE, _OF_PHASE = frozenset({"step-time"}), frozenset({"speedup"})
+
+
+@dataclass(frozen=True)
+class Series:
+    """A measure of one scope over the runs: `rows` of the table, and those of the `changes` of its level.
+
+    `phase` is the phase that it is of, None for the steady steps or the whole trace.
+    """
+
+    measure: str
+    phase: str | None
+    unit: Unit
+    rows: pd.DataFrame
+    changes: pd.DataFrame
+
+    @property
+    def title(self) -> str:
+        """The measure and the phase, if it is of one."""
+        return self.measure if self.phase is None else f"{self.measure} of {self.phase}"
+
+    def text(self, value: object) -> str:
+        """A value of the series as people read it."""
+        return FORMATS[self.unit](value)
+
+
 @dataclass(frozen=True)
 class History:
     """The measures of the saved reports in a directory.
 
-    `table` (HISTORY_COLUMNS) has one row a run and measure, the runs in order: a value or the reason why there is none,
-    times in ps. `changes` (CHANGE_COLUMNS): from which run on a measure has another level, the medians before and
-    after up to the next change, over so many runs, and how often chance looks like that (`p`).
+    `table` (HISTORY_COLUMNS) has one row a run and measure, the runs in order (`place`, from 0): a value or the reason
+    why there is none, times in ps; `phase` is null for the steady steps, or where they are not told apart the
+    whole trace. `changes` (CHANGE_COLUMNS): from which run on a measure has another level, the medians before and after
+    up to the next change, over so many runs; `low` and `high` bound the new level minus the old one with a confidence
+    of 95 %, null where the runs are too few for that; `p` is how often chance looks like that. `notes` say what else is
+    to be known.
     """
 
     table: pd.DataFrame
     changes: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> list[str]:
+        """The names of the runs, in order."""
+        return list(dict.fromkeys(self.table["run"]))
 
     @property
     def sentences(self) -> list[str]:
         """The changes in words; or that there are none, or too few runs to tell."""
-        runs = self.table["run"].nunique()
+        runs, series = len(self.runs), series_of(self)
         if runs < FEWEST:
             return [f"{quantity(runs, 'run')}: a change of level could be told from chance with {FEWEST} or more."]
         words = [
-            f"{row['measure']} changed with {row['run']}: {FORMATS[Unit(row['unit'])](row['after'])} instead of "
-            f"{FORMATS[Unit(row['unit'])](row['before'])}"
-            + (f", {change(row['after'] / row['before'])}" if row["before"] else "")
-            + f" (p = {number(row['p'])}, {row['runs_before']} runs before and {row['runs_after']} after)."
-            for row in records(self.changes)
+            f"{each.title} changed with {row['run']}: {_in_words(each, row)}."
+            for each in series
+            for row in records(each.changes)
         ]
         return words or [f"No measure changed its level over {runs} runs."]
+
+    @property
+    def about_chance(self) -> str:
+        """How many of the changes chance alone may have made."""
+        followed = sum(len(each.rows["value"].dropna()) >= FEWEST for each in series_of(self))
+        return (
+            f"Chance gives a change like these in {whole_percent(LEVEL)} % of series; {followed} could show one here. "
+            "Outliers are no change of level."
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the table as Parquet, and return its path."""
@@ -80,12 +130,24 @@ class History:
         return place
 
 
-def history(directory: str | os.PathLike[str], measures: Sequence[str] = FOLLOWED) -> History:
+def series_of(result: History) -> list[Series]:
+    """Each measure of each scope, in order."""
+    return [
+        Series(measure, phase, Unit(rows["unit"].iloc[0]), rows, result.changes[_of(result.changes, measure, phase)])
+        for measure, phase in _keys(result.table)
+        for rows in [result.table[_of(result.table, measure, phase)]]
+    ]
+
+
+def history(
+    directory: str | os.PathLike[str], measures: Sequence[str] = FOLLOWED, phases: Sequence[str] | None = ()
+) -> History:
     """The measures of all saved reports below `directory`, in the order of their captures, and where they changed.
 
     Reports whose traces do not tell when they began are in the order of their paths, then all of them. `measures` are
-    names of `Report.measure`; an overlap is "overlap" and what overlaps, as in "overlap devices". Raises TracekitError
-    where there is no report, or no such measure.
+    names of `Report.measure`; an overlap is "overlap" and what overlaps, as in "overlap devices". They are followed in
+    the steady steps, or the whole trace where these are not told apart, and in each of the `phases`; None stands for
+    those that every report has. Raises TracekitError where there is no report, no such measure, or no such phase.
     """
     asked = [(name, *_named(name)) for name in measures]
     root = path_of(directory, "a directory of saved reports")
@@ -97,13 +159,22 @@ def history(directory: str | os.PathLike[str], measures: Sequence[str] = FOLLOWE
     runs = [(str(place.relative_to(root)), report, _started_ns(report)) for place in places for report in [load(place)]]
     if all(started is not None for _, _, started in runs):
         runs.sort(key=lambda run: run[2] or 0)
+    reports = [report for _, report, _ in runs]
+    scopes = _scopes(asked, _phases(reports, phases))
     rows = [
-        {"run": run, "started_ns": started, "measure": name, **_measured(report, measure, of)}
-        for run, report, started in runs
-        for name, measure, of in asked
+        {
+            "place": place,
+            "run": run,
+            "started_ns": started,
+            "measure": name,
+            "phase": phase,
+            **_measured(report, measure, of, phase),
+        }
+        for place, (run, report, started) in enumerate(runs)
+        for phase, name, measure, of in scopes
     ]
     table = frame(HISTORY_COLUMNS, {column: [row[column] for row in rows] for column in HISTORY_COLUMNS})
-    return History(table, _changes(table))
+    return History(table, _changes(table), tuple(_mixed([(run, report) for run, report, _ in runs])))
 
 
 def _named(name: str) -> tuple[str, str | None]:
@@ -114,34 +185,90 @@ def _named(name: str) -> tuple[str, str | None]:
     return measure, of or None
 
 
+def _phases(reports: Sequence[Report], phases: Sequence[str] | None) -> list[str]:
+    """The phases to follow, None standing for those that every report has."""
+    if phases is None:
+        return [name for name in reports[0].inside if all(name in report.inside for report in reports)]
+    there = dict.fromkeys(name for report in reports for name in report.inside)
+    for name in phases:
+        if name not in there:
+            known = nearest(name, there) if there else ": no report marks a phase."
+            raise TracekitError(f"No report has a phase {name!r}{known}")
+    return list(dict.fromkeys(phases))
+
+
+def _scopes(
+    asked: Sequence[tuple[str, str, str | None]], phases: Sequence[str]
+) -> list[tuple[str | None, str, str, str | None]]:
+    """The phase, or None, and the measure of each series; of a measure only where it has one."""
+    if not phases and any(measure in _OF_PHASE for _, measure, _ in asked):
+        raise TracekitError("A speedup is that of a phase: name the phase (--phase NAME).")
+    return [
+        (phase, name, measure, of)
+        for phase in (None, *phases)
+        for name, measure, of in asked
+        if measure not in (_OF_PHASE if phase is None else _OF_WHOLE)
+    ]
+
+
 def _started_ns(report: Report) -> int | None:
     """When the capture began, in ns since 1970; None where its clocks count from something else."""
     known = report.trace.clocks["origin_ns"].dropna().to_numpy(np.int64, na_value=0)
     return int(known.min()) if len(known) and known.min() > 10**18 else None
 
 
-def _measured(report: Report, name: str, of: str | None) -> dict[str, object]:
+def _measured(report: Report, name: str, of: str | None, phase: str | None) -> dict[str, object]:
     try:
-        measure = report.measure(name, of=of)
+        measure = report.measure(name, of=of, phase=phase)
     except NotMeasurable as reason:
         return {"value": None, "unit": str(MEASURES[name][0]), "where": None, "reason": str(reason)}
     return {"value": float(measure.value), "unit": str(measure.unit), "where": measure.where, "reason": None}
 
 
+def _mixed(runs: Sequence[tuple[str, Report]]) -> list[str]:
+    """That the measures are of steady steps in some runs and of the whole trace in others: no change of the program."""
+    steady = [run for run, report in runs if report.steady is not None]
+    others = [run for run, report in runs if report.steady is None]
+    if not (steady and others):
+        return []
+    return [
+        f"Measured in their steady steps: {quantity(len(steady), 'run')}, such as {steady[0]}; in the whole trace, "
+        f"where these are not told apart: {len(others)}, such as {others[0]}. A change between them may be this alone."
+    ]
+
+
+def _keys(table: pd.DataFrame) -> list[tuple[str, str | None]]:
+    """The measure and the phase, None for the whole, of each series."""
+    pairs = zip(table["measure"], table["phase"].isna(), table["phase"], strict=True)
+    return list(dict.fromkeys((measure, None if is_whole else phase) for measure, is_whole, phase in pairs))
+
+
+def _of(table: pd.DataFrame, measure: str, phase: str | None) -> "pd.Series[bool]":
+    is_there = table["phase"].isna() if phase is None else table["phase"] == phase
+    return (table["measure"] == measure) & is_there
+
+
 def _changes(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for name, of_measure in table.dropna(subset="value").groupby("measure", sort=False):
+    for name, phase in _keys(table):
+        of_measure = table[_of(table, name, phase)].dropna(subset="value")
         values, runs = of_measure["value"].to_numpy(float), list(of_measure["run"])
+        places = of_measure["place"].to_list()
         points = change_points(values)
         edges = [0, *(point.at for point in points), len(values)]
         for place, point in enumerate(points):
             before, after = values[edges[place] : point.at], values[point.at : edges[place + 2]]
+            low, high = shift_interval(before, after) or (None, None)
             rows.append(
                 {
                     "measure": name,
+                    "phase": phase,
+                    "place": places[point.at],
                     "run": runs[point.at],
                     "before": float(np.median(before)),
                     "after": float(np.median(after)),
+                    "low": low,
+                    "high": high,
                     "unit": of_measure["unit"].iloc[0],
                     "runs_before": len(before),
                     "runs_after": len(after),
@@ -151,17 +278,46 @@ def _changes(table: pd.DataFrame) -> pd.DataFrame:
     return frame(CHANGE_COLUMNS, {column: [row[column] for row in rows] for column in CHANGE_COLUMNS})
 
 
+def _in_words(series: Series, row: Mapping[str, Any]) -> str:
+    """A change: the levels, by how much with its interval, and how sure it is."""
+    by = f", {change(row['after'] / row['before'])}" if row["before"] else ""
+    sure = f"p = {number(row['p'])}, {row['runs_before']} runs before and {row['runs_after']} after"
+    return f"{series.text(row['after'])} instead of {series.text(row['before'])}{by}{interval(series, row)} ({sure})"
+
+
+def interval(series: Series, row: Mapping[str, Any]) -> str:
+    """Between which bounds a change lies, relative to the old level unless that is 0, as the end of a clause; "" where
+    the runs are too few for that."""
+    if pd.isna(row["low"]):
+        return ""
+    bounds = [row["low"], row["high"]]
+    if row["before"]:
+        return f" [{', '.join(change(1 + bound / row['before']) for bound in bounds)}]"
+    return f" [{', '.join(series.text(bound) for bound in bounds)}]"
+
+
 def lines(result: History) -> list[str]:
-    """The history as text: one line a run with its measures, then the changes."""
-    names = list(dict.fromkeys(result.table["measure"]))
-    cells = [["run", *names]]
-    for run, rows in result.table.groupby("run", sort=False):
-        values = {row["measure"]: FORMATS[Unit(row["unit"])](row["value"]) for row in records(rows)}
-        cells.append([str(run), *(values[name] for name in names)])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    table = [
-        "  ".join(cell.ljust(width) if not place else cell.rjust(width) for place, (cell, width) in enumerate(row))
-        for row in (list(zip(line, widths, strict=True)) for line in cells)
+    """The history as text: for each scope one line a run with its measures, then the changes and what is missing."""
+    found = []
+    for phase in dict.fromkeys(each.phase for each in series_of(result)):
+        found += [*([f"phase {phase}"] if phase is not None else []), *_table_lines(result, phase), ""]
+    reasons = [
+        f"{each.title}: {reason}"
+        for each in series_of(result)
+        for reason in dict.fromkeys(each.rows["reason"].dropna())
     ]
-    reasons = result.table.dropna(subset="reason").drop_duplicates(["measure", "reason"])
-    return [*table, "", *result.sentences, *(f"{row['measure']}: {row['reason']}" for row in records(reasons))]
+    return [*found, *result.sentences, *result.notes, *reasons]
+
+
+def _table_lines(result: History, phase: str | None) -> list[str]:
+    columns = [each for each in series_of(result) if each.phase == phase]
+    values = [[each.measure, *(each.text(value) for value in each.rows["value"])] for each in columns]
+    cells = zip(["run", *result.runs], *values, strict=True)
+    widths = [max(map(len, column)) for column in [["run", *result.runs], *values]]
+    return [
+        "  ".join(
+            cell.ljust(width) if not place else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in cells
+    ]
