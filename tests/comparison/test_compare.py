@@ -1,6 +1,7 @@
 """What a comparison says: of real pairs whose truth was found without tracekit, and of hand-made runs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,6 +170,15 @@ def test_a_trace_against_itself_is_said_to_be_the_same():
     assert its.is_same
     assert its.headline == "The same trace is on both sides: there is nothing to compare."
     assert (its.main.waterfall["diff_ps"] == 0).all()
+
+
+def test_a_trace_is_said_to_be_the_same_where_a_saved_report_holds_no_operations():
+    one = tracekit.analyse(traces.trace("stepped-cpu.xplane.pb.gz"))
+    old = replace(one, operations=one.operations.iloc[:0])
+    assert tracekit.compare(old, one).is_same
+    assert tracekit.compare(old, old).is_same
+    other = replace(old, explanation=replace(old.explanation, top_ops=tracekit.analyse(run(3)).explanation.top_ops))
+    assert not tracekit.compare(other, one).is_same
 
 
 def test_steps_are_compared_where_windows_hold_different_amounts_of_work():

@@ -44,12 +44,18 @@ def cautions(a: Sequence[Capture], b: Sequence[Capture], main: tuple[Figures, Fi
 
 
 def is_same(a: Report, b: Report) -> bool:
-    """Whether two reports are of one trace, or of traces with the same times throughout."""
+    """Whether two reports are of one trace, or of traces with the same times throughout.
+
+    Operations are held against each other where both reports hold them; one saved before they were kept does not.
+    """
+    known = len(a.operations) > 0 and len(b.operations) > 0
     return (
-        a.whole.partition.equals(b.whole.partition)
-        and len(a.operations) > 0
-        and a.operations.equals(b.operations)
+        len(a.whole.partition) > 0
+        and a.whole.partition.equals(b.whole.partition)
+        and a.whole.overlap.equals(b.whole.overlap)
+        and a.explanation.top_ops.by_name.equals(b.explanation.top_ops.by_name)
         and a.explanation.steps.table.equals(b.explanation.steps.table)
+        and (not known or a.operations.equals(b.operations))
     )
 
 
