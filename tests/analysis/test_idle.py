@@ -328,13 +328,16 @@ def test_a_window_cuts_the_pieces():
     assert pieces(idle(events, launches, window=(1050 * US, 1200 * US))) == [(1100, 1200, "after last work", None)]
 
 
-def test_inside_a_stretch_the_rows_in_it_tell_what_came_first_and_last():
+def test_before_the_first_work_of_a_stretch_idle_time_has_the_causes_that_all_of_the_trace_gives():
     trace = Trace(work(FIRST, row("gpu:0", 1000, 1100, 2)), launches=calls(CALLED, call(2, 990, 995)))
     assert pieces(analyse(timeline_of(trace, (50 * US, 1050 * US)))) == [
         (100, 990, "host-bound", 1),
         (990, 1000, "launch latency", 1),
     ]
-    assert pieces(analyse(timeline_of(trace, (500 * US, 1050 * US)))) == [(500, 1000, "at the start of this part", 0)]
+    assert pieces(analyse(timeline_of(trace, (500 * US, 1050 * US)))) == [
+        (500, 990, "host-bound", 0),
+        (990, 1000, "launch latency", 0),
+    ]
     assert pieces(analyse(timeline_of(trace, (-20 * US, 150 * US)))) == [
         (-20, 0, "before first work", 0),
         (100, 150, "at the end of this part", None),

@@ -41,7 +41,7 @@ def test_a_script_of_three_steps_is_judged_by_those_that_did_not_compile():
     report = tracekit.analyse(THREE)
     assert report.headline == (
         "Steady steps 1 and 2 (step 0 compiled for 80.00 ms): gpu:0 was busy 50.0 % of 40.00 ms "
-        "(the trace holds one device); 50.0 % idle."
+        "(the trace holds one device); 50.0 % idle, mostly host-bound."
     )
     assert report.verdict == (
         f"{report.headline} In the whole trace, gpu:0 was busy 22.0 % of 141.0 ms; 78.0 % idle, of which 56.7 points "

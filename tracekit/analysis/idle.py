@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -158,10 +159,11 @@ def idle(timeline: Timeline) -> Idle:
 def _pieces_of_devices(timeline: Timeline, devices: Sequence[int]) -> list[Pieces]:
     """The idle pieces of each device, checked against its window and its busy time."""
     rows, unions, host = timeline.rows, timeline.unions, host_activity(timeline)
+    recorded = _Recorded(timeline.recorded)
     pieces_of = []
     for device in devices:
         name, windows = rows.devices[device], unions.windows[rows.clocks[device]]
-        pieces = clip(_with_edges(causes(timeline, host, device), timeline, device, windows), windows)
+        pieces = clip(_with_edges(causes(timeline, host, device), timeline, device, windows, recorded), windows)
         length = iv.sum_exactly(pieces.end - pieces.start)
         expected = iv.total(windows) - iv.total(unions.devices[name].busy)
         if length != expected:
@@ -333,11 +335,29 @@ def _claims(activity: HostActivity, host: str, device: int, thread: Thread) -> l
     return [(cause, times) for cause, times in (*claims, (Cause.UNEXPLAINED, unknown)) if len(times)]
 
 
-def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Intervals) -> Pieces:
+@dataclass(frozen=True)
+class _Recorded:
+    """All of a trace of which a part is looked at: what it tells of the time before the first work of the part."""
+
+    timeline: Timeline
+
+    @cached_property
+    def host(self) -> HostActivity:
+        return host_activity(self.timeline)
+
+    def causes(self, device: str) -> Sequence[tuple[int, Intervals]]:
+        """The idle time of a device between its work by cause, as `cut` takes it."""
+        pieces = causes(self.timeline, self.host, list(self.timeline.rows.devices).index(device))
+        spans = pieces.spans()
+        return [(code, iv.union(spans[pieces.label == code])) for code in np.unique(pieces.label).tolist()]
+
+
+def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Intervals, recorded: _Recorded) -> Pieces:
     """The pieces, with those before a device's first work and after its last; without work, all is before it.
 
     Only work that lasts counts, and the edges reach as far as the windows do. Where other work was recorded outside
-    them, the edges are those of this part of the trace.
+    them, the first has the causes that all of the trace gives; what comes after the last work of this part has its
+    cause outside.
     """
     rows = timeline.rows
     device_rows = rows.of(device)
@@ -355,6 +375,8 @@ def _with_edges(pieces: Pieces, timeline: Timeline, device: int, windows: Interv
     )
     inner = replace(pieces, interval=pieces.interval + 1)
     sections = [edges.take(slice(0, 1)), inner, edges.take(slice(1, 2))]
+    if before == Cause.START and first_start > low:
+        sections[0] = cut(sections[0], recorded.causes(rows.devices[device]))
     return concatenate([part for part in sections if len(part) and part.end[0] > part.start[0]] or [inner])
 
 
