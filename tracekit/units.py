@@ -99,6 +99,11 @@ def whole_percent(ratio: float) -> str:
     return "<1" if ratio < 0.01 else ">99" if ratio > 0.99 else str(_nearest(100 * ratio))
 
 
+def confidence(level: float) -> str:
+    """A level of confidence or of chance, a ratio in 0..1, in whole percents: 95 %."""
+    return f"{whole_percent(level)} %"
+
+
 def change(ratio: Any) -> str:
     """What a new value over the old one changes: -28.0 %, `<0.1 % less` where it is less than that, 0 % for nothing."""
     if _is_missing(ratio):

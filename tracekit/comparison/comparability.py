@@ -7,7 +7,7 @@ from tracekit.comparison.scopes import Figures
 from tracekit.comparison.sides import Capture, started_ns
 from tracekit.devices import type_of
 from tracekit.report.model import Report
-from tracekit.units import change, quantity
+from tracekit.units import change, count, quantity
 
 # Work of units that differs by more than this is said: rows by count.
 _WORK_DIFFERS = 0.05
@@ -147,7 +147,7 @@ def _work(a: Figures, b: Figures) -> list[Caution]:
         return [Caution("operations", f"{len(times[0])} names", f"{len(times[1])} names", sentence)]
     if abs(per[1] / per[0] - 1) <= _WORK_DIFFERS:
         return []
-    counts = [f"{number:,.0f}" for number in per]
+    counts = [count(round(number)) for number in per]
     sentence = (
         f"A unit has {counts[0]} device events on A and {counts[1]} on B ({change(per[1] / per[0])}): batch or "
         "model may differ, or the work was cut into other kernels. A trace does not tell the batch."

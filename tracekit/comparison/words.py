@@ -10,7 +10,7 @@ from tracekit.comparison.model import IDLE, PART_WORDS, ScopeComparison, Side
 from tracekit.comparison.operations import BOTH, CAME
 from tracekit.comparison.verdict import Change, Verdict
 from tracekit.report.section import Column, Missing, Table, Unit, table
-from tracekit.units import change, percent, quantity, time
+from tracekit.units import change, confidence, percent, quantity, time
 
 # A part of the time is worth a sentence from this share of the difference on, or of the wall of a.
 _OF_DIFFERENCE, _OF_WALL = 0.1, 0.02
@@ -60,14 +60,14 @@ def _typical(scope: ScopeComparison, its: Verdict) -> str:
 
 def signed(ratio: float) -> str:
     """What b over a is as a change: -44.4 %, +0.1 %, no change."""
-    return "no change" if ratio == 1 else f"{100 * (ratio - 1):+.1f} %"
+    return "no change" if ratio == 1 else change(ratio)
 
 
 def interval_words(its: Verdict, unit: str) -> str:
     """The interval in brackets, and what it rests on; "" without one."""
     if its.low is None or its.high is None:
         return ""
-    bounds = f"{100 * its.level:.3g} % interval {signed(its.low)} to {signed(its.high)}"
+    bounds = f"{confidence(its.level)} interval {signed(its.low)} to {signed(its.high)}"
     basis = f"over the {unit}s of each run" if its.within else f"{its.captures[0]} and {its.captures[1]} captures"
     return f" ({bounds}, {basis})"
 

@@ -18,7 +18,7 @@ from tracekit.report.measures import MEASURES, OVERLAPS, nearest
 from tracekit.report.model import Report
 from tracekit.report.section import FORMATS, Unit
 from tracekit.trends.change_points import FEWEST, LEVEL, change_points, shift_interval
-from tracekit.units import change, number, quantity, whole_percent
+from tracekit.units import change, confidence, number, quantity
 
 HISTORY_COLUMNS = {
     "place": "int64",
@@ -115,7 +115,7 @@ class History:
         """How many of the changes chance alone may have made."""
         followed = sum(len(each.rows["value"].dropna()) >= FEWEST for each in series_of(self))
         return (
-            f"Chance gives a change like these in {whole_percent(LEVEL)} % of series; {followed} could show one here. "
+            f"Chance gives a change like these in {confidence(LEVEL)} of series; {followed} could show one here. "
             "Outliers are no change of level."
         )
 
