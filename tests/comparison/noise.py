@@ -39,4 +39,5 @@ def _capture(rng: np.random.Generator, noise: Noise, slower: float, steps: int) 
     if noise.period:
         walls *= 1 + 4 * (np.arange(steps) % noise.period == 0)
     off = noise.between * rng.standard_t(noise.tail)
-    return np.round(10**11 * slower * np.exp(off) * walls).astype(np.int64)
+    times: NDArray[np.int64] = np.round(10**11 * slower * np.exp(off) * walls).astype(np.int64)
+    return times
