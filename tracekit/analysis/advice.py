@@ -298,6 +298,8 @@ def idle_causes(timeline: Timeline, partition: pd.DataFrame, idle: Idle, calls: 
                 evidence |= {"host": host.removesuffix("_ps"), "ratio": parts[host] / sum(parts.values())}
                 if evidence["host"] == "after_wait" and calls is not None:
                     evidence |= _waited_in(calls)
+                if calls is not None:
+                    evidence |= _unrecorded(calls, sum(parts.values()))
             findings.append(Finding(rule, cost, share, evidence))
     return findings
 
@@ -319,6 +321,15 @@ def _waited_in(calls: HostApi) -> dict[str, str]:
         return {}
     most = records(places.sort_values("host_bound_ps", ascending=False, kind="stable"))[0]
     return {key: str(most[key]) for key in ("call", "operation") if pd.notna(most[key])}
+
+
+def _unrecorded(calls: HostApi, late_ps: int) -> dict[str, float]:
+    """The share of the host-bound time, `late_ps`, of which at least nothing of the host is recorded, by the longest
+    gaps; where that is most of it."""
+    gaps = calls.longest[calls.longest["unrecorded_ps"].notna()]
+    unrecorded = (row["unrecorded_ps"] - (row["idle_ps"] - row["host_bound_ps"]) for row in records(gaps))
+    unrecorded_ps = sum(max(0, time) for time in unrecorded)
+    return {"unrecorded": unrecorded_ps / late_ps} if 2 * unrecorded_ps > late_ps else {}
 
 
 def busy_machine(machine: Machine) -> Finding | None:

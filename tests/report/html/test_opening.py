@@ -1,5 +1,7 @@
 """On which part of a trace the timeline of the page opens."""
 
+import pytest
+
 from tests import stepped
 from tests.frames import events, spans, trace
 from tests.report.html import pages
@@ -44,6 +46,42 @@ def test_a_round_is_as_long_as_the_work_begun_in_it_which_is_its_wall():
     part = opening(report)
     wall = report.phases.table.set_index("name").loc["both", "wall_ps"]
     assert (part.start_ps, part.end_ps, wall) == (300, 340, 40)
+
+
+def stepping(*lengths, pauses=()):
+    """A report of steps of some lengths, one after the other, in which gpu:0 works but for 10 at the end of each, for
+    pauses (step, length) after its begin, and for 1 in between."""
+    rows, marks, start = [], [], 0
+    for step, length in enumerate(lengths):
+        pause = dict(pauses).get(step, 1)
+        end = start + length
+        rows += [("gpu:0", "compute", start + 2, start + 20, start), ("gpu:0", "compute", start + 20 + pause, end - 10)]
+        rows[-1] += (start + 19 + pause,)
+        marks.append(("train", step, start, end))
+        start = end
+    events, launches = stepped.work(*rows)
+    return analyse(trace(events, stepped.annotations(*marks), launches=launches))
+
+
+def test_it_is_the_step_that_holds_the_largest_loss_where_that_is_one_interval_longer_than_a_step():
+    part = opening(stepping(100, 100, 400, 100, 100, 100, pauses=[(2, 300)]))
+    which = "the largest loss, idle time (host-bound) on gpu:0, and step 2, which holds it"
+    assert part.words == which
+    assert (part.start_ps, part.end_ps) == (200, 600)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "pauses"),
+    [
+        ((100, 100, 150, 100, 100, 100), [(2, 60)]),  # shorter than a step
+        ((100, 300, 300, 300, 100, 100, 100, 100), [(1, 200), (2, 200), (3, 200)]),  # a third of the loss
+        ((100, 100, 900, 100, 100, 100), [(2, 800)]),  # most of the whole
+    ],
+)
+def test_it_is_the_step_of_median_length_where_the_loss_is_no_such_interval(lengths, pauses):
+    report = stepping(*lengths, pauses=pauses)
+    assert "median of" in opening(report).words
+    assert report.explanation.offenders.table["kind"].iat[0] == "idle"
 
 
 def test_it_is_the_largest_loss_and_what_is_around_it_in_a_trace_of_many_events():

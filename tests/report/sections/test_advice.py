@@ -57,6 +57,10 @@ OWN_WORDS = {
 CASES = [
     *((rule, evidence, ()) for rule, evidence in FINDINGS.items()),
     *(("host_bound", {"gaps": 2, "host": host, "ratio": 0.5}, ()) for host in ("after_wait", "launching", "working")),
+    *(
+        ("host_bound", {"gaps": 2, "host": host, "ratio": 0.5, "unrecorded": 0.9}, ())
+        for host in ("after_wait", "working")
+    ),
     *(("exposed_copies", {"direction": way, "by_direction_ps": {way: 5}}, ()) for way in ("D2H", "D2D", "P2P")),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "host_memory": "pinned"}, ()),
     ("exposed_copies", {"direction": "H2D", "by_direction_ps": {"H2D": 5}, "in_program": 1.0}, ()),
@@ -200,6 +204,27 @@ def test_the_remedy_for_late_launches_fits_what_the_host_did_instead(host, frame
     assert finding.sentence.endswith(f", in 12 gaps, 80.0 % of it {what}.")
     assert finding.action.startswith(remedy)
     assert len(finding.sentence) + len(finding.action) < 280
+
+
+@pytest.mark.parametrize(
+    ("host", "then"),
+    [
+        (
+            "after_wait",
+            "; where the next work does not need the results, wait for them later, and launch it meanwhile.",
+        ),
+        (
+            "working",
+            ": Python, data or logging could run in other threads, or a step ahead; fewer or larger launches would not "
+            "help.",
+        ),
+        ("launching", None),
+    ],
+)
+def test_where_most_of_the_gaps_is_not_recorded_it_is_to_be_found_out_first(host, then):
+    told = remedy("host_bound", "", gaps=3, host=host, ratio=0.8, unrecorded=0.9)
+    find_out = "find out what the host does in these gaps, most of which is not recorded"
+    assert told == f"{find_out}{then}" if then else find_out not in told
 
 
 def test_late_launches_after_a_wait_name_the_call_and_where_it_stands():

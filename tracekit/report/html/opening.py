@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from tracekit.units import count, short
 
 # What is longer than this share of the whole opens as the whole.
 _MOST = 0.6
+# A loss of which one interval is such a share is about that interval.
+_ONE = 0.5
+# A step stands for an interval of which it holds such a share: devices begin a step at slightly different times.
+_HOLDS = 0.9
 # A trace of fewer events is read as a whole, unless its figures are about a part of it.
 _FEW_EVENTS = 200
 # Characters of a name.
@@ -29,10 +34,11 @@ class Opening:
 
 
 def opening(report: Report) -> Opening | None:
-    """The round of the main phase, else the step of median length, else the largest loss: the first that is not most of
-    what the timeline shows; None for all of that."""
+    """The round of the main phase, else a step, else the largest loss: the first that is not most of what the timeline
+    shows; None for all of that. The step is the one that holds the largest loss, where that is one interval, longer
+    than the step of median length; else it is the latter."""
     windows = {clock: (int(window[0, 0]), int(window[0, 1])) for clock, window in report.windows.items() if len(window)}
-    for part in [*_phase(report), *_step(report), *_loss(report)]:
+    for part in [*_phase(report), *_step_of_loss(report), *_step(report), *_loss(report)]:
         start, end = report.extent or windows.get(part.clock, (0, 0))
         if 0 < part.end_ps - part.start_ps <= _MOST * (end - start):
             return part
@@ -55,16 +61,37 @@ def _phase(report: Report) -> Iterator[Opening]:
 
 
 def _step(report: Report) -> Iterator[Opening]:
-    """The step of median length, of which the critical path is shown too: of which name and whose, where that is not
-    plain."""
+    """The step of median length, of which the critical path is shown too."""
     steps = report.explanation.critical_path.steps
     for row in records(steps[(steps["example"] == "median") & steps["step"].notna()]):
         same = steps[(steps["name"] == row["name"]) & (steps["clock"] == row["clock"])]
-        name = f" of {short(row['name'], _NAME)}" if steps["name"].nunique() > 1 else ""
-        everywhere = " on all devices" if len(report.devices) > 1 else ""
-        whose = f" on the clock of {row['clock']}" if steps["clock"].nunique() > 1 else everywhere
-        words = f"step {row['step']}{name}{whose}{_median(len(same), 'steps')}"
+        words = f"{_which(report, row)}{_median(len(same), 'steps')}"
         yield Opening(words, row["start_ps"], row["end_ps"], row["clock"])
+
+
+def _step_of_loss(report: Report) -> Iterator[Opening]:
+    """The step that holds the longest instance of the largest loss, where that is most of the loss and longer than the
+    steps of median length, which tell nothing of it then."""
+    steps = report.explanation.critical_path.steps
+    median_ps = steps.loc[steps["example"] == "median", "wall_ps"].max()
+    for loss in records(report.explanation.offenders.table.head(1)):
+        start, end = int(loss["start_ps"]), int(loss["end_ps"])
+        if loss["largest_ps"] < _ONE * loss["cost_ps"] or not end - start > median_ps:
+            continue
+        clock = report.clock_of.get(loss["device"], "")
+        for row in records(steps[(steps["clock"] == clock) & steps["step"].notna()]):
+            if min(end, row["end_ps"]) - max(start, row["start_ps"]) >= _HOLDS * (end - start):
+                words = f"the largest loss, {_what(loss)}, and {_which(report, row)}, which holds it"
+                yield Opening(words, row["start_ps"], row["end_ps"], clock)
+
+
+def _which(report: Report, step: dict[str, Any]) -> str:
+    """Which step it is, of which name and on whose clock, where that is not plain."""
+    steps = report.explanation.critical_path.steps
+    name = f" of {short(step['name'], _NAME)}" if steps["name"].nunique() > 1 else ""
+    everywhere = " on all devices" if len(report.devices) > 1 else ""
+    whose = f" on the clock of {step['clock']}" if steps["clock"].nunique() > 1 else everywhere
+    return f"step {step['step']}{name}{whose}"
 
 
 def _median(number: int, what: str) -> str:
@@ -78,6 +105,11 @@ def _loss(report: Report) -> Iterator[Opening]:
     for row in records(report.explanation.offenders.table.head(1 if many else 0)):
         start, end = int(row["start_ps"]), int(row["end_ps"])
         around = (end - start) // 2
-        what = f"idle time ({row['what']})" if row["kind"] == "idle" else short(row["what"], _NAME)
-        words = f"the largest loss, {what} on {row['device']}, and what is around it"
+        words = f"the largest loss, {_what(row)}, and what is around it"
         yield Opening(words, start - around, end + around, report.clock_of.get(row["device"], ""))
+
+
+def _what(loss: dict[str, Any]) -> str:
+    """What was lost and on which device."""
+    what = f"idle time ({loss['what']})" if loss["kind"] == "idle" else short(loss["what"], _NAME)
+    return f"{what} on {loss['device']}"

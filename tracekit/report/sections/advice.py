@@ -199,6 +199,8 @@ _HOST = {
     "launching": "from one launch to the next",
     "working": "while the host neither launched nor waited",
 }
+# Where the trace does not tell that.
+_FIND_OUT = "find out what the host does in these gaps, most of which is not recorded"
 
 
 def _late_launches(finding: advice.Finding, devices: int) -> str:
@@ -222,7 +224,13 @@ def _launch_earlier(evidence: Mapping[str, Any], result: advice.Advice) -> str:
             )
             call = evidence.get("call", "")
             blocks = f"; {call} blocks on pageable memory: {_in_words_of(_PAGEABLE, result)}"
-            return f"{later}{blocks if copies_asynchronously(call) else ''}"
+            first = f"{_FIND_OUT}; " if "unrecorded" in evidence else ""
+            return f"{first}{later}{blocks if copies_asynchronously(call) else ''}"
+        case "working" if "unrecorded" in evidence:
+            return (
+                f"{_FIND_OUT}: Python, data or logging could run in other threads, or a step ahead; fewer or larger "
+                "launches would not help"
+            )
         case "working":
             return (
                 "do what it does then (Python, data, logging) in other threads, or a step ahead: fewer or larger "
