@@ -155,7 +155,7 @@ def check_metadata(wheel: Path) -> None:
         "python": ">=3.11",
         "description": (ROOT / "README.md").read_text("utf-8"),
         "description type": "text/markdown",
-        "commands": "[console_scripts]\ntracekit = tracekit.cli:main\n\n[pytest11]\ntracekit = tracekit.pytest_plugin",
+        "commands": "[console_scripts]\ntracekit = tracekit.cli:main\n\n[pytest11]\ntracekit.pytest_plugin = tracekit.pytest_plugin",
         "license text": (ROOT / "LICENSE").read_bytes(),
     }
     actual = {

@@ -14,8 +14,10 @@ NO_STEPS = pd.DataFrame(columns=list(STEPS)).astype(STEPS)
 
 
 def gaps(*records) -> pd.DataFrame:
-    """From (device, start, end, cause, next)."""
+    """From (device, start, end, cause, next); what touches the one before it is a piece of the same interval."""
     table = pd.DataFrame(records, columns=["device", "start_ps", "end_ps", "cause", "next"])
+    touches = (table["device"] == table["device"].shift()) & (table["start_ps"] == table["end_ps"].shift())
+    table["interval"] = (~touches).cumsum().astype("int64")
     return table.astype(
         {"device": "category", "start_ps": "int64", "end_ps": "int64", "cause": "category", "next": "Int64"}
     )

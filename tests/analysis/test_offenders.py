@@ -58,6 +58,16 @@ def test_a_step_whose_offenders_are_known():
     assert (result.groups, result.found, result.lacking) == (3, 4, "")
 
 
+def test_several_pieces_of_a_gap_with_one_cause_are_one_gap():
+    causes = ("host-bound", "launch latency", "host-bound")
+    pieces = [("gpu:0", at, at + 10, cause, 3) for at, cause in zip((230, 240, 250), causes, strict=True)]
+    found = offenders_of(step(), gaps(*pieces, ("gpu:0", 270, 275, "host-bound", 3)), ops=OPS).by_device
+    assert found.loc[found["kind"] == "idle", ["what", "n", "cost_ps"]].values.tolist() == [
+        ["host-bound", 2, 25],
+        ["launch latency", 1, 10],
+    ]
+
+
 def test_what_the_other_device_did_counts_only_while_it_cost_something():
     table = events(
         ("gpu:0", "collective", 0, 100),

@@ -85,6 +85,15 @@ def test_every_face_says_first_which_part_it_is():
     assert report.summary()["part"] == report.part
 
 
+def test_a_sentence_goes_on_behind_the_words_that_say_which_part_it_is():
+    idle = analyse(trace(events(("gpu:0", "compute", 0, 10), ("gpu:0", "compute", 50, 60))), start=20, end=30)
+    assert idle.headline == f"Only {idle.part}: no device was busy."
+    assert idle.finding == "No device was busy."
+    assert idle.verdict.startswith(idle.finding)
+    named = analyse(trace(ROWS), end=20)
+    assert named.headline == f"Only {named.part}: {named.finding}"
+
+
 def test_the_verdict_of_a_part_does_not_say_again_what_the_headline_says():
     report = analyse(trace(ROWS), end=50)
     assert report.verdict.startswith(report.finding)

@@ -95,12 +95,13 @@ class _Costs:
     """All that cost its device something, as columns of shape (n,): first the rows in their order, then the gaps.
 
     `device` is its number in Rows, `what` indexes `whats`, `cost` > 0 is in ps. `work` (k,) are the rows' places in
-    Rows, `idle` (n - k,) those of the gaps in their frame.
+    Rows, `idle` (n - k,) those of the gaps in their frame, `interval` (n - k,) the numbers of their idle intervals.
     """
 
     whats: list[_What]
     work: NDArray[np.int64]
     idle: NDArray[np.int64]
+    interval: NDArray[np.int64]
     device: NDArray[np.int64]
     what: NDArray[np.int64]
     cost: NDArray[np.int64]
@@ -129,9 +130,8 @@ def offenders(
 ) -> Offenders:
     """The exposed time of every collective and copy (analysis.offenders.exposed) and every idle gap, by what it costs.
 
-    `gaps` are the idle intervals (device, start_ps, end_ps, cause, next: a place in the events); `step_table` (clock,
-    step, name, start_ps, end_ps) names the step in which an offender starts; `collectives_table` knows the device that
-    came last.
+    `gaps` are pieces of idle intervals (analysis.idle.GAP_COLUMNS), which `n` counts; `step_table` (clock, step, name,
+    start_ps, end_ps) names the step in which an offender starts; `collectives_table` knows the device that came last.
     """
     rows, unions = timeline.rows, timeline.unions
     exposed_rows = exposed(rows, unions)
@@ -219,7 +219,8 @@ def _costs(rows: Rows, unions: Unions, exposed_rows: Exposed, gaps: pd.DataFrame
         (renamed[code], cause[idle]),
         (exposed_rows.cost[costly], length[idle]),
     )
-    return _Costs(list(whats), places, idle, *(np.concatenate(pair) for pair in columns))
+    interval = gaps["interval"].to_numpy(np.int64)[idle]
+    return _Costs(list(whats), places, idle, interval, *(np.concatenate(pair) for pair in columns))
 
 
 def _names(rows: Rows) -> tuple[NDArray[np.int64], list[str]]:
@@ -236,7 +237,8 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
     """One row per device and what, the costliest first; `code` is the what, `at` the place of the largest in costs."""
     key = costs.device * len(costs.whats) + costs.what
     count = len(rows.devices) * len(costs.whats)
-    n, total, largest, first_largest = np.bincount(key, minlength=count), *(np.zeros(count, np.int64) for _ in range(3))
+    n = _numbers(costs, key, count)
+    total, largest, first_largest = (np.zeros(count, np.int64) for _ in range(3))
     np.add.at(total, key, costs.cost)
     np.maximum.at(largest, key, costs.cost)
     largest_rows = np.flatnonzero(costs.cost == largest[key])[::-1]
@@ -255,6 +257,13 @@ def _groups(costs: _Costs, rows: Rows, unions: Unions) -> pd.DataFrame:
             "at": first_largest[present],
         }
     )
+
+
+def _numbers(costs: _Costs, key: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """How many rows or idle intervals there are of each key 0..count-1: several pieces of an interval may have one."""
+    work = len(costs.work)
+    pieces = np.unique(np.stack([key[work:], costs.interval]), axis=1)
+    return np.bincount(key[:work], minlength=count) + np.bincount(pieces[0], minlength=count)
 
 
 def _labels(costs: _Costs, places: NDArray[np.int64], rows: Rows) -> dict[str, list[Any]]:

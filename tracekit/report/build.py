@@ -29,7 +29,7 @@ from tracekit.errors import TracekitError
 from tracekit.intervals import Intervals
 from tracekit.readers import formats
 from tracekit.report.model import Origin, Report, compared_rounds
-from tracekit.report.part import Part, choose, listed, only
+from tracekit.report.part import Part, choose, headline_of, listed
 from tracekit.report.sections import verdict
 from tracekit.report.sections.steady import STEADY, aside_words, steady_words
 from tracekit.report.trace_contents import no_device_work, one_rank
@@ -137,7 +137,7 @@ def analyse(
         inside=inside,
         verdict=" ".join(of_whole) if lacking or not verdicts else None,
         verdicts=verdicts,
-        headline=f"{only(part.where)}{finding}",
+        headline=headline_of(part.where, finding),
         cores=cores,
         part=part.where,
         notes=(*part.notes, *timeline.trace.notes, *_notes(timeline.trace, timeline.unions), *_outside(outside)),

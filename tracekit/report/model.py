@@ -20,7 +20,7 @@ from tracekit.columns import frame, records
 from tracekit.intervals import Intervals
 from tracekit.report import storage
 from tracekit.report.measures import Measure, Measures
-from tracekit.report.part import PHASE_TO_PHASE, only, timeline_title
+from tracekit.report.part import PHASE_TO_PHASE, finding_of, timeline_title
 from tracekit.report.section import WORDS, Section, Table, Unit, brief_text, plain, plain_value
 from tracekit.report.sections import completeness as missing
 from tracekit.report.sections.key_figures import KeyFigure, key_figures
@@ -109,7 +109,7 @@ class Report:
     @property
     def finding(self) -> str:
         """The headline without the words that say which part of the trace it is about."""
-        return self.headline.removeprefix(only(self.part))
+        return finding_of(self.part, self.headline)
 
     @property
     def main_phase(self) -> str | None:

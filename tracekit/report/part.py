@@ -124,6 +124,23 @@ def only(where: str) -> str:
     return f"Only {where}: " if where else ""
 
 
+# How findings begin that are sentences, and no name.
+_SENTENCES = ("No device ", "No two ", "Only copies ", "Of what ", "The trace ")
+
+
+def headline_of(where: str, finding: str) -> str:
+    """The finding on a part of a trace, or where that is "" on all of it."""
+    is_sentence = where and finding.startswith(_SENTENCES)
+    return f"{only(where)}{finding[0].lower()}{finding[1:]}" if is_sentence else f"{only(where)}{finding}"
+
+
+def finding_of(where: str, headline: str) -> str:
+    """What a headline says of a part of a trace, or where that is "" of all of it."""
+    said = headline.removeprefix(only(where))
+    sentence = f"{said[:1].upper()}{said[1:]}"
+    return sentence if sentence.startswith(_SENTENCES) else said
+
+
 def picoseconds(time: str | int | None, option: str) -> int | None:
     """A time that is text or picoseconds, in picoseconds."""
     return times.parse(time, option) if isinstance(time, str) else time

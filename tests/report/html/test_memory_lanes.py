@@ -130,7 +130,7 @@ def test_at_the_peak_the_tooltip_says_what_the_report_does(page):
     assert facts["in use"] == f"400 MiB ({row['peak_bytes']:,} B)"
     assert (facts["on"], facts["at"], facts["running then"]) == (
         "gpu:0",
-        "20 µs",
+        "20.00 µs",
         "</script><img src=x onerror=document.title='broken'>; copy",
     )
     assert facts["headroom"].startswith("600 MiB")
@@ -172,7 +172,7 @@ def test_where_values_were_left_out_a_time_is_told_as_exact_as_it_is(page):
     page.mouse.move(*at(page, 200 * US, "m0"))
     assert tip(page)["at"].endswith(" µs, to within 9.00 ns")
     page.mouse.move(*at(page, 20 * US, "m0"))
-    assert tip(page)["at"] == "20 µs"
+    assert tip(page)["at"] == "20.00 µs"
 
 
 def test_its_row_stands_below_the_lanes_of_its_device_folds_with_them_and_is_pinned(page):

@@ -418,6 +418,21 @@ def test_many_lanes_scroll_below_the_pinned_ones_and_devices_are_folded_at_first
     page.wait_for_function(f"tracekit.app.scroll < {before}")
 
 
+def test_all_times_of_a_row_follow_one_rule_and_the_panel_adds_every_digit(open_page, tmp_path):
+    rows = events(("gpu:0", "compute", 0, 4_000_000), ("gpu:0", "compute", 4_000_000, 5_234_567))
+    page = open_page(write_page(tmp_path / "p.html", trace(rows)))
+    page.wait_for_selector("#timeline[data-ready]")
+    briefly, exactly = (
+        page.evaluate(f"""() => [0, 1].map((row) =>
+          tracekit.details.describe(tracekit.app, row{tell}).facts.slice(1, 3).map(([, text]) => text))""")
+        for tell in ("", ", tracekit.details.toldExactly")
+    )
+    assert briefly == [["0 ps", "4.00 µs"], ["4.00 µs", "1.23 µs"]]
+    assert exactly == [["0 ps", "4.00 µs"], ["4.00 µs", "1.23 µs (1.234567 µs)"]]
+    page.evaluate("tracekit.act.select(1)")
+    assert "1.23 µs (1.234567 µs)" in page.locator(".tl-selected").inner_text()
+
+
 def test_what_overlaps_a_row_in_its_own_lane_is_told_without_the_row_itself(open_page, tmp_path):
     rows = events(("gpu:0", "compute", 0, 100), ("gpu:0", "compute", 60, 110), ("gpu:0", "compute", 100, 120))
     page = open_page(write_page(tmp_path / "p.html", trace(rows)))

@@ -119,8 +119,8 @@ def test_hovering_tells_the_row_and_what_ran_beside_it(page):
     assert page.locator(".tl-tip .tl-square").get_attribute("class") == "tl-square tl-memcpy"
     assert facts == {
         "on": "gpu:0, memcpy",
-        "start": "20 µs",
-        "duration": "40 µs",
+        "start": "20.00 µs",
+        "duration": "40.00 µs",
         "bytes": "3.81 MiB (4,000,000 B)",
         "rate": "100 GB/s",
         "launched by": "launch, 5.00 µs before the start, on main",

@@ -6,7 +6,6 @@ import pytest
 from tests.frames import events, trace
 from tracekit.analysis.top_ops import top_ops
 from tracekit.columns import frame
-from tracekit.report.section import Missing
 from tracekit.report.sections.top_ops import section
 from tracekit.trace import OP_COLUMNS
 
@@ -61,8 +60,34 @@ def test_operators_are_named_and_what_has_none_says_why():
     shown = section(top_ops(trace(whole, ops=frame(OP_COLUMNS, {"framework_op": ["aten::mm"]}))))
     assert shown.sentences[1] == "The operator with most time is aten::mm: 6.00 ms (50.0 %) in 1 kernel or op."
     labels = [row[0] for row in tables(shown)["operators"].rows]
-    assert labels == [Missing("the trace links no operator of a framework to it"), "aten::mm"]
+    assert labels == ["aten::mm", "no operator recorded"]
     assert tables(shown)["sources"].rows == ()
+
+
+def test_what_has_no_operator_stands_last_however_long_it_took_and_is_never_left_out():
+    rows = [("tpu:0", "compute", at * MS, (at + 1) * MS, f"fusion.{at}") for at in range(130)]
+    table = events(*rows).assign(op=pd.array([*range(120), *[None] * 10], "Int64"))
+    ops = frame(OP_COLUMNS, {"framework_op": [f"jit(f)/op_{at:03}" for at in range(120)]})
+    shown = section(top_ops(trace(table, ops=ops)))
+    operators = tables(shown)["operators"]
+    assert [row[0] for row in operators.rows] == [
+        *[f"jit(f)/op_{at:03}" for at in range(99)], "no operator recorded",
+    ]  # fmt: skip
+    assert operators.rows[-1][2] == 10 * MS
+    assert operators.brief == (*range(9), 99)
+    assert shown.data["by_operator"][0]["operator"] is None
+
+
+def test_below_the_names_stands_what_their_exposed_times_sum_to_where_it_is_counted_again():
+    copies = [("gpu:0", "memcpy", 2 * MS, 6 * MS, f"copy.{at}") for at in range(3)]
+    names = tables(section(top_ops(events(("gpu:0", "compute", 0, 3 * MS, "sgemm"), *copies))))["names"]
+    assert sum(row[heads(names).index("exposed")] for row in names.rows) == 12 * MS
+    assert names.extract == (
+        "Operations that are exposed at the same time each count it: the exposed times sum to 12.00 ms in 6.00 ms of "
+        "busy time."
+    )
+    assert names.about.endswith(names.extract)
+    assert tables(section(top_ops(events(*ROWS))))["names"].extract == ""
 
 
 @pytest.mark.parametrize(("numbered", "first"), [(True, "operators"), (False, "names")])
@@ -80,7 +105,7 @@ def test_of_several_devices_operators_stand_by_device_with_shares_of_its_own_tim
     assert heads(table)[:4] == ["operator", "device", "n", "total"]
     assert [(row[0], row[1], row[3], row[4]) for row in table.rows] == [
         ("aten::mm", "gpu:0", 6 * MS, 0.6),
-        (Missing("the trace links no operator of a framework to it"), "gpu:0", 4 * MS, 0.4),
+        ("no operator recorded", "gpu:0", 4 * MS, 0.4),
         ("aten::mm", "gpu:1", 2 * MS, 1.0),
     ]
     assert [(row["device"], row["operator"]) for row in shown.data["by_device_operator"]] == [

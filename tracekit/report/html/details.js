@@ -9,6 +9,18 @@
     return BigInt(units) * app.data.unit;
   }
 
+  /** Units as the time that every face tells. */
+  function told(app, units) {
+    return time(units * app.data.unitPs);
+  }
+
+  /** The same with every digit behind it, where it has more. */
+  function toldExactly(app, units) {
+    const [short, whole] = [told(app, units), exact(picoseconds(app, units))];
+    const [[figure, unit], [digits, of]] = [short.split(" "), whole.split(" ")];
+    return (unit === of && Number(figure) === Number(digits)) || units === 0 ? short : `${short} (${whole})`;
+  }
+
   /** What a class of rows is called: compute, memcpy H2D, host call. */
   function kindOf(app, row) {
     const [kind, way] = app.data.classes[app.data.kind[row]];
@@ -108,14 +120,14 @@
     return facts;
   }
 
-  /** All of a row: {name, kind, lane, facts: [[term, text]], beside: [{name, texts}], more}. */
-  function describe(app, row) {
+  /** All of a row: {name, kind, lane, facts: [[term, text]], beside: [{name, texts}], more}; `tell` puts its times. */
+  function describe(app, row, tell = told) {
     const { data } = app;
     const { place, lane } = whereOf(app, row);
     const facts = [
       ["on", place],
-      ["start", exact(picoseconds(app, data.start[row]))],
-      ["duration", exact(picoseconds(app, data.end[row] - data.start[row]))],
+      ["start", tell(app, data.start[row])],
+      ["duration", tell(app, data.end[row] - data.start[row])],
     ];
     if (row < data.device_rows) facts.push(...workFacts(app, row));
     const { overlaps, more } = beside(app, row);
@@ -123,5 +135,5 @@
     return { name: data.names[data.name[row]], kind: kindOf(app, row), colour, lane, facts, beside: overlaps, more };
   }
 
-  tracekit.details = { picoseconds, whereOf, describe, peersOf, startedBy };
+  tracekit.details = { picoseconds, told, toldExactly, whereOf, describe, peersOf, startedBy };
 })((globalThis.tracekit ??= {}));

@@ -67,7 +67,7 @@
   function bandUnder(app, at) {
     const item = bandAt(app, at);
     if (!item) return "";
-    const length = tracekit.units.exact(tracekit.details.picoseconds(app, item.end - item.start));
+    const length = tracekit.details.told(app, item.end - item.start);
     return `${tracekit.layout.label(item)}: ${length}${item.left_out ? `, left out: ${item.left_out}` : ""}`;
   }
 

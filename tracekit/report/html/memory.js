@@ -1,7 +1,7 @@
 // The memory in use on a device: what a pixel column holds of it, its lane, and what is known of one of its values.
 "use strict";
 ((tracekit) => {
-  const { exact, percent, short, size, time } = tracekit.units;
+  const { percent, short, size, time } = tracekit.units;
   // In use where nothing is known.
   const UNKNOWN = -1;
   const MOST_RUNNING = 3;
@@ -132,7 +132,7 @@
 
   /** All that is known of what a device has in use from a place of its lane on, told of the time `at` if it is later;
    * as details.describe. */
-  function describe(app, { group, place, at = -Infinity }) {
+  function describe(app, { group, place, at = -Infinity }, tell = tracekit.details.told) {
     const { memory } = group;
     const now = Math.max(memory.time[place], at);
     const bytes = memory.inUse[place];
@@ -140,7 +140,7 @@
     const within = memory.stretch_ps && now !== memory.time[place] ? `, to within ${time(memory.stretch_ps)}` : "";
     const facts = [
       ["on", group.name],
-      ["at", `${exact(tracekit.details.picoseconds(app, Math.floor(now)))}${within}`],
+      ["at", `${tell(app, Math.floor(now))}${within}`],
       ["in use", `${bytesOf(memory, place)} (${tracekit.units.count(bytes)} B)`],
     ];
     if (!isPeak) facts.push(["of its peak", percent(bytes, memory.inUse[memory.peak])]);

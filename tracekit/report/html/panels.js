@@ -44,10 +44,10 @@
     return app.pointer.x - start < NEAR && left >= APART ? left : null;
   }
 
-  /** The details of a row, or of what is in use of a memory; null for neither. */
-  function detailsOf(app, row, memory) {
-    if (memory) return tracekit.memory.describe(app, memory);
-    return row >= 0 ? tracekit.details.describe(app, row) : null;
+  /** The details of a row, or of what is in use of a memory, their times as `tell` has them; null for neither. */
+  function detailsOf(app, row, memory, tell) {
+    if (memory) return tracekit.memory.describe(app, memory, tell);
+    return row >= 0 ? tracekit.details.describe(app, row, tell) : null;
   }
 
   /** Shows the tooltip of `row`, or of `memory` in use, below or above the lane under the pointer; `more` says what else
@@ -91,7 +91,7 @@
   /** The panel of the selected row. */
   function selected(app) {
     const { selected: box } = app.dom;
-    const details = detailsOf(app, app.selected, app.memory);
+    const details = detailsOf(app, app.selected, app.memory, tracekit.details.toldExactly);
     box.hidden = !details;
     if (!details) return;
     const buttons = [];

@@ -23,6 +23,7 @@ _LISTS = ("by_name", "by_operator", "by_source")
 _LISTS_OF_DEVICES = ("by_device", "by_device_operator", "by_device_source")
 _NO_OPERATOR = "the trace links no operator of a framework to it"
 _NO_SOURCE = "the trace links no line of source code to it"
+_UNKNOWN = {"operator": "no operator recorded", "source": "no source line recorded"}
 
 
 def section(result: TopOps) -> Section:
@@ -31,10 +32,10 @@ def section(result: TopOps) -> Section:
     if result.lacking:
         return Section("top_ops", title, lacking=result.lacking)
     names = _names(result)
-    operators = _by("operator", "Operators of the framework", result.by_operator, _NO_OPERATOR)
+    operators = _by("operator", "Operators of the framework", result.by_operator)
     tables = (
         *((operators, names) if _says_more(result.by_operator, result.by_name) else (names, operators)),
-        _by("source", "Source lines", result.by_source, _NO_SOURCE),
+        _by("source", "Source lines", result.by_source),
         _patterns(result.by_pattern),
         *(_tables_of_devices(result) if len(result.totals) > 1 else []),
     )
@@ -132,29 +133,47 @@ def _names(result: TopOps) -> Table:
             "hide, of copies what neither compute nor collectives do."
         )
     about += f" The first {_MOST} of {found:,}; frames/ beside the report has all." if found > _MOST else ""
-    return table_of(names.head(_MOST), "top_ops.names", "Top operations by total time", _fields(names), _BRIEF, about)
+    counted = _counted_again(result)
+    about = f"{about} {counted}".rstrip()
+    title = "Top operations by total time"
+    return table_of(names.head(_MOST), "top_ops.names", title, _fields(names), _BRIEF, about, counted)
+
+
+def _counted_again(result: TopOps) -> str:
+    """What the exposed times sum to, where that is more than the busy time, which each point of time adds to once."""
+    exposed_ps, busy_ps = int(result.by_name["exposed_ps"].sum()), int(result.totals["busy_ps"].sum())
+    if not _has_exposed(result.by_name) or exposed_ps < _OVERLAPPING * busy_ps:
+        return ""
+    return (
+        f"Operations that are exposed at the same time each count it: the exposed times sum to {time(exposed_ps)} in "
+        f"{time(busy_ps)} of busy time."
+    )
 
 
 def _of_each_device(result: TopOps, by_device: pd.DataFrame) -> pd.DataFrame:
     """The same number of rows of each device, the longest, about _MOST_OF_DEVICES in all, at most _MOST of each."""
     each = min(max(_MOST_OF_DEVICES // max(len(result.totals), 1), _BRIEF), _MOST)
+    return _by_device(result, by_device.groupby("device", sort=False).head(each))
+
+
+def _by_device(result: TopOps, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first device, then those of the next, each in their order."""
     order = {device: place for place, device in enumerate(result.totals["device"])}
-    first = by_device.groupby("device", sort=False).head(each)
-    return first.sort_values("device", key=lambda devices: devices.map(order), kind="stable")
+    return rows.sort_values("device", key=lambda devices: devices.map(order), kind="stable")
 
 
 def _tables_of_devices(result: TopOps) -> list[Table]:
     """Names, operators and source lines of each device, as far as the trace tells them."""
     labels = (
-        ("operator", "Operators of each device", result.by_device_operator, _NO_OPERATOR),
-        ("source", "Source lines of each device", result.by_device_source, _NO_SOURCE),
+        ("operator", "Operators of each device", result.by_device_operator),
+        ("source", "Source lines of each device", result.by_device_source),
     )
     name, *others = _fields(result.by_device)
     return [
         _of_devices(result, "devices", "Top operations of each device", result.by_device, name, others),
         *(
-            _of_devices(result, f"device_{column}s", title, table, _label(column, reason), _times())
-            for column, title, table, reason in labels
+            _of_devices(result, f"device_{column}s", title, table, _label(column), _times())
+            for column, title, table in labels
         ),
     ]
 
@@ -163,6 +182,8 @@ def _of_devices(
     result: TopOps, key: str, title: str, by_device: pd.DataFrame, label: Field, others: Sequence[Field]
 ) -> Table:
     first, found = _of_each_device(result, by_device), len(by_device)
+    if label.head in _UNKNOWN:
+        first = _by_device(result, _unknown_last(first, label.head))
     fields = [label, Field("device", Unit.DEVICE, "device"), *others]
     most = first.groupby("device").size().max()
     more = f" The first {most} of each device; frames/ beside the report has all." if found > len(first) else ""
@@ -170,12 +191,21 @@ def _of_devices(
     return table_of(first, f"top_ops.{key}", title, fields, 0, about)
 
 
-def _label(column: str, reason: str) -> Field:
-    return Field(column, Unit.NAME, lambda row: or_missing(row[column], reason))
+def _label(column: str) -> Field:
+    return Field(column, Unit.NAME, lambda row: _UNKNOWN[column] if pd.isna(row[column]) else row[column])
 
 
-def _by(column: str, title: str, table: pd.DataFrame, reason: str) -> Table:
-    return table_of(table.head(_MOST), f"top_ops.{column}s", title, [_label(column, reason), *_times()], _BRIEF)
+def _unknown_last(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """What has no label is no operator or line of its own: it stands behind those that are, however long it took."""
+    return table.sort_values(column, key=lambda labels: labels.isna(), kind="stable")
+
+
+def _by(column: str, title: str, table: pd.DataFrame) -> Table:
+    """The longest labels and, in the last row, also where there is little room, what has none."""
+    known, unknown = table[table[column].notna()], int(table[column].isna().sum())
+    rows = _unknown_last(table, column).drop(known.index[_MOST - unknown :])
+    brief = [*range(_BRIEF - 1), len(rows) - 1] if unknown and len(rows) > _BRIEF else _BRIEF
+    return table_of(rows, f"top_ops.{column}s", title, [_label(column), *_times()], brief)
 
 
 def _patterns(patterns: pd.DataFrame) -> Table:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tracekit import console as terminal
 from tracekit.report.model import Report, time_zero
-from tracekit.report.part import only
+from tracekit.report.part import headline_of, only
 from tracekit.report.section import WORDS, Section, Table, Unit, brief_text
 from tracekit.report.sections.key_figures import KeyFigure
 from tracekit.report.sections.sections import Highlight, highlights, in_one_line
@@ -119,7 +119,7 @@ def _verdicts(report: Report, on: Console, full: bool) -> None:
     first = verdicts if full else (verdicts[: len(report.compared)] or verdicts)[:MAX_VERDICTS]
     if report.verdict is not None:
         label = "" if report.part or report.steady else f"{report.whole.label}: "
-        sentence(f"{only(report.part)}{label}{report.verdict}", on)
+        sentence(headline_of(report.part, f"{label}{report.verdict}"), on)
     elif report.part:
         sentence(only(report.part).rstrip(), on)
     for name, verdict in first:
