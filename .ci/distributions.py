@@ -22,6 +22,12 @@ from packaging.metadata import Metadata
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "tracekit-jax"
+COMMANDS = """\
+[console_scripts]
+tracekit = tracekit.cli:main
+
+[pytest11]
+tracekit.pytest_plugin = tracekit.pytest_plugin"""
 # Committed, and of no use without git or the code host.
 LEFT_OUT = re.compile(r"\.gitignore|\.github/.*")
 # What a build adds to the files of an sdist.
@@ -155,7 +161,7 @@ def check_metadata(wheel: Path) -> None:
         "python": ">=3.11",
         "description": (ROOT / "README.md").read_text("utf-8"),
         "description type": "text/markdown",
-        "commands": "[console_scripts]\ntracekit = tracekit.cli:main\n\n[pytest11]\ntracekit.pytest_plugin = tracekit.pytest_plugin",
+        "commands": COMMANDS,
         "license text": (ROOT / "LICENSE").read_bytes(),
     }
     actual = {
