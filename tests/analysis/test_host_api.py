@@ -89,6 +89,14 @@ def test_waits_in_each_other_count_once_for_the_innermost():
     assert after_waits(result(EVENTS, LAUNCHES, [], spans)) == {"block_until_ready": (1, 900, 890)}
 
 
+def test_idle_time_after_a_wait_that_no_launch_explains_is_counted():
+    # Another wait, of which is not known what for, takes 180 of it.
+    spans = host_spans(("block_until_ready", 120 * US, 300 * US))
+    for more, unexplained in ((None, 0), (spans, 180)):
+        told = of_calls(result(EVENTS, LAUNCHES, [sync(20, 110)], more), "idle_ps", "host_bound_ps", "unexplained_ps")
+        assert told[SYNC] == (900 * US, (890 - unexplained) * US, unexplained * US)
+
+
 def test_synchronous_copies_wait_too():
     launches = concat_calls(calls((0, -10 * US, 105 * US, "main", "cudaMemcpy")), launched_later())
     assert after_waits(result(EVENTS, launches)) == {"cudaMemcpy": (1, 900, 890)}

@@ -32,6 +32,7 @@ CALL_COLUMNS = {
     "waits_ps": "int64",
     "after_launch": "int64",
     **_IDLE,
+    "unexplained_ps": "Int64",
 }
 PLACE_COLUMNS = {
     "call": "str",
@@ -65,8 +66,8 @@ class HostApi(
     `by_call` (CALL_COLUMNS), the longest `total_ps` first: the durations of calls, which overlap where calls stand in
     calls or on several threads, and how many of them are `waits`; `after_launch` counts the launches, of `launches`
     that started work, that this call follows next on their thread; `gaps` the idle intervals of devices that began in
-    it, on the thread that launched what ended them, with all their time, that of them that is host-bound, and the
-    `ratio` of the devices' windows.
+    it, on the thread that launched what ended them, with all their time, that of them that is host-bound, the
+    `ratio` of the devices' windows, and that of them which is unexplained.
     `places` (PLACE_COLUMNS): the same of calls with gaps, by what stands around them, with the longest gap: the
     outermost operator of a framework as `operation` and the innermost span as `within`, or that span as `operation`
     where there is no operator; and the `source` line. `by_device` (DEVICE_COLUMNS): how the idle time is spread: `half`
@@ -217,6 +218,7 @@ def _by_call(
                 iv.sum_exactly(waiting),
                 after_launch.get(str(name), 0),
                 *_idle(gaps, own, window_ps),
+                iv.sum_exactly(gaps.unexplained[own]),
             )
         )
     rows.sort(key=lambda row: (-row[3], row[0]))

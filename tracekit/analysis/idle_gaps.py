@@ -41,8 +41,8 @@ _MOST = 0.5
 @dataclass(frozen=True)
 class Gaps:
     """The k idle intervals between the work of devices, each column (k,): its number in the pieces (`interval`), which
-    `device` of the `devices`, from `begin` to `end`, idle for `length` inside the windows, `host_bound` of it; and the
-    call that launched what ended it, a place in the launches of the trace, or -1."""
+    `device` of the `devices`, from `begin` to `end`, idle for `length` inside the windows, `host_bound` and
+    `unexplained` of it; and the call that launched what ended it, a place in the launches of the trace, or -1."""
 
     devices: Sequence[str]
     interval: NDArray[np.int64]
@@ -51,6 +51,7 @@ class Gaps:
     end: NDArray[np.int64]
     length: NDArray[np.int64]
     host_bound: NDArray[np.int64]
+    unexplained: NDArray[np.int64]
     launch: NDArray[np.int64]
 
 
@@ -62,7 +63,10 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
     # The pieces of an interval stand together, by start.
     heads = np.flatnonzero(np.append(True, np.diff(interval) != 0)[: len(interval)])
     tails = np.append(heads[1:], len(interval))[: len(heads)] - 1
-    of_host = np.where((inner["cause"] == str(Cause.HOST)).to_numpy(bool), end - start, 0)
+    of_host, unexplained = (
+        np.where((inner["cause"] == str(cause)).to_numpy(bool), end - start, 0)
+        for cause in (Cause.HOST, Cause.UNEXPLAINED)
+    )
     launch_of_event = np.full(len(timeline.rows.events), -1)
     launch_of_event[timeline.rows.at] = timeline.timed_launch
     return Gaps(
@@ -73,6 +77,7 @@ def idle_intervals(timeline: Timeline, gaps: pd.DataFrame) -> Gaps:
         end[tails],
         np.add.reduceat(end - start, heads) if len(heads) else heads,
         np.add.reduceat(of_host, heads) if len(heads) else heads,
+        np.add.reduceat(unexplained, heads) if len(heads) else heads,
         launch_of_event[inner["next"].to_numpy(np.int64)[heads]],
     )
 

@@ -21,7 +21,7 @@ EMPTY = replace(explain(events()).host_api, lacking="")
 def calls(*rows):
     """Rows of (call, n, total, after_launch, gaps, idle, host_bound, ratio)."""
     full = [
-        (call, n, 1, total, 2 * US, 3 * US, 0, 0, after, gaps, *idle) for call, n, total, after, gaps, *idle in rows
+        (call, n, 1, total, 2 * US, 3 * US, 0, 0, after, gaps, *idle, 0) for call, n, total, after, gaps, *idle in rows
     ]
     return frame(CALL_COLUMNS, full)
 
@@ -112,6 +112,15 @@ def test_a_wait_that_costs_most_is_told_with_the_long_gap_after_it():
     shown = section(replace(EMPTY, by_call=waits, by_device=ONE, longest=gaps(gap())), {"gpu:0": 600 * US}, largest)
     assert shown.result.startswith("gpu:0 fell idle in cudaDeviceSynchronize")
     assert shown.detail.startswith("One gap of 570")
+
+
+def test_unexplained_idle_time_after_a_wait_adds_to_the_entry_of_that():
+    idle_ps = 110 * US
+    for unexplained_ps, loss in ((idle_ps // 2, "unexplained"), (idle_ps // 2 - 1, ""), (pd.NA, "")):
+        waits = WAIT.assign(host_bound_ps=5, unexplained_ps=unexplained_ps)
+        shown = section(replace(EMPTY, by_call=waits), {"gpu:0": 1000 * US})
+        assert shown.result.startswith("Devices fell idle in cudaDeviceSynchronize")
+        assert (shown.loss, shown.detail) == (loss, shown.result if loss else "")
 
 
 def test_waits_that_cost_next_to_nothing_are_told_so():

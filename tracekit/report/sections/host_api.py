@@ -59,16 +59,23 @@ def _headline(
         few, spread = _few(device, longest), _spread(device, longest)
         cause = _cause(few, largest)
     if waits and waits[0]["ratio"] >= _MATTERS:
-        is_host = waits[0]["host_bound_ps"] >= _HUGE * waits[0]["idle_ps"]
         share = waits[0]["idle_ps"] / sum(windows_ps.values()) if windows_ps else waits[0]["ratio"]
-        found.append((_after_wait(result, waits[0]), share, Cause.HOST if is_host else ""))
+        found.append((_after_wait(result, waits[0]), share, _cause_after(waits[0])))
     window_ps = windows_ps.get(device["device"], 0) if device else 0
     idle_ps = sum(gap["idle_ps"] for gap in few)
     matters = window_ps > 0 and idle_ps / window_ps >= _MATTERS
     if matters:
         found.append((spread, idle_ps / sum(windows_ps.values()), cause))
     headline, share, loss = max(found, key=lambda line: line[1])
-    return headline, share, loss, spread if matters and cause == loss else ""
+    details = [headline] if loss == Cause.UNEXPLAINED and headline != spread else []
+    return headline, share, loss, " ".join([*details, *([spread] if matters and cause == loss else [])])
+
+
+def _cause_after(wait: dict[str, Any]) -> str:
+    """The cause of most of the idle time after a wait: that of late launches, or none that is known; else ""."""
+    least = _HUGE * wait["idle_ps"]
+    of_cause = {Cause.HOST: wait["host_bound_ps"], Cause.UNEXPLAINED: wait["unexplained_ps"]}
+    return next((cause for cause, time_ps in of_cause.items() if pd.notna(time_ps) and time_ps >= least), "")
 
 
 def _cause(gaps: list[dict[str, Any]], largest: pd.DataFrame | None) -> str:
